@@ -1,0 +1,71 @@
+"""The one hierarchy of errors that a user can meet; each knows its exit code.
+
+The command line prints ``str(error)`` on one line and exits with ``error.exit_code``;
+a traceback is shown only for errors outside this hierarchy, which are bugs of ours.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "CalibrationError",
+    "DeadlockError",
+    "InputError",
+    "InvariantError",
+    "PacelineError",
+    "ResultsError",
+    "ScenarioError",
+    "SimulationError",
+    "UnitError",
+]
+
+
+class PacelineError(Exception):
+    """Base of every error that is the input's or the run's fault, not a bug."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class InputError(PacelineError):
+    """The user gave something that cannot be used: exit code 2."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class UnitError(InputError, ValueError):
+    """A quantity could not be read, or has the wrong dimension."""
+
+
+class ScenarioError(InputError):
+    """A scenario, workload or cluster breaks a rule of its format.
+
+    Parameters
+    ----------
+    problems
+        One sentence a problem, each with file, dotted path, value and rule.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class ResultsError(InputError):
+    """A results file cannot be read."""
+
+
+class SimulationError(PacelineError):
+    """The simulation itself could not be carried out."""
+
+
+class DeadlockError(SimulationError):
+    """Every process waits and nothing is scheduled any more."""
+
+
+class InvariantError(SimulationError):
+    """A run broke a law that every run must obey; the message names law and event."""
+
+
+class CalibrationError(PacelineError):
+    """A measurement or a fit failed; whatever was measured is kept."""

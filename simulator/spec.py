@@ -1,0 +1,124 @@
+"""What every specification shares: frozen, strict about keys, quantities with units.
+
+A dimensional field is named with its SI unit (``latency_s``). A file may give it in two
+ways: as text under the name without the unit (``latency = "20 us"``), for people, or as
+a plain number under the full name (``latency_s = 2e-5``), for programs. Anything else,
+such as a bare number under the short name, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from simulator.errors import UnitError
+from simulator.units import Dimension, parse_quantity
+
+__all__ = ["Bytes", "Positive", "Rate", "Seconds", "Spec", "short_name"]
+
+_SUFFIX = re.compile(r"(_bytes_per_s|_bytes|_s)$")
+_SI_NAME = {"time": "seconds", "information": "bytes", "rate": "bytes per second"}
+_EXAMPLE = {"time": "20 us", "information": "64 MiB", "rate": "25 Gbit/s"}
+
+
+class _WithUnit:
+    """A value that stood under the short name, so must be text with a unit."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class _Quantity:
+    """Field metadata: what the field measures."""
+
+    def __init__(self, dimension: Dimension) -> None:
+        self.dimension = dimension
+
+
+def _reader(dimension: Dimension) -> BeforeValidator:
+    def read(value: object) -> object:
+        if isinstance(value, _WithUnit):
+            given = value.value
+            if not isinstance(given, str):
+                raise PydanticCustomError("unit", "must carry its unit, such as \"{example}\"", {"example": _EXAMPLE[dimension], "given": given})
+            try:
+                return parse_quantity(given, dimension)
+            except UnitError as error:
+                rule = str(error).removeprefix(f"{given!r} ")
+                raise PydanticCustomError("unit", "{rule}", {"rule": rule, "given": given}) from error
+        if isinstance(value, (str, bool)):
+            raise PydanticCustomError("unit", "must be a plain number of {unit} under this name; text with a unit goes under the name without it", {"unit": _SI_NAME[dimension]})
+        return value
+
+    return BeforeValidator(read)
+
+
+def _quantity(dimension: Dimension) -> Any:
+    return Annotated[float, Field(allow_inf_nan=False), _reader(dimension), _Quantity(dimension)]
+
+
+Seconds = _quantity("time")
+"""A time in seconds."""
+Bytes = _quantity("information")
+"""A size in bytes."""
+Rate = _quantity("rate")
+"""A bandwidth in bytes per second."""
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A finite number above zero."""
+
+
+def short_name(field: str) -> str:
+    """The name of a dimensional field without its unit: ``latency_s`` -> ``latency``."""
+    return _SUFFIX.sub("", field)
+
+
+class Spec(BaseModel):
+    """Base of every specification: frozen, unknown keys forbidden, units at the border."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def _quantities(cls) -> dict[str, Dimension]:
+        found: dict[str, Dimension] = {}
+        for name, field in cls.model_fields.items():
+            for mark in field.metadata:
+                if isinstance(mark, _Quantity):
+                    found[name] = mark.dimension
+        return found
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_short_names(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        renamed = dict(data)
+        for name in cls._quantities():
+            short = short_name(name)
+            if short == name or short not in renamed:
+                continue
+            if name in renamed:
+                raise PydanticCustomError("twice", "has both {short} and {name}; keep one", {"short": short, "name": name})
+            renamed[name] = _WithUnit(renamed.pop(short))
+        return renamed
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        properties = schema.get("properties", {})
+        required = schema.get("required", [])
+        for name, dimension in cls._quantities().items():
+            short = short_name(name)
+            if name not in properties or short == name:
+                continue
+            properties[short] = {"type": "string", "title": short, "description": f"{name} as text with a unit, such as \"{_EXAMPLE[dimension]}\""}
+            if name in required:
+                required.remove(name)
+                schema.setdefault("allOf", []).append({"oneOf": [{"required": [name]}, {"required": [short]}]})
+        if not required:
+            schema.pop("required", None)
+        return schema

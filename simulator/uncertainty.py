@@ -1,0 +1,59 @@
+"""What a fit leaves open: joint draws of its parameters, and how to put one in place."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, Field, model_validator
+
+from simulator.spec import Spec
+
+__all__ = ["Uncertainty", "with_draw"]
+
+SpecT = TypeVar("SpecT", bound=BaseModel)
+
+
+class Uncertainty(Spec):
+    """Joint bootstrap draws of fitted parameters.
+
+    ``draws[i][j]`` is the value of ``parameters[j]`` (a dotted name within the workload
+    or cluster, such as ``forward.per_sample_s``) in draw ``i``.
+    """
+
+    parameters: tuple[str, ...] = Field(min_length=1, max_length=100)
+    draws: tuple[tuple[float, ...], ...] = Field(min_length=1, max_length=10_000)
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> Uncertainty:
+        if any(len(draw) != len(self.parameters) for draw in self.draws):
+            raise ValueError("each of draws must have one value for each of parameters")
+        return self
+
+    def check(self, spec: BaseModel) -> None:
+        """Raise ValueError unless every parameter names a number of ``spec`` that may take every draw."""
+        for name in self.parameters:
+            owner: Any = spec
+            *parents, leaf = name.split(".")
+            for parent in parents:
+                owner = getattr(owner, parent, None)
+            if not isinstance(owner, BaseModel) or not isinstance(getattr(owner, leaf, None), (int, float)):
+                raise ValueError(f"uncertainty.parameters names {name!r}, which is no number of this file")
+        if not np.all(np.isfinite(self.draws)) or np.min(self.draws) < 0:
+            raise ValueError("uncertainty.draws must be finite and not below zero")
+
+
+def with_draw(spec: SpecT, uncertainty: Uncertainty | None, rng: np.random.Generator) -> SpecT:
+    """A copy of ``spec`` with one joint draw of its uncertain parameters in place."""
+    if uncertainty is None:
+        return spec
+    draw = uncertainty.draws[int(rng.integers(len(uncertainty.draws)))]
+    for name, value in zip(uncertainty.parameters, draw, strict=True):
+        spec = _replaced(spec, name.split("."), value)
+    return spec
+
+
+def _replaced(spec: SpecT, path: list[str], value: float) -> SpecT:
+    head, *rest = path
+    new = _replaced(getattr(spec, head), rest, value) if rest else value
+    return spec.model_copy(update={head: new})

@@ -1,0 +1,152 @@
+"""A workload: what one training step costs on one device, as it was measured."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from simulator.laws import Constant, Law
+from simulator.spec import Bytes, Seconds, Spec
+from simulator.uncertainty import Uncertainty
+
+__all__ = ["Affine", "CalibrationFit", "CalibrationPoint", "LawScore", "ServerCost", "Variable", "Workload", "WorkloadRange"]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
+"""The smallest and the largest value that was calibrated."""
+
+
+class Affine(Spec):
+    """Seconds as a function of the samples in a batch: ``base_s + per_sample_s * batch``."""
+
+    base_s: Seconds = Field(ge=0)
+    per_sample_s: Seconds = Field(ge=0)
+
+    def __call__(self, batch: float) -> float:
+        """Seconds for a batch of this many samples."""
+        return self.base_s + self.per_sample_s * batch
+
+
+class Variable(Spec):
+    """One trainable variable and its gradient.
+
+    The workload lists them in the order in which their gradients become ready in the
+    backward pass; ``creation_index`` is the order in which the model created them, which
+    is the order in which TensorFlow places them on parameter servers.
+    """
+
+    name: str = Field(min_length=1, max_length=10_000)
+    size_bytes: Bytes = Field(gt=0, description="bytes of the variable")
+    creation_index: int = Field(ge=0)
+    ready: Share = Field(description="share of the backward pass after which the gradient is ready")
+    sparse_bytes_per_sample: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches"
+    )
+
+    def gradient_bytes(self, batch: int) -> float:
+        """Bytes of the gradient of a batch: dense as the variable, or the rows touched."""
+        if self.sparse_bytes_per_sample is None:
+            return float(self.size_bytes)
+        return self.sparse_bytes_per_sample * batch
+
+    def pull_bytes(self, batch: int) -> float:
+        """Bytes that a worker reads of it: all, or of a sparse one no more than the rows it touches."""
+        return min(float(self.size_bytes), self.gradient_bytes(batch))
+
+
+class ServerCost(Spec):
+    """Service time of a parameter server for one gradient tensor: per tensor and per byte."""
+
+    base_s: Seconds = Field(default=0.0, ge=0)
+    per_byte_s: Annotated[float, Field(ge=0)] = 0.0
+
+    def __call__(self, size_bytes: float) -> float:
+        """Seconds to apply (or to add to an accumulator) a gradient of this size."""
+        return self.base_s + self.per_byte_s * size_bytes
+
+
+class WorkloadRange(Spec):
+    """Within what the workload was measured; beyond it a result warns."""
+
+    batch: Interval
+    tensor_bytes: Interval | None = None
+    workers: Interval = (1, 1)
+    servers: Interval = (0, 0)
+    device: str = ""
+
+
+class CalibrationPoint(Spec):
+    """Step times measured at one batch size, in seconds, warm-up removed."""
+
+    batch: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    mean_s: Seconds = Field(gt=0)
+    p5_s: Seconds = Field(gt=0)
+    median_s: Seconds = Field(gt=0)
+    p95_s: Seconds = Field(gt=0)
+    forward_s: Seconds = Field(ge=0)
+    backward_s: Seconds = Field(ge=0)
+    apply_s: Seconds = Field(ge=0)
+
+
+class LawScore(Spec):
+    """One candidate of the step-time law with its Bayesian information criterion (lower is better)."""
+
+    kind: str
+    bic: float
+
+
+class CalibrationFit(Spec):
+    """How well the workload's curves describe what was measured."""
+
+    points: tuple[CalibrationPoint, ...] = ()
+    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured mean from the curve")
+    laws: tuple[LawScore, ...] = ()
+    intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
+    peak_memory_bytes: dict[str, float] = Field(default_factory=dict, description="peak device memory by batch size, where the device tells it")
+
+
+class Workload(Spec):
+    """A model's training step on one device, and what must be communicated for it."""
+
+    schema_version: Literal[1] = 1
+    name: str = Field(min_length=1, max_length=10_000)
+    description: str = ""
+    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+    batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
+    global_batch: int | None = Field(default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)")
+    forward: Affine
+    backward: Affine
+    apply_s: Seconds = Field(default=0.0, ge=0, description="optimizer's update of all variables on the device")
+    input: Affine = Affine(base_s=0.0, per_sample_s=0.0)
+    jitter: Law = Constant()
+    run_to_run_cv: float = Field(default=0.0, ge=0, le=1, description="spread of whole runs around the fit, as a share")
+    server: ServerCost = ServerCost()
+    variables: tuple[Variable, ...] = Field(min_length=1, max_length=100_000)
+    calibrated: WorkloadRange | None = None
+    uncertainty: Uncertainty | None = None
+    fit: CalibrationFit | None = None
+    provenance: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Workload:
+        indices = sorted(variable.creation_index for variable in self.variables)
+        if indices != list(range(len(indices))):
+            raise ValueError("variables must carry each creation_index from 0 on exactly once")
+        if any(later.ready < earlier.ready for earlier, later in zip(self.variables, self.variables[1:], strict=False)):
+            raise ValueError("variables must be in the order in which their gradients become ready")
+        if self.forward(1) + self.backward(1) <= 0:
+            raise ValueError("forward and backward must take some time")
+        if self.uncertainty is not None:
+            self.uncertainty.check(self)
+        return self
+
+    @property
+    def parameter_bytes(self) -> float:
+        """Bytes of all trainable variables."""
+        return float(sum(variable.size_bytes for variable in self.variables))
+
+    def compute_s(self, batch: float) -> float:
+        """Mean seconds of forward and backward pass together."""
+        return self.forward(batch) + self.backward(batch)
