@@ -9,7 +9,8 @@ such as a bare number under the short name, is refused.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -77,6 +78,14 @@ def short_name(field: str) -> str:
     return _SUFFIX.sub("", field)
 
 
+def _marks(annotation: Any) -> Iterator[Any]:
+    """Metadata of an annotation and of all that it is made of, such as the members of a union."""
+    yield from getattr(annotation, "__metadata__", ())
+    for part in get_args(annotation):
+        if not isinstance(part, _Quantity):
+            yield from _marks(part)
+
+
 class Spec(BaseModel):
     """Base of every specification: frozen, unknown keys forbidden, units at the border."""
 
@@ -86,7 +95,7 @@ class Spec(BaseModel):
     def _quantities(cls) -> dict[str, Dimension]:
         found: dict[str, Dimension] = {}
         for name, field in cls.model_fields.items():
-            for mark in field.metadata:
+            for mark in (*field.metadata, *_marks(field.annotation)):
                 if isinstance(mark, _Quantity):
                     found[name] = mark.dimension
         return found

@@ -24,7 +24,7 @@ class Single(Spec):
 
 
 class _Ring(Spec):
-    bucket_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None,
         description="gradients are fused into all-reduces of at least this size as they become ready (tf.distribute's bytes_per_pack); left out: one all-reduce after the backward pass",
     )

@@ -1,0 +1,85 @@
+"""What a reader must know before trusting a result: assumptions, and the edge of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simulator.intervals import FEWEST_REPLICATIONS
+from simulator.results import Warned
+from simulator.scenario import Scenario
+from simulator.strategies.all_reduce import buckets
+from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
+
+__all__ = ["cautions"]
+
+
+def cautions(scenario: Scenario) -> tuple[Warned, ...]:
+    """All warnings that a result of this scenario carries."""
+    return (*_on_the_workload(scenario), *_on_the_cluster(scenario), *_on_the_run(scenario))
+
+
+def _outside(path: str, value: float, limits: tuple[float, float], what: str) -> Iterator[Warned]:
+    if not limits[0] <= value <= limits[1]:
+        text = f"{what} ({value:g}) lies outside the calibrated {limits[0]:g} to {limits[1]:g}: this is an extrapolation"
+        yield Warned(code="outside-calibration", path=path, value=value, range=limits, text=text)
+
+
+def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
+    load = scenario.workload
+    if load.uncertainty is None:
+        yield Warned(
+            code="no-uncertainty", path="workload.uncertainty", value=load.name,
+            text="the workload says nothing of its own uncertainty, so intervals hold only the jitter between runs",
+        )  # fmt: skip
+    known = load.calibrated
+    if known is None:
+        yield Warned(code="not-calibrated", path="workload.calibrated", value=load.name, text="the workload does not say within what it was measured")
+        return
+    yield from _outside("workload.batch", scenario.batch, known.batch, "batch per replica")
+    yield from _outside("strategy.workers", scenario.replicas, known.workers, "number of workers")
+    yield from _outside("strategy.servers", scenario.servers, known.servers, "number of parameter servers")
+    if known.tensor_bytes is not None and scenario.servers:
+        sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
+        yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
+    device = scenario.cluster.device
+    if device and known.device and device != known.device:
+        yield Warned(code="other-device", path="cluster.device", value=device, text=f"the workload was measured on {known.device!r}, the cluster has {device!r}")
+
+
+def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
+    cluster = scenario.cluster
+    if scenario.replicas == 1 and not scenario.servers:
+        return
+    if cluster.basis == "assumed":
+        yield Warned(code="assumed-network", path="cluster.basis", value=cluster.name, text=f"the network {cluster.name!r} is an assumption, not a measurement")
+    elif cluster.uncertainty is None:
+        yield Warned(code="no-uncertainty", path="cluster.uncertainty", value=cluster.name, text="the cluster says nothing of its own uncertainty")
+    known = cluster.calibrated
+    if known is not None and known.message_bytes is not None:
+        sizes = _message_bytes(scenario)
+        for size in sorted({min(sizes), max(sizes)}):
+            yield from _outside("cluster.calibrated.message_bytes", size, known.message_bytes, "bytes of a message")
+    if known is not None and known.nodes is not None:
+        yield from _outside("cluster.nodes", scenario.nodes_needed, known.nodes, "number of nodes")
+
+
+def _message_bytes(scenario: Scenario) -> list[float]:
+    """Sizes of the messages that the strategy sends between replicas or to servers."""
+    load, strategy = scenario.workload, scenario.strategy
+    if isinstance(strategy, (Mirrored, MultiWorkerMirrored)):
+        return [size / scenario.replicas for _, size in buckets(load, scenario.batch, strategy.bucket_size_bytes)]
+    return [variable.gradient_bytes(scenario.batch) for variable in load.variables]
+
+
+def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
+    run, strategy = scenario.run, scenario.strategy
+    if run.replications < FEWEST_REPLICATIONS:
+        yield Warned(
+            code="few-replications", path="run.replications", value=run.replications,
+            text=f"with fewer than {FEWEST_REPLICATIONS} replications the interval assumes a normal distribution",
+        )  # fmt: skip
+    if isinstance(strategy, ParameterServer) and strategy.mode == "async" and scenario.replicas > 1 and scenario.workload.jitter.kind == "constant" and run.start == "together":
+        yield Warned(
+            code="phase-locked", path="run.start", value=run.start,
+            text="without jitter, asynchronous workers that start together stay together for ever; a real run drifts apart: give a jitter or another start",
+        )  # fmt: skip

@@ -1,0 +1,224 @@
+"""Max-min fair shares, found anew only where something changed.
+
+An allocation is max-min fair if and only if every connection has a bottleneck: a port
+that is full and on which no connection gets more (Bertsekas and Gallager, Data Networks,
+6.5.2). :func:`settle` repairs that condition port by port, starting where connections
+came or went: a port that owns connections shares out what the others leave; it takes over
+whoever gets more than that; a port that owns none but is overfull takes over its fastest.
+Whoever is touched is looked at again. When nothing is left to look at, the condition
+holds everywhere. Should that take long, the part of the network that hangs together with
+the change is computed by progressive filling, which always ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from simulator.ports import Connection, Port
+
+__all__ = ["settle"]
+
+_TOLERANCE = 1 + 1e-12
+_PATIENCE = 8
+
+
+def settle(dirty: Iterable[Port], fresh: Iterable[Connection], now: float) -> dict[Port, None]:
+    """Make the allocation max-min fair again.
+
+    Parameters
+    ----------
+    dirty
+        Ports on which connections came or went.
+    fresh
+        Connections that came and have no bottleneck yet.
+    now
+        Simulated time, in seconds.
+
+    Returns
+    -------
+    dict
+        The ports whose rate, or whose owned connections, changed.
+    """
+    touched: dict[Port, None] = dict.fromkeys(dirty)
+    for connection in fresh:
+        owner = min(connection.ports, key=_equal_share)
+        for port in connection.ports:
+            if port is not owner:
+                port.foreign[connection] = None
+        owner.adopt(connection, connection.queue[0][0], now)
+    work = dict(touched)
+    budget = _PATIENCE * (len(work) + 8)
+    while work:
+        port, _ = work.popitem()
+        budget -= 1
+        if budget < 0:
+            return {**touched, **_fill_component([port, *work, *touched], now)}
+        if port.owned:
+            _share_out(port, work, touched, now)
+        else:
+            port.rate = 0.0
+            if port.active:
+                _stay_slack(port, work, touched, now)
+    return touched
+
+
+def _equal_share(port: Port) -> float:
+    return port.capacity / len(port.active)
+
+
+def _rate(connection: Connection) -> float:
+    owner = connection.bottleneck
+    assert owner is not None
+    # an owner that has not been looked at yet has an old rate; its equal share bounds what it is about to get
+    return owner.rate or owner.capacity / owner.owned
+
+
+def _take(port: Port, connection: Connection, work: dict[Port, None], touched: dict[Port, None], now: float) -> None:
+    """Become the bottleneck of a connection of another port."""
+    owner = connection.bottleneck
+    assert owner is not None
+    remaining = owner.release(connection, now)
+    port.adopt(connection, remaining, now)
+    touched[owner] = touched[port] = None
+    for crossed in connection.ports:
+        if crossed is not port:
+            work[crossed] = None
+
+
+def _share_out(port: Port, work: dict[Port, None], touched: dict[Port, None], now: float) -> None:
+    """A port with owned connections: give them equally what the others leave."""
+    left, count = port.capacity, port.owned
+    if port.foreign:
+        rates = sorted(((_rate(connection), order, connection) for order, connection in enumerate(port.foreign)), key=_descending)
+        left -= sum(rate for rate, _, _ in rates)
+        for rate, _, connection in rates:
+            # whoever gets more than an owned connection is brought down to the same
+            if rate <= left / count * _TOLERANCE:
+                break
+            _take(port, connection, work, touched, now)
+            left += rate
+            count += 1
+        for connection in port.foreign:
+            _couple(connection, port)
+    rate = left / count
+    if rate == port.rate:
+        return
+    port.catch_up(now)
+    port.rate = rate
+    touched[port] = None
+    work.update(port.coupled)
+    port.coupled.clear()
+    if rate > port.floor:
+        port.floor = math.inf
+        for connection in port.active:
+            if connection.bottleneck is port:
+                for crossed in connection.ports:
+                    if crossed is not port:
+                        work[crossed] = None
+
+
+def _descending(item: tuple[float, int, Connection]) -> tuple[float, int]:
+    return -item[0], item[1]
+
+
+def _stay_slack(port: Port, work: dict[Port, None], touched: dict[Port, None], now: float) -> None:
+    """A port that is nobody's bottleneck: see whether it has room for all."""
+    equal = _equal_share(port)
+    total, within_equal = 0.0, True
+    for connection in port.foreign:
+        rate = _rate(connection)
+        total += rate
+        within_equal = within_equal and rate <= equal
+    if within_equal:
+        for connection in port.foreign:
+            owner = connection.bottleneck
+            assert owner is not None
+            if equal < owner.floor:
+                owner.floor = equal
+        return
+    if total <= port.capacity * _TOLERANCE:
+        for connection in port.foreign:
+            _couple(connection, port)
+        return
+    fastest = max(port.foreign, key=_rate)
+    _take(port, fastest, work, touched, now)
+    _share_out(port, work, touched, now)
+
+
+def _couple(connection: Connection, port: Port) -> None:
+    owner = connection.bottleneck
+    assert owner is not None
+    owner.coupled[port] = None
+
+
+# -- progressive filling -----------------------------------------------------------------
+
+
+def _fill_component(start: Iterable[Port], now: float) -> dict[Port, None]:
+    """Progressive filling of everything that hangs together with some ports."""
+    ports, connections = _component(start)
+    remaining: dict[Connection, float] = {}
+    for connection in connections:
+        owner = connection.bottleneck
+        assert owner is not None
+        owner.catch_up(now)
+        remaining[connection] = max(connection.finish - owner.clock, 0.0)
+    for port in ports:
+        port.catch_up(now)
+        port.owned, port.rate, port.floor = 0, 0.0, math.inf
+        port.foreign = dict(port.active)
+        port.coupled.clear()
+    rates = _levels(ports)
+    for connection in connections:
+        owner, level = rates[connection]
+        owner.adopt(connection, remaining[connection], now)
+        owner.rate = 0.0
+    for owner, level in rates.values():
+        owner.rate = level
+    for port in ports:
+        # whichever way a neighbour changes later, this port will be looked at
+        for connection in port.foreign:
+            _couple(connection, port)
+    return dict.fromkeys(ports)
+
+
+def _component(start: Iterable[Port]) -> tuple[list[Port], list[Connection]]:
+    """Ports and active connections reachable from some ports, in a fixed order."""
+    ports: dict[Port, None] = dict.fromkeys(start)
+    connections: dict[Connection, None] = {}
+    frontier = list(ports)
+    while frontier:
+        for connection in frontier.pop().active:
+            if connection not in connections:
+                connections[connection] = None
+                for port in connection.ports:
+                    if port not in ports:
+                        ports[port] = None
+                        frontier.append(port)
+    return list(ports), list(connections)
+
+
+def _levels(ports: list[Port]) -> dict[Connection, tuple[Port, float]]:
+    """Bottleneck and rate of every connection that crosses the ports."""
+    free = {port: port.capacity for port in ports}
+    unfixed = {port: len(port.active) for port in ports}
+    queue = [(port.equal_share, order, port) for order, port in enumerate(ports) if port.active]
+    heapify(queue)
+    rates: dict[Connection, tuple[Port, float]] = {}
+    while queue:
+        level, order, port = heappop(queue)
+        if not unfixed[port]:
+            continue
+        current = max(free[port], 0.0) / unfixed[port]
+        if current > level * _TOLERANCE:
+            heappush(queue, (current, order, port))  # others took less than their part; look again later
+            continue
+        for connection in port.active:
+            if connection not in rates:
+                rates[connection] = (port, current)
+                for crossed in connection.ports:
+                    free[crossed] -= current
+                    unfixed[crossed] -= 1
+    return rates

@@ -1,0 +1,119 @@
+"""Messages over links that are shared max-min fairly.
+
+A connection carries its messages in order, one after the other. Connections that have
+something to send share the ports that they cross max-min fairly, the fluid limit of
+per-connection fair queueing. A message has arrived when its last byte has crossed, plus
+the latency of the path.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+
+from simpy.events import Event
+
+from simulator.fairness import settle
+from simulator.kernel import Kernel
+from simulator.ports import Arrived, Connection, Port
+
+__all__ = ["Network"]
+
+_SAME_INSTANT = 1 + 1e-12
+"""Messages of a port whose ends are this close, relative to its clock, end together."""
+
+
+class Network:
+    """Carries messages; keeps the wake-ups of all ports."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._dirty: dict[Port, None] = {}
+        self._fresh: list[Connection] = []
+        self._settling = False
+
+    def send(self, connection: Connection, size: float, arrived: Arrived) -> None:
+        """Queue a message of ``size`` bytes; ``arrived`` is called when its last byte is there."""
+        queue = connection.queue
+        queue.append((size, arrived))
+        if len(queue) > 1:
+            return
+        for port in connection.ports:
+            if not port.active:
+                port.busy_since = self._kernel.now
+            port.active[connection] = None
+            self._dirty[port] = None
+        self._fresh.append(connection)
+        self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        if not self._settling:
+            self._settling = True
+            self._kernel.at_end_of_instant(self._settle)
+
+    def _settle(self, _: Event) -> None:
+        """Share anew after all changes of this instant."""
+        self._settling = False
+        dirty, fresh = self._dirty, self._fresh
+        self._dirty, self._fresh = {}, []
+        for port in settle(dirty, fresh, self._kernel.now):
+            self._set_timer(port)
+
+    def _set_timer(self, port: Port) -> None:
+        """Wake up when the port's next message ends at its present rate."""
+        port.timer += 1
+        front = port.front()
+        if front is None:
+            port.clock, port.updated = 0.0, self._kernel.now
+            return
+        port.catch_up(self._kernel.now)
+        timer = port.timer
+
+        def wake(_: Event) -> None:
+            if port.timer == timer:
+                self._end_messages(port)
+
+        self._kernel.call_later(max(front - port.clock, 0.0) / port.rate, wake)
+
+    def _end_messages(self, port: Port) -> None:
+        """End the messages whose time has come; begin the next ones of their connections."""
+        kernel = self._kernel
+        now = kernel.now
+        front = port.front()
+        assert front is not None
+        # the clock stands where the first message ends, without the rounding of rate x time
+        port.clock, port.updated = front, now
+        limit = front * _SAME_INSTANT
+        ended: list[tuple[float, Arrived]] = []
+        heap = port.heap
+        while heap and heap[0][0] <= limit:
+            finish, serial, connection = heappop(heap)
+            if connection.entry != (port, serial):
+                continue
+            size, arrived = connection.queue.popleft()
+            for crossed in connection.ports:
+                crossed.carried += size
+            ended.append((connection.latency_s, arrived))
+            if connection.queue:
+                port.push(connection, finish + connection.queue[0][0])
+            else:
+                self._deactivate(connection, port)
+        for latency_s, arrived in ended:
+            if latency_s:
+                kernel.call_later(latency_s, arrived)
+            else:
+                arrived(None)
+        if port in self._dirty:
+            self._settle_soon()
+        else:
+            self._set_timer(port)
+
+    def _deactivate(self, connection: Connection, owner: Port) -> None:
+        connection.bottleneck = None
+        connection.entry = (None, 0)
+        owner.owned -= 1
+        for port in connection.ports:
+            del port.active[connection]
+            port.foreign.pop(connection, None)
+            if not port.active:
+                port.busy_s += self._kernel.now - port.busy_since
+            self._dirty[port] = None

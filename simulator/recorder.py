@@ -1,0 +1,125 @@
+"""Counts steps, cuts the warm-up, and keeps the statistics of what is measured.
+
+The window opens when ``warmup x replicas`` replica-steps have ended and closes at
+``steps x replicas``; the simulation ends there. In synchronous strategies no replica can
+end a step before all have ended the one before, so the window holds whole steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from simulator.kernel import Kernel
+from simulator.ports import Port
+from simulator.records import Observer, Step, Update
+from simulator.scenario import Scenario
+from simulator.statistics import CountHistogram, TimeSketch
+
+__all__ = ["Kind", "Measured", "Recorder"]
+
+
+Kind = Literal["devices", "links", "servers"]
+
+
+@dataclass
+class Measured:
+    """What one replication measured in its window."""
+
+    window_s: float = 0.0
+    steps: int = 0
+    updates: int = 0
+    step_time: TimeSketch = field(default_factory=TimeSketch)
+    staleness: CountHistogram = field(default_factory=CountHistogram)
+    server_staleness: list[int] = field(default_factory=list)
+    input_s: float = 0.0
+    compute_s: float = 0.0
+    communication_s: float = 0.0
+    waiting_s: float = 0.0
+    apply_s: float = 0.0
+    in_use_s: dict[Kind, dict[str, float]] = field(default_factory=lambda: {"devices": {}, "links": {}, "servers": {}})
+    events: int = 0
+
+
+class Recorder:
+    """The recorder of one replication."""
+
+    def __init__(self, kernel: Kernel, scenario: Scenario, observer: Observer | None) -> None:
+        replicas = scenario.replicas
+        self.done = kernel.event()
+        self.measured = Measured()
+        self.observer = observer
+        self._kernel = kernel
+        self._ended = 0
+        self._opens_at = scenario.run.warmup * replicas
+        self._closes_at = scenario.run.steps * replicas
+        self._opened_s = 0.0
+        self._watched: dict[Port, Kind] = {}
+        self._before: dict[Port, float] = {}
+
+    def watch(self, kind: Kind, ports: Iterable[Port]) -> None:
+        """Measure how much of the window these resources are in use."""
+        self._watched.update(dict.fromkeys(ports, kind))
+
+    def step(
+        self, replica: int, start_s: float, input_s: float, compute_s: float, waiting_s: float, apply_s: float, update: Update | None
+    ) -> None:
+        """A replica ends a step now; what the named parts leave over was communication.
+
+        ``update`` is the update that the step made to the model; of a synchronous step,
+        which the replicas make together, only one replica gives it.
+        """
+        if self._ended >= self._closes_at:
+            return
+        end_s = self._kernel.now
+        duration_s = end_s - start_s
+        communication_s = duration_s - input_s - compute_s - waiting_s - apply_s
+        if self.observer is not None:
+            if update is not None:
+                self.observer.record(update)
+            self.observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s))
+        if self._ended >= self._opens_at:
+            measured = self.measured
+            measured.steps += 1
+            measured.step_time.add(duration_s)
+            measured.input_s += input_s
+            measured.compute_s += compute_s
+            measured.communication_s += communication_s
+            measured.waiting_s += waiting_s
+            measured.apply_s += apply_s
+            if update is not None:
+                self._count(update)
+        self._ended += 1
+        if self._ended == self._opens_at:
+            self._open()
+        elif self._ended == self._closes_at:
+            self._close()
+
+    def _count(self, update: Update) -> None:
+        measured = self.measured
+        measured.updates += 1
+        measured.staleness.add(update.staleness)
+        if not measured.server_staleness:
+            measured.server_staleness = [0] * len(update.server_staleness)
+        for server, stale in enumerate(update.server_staleness):
+            measured.server_staleness[server] += stale
+
+    def _open(self) -> None:
+        now = self._kernel.now
+        self._opened_s = now
+        self._before = {port: _in_use_s(port, kind, now) for port, kind in self._watched.items()}
+
+    def _close(self) -> None:
+        now = self._kernel.now
+        measured = self.measured
+        measured.window_s = now - self._opened_s
+        for port, kind in self._watched.items():
+            measured.in_use_s[kind][port.name] = _in_use_s(port, kind, now) - self._before[port]
+        measured.events = self._kernel.events
+        self.done.succeed()
+
+
+def _in_use_s(port: Port, kind: Kind, now: float) -> float:
+    """Seconds of use so far: a device or server while it works, a link for the bytes that it has carried."""
+    return port.carried / port.capacity if kind == "links" else port.busy_until(now)

@@ -1,0 +1,70 @@
+"""One replication: one draw of the parameters, one start, one run of the event engine."""
+
+from __future__ import annotations
+
+import gc
+import math
+
+from simulator.kernel import Kernel
+from simulator.network import Network
+from simulator.recorder import Measured, Recorder
+from simulator.records import Observer
+from simulator.replica import replicas_of
+from simulator.rng import Streams
+from simulator.scenario import Scenario
+from simulator.strategies.all_reduce import AllReduceTraining
+from simulator.strategies.parameter_server import ParameterServerTraining
+from simulator.strategy import ParameterServer
+from simulator.uncertainty import with_draw
+
+__all__ = ["replicate"]
+
+
+def replicate(scenario: Scenario, replication: int, observer: Observer | None = None) -> Measured:
+    """Simulate one real run of the scenario.
+
+    Parameters
+    ----------
+    scenario
+        What to simulate.
+    replication
+        Its number; chooses the random streams.
+    observer
+        Receives every record, where given.
+
+    Raises
+    ------
+    DeadlockError, SimulationError
+        The engine found an impossible state.
+    """
+    streams = Streams(scenario.run.seed, replication)
+    drawn = scenario.model_copy(
+        update={
+            "workload": with_draw(scenario.workload, scenario.workload.uncertainty, streams.generator("workload")),
+            "cluster": with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster")),
+        }
+    )
+    kernel = Kernel()
+    network = Network(kernel)
+    recorder = Recorder(kernel, drawn, observer)
+    replicas = replicas_of(kernel, network, drawn, streams, _run_factor(drawn, streams), observer)
+    training = ParameterServerTraining if isinstance(drawn.strategy, ParameterServer) else AllReduceTraining
+    # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        training(kernel, network, drawn, replicas, recorder)
+        kernel.run_to(recorder.done)
+    finally:
+        if collecting:
+            gc.enable()
+    return recorder.measured
+
+
+def _run_factor(scenario: Scenario, streams: Streams) -> float:
+    """How much slower or faster this whole run computes: lognormal with mean 1 and the workload's spread."""
+    cv = scenario.workload.run_to_run_cv
+    if not cv:
+        return 1.0
+    sigma = math.sqrt(math.log1p(cv**2))
+    return float(streams.generator("run").lognormal(-(sigma**2) / 2, sigma))

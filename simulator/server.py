@@ -1,0 +1,69 @@
+"""A parameter server: gradient tensors queue in order of arrival and are served one by one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from simpy.events import Event
+
+from simulator.kernel import Kernel
+from simulator.ports import Connection, Port
+from simulator.records import Observer, Service
+
+__all__ = ["Server"]
+
+Job = tuple[float, Callable[[], None], str, int, int]
+
+_BUSY = Connection((), 0.0)
+
+
+class Server:
+    """One server task.
+
+    Attributes
+    ----------
+    version
+        Updates whose part on this server has been applied.
+    port
+        Busy time of the server, for utilisation.
+    """
+
+    def __init__(self, kernel: Kernel, index: int, observer: Observer | None) -> None:
+        self.index = index
+        self.version = 0
+        self.port = Port(f"server {index}", 1.0)
+        self._kernel = kernel
+        self._observer = observer
+        self._queue: deque[Job] = deque()
+        self._busy = False
+
+    def submit(self, cost_s: float, done: Callable[[], None], name: str, worker: int, variable: int) -> None:
+        """Queue a job of ``cost_s`` seconds; ``done`` is called when it has been served."""
+        self._queue.append((cost_s, done, name, worker, variable))
+        if not self._busy:
+            self._busy = True
+            self.port.busy_since = self._kernel.now
+            self.port.active[_BUSY] = None
+            self._begin()
+
+    def _begin(self) -> None:
+        cost_s = self._queue[0][0]
+        if cost_s > 0:
+            self._kernel.call_later(cost_s, self._end)
+        else:
+            self._end(None)
+
+    def _end(self, _: Event | None) -> None:
+        cost_s, done, name, worker, variable = self._queue[0]
+        now = self._kernel.now
+        if self._observer is not None:
+            self._observer.record(Service(self.index, name, worker, variable, now - cost_s, now))
+        done()
+        self._queue.popleft()
+        if self._queue:
+            self._begin()
+        else:
+            self._busy = False
+            del self.port.active[_BUSY]
+            self.port.busy_s += now - self.port.busy_since

@@ -1,0 +1,99 @@
+"""Statistics that take any number of values in a fixed amount of memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CountHistogram", "TimeSketch"]
+
+_BLOCK = 1024
+_GROWTH = float(np.log(1.01))
+_LEAST_S = 1e-12
+
+
+class TimeSketch:
+    """Mean and quantiles of positive times, to half a percent, whatever their number.
+
+    Values are counted in bins whose edges grow by 1%, the sketch of Masson, Rim and Lee,
+    "DDSketch" (VLDB 2019); the mean is exact. Values are folded in blocks.
+    """
+
+    def __init__(self) -> None:
+        self._block: list[float] = []
+        self._bins: dict[int, int] = {}
+        self.count = 0
+        self.total = 0.0
+
+    def add(self, value_s: float) -> None:
+        """Take one value."""
+        self._block.append(value_s)
+        if len(self._block) >= _BLOCK:
+            self._fold()
+
+    def _fold(self) -> None:
+        if not self._block:
+            return
+        values = np.asarray(self._block)
+        self._block.clear()
+        keys, counts = np.unique(np.rint(np.log(np.maximum(values, _LEAST_S)) / _GROWTH).astype(np.int64), return_counts=True)
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+            self._bins[key] = self._bins.get(key, 0) + count
+        self.count += len(values)
+        self.total += float(values.sum())
+
+    def merge(self, other: TimeSketch) -> None:
+        """Take all that another sketch has taken."""
+        self._fold()
+        other._fold()
+        for key, count in other._bins.items():
+            self._bins[key] = self._bins.get(key, 0) + count
+        self.count += other.count
+        self.total += other.total
+
+    def mean(self) -> float:
+        """Exact mean, in seconds; 0 of nothing."""
+        self._fold()
+        return self.total / self.count if self.count else 0.0
+
+    def quantiles(self, *shares: float) -> list[float]:
+        """Quantiles in seconds, each to half a percent; zeros of nothing."""
+        self._fold()
+        if not self.count:
+            return [0.0 for _ in shares]
+        keys = np.array(sorted(self._bins))
+        counts = np.cumsum([self._bins[key] for key in keys.tolist()])
+        places: NDArray[np.intp] = np.searchsorted(counts, np.asarray(shares) * self.count)
+        values = np.exp(keys[np.minimum(places, len(keys) - 1)] * _GROWTH)
+        return [0.0 if value <= _LEAST_S * 1.01 else float(value) for value in values]
+
+
+class CountHistogram:
+    """Exact histogram of small whole numbers, such as staleness."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+    def add(self, value: int, times: int = 1) -> None:
+        """Count a value, or the same value several times."""
+        self.counts[value] = self.counts.get(value, 0) + times
+
+    def merge(self, other: CountHistogram) -> None:
+        """Take all that another histogram has taken."""
+        for value, count in other.counts.items():
+            self.add(value, count)
+
+    def mean(self) -> float:
+        """Exact mean; 0 of nothing."""
+        total = sum(self.counts.values())
+        return sum(value * count for value, count in self.counts.items()) / total if total else 0.0
+
+    def quantile(self, share: float) -> int:
+        """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
+        need = share * sum(self.counts.values())
+        seen = 0
+        for value in sorted(self.counts):
+            seen += self.counts[value]
+            if seen >= need:
+                return value
+        return 0
