@@ -28,11 +28,16 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottle
     largest = max(shares, key=lambda name: shares[name])
     share = shares[largest]
     if largest == "compute":
-        return Bottleneck(name="compute", text=f"The devices compute for {share:.0%} of a step; a faster device or a smaller model would help most.")
+        return Bottleneck(
+            name="compute", text=f"The devices compute for {share:.0%} of a step; a faster device or a smaller model would help most."
+        )
     if largest == "input":
         return Bottleneck(name="input", text=f"Waiting for input takes {share:.0%} of a step; prepare batches faster or in parallel.")
     if largest == "stragglers":
-        return Bottleneck(name="stragglers", text=f"Waiting for the slowest worker takes {share:.0%} of a step; workers of even speed, or an asynchronous mode, would help.")
+        return Bottleneck(
+            name="stragglers",
+            text=f"Waiting for the slowest worker takes {share:.0%} of a step; workers of even speed, or an asynchronous mode, would help.",
+        )
     if largest == "apply":
         if scenario.servers:
             return _server(f"Queueing and applying at the parameter servers takes {share:.0%} of a step")
@@ -41,7 +46,8 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottle
     if in_use < 0.5:
         return Bottleneck(
             name="latency",
-            text=f"Communication takes {share:.0%} of a step, but the busiest link carries bytes in only {in_use:.0%} of that: latency dominates; fewer and larger messages, or lower latency, would help.",
+            text=f"Communication takes {share:.0%} of a step, but the busiest link carries bytes in only "
+            f"{in_use:.0%} of that: latency dominates; fewer and larger messages, or lower latency, would help.",
         )
     return _network(scenario, use, f"communication that compute does not hide takes {share:.0%} of a step")
 
@@ -53,5 +59,8 @@ def _server(reason: str) -> Bottleneck:
 def _network(scenario: Scenario, use: Utilisation, reason: str) -> Bottleneck:
     reason = reason[0].upper() + reason[1:]
     if scenario.servers and use.busiest_link_name.startswith("server"):
-        return Bottleneck(name="server-network", text=f"{reason}; the links of the parameter servers are the limit: more servers or faster links would help.")
+        return Bottleneck(
+            name="server-network",
+            text=f"{reason}; the links of the parameter servers are the limit: more servers or faster links would help.",
+        )
     return Bottleneck(name="network", text=f"{reason}; a faster network or smaller gradients would help.")

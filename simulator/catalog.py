@@ -14,18 +14,35 @@ from typing import Literal
 
 from simulator.errors import ScenarioError
 
-__all__ = ["Kind", "entries", "find", "folders"]
+__all__ = ["Kind", "builder", "entries", "find", "folders"]
 
 Kind = Literal["workloads", "clusters"]
 
 
+def _roots() -> tuple[Path, ...]:
+    data_home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    package = Path(__file__).parent  # a wheel has the models inside, a checkout beside
+    return Path("models"), data_home / "paceline" / "models", package / "models", package.parent / "models"
+
+
 def folders(kind: Kind) -> Iterator[Path]:
     """The folders that are searched for a kind, first match wins."""
-    data_home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    package = Path(__file__).parent
-    for root in (Path("models"), data_home / "paceline" / "models", package / "models", package.parent / "models"):
-        if (root / kind).is_dir():
-            yield root / kind
+    yield from (root / kind for root in _roots() if (root / kind).is_dir())
+
+
+def builder(name: str) -> Path:
+    """The file of one of the Keras models that Paceline brings along to profile.
+
+    Raises
+    ------
+    ScenarioError
+        There is none of this name.
+    """
+    for root in _roots():
+        file = root / "keras" / f"{name}.py"
+        if file.is_file():
+            return file
+    raise ScenarioError(f"models/keras: there is no model builder named {name!r}")
 
 
 def entries(kind: Kind) -> dict[str, Path]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.results import Warned
 from simulator.scenario import Scenario
-from simulator.strategies.all_reduce import buckets
 from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
 
 __all__ = ["cautions"]
@@ -33,7 +33,9 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
         )  # fmt: skip
     known = load.calibrated
     if known is None:
-        yield Warned(code="not-calibrated", path="workload.calibrated", value=load.name, text="the workload does not say within what it was measured")
+        yield Warned(
+            code="not-calibrated", path="workload.calibrated", value=load.name, text="the workload does not say within what it was measured"
+        )
         return
     yield from _outside("workload.batch", scenario.batch, known.batch, "batch per replica")
     yield from _outside("strategy.workers", scenario.replicas, known.workers, "number of workers")
@@ -43,7 +45,12 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
     device = scenario.cluster.device
     if device and known.device and device != known.device:
-        yield Warned(code="other-device", path="cluster.device", value=device, text=f"the workload was measured on {known.device!r}, the cluster has {device!r}")
+        yield Warned(
+            code="other-device",
+            path="cluster.device",
+            value=device,
+            text=f"the workload was measured on {known.device!r}, the cluster has {device!r}",
+        )
 
 
 def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
@@ -51,9 +58,16 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
     if scenario.replicas == 1 and not scenario.servers:
         return
     if cluster.basis == "assumed":
-        yield Warned(code="assumed-network", path="cluster.basis", value=cluster.name, text=f"the network {cluster.name!r} is an assumption, not a measurement")
+        yield Warned(
+            code="assumed-network",
+            path="cluster.basis",
+            value=cluster.name,
+            text=f"the network {cluster.name!r} is an assumption, not a measurement",
+        )
     elif cluster.uncertainty is None:
-        yield Warned(code="no-uncertainty", path="cluster.uncertainty", value=cluster.name, text="the cluster says nothing of its own uncertainty")
+        yield Warned(
+            code="no-uncertainty", path="cluster.uncertainty", value=cluster.name, text="the cluster says nothing of its own uncertainty"
+        )
     known = cluster.calibrated
     if known is not None and known.message_bytes is not None:
         sizes = _message_bytes(scenario)
@@ -78,8 +92,15 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
             code="few-replications", path="run.replications", value=run.replications,
             text=f"with fewer than {FEWEST_REPLICATIONS} replications the interval assumes a normal distribution",
         )  # fmt: skip
-    if isinstance(strategy, ParameterServer) and strategy.mode == "async" and scenario.replicas > 1 and scenario.workload.jitter.kind == "constant" and run.start == "together":
+    if (
+        isinstance(strategy, ParameterServer)
+        and strategy.mode == "async"
+        and scenario.replicas > 1
+        and scenario.workload.jitter.kind == "constant"
+        and run.start == "together"
+    ):
         yield Warned(
             code="phase-locked", path="run.start", value=run.start,
-            text="without jitter, asynchronous workers that start together stay together for ever; a real run drifts apart: give a jitter or another start",
+            text="without jitter, asynchronous workers that start together stay together for ever; "
+            "a real run drifts apart: give a jitter or another start",
         )  # fmt: skip

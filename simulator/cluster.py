@@ -51,13 +51,17 @@ class Cluster(Spec):
     schema_version: Literal[1] = 1
     name: str = Field(min_length=1, max_length=10_000)
     description: str = ""
-    basis: Literal["assumed", "measured", "published"] = Field(default="assumed", description="where the figures come from; a result says when they are assumed")
+    basis: Literal["assumed", "measured", "published"] = Field(
+        default="assumed", description="where the figures come from; a result says when they are assumed"
+    )
     device: str = ""
     nodes: int | None = Field(default=None, ge=1, le=1_000_000, description="left out: as many as the strategy needs")
     devices_per_node: int = Field(default=1, ge=1, le=1024)
     replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device, each getting an equal part of it")
     node_speed: tuple[Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)], ...] = Field(
-        default=(), max_length=1_000_000, description="speed of the devices of node 0, 1, ... relative to the measured one; nodes beyond the list have 1"
+        default=(),
+        max_length=1_000_000,
+        description="speed of the devices of node 0, 1, ... relative to the measured one; nodes beyond the list have 1",
     )
     intra_node: Link = Field(default=Link(bandwidth_bytes_per_s=16e9, latency_s=5e-6), description="between the devices of a node")
     inter_node: Link = Field(description="between a node and the switch; the latency is from node to node")

@@ -140,7 +140,9 @@ class _Turn:
 class RingOfMessages:
     """Every message a transfer of its own; parameters as :class:`RingOfTimes`."""
 
-    def __init__(self, kernel: Kernel, network: Network, hops: Sequence[Connection], buckets_bytes: Sequence[float], observer: Observer | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, network: Network, hops: Sequence[Connection], buckets_bytes: Sequence[float], observer: Observer | None = None
+    ) -> None:
         self._kernel = kernel
         self._network = network
         self._hops = hops
@@ -156,7 +158,7 @@ class RingOfMessages:
         """The event that the rank's buckets of the current step are all reduced."""
         return self._done[rank]
 
-    def ready(self, rank: int, bucket: int) -> None:
+    def ready(self, rank: int, bucket: int) -> None:  # noqa: ARG002 - buckets come in order
         """The rank has the bucket's gradients now."""
         self._turn(rank, self._asked[rank]).ready = True
         self._asked[rank] += 1
@@ -194,7 +196,16 @@ class RingOfMessages:
             arrived = partial(self._observed, arrived, rank, target, f"bucket {number} chunk {chunk}", size_bytes, self._kernel.now)
         self._network.send(self._hops[rank], size_bytes, arrived)
 
-    def _observed(self, arrived: Callable[[Event | None], None], rank: int, target: int, name: str, size_bytes: float, sent_s: float, event: Event | None) -> None:
+    def _observed(
+        self,
+        arrived: Callable[[Event | None], None],
+        rank: int,
+        target: int,
+        name: str,
+        size_bytes: float,
+        sent_s: float,
+        event: Event | None,
+    ) -> None:
         assert self._observer is not None
         self._observer.record(Transfer(f"device {rank}", f"device {target}", name, size_bytes, sent_s, self._kernel.now))
         arrived(event)

@@ -16,7 +16,16 @@ from simulator.scenario import Scenario
 from simulator.spec import short_name
 from simulator.workload import Workload
 
-__all__ = ["apply_settings", "load_cluster", "load_scenario", "load_workload", "parse_setting", "read_toml", "scenario_from_table", "validated"]
+__all__ = [
+    "apply_settings",
+    "load_cluster",
+    "load_scenario",
+    "load_workload",
+    "parse_setting",
+    "read_toml",
+    "scenario_from_table",
+    "validated",
+]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 Table = dict[str, Any]
@@ -105,7 +114,10 @@ def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None)
     base = read_toml(catalog.find(kind, name, f"{where}.use", beside))
     for key in _MEASURED_ON_THE_DEVICE:
         if key in own and own[key] != base.get(key, "float32"):
-            raise ScenarioError(f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; run `paceline calibrate` with --{key}, its cost cannot be guessed")
+            raise ScenarioError(
+                f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
+                f"run `paceline calibrate` with --{key}, its cost cannot be guessed"
+            )
     return _merged(base, own)
 
 
@@ -159,12 +171,12 @@ def validated(model: type[SpecT], data: Any, source: str) -> SpecT:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ScenarioError(*(_sentence(problem, source, model) for problem in error.errors(include_url=False)[:5])) from None
+        raise ScenarioError(*(_sentence(problem, source) for problem in error.errors(include_url=False)[:5])) from None
     except RecursionError:
         raise ScenarioError(f"{source}: is nested too deeply") from None
 
 
-def _sentence(problem: Any, source: str, model: type[BaseModel]) -> str:
+def _sentence(problem: Any, source: str) -> str:
     """``FILE: dotted.path: VALUE rule; what to try``."""
     context = problem.get("ctx", {})
     # pydantic puts the tag of a union into the path; files know no such key

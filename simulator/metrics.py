@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from simulator.bottleneck import bottleneck
+from simulator.cautions import cautions
 from simulator.intervals import prediction_interval
 from simulator.recorder import Kind, Measured
 from simulator.results import Breakdown, Histogram, Quantiles, Result, Staleness, Utilisation
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, TimeSketch
 from simulator.strategy import Single
-from simulator.cautions import cautions
 
 __all__ = ["alone_scenario", "summarise"]
 

@@ -30,7 +30,16 @@ class Replica:
     """
 
     def __init__(
-        self, kernel: Kernel, network: Network, scenario: Scenario, streams: Streams, index: int, device: Port, shared: bool, run_factor: float, observer: Observer | None
+        self,
+        kernel: Kernel,
+        network: Network,
+        scenario: Scenario,
+        streams: Streams,
+        index: int,
+        device: Port,
+        shared: bool,
+        run_factor: float,
+        observer: Observer | None,
     ) -> None:
         load, batch = scenario.workload, scenario.batch
         speed = scenario.cluster.speed_of(index // scenario.cluster.replicas_per_node)
@@ -61,7 +70,7 @@ class Replica:
             device.busy_s += kernel.now - begin
         elif work_s > 0:
             done = kernel.event()
-            self._network.send(self._connection, work_s, lambda _: done.succeed())
+            self._network.send(self._connection, work_s, lambda _: _end(done))
             yield done
         if self._observer is not None:
             self._observer.record(Span(self.index, name, begin, kernel.now))
@@ -78,8 +87,17 @@ class Replica:
 _BUSY = Connection((), 0.0)
 
 
-def replicas_of(kernel: Kernel, network: Network, scenario: Scenario, streams: Streams, run_factor: float, observer: Observer | None) -> list[Replica]:
+def _end(done: Event) -> None:
+    done.succeed()
+
+
+def replicas_of(
+    kernel: Kernel, network: Network, scenario: Scenario, streams: Streams, run_factor: float, observer: Observer | None
+) -> list[Replica]:
     """All replicas of a scenario; ``replicas_per_device`` neighbours share a device equally."""
     sharing = scenario.cluster.replicas_per_device
     devices = [Port(f"device {index}", 1.0) for index in range(-(-scenario.replicas // sharing))]
-    return [Replica(kernel, network, scenario, streams, index, devices[index // sharing], sharing > 1, run_factor, observer) for index in range(scenario.replicas)]
+    return [
+        Replica(kernel, network, scenario, streams, index, devices[index // sharing], sharing > 1, run_factor, observer)
+        for index in range(scenario.replicas)
+    ]

@@ -107,7 +107,9 @@ class Result(Spec):
     bottleneck: Bottleneck
     warnings: tuple[Warned, ...]
     events: int = Field(description="events of the simulation kernel, all replications")
-    wall_time_s: float | None = Field(default=None, description="time the simulation took; null in sweeps, whose files must not depend on it")
+    wall_time_s: float | None = Field(
+        default=None, description="time the simulation took; null in sweeps, whose files must not depend on it"
+    )
 
     @property
     def extrapolated(self) -> bool:

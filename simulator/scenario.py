@@ -20,14 +20,18 @@ __all__ = ["Run", "Scenario"]
 class Run(Spec):
     """How long, how often and from which start the training is simulated."""
 
-    steps: int = Field(default=100, ge=2, le=10_000_000, description="steps of each worker; in async mode the workers share steps x workers updates")
+    steps: int = Field(
+        default=100, ge=2, le=10_000_000, description="steps of each worker; in async mode the workers share steps x workers updates"
+    )
     warmup_steps: int | None = Field(default=None, ge=1, description="first steps that are not measured; left out: a tenth, at least 1")
     start: Literal["together", "staggered", "random-phase"] = Field(
         default="together", description="all at once; spread evenly at random over start_spread; or over the time of one step"
     )
     start_spread_s: Annotated[Seconds, Field(gt=0)] | None = None
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
-    replications: int = Field(default=19, ge=2, le=100_000, description="independent runs; 19 is the fewest that give a distribution-free 90% interval")
+    replications: int = Field(
+        default=19, ge=2, le=100_000, description="independent runs; 19 is the fewest that give a distribution-free 90% interval"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Run:
@@ -65,9 +69,15 @@ class Scenario(Spec):
         if isinstance(self.strategy, (MultiWorkerMirrored, ParameterServer)) and self.strategy.workers is None and cluster.nodes is None:
             raise ValueError("strategy.workers is left out and so is cluster.nodes; give one of them")
         if cluster.nodes is not None and self.nodes_needed > cluster.nodes:
-            raise ValueError(f"cluster.nodes ({cluster.nodes}) must be at least {self.nodes_needed}, which the strategy's {self.replicas} replicas and {self.servers} servers need")
+            raise ValueError(
+                f"cluster.nodes ({cluster.nodes}) must be at least {self.nodes_needed}, "
+                f"which the strategy's {self.replicas} replicas and {self.servers} servers need"
+            )
         if isinstance(self.strategy, ParameterServer) and self.servers > len(load.variables):
-            raise ValueError(f"strategy.servers ({self.servers}) must be at most the workload's {len(load.variables)} variables, since a variable is not split")
+            raise ValueError(
+                f"strategy.servers ({self.servers}) must be at most the workload's {len(load.variables)} variables, "
+                "since a variable is not split"
+            )
         if load.global_batch is not None and load.global_batch % self.replicas:
             raise ValueError(f"workload.global_batch ({load.global_batch}) must be a multiple of the {self.replicas} replicas")
         return self

@@ -45,14 +45,20 @@ def _reader(dimension: Dimension) -> BeforeValidator:
         if isinstance(value, _WithUnit):
             given = value.value
             if not isinstance(given, str):
-                raise PydanticCustomError("unit", "must carry its unit, such as \"{example}\"", {"example": _EXAMPLE[dimension], "given": given})
+                raise PydanticCustomError(
+                    "unit", 'must carry its unit, such as "{example}"', {"example": _EXAMPLE[dimension], "given": given}
+                )
             try:
                 return parse_quantity(given, dimension)
             except UnitError as error:
                 rule = str(error).removeprefix(f"{given!r} ")
                 raise PydanticCustomError("unit", "{rule}", {"rule": rule, "given": given}) from error
         if isinstance(value, (str, bool)):
-            raise PydanticCustomError("unit", "must be a plain number of {unit} under this name; text with a unit goes under the name without it", {"unit": _SI_NAME[dimension]})
+            raise PydanticCustomError(
+                "unit",
+                "must be a plain number of {unit} under this name; text with a unit goes under the name without it",
+                {"unit": _SI_NAME[dimension]},
+            )
         return value
 
     return BeforeValidator(read)
@@ -124,7 +130,11 @@ class Spec(BaseModel):
             short = short_name(name)
             if name not in properties or short == name:
                 continue
-            properties[short] = {"type": "string", "title": short, "description": f"{name} as text with a unit, such as \"{_EXAMPLE[dimension]}\""}
+            properties[short] = {
+                "type": "string",
+                "title": short,
+                "description": f'{name} as text with a unit, such as "{_EXAMPLE[dimension]}"',
+            }
             if name in required:
                 required.remove(name)
                 schema.setdefault("allOf", []).append({"oneOf": [{"required": [name]}, {"required": [short]}]})

@@ -26,9 +26,12 @@ class Single(Spec):
 class _Ring(Spec):
     bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None,
-        description="gradients are fused into all-reduces of at least this size as they become ready (tf.distribute's bytes_per_pack); left out: one all-reduce after the backward pass",
+        description="gradients are fused into all-reduces of at least this size as they become ready "
+        "(tf.distribute's bytes_per_pack); left out: one all-reduce after the backward pass",
     )
-    messages: bool = Field(default=False, description="simulate every message of the ring as a transfer of its own; same result, slower, shown in traces")
+    messages: bool = Field(
+        default=False, description="simulate every message of the ring as a transfer of its own; same result, slower, shown in traces"
+    )
 
 
 class Mirrored(_Ring):
@@ -57,11 +60,14 @@ class ParameterServer(Spec):
         default="dedicated", description="servers on nodes of their own, or server i on worker node i, sharing its link"
     )
     variable_placement: Literal["round-robin", "greedy"] = Field(
-        default="round-robin", description="variables in turn (TensorFlow's default), or each onto the server with the fewest bytes so far (GreedyLoadBalancingStrategy)"
+        default="round-robin",
+        description="variables in turn (TensorFlow's default), or each onto the server with the fewest bytes so far "
+        "(GreedyLoadBalancingStrategy)",
     )
     tensor_grouping: Literal["none", "per-server"] = Field(
         default="none",
-        description="none: each gradient travels and is applied on its own, as soon as it is ready; per-server: all gradients for a server travel as one after the backward pass (several times faster to simulate)",
+        description="none: each gradient travels and is applied on its own, as soon as it is ready; "
+        "per-server: all gradients for a server travel as one after the backward pass (several times faster to simulate)",
     )
 
 

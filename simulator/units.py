@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from simulator.errors import UnitError
 
@@ -80,7 +80,7 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     if len(text) > 60:
         raise UnitError(f"{text[:40] + '...'!r} {expected}")
     try:
-        quantity = _registry().Quantity(text.strip())
+        quantity: Any = _registry().Quantity(text.strip())
         value = float(quantity.to(_SI_UNIT[dimension]).magnitude)
     except Exception as error:  # pint's parser lets errors of many kinds through
         raise UnitError(f"{text!r} {expected}") from error

@@ -25,7 +25,7 @@ class Affine(Spec):
 
     def __call__(self, batch: float) -> float:
         """Seconds for a batch of this many samples."""
-        return self.base_s + self.per_sample_s * batch
+        return float(self.base_s + self.per_sample_s * batch)
 
 
 class Variable(Spec):
@@ -63,7 +63,7 @@ class ServerCost(Spec):
 
     def __call__(self, size_bytes: float) -> float:
         """Seconds to apply (or to add to an accumulator) a gradient of this size."""
-        return self.base_s + self.per_byte_s * size_bytes
+        return float(self.base_s + self.per_byte_s * size_bytes)
 
 
 class WorkloadRange(Spec):
@@ -104,7 +104,9 @@ class CalibrationFit(Spec):
     relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured mean from the curve")
     laws: tuple[LawScore, ...] = ()
     intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
-    peak_memory_bytes: dict[str, float] = Field(default_factory=dict, description="peak device memory by batch size, where the device tells it")
+    peak_memory_bytes: dict[str, float] = Field(
+        default_factory=dict, description="peak device memory by batch size, where the device tells it"
+    )
 
 
 class Workload(Spec):
@@ -115,7 +117,9 @@ class Workload(Spec):
     description: str = ""
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
     batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
-    global_batch: int | None = Field(default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)")
+    global_batch: int | None = Field(
+        default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)"
+    )
     forward: Affine
     backward: Affine
     apply_s: Seconds = Field(default=0.0, ge=0, description="optimizer's update of all variables on the device")

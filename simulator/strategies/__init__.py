@@ -1,0 +1,1 @@
+"""How replicas, servers and rings are wired together: one mechanism a file."""

@@ -14,6 +14,7 @@ from collections.abc import Generator
 from simpy.events import Event
 
 from simulator.collective import AllReduce, RingOfMessages, RingOfTimes
+from simulator.fusion import buckets
 from simulator.kernel import Kernel
 from simulator.network import Network
 from simulator.recorder import Recorder
@@ -22,33 +23,8 @@ from simulator.replica import Replica
 from simulator.scenario import Scenario
 from simulator.strategy import Mirrored, MultiWorkerMirrored
 from simulator.topology import Topology
-from simulator.workload import Workload
 
-__all__ = ["AllReduceTraining", "buckets"]
-
-
-def buckets(workload: Workload, batch: int, bucket_size_bytes: float | None) -> list[tuple[float, float]]:
-    """Fuse gradients into all-reduces.
-
-    Returns
-    -------
-    list of (ready, size)
-        Share of the backward pass after which the bucket is complete, and its bytes.
-    """
-    if bucket_size_bytes is None:
-        return [(1.0, sum(variable.gradient_bytes(batch) for variable in workload.variables))]
-    fused: list[tuple[float, float]] = []
-    size = 0.0
-    for variable in workload.variables:
-        size += variable.gradient_bytes(batch)
-        if size >= bucket_size_bytes:
-            fused.append((variable.ready, size))
-            size = 0.0
-    if size:
-        fused.append((workload.variables[-1].ready, size))
-    # the last gradient ends the backward pass, whatever the clock of the measurement said
-    fused[-1] = (1.0, fused[-1][1])
-    return fused
+__all__ = ["AllReduceTraining"]
 
 
 class AllReduceTraining:
@@ -105,7 +81,9 @@ class AllReduceTraining:
             yield from replica.compute(replica.apply_s * factor, "apply")
             self._end_step(replica, step, start_s, input_s, backward_end_s - start_s - input_s, waiting_s, kernel.now - apply_start_s)
 
-    def _end_step(self, replica: Replica, step: int, start_s: float, input_s: float, compute_s: float, waiting_s: float, apply_s: float) -> None:
+    def _end_step(
+        self, replica: Replica, step: int, start_s: float, input_s: float, compute_s: float, waiting_s: float, apply_s: float
+    ) -> None:
         self._last_backward_s.pop(step - 2, None)
         # all replicas apply the same update, each to its own copy; it is counted once
         update = Update(0, start_s, self._kernel.now, step, self._applied, ()) if replica.index == 0 else None

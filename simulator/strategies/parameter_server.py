@@ -17,8 +17,8 @@ from simpy.events import Event
 
 from simulator.kernel import Kernel
 from simulator.network import Network
-from simulator.ports import Connection
 from simulator.placement import place
+from simulator.ports import Connection
 from simulator.recorder import Recorder
 from simulator.records import Transfer, Update
 from simulator.replica import Replica
@@ -33,9 +33,23 @@ __all__ = ["ParameterServerTraining"]
 class _Pending:
     """A worker's gradients on their way: what it read, and what is still to be applied."""
 
-    __slots__ = ("applied", "arrived", "left", "left_on_server", "pushed_s", "read_s", "read_version", "server_read", "server_staleness", "update", "worker")
+    __slots__ = (
+        "applied",
+        "arrived",
+        "left",
+        "left_on_server",
+        "pushed_s",
+        "read_s",
+        "read_version",
+        "server_read",
+        "server_staleness",
+        "update",
+        "worker",
+    )
 
-    def __init__(self, worker: int, applied: Event, read_s: float, read_version: int, servers: list[Server], parts: int, parts_on_server: list[int]) -> None:
+    def __init__(
+        self, worker: int, applied: Event, read_s: float, read_version: int, servers: list[Server], parts: int, parts_on_server: list[int]
+    ) -> None:
         self.worker = worker
         self.applied = applied
         self.read_s = read_s
@@ -71,7 +85,10 @@ class ParameterServerTraining:
         self._topology = topology = Topology(scenario)
         self._servers = [Server(kernel, index, recorder.observer) for index in range(strategy.servers)]
         placed = place(load.variables, strategy.servers, strategy.variable_placement)
-        self._pull_bytes = [sum(v.pull_bytes(batch) for v, server in zip(load.variables, placed, strict=True) if server == index) for index in range(strategy.servers)]
+        self._pull_bytes = [
+            sum(v.pull_bytes(batch) for v, server in zip(load.variables, placed, strict=True) if server == index)
+            for index in range(strategy.servers)
+        ]
         self._segments = self._group(scenario, placed)
         gradients = [gradient for _, ready in self._segments for gradient in ready]
         self._parts = len(gradients)
@@ -164,7 +181,9 @@ class ParameterServerTraining:
         arrived = partial(self._serve, gradient, pending)
         self._send(connection, gradient.size, f"worker {pending.worker}", f"server {gradient.server}", f"push {gradient.index}", arrived)
 
-    def _send(self, connection: Connection, size: float, source: str, target: str, name: str, arrived: Callable[[Event | None], None]) -> None:
+    def _send(
+        self, connection: Connection, size: float, source: str, target: str, name: str, arrived: Callable[[Event | None], None]
+    ) -> None:
         observer = self._recorder.observer
         if observer is not None:
             inner, sent_s = arrived, self._kernel.now
@@ -198,7 +217,9 @@ class ParameterServerTraining:
             pending.server_staleness[index] = server.version - pending.server_read[index]
             server.version += 1
         if not pending.left:
-            pending.update = Update(pending.worker, pending.read_s, self._kernel.now, pending.read_version, self._version, tuple(pending.server_staleness))
+            pending.update = Update(
+                pending.worker, pending.read_s, self._kernel.now, pending.read_version, self._version, tuple(pending.server_staleness)
+            )
             self._version += 1
             pending.applied.succeed()
 

@@ -1,0 +1,53 @@
+# Two commands, each doing all its own set-up:
+#   make quickstart   profile a real model here, sweep it over 1 to 256 workers, write reports/quickstart.html
+#   make test         the whole test suite
+# PYTHON chooses the interpreter (3.11 to 3.13).
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# a CUDA build where there is an NVIDIA driver, else the plain one
+TF     := $(shell if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi >/dev/null 2>&1; then echo tensorflow-cuda; else echo tensorflow; fi)
+
+.PHONY: quickstart test lint types layers check benchmark clean browser
+
+quickstart: $(VENV)/.ready
+	$(BIN)/paceline quickstart --out reports/quickstart.html
+
+test: $(VENV)/.ready-dev browser
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: lint types layers
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready-dev
+	$(BIN)/mypy
+
+layers: $(VENV)/.ready-dev
+	$(BIN)/lint-imports
+
+benchmark: $(VENV)/.ready-dev
+	$(BIN)/python benchmarks/run.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "Paceline needs Python 3.11 to 3.13; set PYTHON=/path/to/one" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(TF)]'
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(TF),dev]'
+	@touch $@ $(VENV)/.ready
+
+# the report is tested in a real browser: Debian's, installed if it is not there
+browser:
+	@command -v chromium >/dev/null 2>&1 && command -v chromedriver >/dev/null 2>&1 || \
+	{ echo "installing Debian's chromium for the report tests"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver iproute2 >/dev/null; }
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

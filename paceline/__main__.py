@@ -1,0 +1,5 @@
+"""``python -m paceline``."""
+
+from paceline.cli.app import main
+
+main()
