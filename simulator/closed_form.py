@@ -80,3 +80,33 @@ def asynchronous_server_bound(workers: int, demand_s: float, elsewhere_s: float)
     network models", 1978.
     """
     return min(1.0 / demand_s, workers / (demand_s + elsewhere_s))
+
+
+def mean_value_analysis(customers: int, demands_s: Sequence[float], think_s: float) -> tuple[float, float]:
+    """Exact mean value analysis of a closed network of shared stations and a delay.
+
+    Exact for processor-sharing stations with any law of demand, and any law of the delay
+    (Baskett, Chandy, Muntz and Palacios 1975; Reiser and Lavenberg, "Mean-value analysis
+    of closed multichain queuing networks", 1980).
+
+    Parameters
+    ----------
+    customers
+        Workers in the loop.
+    demands_s
+        Seconds of the whole station that each visit needs, one a station.
+    think_s
+        Mean seconds spent elsewhere, such as computing.
+
+    Returns
+    -------
+    tuple of float
+        Throughput, in loops per second, and mean seconds of a loop.
+    """
+    queue = [0.0] * len(demands_s)
+    throughput = 0.0
+    for count in range(1, customers + 1):
+        residence = [demand * (1 + waiting) for demand, waiting in zip(demands_s, queue, strict=True)]
+        throughput = count / (think_s + sum(residence))
+        queue = [throughput * time_s for time_s in residence]
+    return throughput, customers / throughput

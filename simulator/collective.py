@@ -62,6 +62,7 @@ class RingOfTimes:
         self._seconds_per_byte = np.array([1.0 / min(port.capacity for port in hop.ports) for hop in hops])
         self._latency_s = np.array([hop.latency_s for hop in hops])
         self._ready_s = np.zeros((len(buckets_bytes), ranks))
+        self._free_s = np.zeros(ranks)
         self._missing = len(buckets_bytes) * ranks
         self._done = [kernel.event() for _ in range(ranks)]
 
@@ -82,7 +83,7 @@ class RingOfTimes:
         finish_s: Times = np.zeros(ranks)
         for bucket, size_bytes in enumerate(self._buckets):
             chunk_s = size_bytes / ranks * self._seconds_per_byte
-            finish_s = around_the_ring(np.maximum(self._ready_s[bucket], finish_s), chunk_s, self._latency_s)
+            finish_s = around_the_ring(np.maximum(self._ready_s[bucket], finish_s), self._free_s, chunk_s, self._latency_s)
             for hop, busy_s in zip(self._hops, (2 * (ranks - 1) * chunk_s).tolist(), strict=True):
                 for port in hop.ports:
                     port.carried += 2 * (ranks - 1) * size_bytes / ranks
@@ -93,13 +94,15 @@ class RingOfTimes:
             self._kernel.call_later(max(at_s - now, 0.0), partial(_succeed, event))
 
 
-def around_the_ring(ready_s: Times, chunk_s: Times, latency_s: Times) -> Times:
+def around_the_ring(ready_s: Times, free_s: Times, chunk_s: Times, latency_s: Times) -> Times:
     """When each rank of a ring has the whole result.
 
     Parameters
     ----------
     ready_s
         When each rank has its own data, shape (ranks,).
+    free_s
+        When the hop out of each rank has sent what came before, shape (ranks,); brought up to date.
     chunk_s
         Time that a chunk occupies the hop out of each rank, shape (ranks,).
     latency_s
@@ -111,7 +114,6 @@ def around_the_ring(ready_s: Times, chunk_s: Times, latency_s: Times) -> Times:
         Arrival of the last chunk at each rank, shape (ranks,), in seconds.
     """
     has_s = ready_s.copy()  # when the rank has what it sends next
-    free_s = ready_s.copy()  # when its hop is free again
     for _ in range(2 * (len(ready_s) - 1)):
         np.maximum(has_s, free_s, out=free_s)
         free_s += chunk_s

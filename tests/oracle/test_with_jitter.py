@@ -1,0 +1,137 @@
+"""Strategies with jitter against exact results of queueing and order statistics.
+
+Tolerances come from the sample: z standard errors of the replications' mean. z = 4 makes
+a false alarm a matter of one in ten thousand; seeds are fixed, so there is none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator import simulate
+from simulator.closed_form import harmonic, mean_value_analysis, ring_all_reduce_s, sync_step_exponential_s
+from simulator.replication import replicate
+
+FAST = {"inter_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
+COMPUTE_S = 6e-3
+EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}
+
+
+def throughputs(scenario, replications: int) -> np.ndarray:
+    """Steps per second of each replication."""
+    runs = [replicate(scenario, number) for number in range(replications)]
+    return np.array([run.steps / run.window_s for run in runs])
+
+
+def assert_mean(sample: np.ndarray, want: float, z: float = 4.0) -> None:
+    error = sample.std(ddof=1) / np.sqrt(len(sample))
+    assert abs(sample.mean() - want) < z * error, f"{sample.mean():.6g} +- {error:.2g}, not {want:.6g}"
+    assert error < 0.02 * want, "the sample is too small to tell anything"
+
+
+@pytest.mark.parametrize("workers", [2, 8, 32])
+@pytest.mark.parametrize("strategy", [{"kind": "multi-worker-mirrored"}, {"kind": "parameter-server", "mode": "sync"}])
+def test_synchronous_step_is_the_largest_of_n_exponentials(scenario, strategy, workers):
+    built = scenario(workload=EXPONENTIAL, cluster=FAST, strategy={**strategy, "workers": workers}, run={"steps": 220, "warmup_steps": 20})
+    steps_s = 1 / throughputs(built, 30) * workers
+    assert_mean(steps_s, sync_step_exponential_s(workers, COMPUTE_S, 0.0))
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_ring_begins_when_the_last_is_ready(scenario, workers):
+    """Whoever is last, an equal ring then needs all of its 2 (n - 1) steps."""
+    built = scenario(
+        workload=EXPONENTIAL, strategy={"kind": "multi-worker-mirrored", "workers": workers}, run={"steps": 220, "warmup_steps": 20}
+    )
+    steps_s = 1 / throughputs(built, 30) * workers
+    assert_mean(steps_s, sync_step_exponential_s(workers, COMPUTE_S, ring_all_reduce_s(workers, 1e6, 1e9, 0.0)))
+
+
+@pytest.mark.parametrize("workers", [2, 16])
+def test_asynchronous_workers_without_a_network_are_independent(scenario, workers):
+    built = scenario(
+        workload=EXPONENTIAL,
+        cluster=FAST,
+        strategy={"kind": "parameter-server", "mode": "async", "workers": workers},
+        run={"steps": 220, "warmup_steps": 20},
+    )
+    assert_mean(throughputs(built, 30), workers / COMPUTE_S)
+
+
+@pytest.mark.parametrize(("workers", "megabytes"), [(2, 6), (4, 3), (12, 1), (12, 3)])
+def test_asynchronous_servers_link_is_a_shared_station(scenario, workers, megabytes):
+    """Pull, compute, push: two processor-sharing stations and a delay, for which mean value analysis is exact."""
+    size = [{"name": "v", "size": f"{megabytes} MB", "creation_index": 0, "ready": 1.0}]
+    built = scenario(
+        workload={**EXPONENTIAL, "variables": size},
+        strategy={"kind": "parameter-server", "mode": "async", "workers": workers},
+        run={"steps": 330, "warmup_steps": 30},
+    )
+    demand_s = megabytes * 1e6 / 1e9
+    want, _ = mean_value_analysis(workers, [demand_s, demand_s], COMPUTE_S)
+    assert_mean(throughputs(built, 30), want)
+
+
+@pytest.mark.parametrize("workers", [2, 5, 16])
+def test_mean_staleness_is_workers_less_one(scenario, workers):
+    """Each worker reads the moment its update is applied, so that all others' updates lie in between: exactly, in the long run."""
+    built = scenario(
+        workload={**EXPONENTIAL, "server": {"base": "100 us"}},
+        strategy={"kind": "parameter-server", "mode": "async", "workers": workers},
+        run={"steps": 400, "warmup_steps": 50, "replications": 5},
+    )
+    result = simulate(built)
+    # the window cuts at most one update a worker at each of its ends
+    assert result.staleness.mean == pytest.approx(workers - 1, abs=2 * workers * workers / (350 * workers))
+    assert sum(result.staleness.histogram.counts) == 5 * 350 * workers
+
+
+def test_little(scenario):
+    """Updates in flight = update rate x mean time from read to apply; what an update meets there is all but itself."""
+    from simulator.invariants import audit
+
+    built = scenario(
+        workload={**EXPONENTIAL, "server": {"base": "200 us"}},
+        strategy={"kind": "parameter-server", "mode": "async", "workers": 8, "servers": 1},
+        run={"steps": 500, "warmup_steps": 50},
+    )
+    updates = audit(built).updates
+    rate = len(updates) / (max(update.applied_s for update in updates) - min(update.read_s for update in updates))
+    flight_s = np.mean([update.applied_s - update.read_s for update in updates])
+    staleness = np.mean([update.staleness for update in updates])
+    assert rate * flight_s == pytest.approx(8, rel=0.01)
+    assert staleness == pytest.approx(rate * flight_s - 1, rel=0.02)
+
+
+def test_shifted_exponential_and_gamma_keep_their_mean(scenario):
+    """Jitter has mean 1 whatever its law: the mean step of one replica is the fit's."""
+    for law in (
+        {"kind": "shifted-exponential", "tail": 0.4},
+        {"kind": "gamma", "shape": 4.0},
+        {"kind": "lognormal", "sigma": 0.3},
+        {"kind": "normal", "cv": 0.1},
+        {"kind": "empirical", "values": [1.0, 1.5, 4.0]},
+    ):
+        built = scenario(workload={"jitter": law, "apply": "0 s"}, run={"steps": 500, "warmup_steps": 10})
+        steps_s = 1 / throughputs(built, 30)
+        # a ratio of sums: its bias is of the order of its variance, far below the tolerance
+        assert_mean(steps_s, COMPUTE_S)
+
+
+def test_interval_covers_a_new_run(scenario):
+    """The 90% prediction interval holds 90% of runs that it has not seen: 400 new ones against intervals of 20 seeds."""
+    covered = []
+    for seed in range(20):
+        parts = {"workload": {**EXPONENTIAL, "run_to_run_cv": 0.1}, "strategy": {"kind": "multi-worker-mirrored", "workers": 4}}
+        built = scenario(**parts, run={"steps": 30, "warmup_steps": 3, "replications": 19, "seed": seed})
+        interval = simulate(built).throughput_samples_per_s
+        fresh = throughputs(scenario(**parts, run={"steps": 30, "warmup_steps": 3, "seed": 10_000 + seed}), 20) * 10
+        covered += [interval.low <= value <= interval.high for value in fresh]
+    share = np.mean(covered)
+    # the coverage of one interval has standard deviation 0.065 (beta(18, 2)); the mean of 20, with 20 draws each, 0.021
+    assert 0.9 - 4 * 0.021 < share < 0.9 + 4 * 0.021
+
+
+def test_harmonic():
+    assert harmonic(4) == pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4, rel=1e-15)

@@ -1,0 +1,233 @@
+"""Every strategy without jitter against its closed form, to 1e-9."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator import simulate
+from simulator.closed_form import ring_all_reduce_s, single_connection_step_s, sync_in_phase_step_s
+
+COMPUTE_S = 1e-3 + 2e-3 + 10 * 300e-6
+APPLY_S = 500e-6
+GIGA = 1e9
+
+
+def near(value: float):
+    return pytest.approx(value, rel=1e-9)
+
+
+def variables(*sizes: float) -> list[dict]:
+    return [{"name": f"v{i}", "size_bytes": size, "creation_index": i, "ready": 1.0} for i, size in enumerate(sizes)]
+
+
+def test_single_is_compute_and_apply(scenario):
+    result = simulate(scenario())
+    assert result.step_time_s.mean == near(COMPUTE_S + APPLY_S)
+    assert result.throughput_samples_per_s.mean == near(10 / (COMPUTE_S + APPLY_S))
+    assert result.speedup == near(1.0)
+    assert result.scaling_efficiency == near(1.0)
+    assert result.staleness.mean == 0
+
+
+@pytest.mark.parametrize("messages", [False, True])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("kind", ["mirrored", "multi-worker-mirrored"])
+def test_ring_is_compute_reduce_apply(scenario, kind, ranks, messages):
+    size = {"replicas": ranks} if kind == "mirrored" else {"workers": ranks}
+    link = {"bandwidth": "1 GB/s", "latency": "20 us"}
+    result = simulate(
+        scenario(
+            strategy={"kind": kind, "messages": messages, **size},
+            cluster={"devices_per_node": 8 if kind == "mirrored" else 1, "inter_node": link, "intra_node": link},
+        )
+    )
+    ring_s = ring_all_reduce_s(ranks, 1e6, GIGA, 20e-6)
+    assert result.step_time_s.mean == near(COMPUTE_S + ring_s + APPLY_S)
+    assert result.breakdown_s.exposed_communication == pytest.approx(ring_s, rel=1e-9, abs=1e-15)
+    assert result.throughput_samples_per_s.mean == near(ranks * 10 / (COMPUTE_S + ring_s + APPLY_S))
+    assert result.updates_per_s.mean == near(1 / (COMPUTE_S + ring_s + APPLY_S))
+
+
+def test_ring_of_one_equals_single_exactly(scenario):
+    jitter = {"jitter": {"kind": "gamma", "shape": 5.0}}
+    alone = simulate(scenario(workload=jitter))
+    ring = simulate(scenario(workload=jitter, strategy={"kind": "multi-worker-mirrored", "workers": 1}))
+    assert ring.throughput_samples_per_s == alone.throughput_samples_per_s
+    assert ring.step_time_s == alone.step_time_s
+
+
+def test_overlapped_buckets_hide_communication(scenario):
+    """Two buckets, the first ready halfway: hand-computed. The second waits for the wire only if the first is still on it."""
+    load = {
+        "variables": [
+            {"name": "late", "size": "4 MB", "creation_index": 1, "ready": 0.5},
+            {"name": "early", "size": "2 MB", "creation_index": 0, "ready": 1.0},
+        ]
+    }
+    strategy = {"kind": "multi-worker-mirrored", "workers": 2, "bucket_size": "2 MB"}
+    result = simulate(scenario(workload=load, strategy=strategy))
+    forward_s, backward_s = 2e-3, 4e-3
+    first_done_s = forward_s + 0.5 * backward_s + 4e6 / GIGA
+    end_s = max(first_done_s, forward_s + backward_s) + 2e6 / GIGA
+    assert result.step_time_s.mean == near(end_s + APPLY_S)
+
+
+@pytest.mark.parametrize("grouping", ["none", "per-server"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("sizes", [(1e6,), (1e6, 3e6, 0.2e6), (1e3, 5e6)])
+def test_one_worker_one_server(scenario, sizes, mode, grouping):
+    cost = {"base": "100 us", "per_byte_s": 2e-10}
+    result = simulate(
+        scenario(
+            workload={"variables": variables(*sizes), "server": cost},
+            cluster={"inter_node": {"bandwidth": "1 GB/s", "latency": "30 us"}},
+            strategy={"kind": "parameter-server", "mode": mode, "workers": 1, "tensor_grouping": grouping},
+        )
+    )
+    services = [100e-6 + 2e-10 * size for size in sizes]
+    pushes = list(sizes)
+    if grouping == "per-server":
+        pushes, services = [sum(pushes)], [sum(services)]
+    if mode == "async":
+        want = single_connection_step_s(sum(sizes), pushes, COMPUTE_S, services, GIGA, 30e-6)
+        assert result.step_time_s.mean == near(want)
+    else:
+        # a gradient is accumulated, then applied, which doubles each service in the same queue
+        wire_s = np.cumsum(pushes) / GIGA + 30e-6
+        free_s, queue = 0.0, sorted((at_s, 0, k) for k, at_s in enumerate(wire_s))
+        while queue:
+            at_s, stage, k = queue.pop(0)
+            free_s = max(free_s, at_s) + services[k]
+            if stage == 0:
+                queue = sorted([*queue, (free_s, 1, k)])
+        want = sum(sizes) / GIGA + 30e-6 + COMPUTE_S + free_s
+        assert result.step_time_s.mean == near(want)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 16])
+def test_synchronous_workers_in_phase(scenario, workers):
+    result = simulate(
+        scenario(
+            workload={"server": {"base": "50 us"}},
+            cluster={"inter_node": {"bandwidth": "1 GB/s", "latency": "10 us"}},
+            strategy={"kind": "parameter-server", "mode": "sync", "workers": workers},
+        )
+    )
+    want = sync_in_phase_step_s(workers, 1e6, COMPUTE_S, 50e-6, GIGA, 10e-6)
+    assert result.step_time_s.mean == near(want)
+    assert result.throughput_samples_per_s.mean == near(10 * workers / want)
+    assert result.updates_per_s.mean == near(1 / want)
+    assert result.staleness.max == 0
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4])
+def test_servers_divide_the_work(scenario, servers):
+    """Equal variables on as many servers: each server's link carries its part; a worker's own link then is the limit of one worker."""
+    result = simulate(
+        scenario(
+            workload={"variables": variables(1e6, 1e6, 1e6, 1e6)},
+            strategy={"kind": "parameter-server", "mode": "sync", "workers": 4, "servers": servers, "tensor_grouping": "per-server"},
+        )
+    )
+    assert result.step_time_s.mean == near(COMPUTE_S + 2 * 4 * 4e6 / servers / GIGA)
+
+
+def test_asynchronous_workers_in_phase(scenario):
+    """Deterministic workers that start together stay together: n S / B each way."""
+    result = simulate(scenario(strategy={"kind": "parameter-server", "mode": "async", "workers": 4}))
+    step_s = COMPUTE_S + 2 * 4 * 1e6 / GIGA
+    assert result.step_time_s.mean == near(step_s)
+    assert result.updates_per_s.mean == near(4 / step_s)
+    assert "phase-locked" in {warning.code for warning in result.warnings}
+
+
+def test_asynchronous_workers_in_opposite_phase(scenario):
+    """One worker that starts half a step later never meets the other: S / B each way."""
+    alone_s = COMPUTE_S + 2 * 1e6 / GIGA
+    spread = {"start": "staggered", "start_spread_s": alone_s, "steps": 40, "warmup_steps": 10, "replications": 20}
+    result = simulate(scenario(strategy={"kind": "parameter-server", "mode": "async", "workers": 2}, run=spread))
+    # each replication is one of the two regimes or in between; the best ones are the opposite phase
+    assert result.throughput_samples_per_s.high == pytest.approx(2 * 10 / alone_s, rel=0.02)
+    assert result.throughput_samples_per_s.low > 10 * 2 / (COMPUTE_S + 4 * 1e6 / GIGA) * 0.99
+
+
+def test_strong_scaling_divides_the_batch(scenario):
+    load = {"batch_per_replica": None, "global_batch": 40}
+    table = {key: value for key, value in load.items() if value is not None}
+    build = scenario(workload={**table, "batch_per_replica": None}, strategy={"kind": "multi-worker-mirrored", "workers": 4})
+    result = simulate(build)
+    assert build.batch == 10
+    alone_s = 3e-3 + 40 * 300e-6 + APPLY_S
+    step_s = COMPUTE_S + ring_all_reduce_s(4, 1e6, GIGA, 0.0) + APPLY_S
+    assert result.speedup == near(alone_s / step_s)
+
+
+@pytest.mark.parametrize("sharing", [1, 2, 4])
+def test_replicas_share_a_device_equally(scenario, sharing):
+    result = simulate(
+        scenario(
+            cluster={"devices_per_node": 1, "replicas_per_device": sharing, "intra_node": {"bandwidth": "1000000 GB/s"}},
+            strategy={"kind": "mirrored", "replicas": sharing},
+        )
+    )
+    assert result.step_time_s.mean == pytest.approx(sharing * (COMPUTE_S + APPLY_S), rel=1e-5)
+    assert result.utilisation.devices == pytest.approx(1.0, rel=1e-4)
+
+
+def test_input_that_is_slower_than_the_step_sets_the_pace(scenario):
+    result = simulate(scenario(workload={"input": {"base": "20 ms", "per_sample": "0 s"}}))
+    assert result.step_time_s.mean == near(20e-3)
+    assert result.bottleneck.name == "input"
+
+
+def test_a_slow_node_sets_the_pace_of_a_ring(scenario):
+    result = simulate(scenario(cluster={"node_speed": [1.0, 0.5]}, strategy={"kind": "multi-worker-mirrored", "workers": 3}))
+    slow_s = 2 * (COMPUTE_S + APPLY_S)
+    assert result.step_time_s.p50 >= slow_s
+    assert result.breakdown_s.waiting > 0
+
+
+@pytest.mark.parametrize("speeds", [[1.0, 0.4, 1.3, 0.9, 1.0], [0.2], [1.0, 1.0, 3.0]])
+@pytest.mark.parametrize("bucket", [None, 0.9e6])
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_ring_of_times_equals_ring_of_messages(scenario, speeds, bucket, per_node):
+    """The recurrence against every message through the network: unequal ranks, buckets, hops inside and between nodes."""
+    load = {
+        "jitter": {"kind": "gamma", "shape": 3.0},
+        "variables": [{"name": f"v{i}", "size_bytes": 0.5e6 * (i + 1), "creation_index": i, "ready": (i + 1) / 4} for i in range(4)],
+    }
+    cluster = {
+        "devices_per_node": per_node,
+        "node_speed": speeds,
+        "inter_node": {"bandwidth": "1 GB/s", "latency": "50 us"},
+        "intra_node": {"bandwidth": "3 GB/s", "latency": "5 us"},
+    }
+    strategy = {"kind": "multi-worker-mirrored", "workers": 6, **({"bucket_size_bytes": bucket} if bucket else {})}
+    times = simulate(scenario(workload=load, cluster=cluster, strategy=strategy))
+    messages = simulate(scenario(workload=load, cluster=cluster, strategy={**strategy, "messages": True}))
+    assert times.step_time_s.mean == near(messages.step_time_s.mean)
+    assert times.throughput_samples_per_s.mean == near(messages.throughput_samples_per_s.mean)
+    # bytes are counted when all ranks have joined, or message by message: at most one of the window's 18 steps apart
+    assert times.utilisation.links == pytest.approx(messages.utilisation.links, rel=1 / 18)
+
+
+def test_a_late_rank_delays_its_neighbour_first():
+    """While rank 0 is late, the rank at distance d downstream gets d - 1 chunks: the neighbour none, the next one, and so on."""
+    from simulator.collective import RingOfMessages
+    from simulator.kernel import Kernel
+    from simulator.network import Network
+    from simulator.observers import Recording
+    from simulator.ports import Connection, Port
+
+    ranks, late_s = 6, 100.0
+    kernel, recording = Kernel(), Recording()
+    hops = [Connection((Port(f"hop {rank}", 1.0),), 0.0) for rank in range(ranks)]
+    ring = RingOfMessages(kernel, Network(kernel), hops, [float(ranks)], recording)
+    for rank in range(ranks):
+        kernel.call_later(0.0 if rank else late_s, lambda _, rank=rank: ring.ready(rank, 0))
+    kernel.run()
+    for distance in range(1, ranks):
+        early = [transfer for transfer in recording.transfers if transfer.target == f"device {distance}" and transfer.arrived_s < late_s]
+        assert len(early) == distance - 1
+    assert kernel.now == late_s + 2 * (ranks - 1)
