@@ -30,7 +30,9 @@ def quickstart(
     Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
     """
     from calibrate import fit_workload, profile_step, write_workload
-    from paceline.cli.calibrate import warn_of_unseen_gpu
+    from calibrate.measurements import new_file
+    from calibrate.profiling import MEASUREMENTS
+    from paceline.cli.calibrating import measuring, warn_unseen_gpu
     from paceline.cli.files import check_writable
     from paceline.cli.showing import note, progress_bar, show_table
     from paceline.reporting import write_report
@@ -43,10 +45,11 @@ def quickstart(
 
     builder = f"{catalog.builder('cnn')}:build"
     note(f"1/3  profiling {builder} with TensorFlow")
-    with progress_bar("training steps") as advance:
-        measured = profile_step(builder, _NAME, batches=_BATCHES, python=python, progress=advance)
-    workload = fit_workload(measured, _NAME, command="paceline quickstart")
-    warn_of_unseen_gpu(workload)
+    raw = new_file(MEASUREMENTS, _NAME, "step")
+    with measuring(raw, "training steps") as profiled:
+        profile_step(builder, _NAME, batches=_BATCHES, python=python, out=raw, progress=profiled)
+    workload = fit_workload(raw, _NAME, "paceline quickstart")
+    warn_unseen_gpu(workload.provenance)
     write_workload(workload, workload_file)
 
     note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")

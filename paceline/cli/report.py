@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -30,11 +31,11 @@ def report(
     from paceline.reporting.render import GENERATOR
     from simulator.errors import InputError
 
-    target = out if out is not None else results.with_suffix(".html")
     held = read_results(results)
-    if target.exists() and target.samefile(results):
+    target = out if out is not None else results.with_suffix(".html")
+    if os.path.exists(target) and os.path.samefile(target, results):
         raise InputError(f"{target}: is the results file itself; choose another path with --out")
-    if target.is_file() and not force and not _is_ours(target, GENERATOR):
+    if os.path.isfile(target) and not force and not _is_ours(target, GENERATOR):
         raise InputError(
             f"{target}: is there already and is no report of Paceline; overwrite it with --force, or choose another path with --out"
         )

@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from simulator.results import Result
 from simulator.units import format_seconds
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["label", "note", "progress_bar", "show_result", "show_table"]
 
@@ -44,37 +48,42 @@ def label(result: Result) -> str:
 
 
 def show_table(results: Sequence[Result]) -> None:
-    """One line a result."""
-    from rich import box
+    """A table for each strategy, and below them what all of them assume."""
     from rich.console import Console
+
+    console = Console()
+    for name in dict.fromkeys(map(label, results)):
+        console.print(_table(name, [result for result in results if label(result) == name]))
+    if any(result.extrapolated for result in results):
+        console.print("* outside the calibrated range: an extrapolation", style="dim")
+    for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.code in _ASSUMPTIONS):
+        console.print(f"  {text}", style="dim", markup=False, highlight=False)
+
+
+_ASSUMPTIONS = ("assumed-network", "no-uncertainty", "not-calibrated", "other-device", "phase-locked")
+
+
+def _table(title: str, results: Sequence[Result]) -> Table:
+    from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("strategy")
-    for heading in ("workers", "samples/s", "90% interval", "efficiency", "step", "staleness"):
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold")
+    for heading in ("workers", "samples/s", "90% interval", "eff.", "step", "staleness"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("bottleneck")
-    before = ""
+    table.add_column("bottleneck", no_wrap=True)
     for result in results:
         rate = result.throughput_samples_per_s
-        name = label(result)
-        if before and name != before:
-            table.add_section()
+        large = rate.low >= 100
         table.add_row(
-            name if name != before else "",
-            f"{result.replicas}{'' if not result.extrapolated else '*'}",
-            f"{rate.mean:,.0f}" if rate.mean >= 100 else f"{rate.mean:.3g}",
-            f"{rate.low:,.0f} to {rate.high:,.0f}" if rate.mean >= 100 else f"{rate.low:.3g} to {rate.high:.3g}",
+            f"{result.replicas}{'*' if result.extrapolated else ' '}",
+            f"{rate.mean:,.0f}" if large else f"{rate.mean:.3g}",
+            f"{rate.low:,.0f} to {rate.high:,.0f}" if large else f"{rate.low:.3g} to {rate.high:.3g}",
             f"{result.scaling_efficiency:.1%}",
             format_seconds(result.step_time_s.mean),
             f"{result.staleness.mean:.2f}",
             result.bottleneck.name,
         )
-        before = name
-    console = Console()
-    console.print(table)
-    if any(result.extrapolated for result in results):
-        console.print("* outside the calibrated range", style="dim")
+    return table
 
 
 def show_result(result: Result) -> None:

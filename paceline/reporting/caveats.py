@@ -1,0 +1,78 @@
+"""Warnings, said once each, with the results that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simulator.results import Result, Warned
+
+__all__ = ["Caveat", "caveats_of"]
+
+_TITLES = {
+    "outside-calibration": "Beyond the calibrated range",
+    "assumed-network": "The network is assumed",
+    "few-replications": "Few replications",
+    "no-uncertainty": "Uncertainty not known",
+    "not-calibrated": "No calibrated range",
+    "other-device": "Another device",
+    "phase-locked": "Workers in lock-step",
+}
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """One kind of warning about one setting.
+
+    Attributes
+    ----------
+    texts
+        What the warnings say: all where they are few, else the first and the last.
+    values
+        The values warned about, as text: one, or "smallest to largest".
+    affected
+        (name of the curve, its numbers of workers) of the results that carry it.
+    """
+
+    code: str
+    title: str
+    path: str
+    texts: tuple[str, ...]
+    values: str
+    range: tuple[float, float] | None
+    affected: tuple[tuple[str, tuple[int, ...]], ...]
+    all_results: bool
+
+
+def caveats_of(results: Sequence[Result], names: Sequence[str]) -> tuple[Caveat, ...]:
+    """Group the warnings of all results by code and path, the most frequent first."""
+    grouped: dict[tuple[str, str], list[tuple[Warned, str, int, str]]] = {}
+    for name, result in zip(names, results, strict=True):
+        for warned in result.warnings:
+            grouped.setdefault((warned.code, warned.path), []).append((warned, name, result.replicas, result.scenario_hash))
+    return tuple(
+        _caveat(code, path, held, len(results)) for (code, path), held in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+    )
+
+
+def _caveat(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: int) -> Caveat:
+    ordered = sorted(held, key=lambda entry: entry[0].value if isinstance(entry[0].value, float) else 0.0)
+    texts = tuple(dict.fromkeys(warned.text for warned, *_ in ordered))
+    values = tuple(dict.fromkeys(_written(warned.value) for warned, *_ in ordered))
+    numbers: dict[str, set[int]] = {}
+    for _, name, workers, _ in held:
+        numbers.setdefault(name, set()).add(workers)
+    return Caveat(
+        code=code,
+        title=_TITLES.get(code, code.replace("-", " ").replace("_", " ").capitalize()),
+        path=path,
+        texts=texts if len(texts) <= 2 else (texts[0], texts[-1]),
+        values=values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}",
+        range=held[0][0].range,
+        affected=tuple((name, tuple(sorted(workers))) for name, workers in numbers.items()),
+        all_results=len({scenario_hash for *_, scenario_hash in held}) == of,
+    )
+
+
+def _written(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.6g}"

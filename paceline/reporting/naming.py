@@ -1,0 +1,145 @@
+"""What a curve is called: its strategy, and whatever else tells it from the others."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from simulator.results import Result
+from simulator.scenario import Scenario
+from simulator.strategy import Mirrored, ParameterServer, Single
+from simulator.units import format_bytes, format_rate, format_seconds
+
+__all__ = ["clean", "series_names", "strategy_name", "varied_settings"]
+
+LONGEST = 72
+"""Characters of a name that a legend or a heading shows."""
+
+_ALWAYS_APART = frozenset(
+    {
+        "strategy.kind",
+        "strategy.mode",
+        "strategy.servers",
+        "strategy.workers",
+        "strategy.replicas",
+        "cluster.nodes",
+        "schema_version",
+        "run.seed",
+    }
+)
+_PROSE = ("description", "provenance", "fit", "calibrated", "uncertainty", "variables", "schema_version")
+_MOST_NAMED = 3
+
+
+def clean(text: str, longest: int = LONGEST) -> str:
+    """Text as it may stand in a heading: no control or direction marks, not too long."""
+    plain = "".join(char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else " " for char in text[: longest * 4])
+    plain = " ".join(plain.split()) or "(no name)"
+    return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
+
+
+def strategy_name(scenario: Scenario) -> str:
+    """The strategy in words, without its number of workers."""
+    strategy = scenario.strategy
+    if isinstance(strategy, Single):
+        return "Single device"
+    if isinstance(strategy, Mirrored):
+        return "Mirrored (ring in one node)"
+    if isinstance(strategy, ParameterServer):
+        return f"Parameter server, {strategy.mode}, {strategy.servers} server{'s' if strategy.servers != 1 else ''}"
+    return "Ring all-reduce (multi-worker mirrored)"
+
+
+def series_names(results: Sequence[Result]) -> list[str]:
+    """The name of the curve that each result belongs to.
+
+    Results of one strategy that differ in another setting too (a sweep over the
+    bandwidth, say) are told apart by that setting.
+    """
+    settings = [_flat(result.scenario) for result in results]
+    varied = _varied(settings)
+    names = []
+    for result, own in zip(results, settings, strict=True):
+        name = strategy_name(result.scenario)
+        parts = [_setting(path, own[path]) for path in varied if path in own and path not in _ALWAYS_APART]
+        shown = parts[:_MOST_NAMED] + ([f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else [])
+        names.append(" · ".join([name, *shown]))
+    return _told_apart(names, results, settings)
+
+
+def varied_settings(results: Sequence[Result]) -> list[str]:
+    """Dotted names of the settings that are not the same in all results."""
+    settings = [_flat(result.scenario) for result in results]
+    return _varied(settings, apart=False)
+
+
+def _told_apart(names: list[str], results: Sequence[Result], settings: list[dict[str, Any]]) -> list[str]:
+    """Different scenarios that would fall on one point get their seed, or a number, into the name."""
+    seen: dict[tuple[str, int], str] = {}
+    clash = False
+    for name, result in zip(names, results, strict=True):
+        clash |= seen.setdefault((name, result.replicas), result.scenario_hash) != result.scenario_hash
+    if not clash:
+        return names
+    if len({own["run.seed"] for own in settings}) > 1:
+        return [f"{name} · seed {own['run.seed']}" for name, own in zip(names, settings, strict=True)]
+    rank: dict[tuple[str, int], list[str]] = {}
+    numbered = []
+    for name, result in zip(names, results, strict=True):
+        hashes = rank.setdefault((name, result.replicas), [])
+        if result.scenario_hash not in hashes:
+            hashes.append(result.scenario_hash)
+        place = hashes.index(result.scenario_hash)
+        numbered.append(name if place == 0 else f"{name} · variant {place + 1}")
+    return numbered
+
+
+def _varied(settings: list[dict[str, Any]], *, apart: bool = True) -> list[str]:
+    found = []
+    for path in dict.fromkeys(path for own in settings for path in own):
+        if apart and path in _ALWAYS_APART:
+            continue
+        # a key of one strategy alone is compared among the results of that strategy
+        values = {repr(own[path]) for own in settings if path in own}
+        if len(values) > 1:
+            found.append(path)
+    for section in ("workload", "cluster"):
+        if f"{section}.name" in found:  # another workload differs in everything; its name says it
+            found = [path for path in found if path == f"{section}.name" or not path.startswith(f"{section}.")]
+    return found
+
+
+def _flat(scenario: Scenario) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, BaseModel):
+            value = {name: getattr(value, name) for name in type(value).model_fields}
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if key not in _PROSE:
+                    walk(f"{prefix}.{key}" if prefix else key, inner)
+        else:
+            flat[prefix] = value
+
+    walk("", scenario)
+    return flat
+
+
+def _setting(path: str, value: Any) -> str:
+    *_, leaf = path.split(".")
+    if leaf == "name":
+        return clean(str(value), 40)
+    if value is None:
+        return f"{leaf.replace('_', ' ')} not set"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        for suffix, write in (("_bytes_per_s", format_rate), ("_bytes", format_bytes), ("_s", format_seconds)):
+            if leaf.endswith(suffix):
+                return f"{leaf.removesuffix(suffix).replace('_', ' ')} {write(value)}"
+        value = f"{value:g}" if isinstance(value, float) else value
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    return f"{leaf.replace('_', ' ')} {clean(str(value), 40)}"

@@ -1,0 +1,199 @@
+"""Plausible results, built without the engine: what a sweep of three strategies could have written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from simulator.cluster import Cluster
+from simulator.results import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Result, Staleness, Utilisation, Warned
+from simulator.scenario import Scenario
+
+__all__ = ["WORKERS", "hostile_sweep", "plausible", "scenario_of", "sweep"]
+
+WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+STRATEGIES: tuple[dict[str, Any], ...] = (
+    {"kind": "multi-worker-mirrored"},
+    {"kind": "parameter-server", "mode": "sync", "servers": 4},
+    {"kind": "parameter-server", "mode": "async", "servers": 4},
+)
+_FORWARD, _BACKWARD, _APPLY = (1.1e-3, 5.2e-5), (1.9e-3, 1.06e-4), 6e-4
+_SIZES = (98_304, 8_192, 294_912, 256, 1_179_648, 512, 4_718_592, 512, 2_097_152, 40_960)
+
+
+def _fit() -> dict[str, Any]:
+    def point(batch: int) -> dict[str, Any]:
+        forward, backward = (base + slope * batch for base, slope in (_FORWARD, _BACKWARD))
+        total = forward + backward + _APPLY
+        return {
+            "batch": batch,
+            "steps": 60,
+            "mean_s": total * 1.02,
+            "p5_s": total * 0.955,
+            "median_s": total * 1.005,
+            "p95_s": total * 1.14,
+            "forward_s": forward * 0.99,
+            "backward_s": backward * 1.03,
+            "apply_s": _APPLY * 1.01,
+        }
+
+    return {
+        "points": [point(batch) for batch in (8, 16, 32, 64)],
+        "relative_residual": 0.031,
+        "laws": [{"kind": "lognormal", "bic": -812.4}, {"kind": "gamma", "bic": -806.9}, {"kind": "normal", "bic": -761.0}],
+        "intervals_90": {"forward.per_sample_s": (5.0e-5, 5.4e-5), "backward.per_sample_s": (1.01e-4, 1.11e-4)},
+    }
+
+
+def scenario_of(strategy: Mapping[str, Any], workers: int, *, name: str = "cnn-cifar", fit: bool = True, **changes: Any) -> Scenario:
+    """A scenario of the sweep; ``changes`` replace whole sections."""
+    workload: dict[str, Any] = {
+        "name": name,
+        "description": "Three convolutions and two dense layers on 32x32x3 images.",
+        "batch_per_replica": 32,
+        "forward": {"base_s": _FORWARD[0], "per_sample_s": _FORWARD[1]},
+        "backward": {"base_s": _BACKWARD[0], "per_sample_s": _BACKWARD[1]},
+        "apply_s": _APPLY,
+        "jitter": {"kind": "lognormal", "sigma": 0.06},
+        "run_to_run_cv": 0.015,
+        "variables": [
+            {
+                "name": f"layer_{index}/kernel",
+                "size_bytes": size,
+                "creation_index": len(_SIZES) - 1 - index,
+                "ready": (index + 1) / len(_SIZES),
+            }
+            for index, size in enumerate(_SIZES)
+        ],
+        "calibrated": {"batch": (8, 64), "workers": (1, 8), "device": "Intel Xeon, 2 cores"},
+        "uncertainty": {"parameters": ["forward.per_sample_s"], "draws": [[5.1e-5], [5.2e-5], [5.3e-5]]},
+        "provenance": {"device": "Intel Xeon, 2 cores", "tensorflow": "2.21.0", "measured": "60 steps at each of 4 batch sizes"},
+    }
+    if fit:
+        workload["fit"] = _fit()
+    cluster = {
+        "name": "ethernet-10g",
+        "description": "10 Gbit/s Ethernet, one device a node.",
+        "inter_node": {"bandwidth_bytes_per_s": 1.25e9, "latency_s": 5e-5},
+        "provenance": {"source": "nominal rate of the port"},
+    }
+    tables: dict[str, Any] = {"workload": workload, "cluster": cluster, "strategy": {**strategy, "workers": workers}, "run": {"seed": 7}}
+    for section, values in changes.items():
+        tables[section] = {**tables[section], **values}
+    return Scenario.model_validate(tables)
+
+
+def _costs(scenario: Scenario) -> tuple[float, float, float]:
+    """Exposed communication, waiting and the mean staleness of a made-up but sensible law."""
+    n, size, rate = scenario.replicas, scenario.workload.parameter_bytes, scenario.cluster.inter_node.bandwidth_bytes_per_s
+    if n == 1:
+        return 0.0, 0.0, 0.0
+    if scenario.strategy.kind == "multi-worker-mirrored":
+        return 2 * (n - 1) / n * size / rate * 0.35 + 2 * (n - 1) * 1.1e-5, 6e-4 * math.log(n), 0.0
+    load = size / rate * n / scenario.servers * 0.5
+    if getattr(scenario.strategy, "mode", "") == "sync":
+        return load + 2e-4, 7e-4 * math.log(n), 0.0
+    return max(2e-4, load - 5e-3), 0.0, n - 1.0
+
+
+def _histogram(mean: float) -> Staleness:
+    centre, spread = round(mean), max(1.0, mean**0.62)
+    values = tuple(range(max(0, int(centre - 3 * spread)), int(centre + 3 * spread) + 1)) if centre else (0,)
+    counts = tuple(max(1, round(2000 / spread * math.exp(-(((value - centre) / spread) ** 2) / 2))) for value in values)
+    high = values[-1]
+    return Staleness(
+        mean=mean,
+        p50=centre,
+        p95=min(high, round(centre + 1.6 * spread)),
+        p99=high,
+        max=high,
+        histogram=Histogram(values=values, counts=counts),
+    )
+
+
+def plausible(scenario: Scenario) -> Result:
+    """A result that such a scenario could have."""
+    n, batch = scenario.replicas, scenario.batch
+    compute = scenario.workload.compute_s(batch)
+    exposed, waiting, stale = _costs(scenario)
+    step = compute + _APPLY + exposed + waiting
+    rate, single = n * batch / step, batch / (compute + _APPLY)
+    spread = 0.04 + (0.05 * math.log2(n / 8) if n > 8 else 0)
+    ring = scenario.strategy.kind == "multi-worker-mirrored"
+    network = exposed > compute
+    name = "compute" if not network else ("latency" if ring else "server-network")
+    text = {
+        "compute": "The devices themselves: forward and backward pass fill most of the step.",
+        "latency": f"Latency: each all-reduce waits for {2 * (n - 1)} messages, one after the other.",
+        "server-network": "The servers' links: they are busy 96% of the time, and the workers wait for them.",
+    }[name]
+    warnings = [
+        Warned(
+            code="assumed-network",
+            path="cluster.inter_node",
+            value=scenario.cluster.name,
+            text="The network's figures are assumed, not measured.",
+        )
+    ]
+    if n > 8:
+        warnings.append(
+            Warned(
+                code="outside-calibration",
+                path="strategy.workers",
+                value=float(n),
+                range=(1, 8),
+                text=f"{n} workers: calibrated between 1 and 8.",
+            )
+        )
+    return Result(
+        scenario_hash=scenario.hash,
+        scenario=scenario,
+        seed=scenario.run.seed,
+        replicas=n,
+        throughput_samples_per_s=Estimate(mean=rate, low=rate * (1 - spread), high=rate * (1 + spread * 0.8)),
+        updates_per_s=Estimate(mean=rate / batch, low=rate / batch * (1 - spread), high=rate / batch * (1 + spread)),
+        monte_carlo_error=rate * 0.004,
+        step_time_s=Quantiles(mean=step, p50=step * 0.99, p95=step * 1.11, p99=step * 1.19),
+        speedup=rate / single,
+        scaling_efficiency=rate / single / n,
+        staleness=_histogram(stale),
+        breakdown_s=Breakdown(input=0.0, compute=compute, exposed_communication=exposed, waiting=waiting, apply=_APPLY),
+        utilisation=Utilisation(
+            devices=compute / step, links=0.4, servers=0.3, busiest_link=0.96, busiest_link_name="server 0, in", busiest_server=0.5
+        ),
+        bottleneck=Bottleneck(name=name, text=text),  # type: ignore[arg-type]
+        warnings=tuple(warnings),
+        events=120_000,
+    )
+
+
+def sweep(strategies: tuple[dict[str, Any], ...] = STRATEGIES, workers: tuple[int, ...] = WORKERS, **changes: Any) -> list[Result]:
+    """Each strategy at each number of workers."""
+    return [plausible(scenario_of(strategy, count, **changes)) for strategy in strategies for count in workers]
+
+
+HOSTILE = (
+    "</script><script>window.pwned=1</script>",
+    '<img src=x onerror="window.pwned=1">"\'`&amp;',
+    "\u202e\u0645\u0631\u062d\u0628\u0627 abc \u05e9\u05dc\u05d5\u05dd",
+    "%{x} $x^2$ {{ 7*7 }} {% raw %} <a href='javascript:window.pwned=1'>x</a>",
+    "x" * 10_000,
+)
+
+
+def hostile_sweep() -> list[Result]:
+    """Names and texts that try to break out of the page, in every place that takes free text."""
+    found = []
+    for index, text in enumerate(HOSTILE):
+        base = scenario_of(STRATEGIES[2], 4 * (index + 1), name=text)
+        cluster = Cluster.model_validate(
+            {**base.cluster.model_dump(), "name": text, "description": text, "device": text, "provenance": {text: text}}
+        )
+        workload = base.workload.model_copy(update={"description": text, "provenance": {text: text}})
+        result = plausible(base.model_copy(update={"cluster": cluster, "workload": workload}))
+        warned = Warned(code=text, path=text, value=text, text=text)
+        found.append(
+            result.model_copy(update={"bottleneck": Bottleneck(name="compute", text=text), "warnings": (*result.warnings, warned)})
+        )
+    return found

@@ -1,0 +1,184 @@
+"""The report in a real browser: drawn, quiet, offline, readable on phone and laptop, light and dark."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.support.ui import WebDriverWait
+
+from paceline.reporting import write_report
+from tests.browser.conftest import Page
+from tests.browser.samples import STRATEGIES, hostile_sweep, sweep
+
+SCREENS = [(width, height, theme) for width, height in ((1440, 900), (390, 844)) for theme in ("light", "dark")]
+EVERY_SCREEN = pytest.mark.parametrize(("width", "height", "theme"), SCREENS)
+
+CURVE = "#figure-throughput .scatterlayer .trace:last-child"
+FIGURES = """
+return [...document.querySelectorAll('.plot')].map(plot => ({
+  id: plot.id,
+  drawn: plot.querySelectorAll('svg.main-svg').length,
+  marks: plot.querySelectorAll('.scatterlayer .trace, .barlayer .trace').length,
+  expected: JSON.parse(document.getElementById('figures').textContent)[plot.id.slice(7)].data.length,
+  width: plot.querySelector('svg.main-svg').getBoundingClientRect().width,
+  room: plot.getBoundingClientRect().width,
+}))
+"""
+OVERFLOWING = """
+const wide = document.documentElement.clientWidth;
+return [...document.querySelectorAll('main *')]
+  .filter(element => !element.closest('.scroll, pre, svg, .plot, .visually-hidden'))
+  .filter(element => element.getBoundingClientRect().right > wide + 1)
+  .map(element => element.tagName + '.' + element.className)
+"""
+OVERLAPPING_LABELS = """
+const clashes = [];
+for (const plot of document.querySelectorAll('.plot')) {
+  for (const axis of ['xaxislayer-above', 'yaxislayer-above']) {
+    const boxes = [...plot.querySelectorAll('.' + axis + ' text')].map(text => text.getBoundingClientRect());
+    boxes.forEach((one, i) => boxes.slice(i + 1).forEach(other => {
+      const across = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+      const down = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+      if (across > 0.5 && down > 2) clashes.push(plot.id + ' ' + axis);
+    }));
+  }
+}
+return clashes
+"""
+CONTRAST = """
+const channel = value => { value /= 255; return value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; };
+const parsed = colour => colour.match(/[\\d.]+/g).slice(0, 3).map(Number);
+const light = colour => { const [r, g, b] = parsed(colour).map(channel); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const behind = element => { for (; element; element = element.parentElement) {
+  const colour = getComputedStyle(element).backgroundColor; if (colour !== 'rgba(0, 0, 0, 0)') return colour; } };
+const ratio = (one, other) => {
+  const [high, low] = [light(one), light(other)].sort((a, b) => b - a);
+  return (high + 0.05) / (low + 0.05);
+};
+return Math.min(...[...document.querySelectorAll('p, h1, h2, h3, td, th, dt, dd, li, code, pre, summary')]
+  .filter(element => element.getBoundingClientRect().width > 2)
+  .map(element => ratio(getComputedStyle(element).color, behind(element))))
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(sweep(), tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    notes = ["<img src=x onerror=window.pwned=1>"]
+    return write_report(hostile_sweep(), tmp_path_factory.mktemp("hostile") / "report.html", notes=notes)
+
+
+@EVERY_SCREEN
+def test_every_figure_is_drawn_in_its_place(page: Page, report: Path, width: int, height: int, theme: str) -> None:
+    page.open(report, width, height, theme)
+    figures = page.run(FIGURES)
+    assert len(figures) == 11
+    for figure in figures:
+        assert figure["drawn"] >= 1, figure
+        assert figure["marks"] == figure["expected"] > 0, figure
+        assert figure["width"] == pytest.approx(figure["room"], abs=2), figure
+    assert page.complaints() == []
+    assert page.requests() == []
+
+
+@EVERY_SCREEN
+def test_nothing_runs_out_of_the_screen_or_into_another(page: Page, report: Path, width: int, height: int, theme: str) -> None:
+    page.open(report, width, height, theme)
+    assert page.run("return document.documentElement.scrollWidth") == width
+    assert page.run(OVERFLOWING) == []
+    assert page.run(OVERLAPPING_LABELS) == []
+
+
+@EVERY_SCREEN
+def test_text_stands_out_from_its_background(page: Page, report: Path, width: int, height: int, theme: str) -> None:
+    page.open(report, width, height, theme)
+    assert page.run(CONTRAST) >= 4.5
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_hostile_names_are_harmless(page: Page, hostile: Path, width: int) -> None:
+    page.open(hostile, width, 844)
+    assert page.run("return window.pwned === undefined")
+    assert page.run("return document.querySelectorAll('main img, main script, main a, main iframe').length") == 0
+    assert page.run("return document.scripts.length") == 3
+    assert page.run("return document.documentElement.scrollWidth") == width
+    assert page.run(OVERFLOWING) == []
+    assert "<script>window.pwned=1</script>" in page.run("return document.querySelector('h1').textContent")
+    assert page.complaints() == []
+    assert page.requests() == []
+
+
+def test_hover_texts_show_hostile_names_as_text(page: Page, hostile: Path) -> None:
+    page.open(hostile)
+    for curve in range(1, 6):
+        page.run(f"Plotly.Fx.hover('figure-throughput', [{{curveNumber: {5 + curve}, pointNumber: 0}}])")
+        assert page.run("return document.querySelectorAll('.hoverlayer a, .hoverlayer img, .hoverlayer script').length") == 0
+        assert "Parameter server, async" in page.run("return document.querySelector('.hoverlayer').textContent")
+    assert page.run("return window.pwned === undefined")
+    assert page.complaints() == []
+
+
+def _line_colour(page: Page) -> str:
+    colour: str = page.run(f"return getComputedStyle(document.querySelector('{CURVE} .js-line')).stroke")
+    return colour
+
+
+def test_figures_follow_the_theme(page: Page, report: Path) -> None:
+    page.open(report, theme="light")
+    assert _line_colour(page) == "rgb(0, 158, 115)"
+    page.theme("dark")
+    WebDriverWait(page.driver, 10).until(lambda _: _line_colour(page) == "rgb(47, 196, 150)")
+    page.theme("light")
+    WebDriverWait(page.driver, 10).until(lambda _: _line_colour(page) == "rgb(0, 158, 115)")
+
+
+def test_points_beyond_calibration_are_hollow(page: Page, report: Path) -> None:
+    page.open(report)
+    fills = page.run(f"return [...document.querySelectorAll('{CURVE} .point')].map(point => getComputedStyle(point).fill)")
+    assert fills == ["rgb(0, 158, 115)"] * 4 + ["rgb(255, 255, 255)"] * 5
+
+
+def test_the_legend_hides_and_shows_a_curve(page: Page, report: Path) -> None:
+    page.open(report)
+    count = "return document.querySelectorAll('#figure-throughput .scatterlayer .trace').length"
+    before = page.run(count)
+    page.run("document.querySelector('.legend button').click()")
+    WebDriverWait(page.driver, 10).until(lambda _: page.run(count) == before - 2)
+    page.run("document.querySelector('.legend button').click()")
+    WebDriverWait(page.driver, 10).until(lambda _: page.run(count) == before)
+
+
+def test_it_prints_in_light_colours_with_its_figures(page: Page, report: Path) -> None:
+    page.open(report, theme="dark")
+    printed = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    assert printed.startswith(b"%PDF")
+    assert len(printed) > 100_000
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    WebDriverWait(page.driver, 10).until(lambda _: _line_colour(page) == "rgb(0, 158, 115)")
+    page.run("window.dispatchEvent(new Event('afterprint'))")
+    WebDriverWait(page.driver, 10).until(lambda _: _line_colour(page) == "rgb(47, 196, 150)")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["one result", "asynchronous alone", "no fit", "many workers"],
+)
+def test_unusual_sweeps_are_drawn_too(page: Page, tmp_path: Path, name: str) -> None:
+    ring, _, asynchronous = STRATEGIES
+    results = {
+        "one result": lambda: sweep((ring,), (4,)),
+        "asynchronous alone": lambda: sweep((asynchronous,), (1, 3, 5)),
+        "no fit": lambda: sweep(workers=(1, 8), fit=False),
+        "many workers": lambda: sweep((ring, asynchronous), (*range(1, 60), 4096)),
+    }[name]()
+    page.open(write_report(results, tmp_path / "report.html"), 390, 844)
+    assert all(figure["drawn"] >= 1 and figure["marks"] == figure["expected"] for figure in page.run(FIGURES))
+    assert page.run("return document.documentElement.scrollWidth") == 390
+    assert page.run(OVERLAPPING_LABELS) == []
+    assert page.complaints() == []
