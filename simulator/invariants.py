@@ -161,10 +161,11 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
         floor_s += load.variables[-1].gradient_bytes(batch) / bandwidth if scenario.strategy.tensor_grouping == "none" else 0.0
     elif scenario.replicas > 1:
         total = sum(variable.gradient_bytes(batch) for variable in load.variables)
-        # whoever is last, a ring then still has all of its steps before it; of several buckets, only the last one
+        # whoever is last, its hop then still has all of its chunks to send, and the last of them depends on one that
+        # goes round at least once; of several buckets, that holds for the last one
         if getattr(scenario.strategy, "bucket_size_bytes", None) is not None:
             total = load.variables[-1].gradient_bytes(batch)
-        floor_s = 2 * (scenario.replicas - 1) * (total / scenario.replicas / bandwidth + latency_s)
+        floor_s = (scenario.replicas - 1) * (2 * total / scenario.replicas / bandwidth + latency_s)
     for step in recording.steps:
         if not _at_least(step.end_s - step.start_s, step.compute_s + floor_s):
             raise _broken("no_step_beats_its_critical_path", f"{step} is shorter than compute and {floor_s:.9g} s of transfers")

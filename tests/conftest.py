@@ -1,32 +1,13 @@
-"""Shared by all tests: small scenarios as tables."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from sample_scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
-
-
-def scenario_table(**parts: Any) -> dict[str, Any]:
-    """A small, deterministic scenario; give sections to overlay them."""
-    table: dict[str, Any] = {
-        "workload": {
-            "name": "plain",
-            "batch_per_replica": 10,
-            "forward": {"base": "1 ms", "per_sample": "100 us"},
-            "backward": {"base": "2 ms", "per_sample": "200 us"},
-            "apply": "500 us",
-            "variables": [{"name": "kernel", "size": "1 MB", "creation_index": 0, "ready": 1.0}],
-        },
-        "cluster": {"name": "lab", "inter_node": {"bandwidth": "1 GB/s", "latency": "0 s"}, "intra_node": {"bandwidth": "10 GB/s"}},
-        "strategy": {"kind": "single"},
-        "run": {"steps": 20, "warmup_steps": 2, "replications": 2, "seed": 3},
-    }
-    for section, values in parts.items():
-        table[section] = values if section == "strategy" else {**table[section], **values}
-    return table
 
 
 @pytest.fixture
