@@ -14,7 +14,7 @@ from typing import Literal
 
 from simulator.errors import ScenarioError
 
-__all__ = ["Kind", "builder", "entries", "find", "folders"]
+__all__ = ["Kind", "builder", "entries", "find", "find_any", "folders"]
 
 Kind = Literal["workloads", "clusters"]
 
@@ -75,12 +75,24 @@ def find(kind: Kind, name: str, where: str, beside: Path | None = None) -> Path:
     """
     if name.endswith(".toml"):
         for path in (Path(name), *([beside / name] if beside else [])):
-            if path.is_file():
+            # os.path answers False where a path is too long or may not be looked at
+            if os.path.isfile(path):
                 return path
-        raise ScenarioError(f"{where}: no file {name!r}; give a path to a .toml file or a name from `paceline models list`")
-    known = entries(kind)
+        shown = name if len(name) <= 200 else f"{name[:60]}...{name[-60:]}"
+        raise ScenarioError(f"{where}: no file {shown!r}; give a path to a .toml file or a name from `paceline models list`")
+    return _named(name, entries(kind), kind[:-1], where)
+
+
+def find_any(name: str, where: str) -> Path:
+    """The file of a workload or cluster, as :func:`find`; a cluster where both have the name."""
+    if name.endswith(".toml"):
+        return find("workloads", name, where)
+    return _named(name, entries("workloads") | entries("clusters"), "workload or cluster", where)
+
+
+def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name[:60], known, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known) or 'none'}"
-    raise ScenarioError(f"{where}: there is no {kind[:-1]} named {name[:60]!r}; {hint} (`paceline models list`)")
+    raise ScenarioError(f"{where}: there is no {kind} named {name[:60]!r}; {hint} (`paceline models list`)")

@@ -13,15 +13,16 @@ the change is computed by progressive filling, which always ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from simulator.ports import Connection, Port
 
-__all__ = ["settle"]
+__all__ = ["settle", "settle_plain"]
 
 _TOLERANCE = 1 + 1e-12
 _PATIENCE = 8
+_FEW = 16
 
 
 def settle(dirty: Iterable[Port], fresh: Iterable[Connection], now: float) -> dict[Port, None]:
@@ -62,6 +63,54 @@ def settle(dirty: Iterable[Port], fresh: Iterable[Connection], now: float) -> di
             if port.active:
                 _stay_slack(port, work, touched, now)
     return touched
+
+
+def settle_plain(dirty: Iterable[Port], fresh: Sequence[Connection], now: float) -> list[Port] | None:
+    """The commonest change, settled at once: every bottleneck concerned owns all of its connections, and goes on to.
+
+    Parameters as :func:`settle`. Returns the ports whose rate or owned connections
+    changed; None, and nothing is changed, if the change is not so plain.
+    """
+    arrivals: dict[Port, int] = {}
+    for connection in fresh:
+        owner = min(connection.ports, key=_equal_share)
+        arrivals[owner] = arrivals.get(owner, 0) + 1
+    # a port that is nobody's bottleneck and loses a connection stays slack: nothing to do for it
+    owners = arrivals | {port: 0 for port in dirty if port.owned and port not in arrivals}
+    rates: dict[Port, float] = {}
+    for port, new in owners.items():
+        count = len(port.active)
+        if port.foreign or port.coupled or port.owned + new != count:
+            return None
+        rates[port] = port.capacity / count
+    floors: list[tuple[Port, float]] = []
+    for connection in fresh:
+        for port in connection.ports:
+            if port in owners:
+                continue
+            if len(port.active) > _FEW:
+                return None
+            equal = port.capacity / len(port.active)
+            for other in port.active:
+                owner = other.bottleneck or min(other.ports, key=_equal_share)
+                if rates.get(owner, owner.rate) > equal:
+                    return None
+                floors.append((owner, equal))
+    for owner, equal in floors:
+        if equal < owner.floor:
+            owner.floor = equal
+    if any(rate > port.floor for port, rate in rates.items()):
+        return None
+    for connection in fresh:
+        owner = next(port for port in connection.ports if port in arrivals)
+        for port in connection.ports:
+            if port is not owner:
+                port.foreign[connection] = None
+        owner.adopt(connection, connection.queue[0][0], now)
+    for port, rate in rates.items():
+        port.catch_up(now)
+        port.rate = rate
+    return [*owners, *(port for port in dirty if not port.active)]
 
 
 def _equal_share(port: Port) -> float:

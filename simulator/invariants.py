@@ -10,6 +10,7 @@ Use it in tests of your own::
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -82,7 +83,7 @@ def nothing_works_twice_at_once(scenario: Scenario, recording: Recording) -> Non
     for service in recording.services:
         work[f"server {service.server}"].append(service)
     for pieces in work.values():
-        for before, after in zip(pieces, pieces[1:], strict=False):
+        for before, after in itertools.pairwise(pieces):
             if not _at_least(after.start_s, before.end_s):
                 raise _broken("nothing_works_twice_at_once", f"{before} and {after}")
 
@@ -151,7 +152,7 @@ def every_gradient_is_applied_once(scenario: Scenario, recording: Recording) -> 
 
 
 def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) -> None:
-    """No step is shorter than its own transfers alone on its own link, then its compute; nor a synchronous one than the slowest replica's."""
+    """No step is shorter than its compute and its own transfers, had it all links to itself."""
     bandwidth = max(scenario.cluster.inter_node.bandwidth_bytes_per_s, scenario.cluster.intra_node.bandwidth_bytes_per_s)
     latency_s = min(scenario.cluster.inter_node.latency_s, scenario.cluster.intra_node.latency_s)
     load, batch = scenario.workload, scenario.batch

@@ -5,41 +5,45 @@ does not count events. This one refuses, names who waits, and counts.
 
 Order of simultaneous events: by time, then SimPy's priority, then the order in which
 they were scheduled. Two instants are simultaneous if they are equal as floats. Work that
-must see *all* changes of an instant (re-sharing a network) is scheduled with
-:meth:`Kernel.at_end_of_instant`, which runs after them.
+must see *all* changes of an instant (re-sharing a network) is handed to
+:meth:`Kernel.at_end_of_instant`, which runs it after them, before time moves on.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any
 
 import simpy
+from simpy.core import EmptySchedule
 from simpy.events import NORMAL, Event, EventPriority
 
 from simulator.errors import DeadlockError, SimulationError
 
 __all__ = ["Kernel"]
 
-_LAST = EventPriority(2)
-
 
 class Kernel(simpy.Environment):
-    """Environment whose delays are finite, whose dead-locks are named, whose events are counted."""
+    """Environment whose delays are finite, whose dead-locks are named, whose events are counted.
+
+    Attributes
+    ----------
+    events
+        Events scheduled so far.
+    now
+        Simulated time, in seconds.
+    """
+
+    now: float = 0.0  # SimPy's is a property, which costs a call each time
 
     def __init__(self) -> None:
         super().__init__()
-        self.waiting: dict[str, Event] = {}
-        """Name of each process of the model, with its process event."""
-
-    @property
-    def events(self) -> int:
-        """Events scheduled so far."""
-        return self._scheduled
-
-    _scheduled = 0
+        self.events = 0
+        self.now = 0.0
+        self._bodies: dict[str, simpy.Process] = {}
+        self._at_end: list[Callable[[], None]] = []
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Put an event on the calendar.
@@ -51,28 +55,40 @@ class Kernel(simpy.Environment):
         """
         if not 0 <= delay < math.inf:
             raise SimulationError(f"a delay of {delay!r} s was asked for at {self._now:.9g} s; delays must be finite and not negative")
-        self._scheduled += 1
-        heappush(self._queue, (self._now + delay, priority, self._scheduled, event))
+        self.events += 1
+        heappush(self._queue, (self._now + delay, priority, self.events, event))
 
-    def start(self, name: str, body: Generator[Event, Any, Any]) -> simpy.Process:
+    def start(self, name: str, body: Generator[Event, Any, Any]) -> None:
         """Begin a process of the model under a name, by which a dead-lock would call it."""
-        process = self.process(body)
-        self.waiting[name] = process
-        return process
+        self._bodies[name] = self.process(body)
 
-    def call_later(self, delay: float, action: Callable[[Event], None]) -> None:
-        """Run ``action`` after ``delay`` seconds."""
+    def call_later(self, delay: float, action: Callable[[Event], None], value: object = None) -> None:
+        """Run ``action`` after ``delay`` seconds; the event that it is given carries ``value``."""
         event = Event(self)
-        event._ok, event._value = True, None
+        event._ok, event._value = True, value
         event.callbacks.append(action)
         self.schedule(event, delay=delay)
 
-    def at_end_of_instant(self, action: Callable[[Event], None]) -> None:
-        """Run ``action`` now, but after everything else that happens now."""
-        event = Event(self)
-        event._ok, event._value = True, None
-        event.callbacks.append(action)
-        self.schedule(event, priority=_LAST)
+    def at_end_of_instant(self, action: Callable[[], None]) -> None:
+        """Run ``action`` when nothing else is left to happen now."""
+        self._at_end.append(action)
+
+    def step(self) -> None:
+        """Process the next event; at the end of an instant also what was put off until then."""
+        queue = self._queue
+        while self._at_end and (not queue or queue[0][0] > self._now):
+            # an action may schedule events for this very instant; the next action then waits for them
+            self._at_end.pop(0)()
+        if not queue:
+            raise EmptySchedule
+        self._now, _, _, event = heappop(queue)
+        self.now = self._now
+        callbacks = event.callbacks
+        event.callbacks = None  # type: ignore[assignment]  # which marks it as processed
+        for callback in callbacks:
+            callback(event)
+        if not event._ok and not event._defused:
+            raise event._value
 
     def run_to(self, done: Event) -> None:
         """Run until ``done`` has happened.
@@ -83,8 +99,9 @@ class Kernel(simpy.Environment):
             The calendar is empty before that; names up to five waiting processes.
         """
         step = self.step
-        while done.callbacks is not None:
-            if not self._queue:
-                stuck = [name for name, process in self.waiting.items() if process.callbacks is not None]
-                raise DeadlockError(f"dead-lock at {self._now:.9g} s: {len(stuck)} processes wait for ever ({', '.join(stuck[:5])})")
-            step()
+        try:
+            while done.callbacks is not None:
+                step()
+        except EmptySchedule:
+            stuck = [name for name, process in self._bodies.items() if process.callbacks is not None]
+            raise DeadlockError(f"dead-lock at {self._now:.9g} s: {len(stuck)} processes wait for ever ({', '.join(stuck[:5])})") from None

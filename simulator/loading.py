@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,11 +15,12 @@ from simulator import catalog
 from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
 from simulator.scenario import Scenario
-from simulator.spec import short_name
+from simulator.spec import parts_of, short_name
 from simulator.workload import Workload
 
 __all__ = [
     "apply_settings",
+    "is_dotted_key",
     "load_cluster",
     "load_scenario",
     "load_workload",
@@ -31,7 +34,10 @@ SpecT = TypeVar("SpecT", bound=BaseModel)
 Table = dict[str, Any]
 
 _MAX_FILE_BYTES = 64 * 2**20
+_DEEPEST = 20
 _MEASURED_ON_THE_DEVICE = ("precision",)
+_FORMATS: dict[catalog.Kind, tuple[type[BaseModel], str]] = {"workloads": (Workload, "variables"), "clusters": (Cluster, "inter_node")}
+"""Each kind with a key that its files, and no others, have."""
 
 
 def read_toml(path: Path) -> Table:
@@ -43,14 +49,23 @@ def read_toml(path: Path) -> Table:
         It is missing, not readable, too large, no UTF-8 or no TOML.
     """
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise ScenarioError(f"{path}: larger than {_MAX_FILE_BYTES} bytes, which no scenario is")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+        if len(content) > _MAX_FILE_BYTES:
+            raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, which no scenario is; check the path")
+        return tomllib.loads(content.decode("utf-8-sig"))
     except FileNotFoundError:
         raise ScenarioError(f"{path}: there is no such file; check the path") from None
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-        raise ScenarioError(f"{path}: cannot be read as TOML: {reason or type(error).__name__}") from None
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; give a TOML file") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: is no text in UTF-8 (byte {error.start}); give a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{path}: is no valid TOML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ScenarioError(f"{path}: is nested too deeply") from None
+    except ValueError as error:  # a number with thousands of digits, a path with a zero byte
+        raise ScenarioError(f"{path}: cannot be read: {str(error).partition(':')[0]}") from None
 
 
 def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
@@ -63,29 +78,45 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
     """
     key, equals, raw = text.partition("=")
     key = key.strip()
-    if not equals or not key or not all(part.strip() for part in key.split(".")):
-        raise ScenarioError(f"{option} {text!r}: must be key=value with a dotted key, such as strategy.workers=8")
+    if not equals or not is_dotted_key(key):
+        raise ScenarioError(
+            f"{option} {_shown(text)}: must be key=value with a dotted key of at most {_DEEPEST} parts, such as strategy.workers=8"
+        )
     return key, parse_value(raw)
 
 
 def parse_value(raw: str) -> Any:
     """A value from the command line: TOML where it parses as TOML, else text."""
     try:
-        return tomllib.loads(f"value = {raw}\n")["value"]
+        table = tomllib.loads(f"value = {raw}\n")
     except (ValueError, RecursionError):
         return raw.strip()
+    return table["value"] if len(table) == 1 else raw.strip()
 
 
-def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]) -> Table:
-    """A copy of a table with dotted keys set, sub-tables made where they are missing."""
+def is_dotted_key(text: str) -> bool:
+    """Whether a text names a key, such as ``cluster.inter_node.latency``."""
+    parts = text.split(".")
+    return all(part.strip() for part in parts) and len(parts) <= _DEEPEST
+
+
+def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str = "") -> Table:
+    """A copy of a table with dotted keys set, sub-tables made where they are missing.
+
+    Raises
+    ------
+    ScenarioError
+        A key leads into a value; ``where`` begins the message.
+    """
     result = dict(table)
     for key, value in settings:
         head, _, rest = key.partition(".")
         if rest:
             inner = result.get(head, {})
             if not isinstance(inner, Mapping):
-                raise ScenarioError(f"{key}: {head} is a value, not a table, so nothing can be set inside it")
-            value = apply_settings(inner, [(rest, value)])
+                shown = "a list" if isinstance(inner, (list, tuple)) else _shown(inner)
+                raise ScenarioError(f"{where}{key}: {head} is {shown}, not a table, so nothing can be set inside it")
+            value = apply_settings(inner, [(rest, value)], f"{where}{head}.")
         result = _merged(result, {head: value}) if not rest else {**result, head: value}
     return result
 
@@ -111,7 +142,12 @@ def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None)
     if not isinstance(name, str):
         raise ScenarioError(f"{where}.use: {name!r} must be a name or a path in quotes")
     own = {key: value for key, value in section.items() if key != "use"}
-    base = read_toml(catalog.find(kind, name, f"{where}.use", beside))
+    path = catalog.find(kind, name, f"{where}.use", beside)
+    base = read_toml(path)
+    model, mark = _FORMATS[kind]
+    if mark not in base:
+        raise ScenarioError(f"{where}.use: {_shown(name)} must be a {kind[:-1]} file, but {path} has no {mark}")
+    validated(model, base, str(path))  # so that its faults are told under its own name
     for key in _MEASURED_ON_THE_DEVICE:
         if key in own and own[key] != base.get(key, "float32"):
             raise ScenarioError(
@@ -138,6 +174,8 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     ScenarioError
         One line for each rule broken.
     """
+    if not table:
+        raise ScenarioError(f"{source}: is empty; a scenario has the tables [workload], [cluster], [strategy] and [run]")
     resolved = dict(table)
     for section, kind in (("workload", "workloads"), ("cluster", "clusters")):
         if section in resolved:
@@ -153,7 +191,7 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
 
 def load_scenario(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Scenario:
     """Read a scenario file, apply ``--set`` settings, resolve names, validate."""
-    return scenario_from_table(apply_settings(read_toml(path), settings), str(path), path.parent)
+    return scenario_from_table(apply_settings(read_toml(path), settings, f"{path}: "), str(path), path.parent)
 
 
 def load_workload(path: Path) -> Workload:
@@ -171,46 +209,99 @@ def validated(model: type[SpecT], data: Any, source: str) -> SpecT:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ScenarioError(*(_sentence(problem, source) for problem in error.errors(include_url=False)[:5])) from None
+        raise ScenarioError(*(_sentence(problem, source, model, data) for problem in error.errors(include_url=False)[:5])) from None
     except RecursionError:
         raise ScenarioError(f"{source}: is nested too deeply") from None
 
 
-def _sentence(problem: Any, source: str) -> str:
+_RULES = {
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "string_type": "must be text in quotes",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "model_type": "must be a table",
+    "model_attributes_type": "must be a table",
+    "dict_type": "must be a table",
+    "tuple_type": "must be a list",
+    "too_short": "must have {min_length} or more entries, not {actual_length}",
+    "too_long": "must have at most {max_length} entries, not {actual_length}",
+    "missing": "is missing",
+    "union_tag_not_found": "is missing",
+    "union_tag_invalid": "must be one of {expected_tags}",
+}
+_ABSENT = object()
+
+
+def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> str:
     """``FILE: dotted.path: VALUE rule; what to try``."""
-    context = problem.get("ctx", {})
-    # pydantic puts the tag of a union into the path; files know no such key
-    location = [str(part) for part in problem["loc"] if part not in _TAGS]
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    kind = problem["type"]
-    if kind == "unit" and "given" in context and location:
-        location[-1] = short_name(location[-1])
-    path = ".".join(location)
-    if kind == "extra_forbidden":
-        message = "is no key of this table; check the spelling (`paceline schema` lists all keys)"
-        value = ""
-    elif kind == "missing":
-        message, value = "is missing", ""
-    elif kind == "union_tag_not_found":
-        message, value = "needs a kind: " + str(context.get("discriminator", "kind")) + " is missing", ""
-    elif kind == "union_tag_invalid":
-        message = f"must have a kind among {context.get('expected_tags')}, not {_shown(context.get('tag'))}"
-        value = ""
-    else:
-        given = context.get("given", problem["input"])
-        value = "" if isinstance(given, (Mapping, list, tuple, BaseModel)) else f"{_shown(given)} "
-        message = message.removeprefix("Input should").strip()
-        message = f"must{message}" if message.startswith(" ") else message
-        message = f"must {message}" if message.startswith(("be ", "have ")) else message
-    return f"{source}: {path + ': ' if path else ''}{value}{message}"
+    kind, context = problem["type"], problem.get("ctx", {})
+    keys, given = _located(problem["loc"], data)
+    rule = str(problem["msg"]).removeprefix("Value error, ")
+    if kind in _RULES:
+        rule = _RULES[kind].format(**{name: _plainly(value) for name, value in context.items()})
+    elif kind == "extra_forbidden":
+        rule = "is no key of this table; " + _hint(model, problem["loc"])
+    elif rule.startswith("Input should "):
+        rule = rule.replace("Input should", "must", 1)
+    if kind.startswith("union_tag"):
+        keys.append("kind")
+        given = given.get("kind", _ABSENT) if isinstance(given, Mapping) else _ABSENT
+    given = context.get("given", given)
+    if kind.endswith("_type") and isinstance(given, (Mapping, list, tuple)):
+        rule += ", not a table" if isinstance(given, Mapping) else ", not a list"
+    shown = "" if given is _ABSENT or kind == "extra_forbidden" or isinstance(given, (Mapping, list, tuple)) else f"{_shown(given)} "
+    return ": ".join(filter(None, (source, ".".join(keys), shown + rule)))
 
 
-_TAGS = frozenset(
-    {"single", "mirrored", "multi-worker-mirrored", "parameter-server"}
-    | {"constant", "normal", "lognormal", "gamma", "exponential", "shifted-exponential", "empirical"}
-)
+def _located(location: Sequence[int | str], data: Any) -> tuple[list[str], Any]:
+    """Where a problem lies, in the file's own keys, and what stands there."""
+    keys = []
+    for part in location:
+        if isinstance(data, Mapping) and part not in data:
+            if part == data.get("kind"):  # pydantic puts the tag of a union into the path; files know no such key
+                continue
+            if short_name(str(part)) in data:
+                part = short_name(str(part))
+        keys.append(_as_key(part))
+        if isinstance(data, Mapping):
+            data = data.get(part, _ABSENT)
+        else:
+            data = data[part] if isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data) else _ABSENT
+    return keys, data
+
+
+def _hint(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    """The key that may have been meant."""
+    tables = [model]
+    for part in location[:-1]:
+        tagged = [table for table in tables if "kind" in table.model_fields and table.model_fields["kind"].default == part]
+        if isinstance(part, str) and not tagged:
+            inner = [table.model_fields[part].annotation for table in tables if part in table.model_fields]
+            tables = [found for annotation in inner for found in parts_of(annotation) if issubclass(found, BaseModel)]
+        tables = tagged or tables
+    known = {name for table in tables for field in table.model_fields for name in (short_name(field), field)}
+    near = difflib.get_close_matches(str(location[-1])[:60], sorted(known), n=1)
+    return f"did you mean {near[0]}?" if near else "`paceline schema` lists all keys"
+
+
+def _as_key(part: int | str) -> str:
+    text = str(part)
+    return text if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", text) else _shown(text)
+
+
+def _plainly(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

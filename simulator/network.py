@@ -12,7 +12,7 @@ from heapq import heappop
 
 from simpy.events import Event
 
-from simulator.fairness import settle
+from simulator.fairness import settle, settle_plain
 from simulator.kernel import Kernel
 from simulator.ports import Arrived, Connection, Port
 
@@ -50,32 +50,33 @@ class Network:
             self._settling = True
             self._kernel.at_end_of_instant(self._settle)
 
-    def _settle(self, _: Event) -> None:
+    def _settle(self) -> None:
         """Share anew after all changes of this instant."""
         self._settling = False
         dirty, fresh = self._dirty, self._fresh
         self._dirty, self._fresh = {}, []
-        for port in settle(dirty, fresh, self._kernel.now):
+        now = self._kernel.now
+        touched = settle_plain(dirty, fresh, now)
+        for port in settle(dirty, fresh, now) if touched is None else touched:
             self._set_timer(port)
 
     def _set_timer(self, port: Port) -> None:
         """Wake up when the port's next message ends at its present rate."""
-        port.timer += 1
+        port.timer = timer = port.timer + 1
+        now = self._kernel.now
         front = port.front()
         if front is None:
-            port.clock, port.updated = 0.0, self._kernel.now
+            port.clock, port.updated, port.rate = 0.0, now, 0.0
             return
-        port.catch_up(self._kernel.now)
-        timer = port.timer
+        port.catch_up(now)
+        wait_s = (front - port.clock) / port.rate
+        self._kernel.call_later(wait_s if wait_s > 0 else 0.0, self._end_messages, (port, timer))
 
-        def wake(_: Event) -> None:
-            if port.timer == timer:
-                self._end_messages(port)
-
-        self._kernel.call_later(max(front - port.clock, 0.0) / port.rate, wake)
-
-    def _end_messages(self, port: Port) -> None:
+    def _end_messages(self, event: Event) -> None:
         """End the messages whose time has come; begin the next ones of their connections."""
+        port, timer = event._value
+        if port.timer != timer:
+            return  # the rate has changed since; another wake-up is set
         kernel = self._kernel
         now = kernel.now
         front = port.front()

@@ -74,6 +74,11 @@ class Port:
         """Seconds in which the port was in use, up to now."""
         return self.busy_s + (now - self.busy_since if self.active else 0.0)
 
+    def in_use_s(self, now: float) -> float:
+        """Seconds of the whole capacity that the bytes carried up to now stand for."""
+        del now  # bytes are counted when a message ends
+        return self.carried / self.capacity
+
     def catch_up(self, now: float) -> None:
         """Bring the clock up to date."""
         self.clock += self.rate * (now - self.updated)

@@ -9,18 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from simulator.kernel import Kernel
-from simulator.ports import Port
 from simulator.records import Observer, Step, Update
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, TimeSketch
 
-__all__ = ["Kind", "Measured", "Recorder"]
+__all__ = ["Kind", "Measured", "Recorder", "Resource"]
 
 
 Kind = Literal["devices", "links", "servers"]
+
+
+class Resource(Protocol):
+    """A device, link or server whose use is measured."""
+
+    @property
+    def name(self) -> str:
+        """Its name, unique among its kind."""
+
+    def in_use_s(self, now: float) -> float:
+        """Seconds of use up to now: of work, or for a link of its whole bandwidth."""
 
 
 @dataclass
@@ -55,12 +65,12 @@ class Recorder:
         self._opens_at = scenario.run.warmup * replicas
         self._closes_at = scenario.run.steps * replicas
         self._opened_s = 0.0
-        self._watched: dict[Port, Kind] = {}
-        self._before: dict[Port, float] = {}
+        self._watched: dict[Resource, Kind] = {}
+        self._before: dict[Resource, float] = {}
 
-    def watch(self, kind: Kind, ports: Iterable[Port]) -> None:
+    def watch(self, kind: Kind, resources: Iterable[Resource]) -> None:
         """Measure how much of the window these resources are in use."""
-        self._watched.update(dict.fromkeys(ports, kind))
+        self._watched.update(dict.fromkeys(resources, kind))
 
     def step(
         self, replica: int, start_s: float, input_s: float, compute_s: float, waiting_s: float, apply_s: float, update: Update | None
@@ -108,18 +118,13 @@ class Recorder:
     def _open(self) -> None:
         now = self._kernel.now
         self._opened_s = now
-        self._before = {port: _in_use_s(port, kind, now) for port, kind in self._watched.items()}
+        self._before = {resource: resource.in_use_s(now) for resource in self._watched}
 
     def _close(self) -> None:
         now = self._kernel.now
         measured = self.measured
         measured.window_s = now - self._opened_s
-        for port, kind in self._watched.items():
-            measured.in_use_s[kind][port.name] = _in_use_s(port, kind, now) - self._before[port]
+        for resource, kind in self._watched.items():
+            measured.in_use_s[kind][resource.name] = resource.in_use_s(now) - self._before[resource]
         measured.events = self._kernel.events
         self.done.succeed()
-
-
-def _in_use_s(port: Port, kind: Kind, now: float) -> float:
-    """Seconds of use so far: a device or server while it works, a link for the bytes that it has carried."""
-    return port.carried / port.capacity if kind == "links" else port.busy_until(now)

@@ -8,14 +8,11 @@ from collections.abc import Callable
 from simpy.events import Event
 
 from simulator.kernel import Kernel
-from simulator.ports import Connection, Port
 from simulator.records import Observer, Service
 
 __all__ = ["Server"]
 
 Job = tuple[float, Callable[[], None], str, int, int]
-
-_BUSY = Connection((), 0.0)
 
 
 class Server:
@@ -25,27 +22,32 @@ class Server:
     ----------
     version
         Updates whose part on this server has been applied.
-    port
-        Busy time of the server, for utilisation.
+    name
+        For results and traces.
     """
 
     def __init__(self, kernel: Kernel, index: int, observer: Observer | None) -> None:
         self.index = index
         self.version = 0
-        self.port = Port(f"server {index}", 1.0)
+        self.name = f"server {index}"
         self._kernel = kernel
         self._observer = observer
         self._queue: deque[Job] = deque()
         self._busy = False
+        self._busy_s = 0.0
+        self._busy_since = 0.0
 
     def submit(self, cost_s: float, done: Callable[[], None], name: str, worker: int, variable: int) -> None:
         """Queue a job of ``cost_s`` seconds; ``done`` is called when it has been served."""
         self._queue.append((cost_s, done, name, worker, variable))
         if not self._busy:
             self._busy = True
-            self.port.busy_since = self._kernel.now
-            self.port.active[_BUSY] = None
+            self._busy_since = self._kernel.now
             self._begin()
+
+    def in_use_s(self, now: float) -> float:
+        """Seconds in which the server has worked, up to now."""
+        return self._busy_s + (now - self._busy_since if self._busy else 0.0)
 
     def _begin(self) -> None:
         cost_s = self._queue[0][0]
@@ -65,5 +67,4 @@ class Server:
             self._begin()
         else:
             self._busy = False
-            del self.port.active[_BUSY]
-            self.port.busy_s += now - self.port.busy_since
+            self._busy_s += now - self._busy_since

@@ -10,16 +10,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from simulator.errors import UnitError
 from simulator.units import Dimension, parse_quantity
 
-__all__ = ["Bytes", "Positive", "Rate", "Seconds", "Spec", "short_name"]
+__all__ = ["Bytes", "Positive", "Rate", "Seconds", "Spec", "parts_of", "short_name"]
 
 _SUFFIX = re.compile(r"(_bytes_per_s|_bytes|_s)$")
 _SI_NAME = {"time": "seconds", "information": "bytes", "rate": "bytes per second"}
@@ -92,6 +100,45 @@ def _marks(annotation: Any) -> Iterator[Any]:
             yield from _marks(part)
 
 
+def parts_of(annotation: Any) -> Iterator[type]:
+    """The classes that an annotation is made of: ``tuple[float, ...] | None`` -> float, NoneType."""
+    inner = get_args(annotation)
+    if not inner and isinstance(annotation, type):
+        yield annotation
+    for part in inner:
+        yield from parts_of(part)
+
+
+@cache
+def _plain(spec: type[Spec], field: str) -> str:
+    """What the field takes, if nothing but numbers or a truth value: "number", "truth", else ""."""
+    if field in spec._quantities() or field not in spec.model_fields:
+        return ""
+    parts = set(parts_of(spec.model_fields[field].annotation)) - {type(None)}
+    if parts and parts <= {int, float}:
+        return "number"
+    return "truth" if parts == {bool} else ""
+
+
+class _Unfit:
+    """Stands for a value that pydantic would turn into a number or a truth value of itself, so that it does not."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _as_given(value: Any, plain: str) -> Any:
+    """The value, with what is no number (or no truth value) among it marked."""
+    if plain == "truth":
+        return value if isinstance(value, bool) else _Unfit(value)
+    if isinstance(value, (list, tuple)):
+        return [_as_given(item, plain) for item in value]
+    return _Unfit(value) if isinstance(value, (str, bool)) else value
+
+
 class Spec(BaseModel):
     """Base of every specification: frozen, unknown keys forbidden, units at the border."""
 
@@ -111,7 +158,8 @@ class Spec(BaseModel):
     def _accept_short_names(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        renamed = dict(data)
+        # pydantic would read "2" and true as numbers; the JSON Schema does not
+        renamed = {name: _as_given(value, plain) if (plain := _plain(cls, name)) else value for name, value in data.items()}
         for name in cls._quantities():
             short = short_name(name)
             if short == name or short not in renamed:

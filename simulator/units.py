@@ -7,6 +7,7 @@ number, a wrong dimension or an unknown unit is a :class:`UnitError`.
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,6 +48,10 @@ bps = bit / second
 """.strip().splitlines()
 
 
+# pint alone reads "us" as 1 us, "1,5 ms" as 15 ms, and works out "9**9**9 s"
+_NUMBER_AND_UNIT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*[^\W\d_][\w\s/]*", re.ASCII | re.DOTALL)
+
+
 @lru_cache(maxsize=1)
 def _registry() -> pint.UnitRegistry[float]:
     import pint
@@ -79,6 +84,8 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     expected = f"must be a {_NOUN[dimension]} with its unit, such as {_EXAMPLE[dimension]}"
     if len(text) > 60:
         raise UnitError(f"{text[:40] + '...'!r} {expected}")
+    if not _NUMBER_AND_UNIT.fullmatch(text.strip().replace("\u00b5", "u").replace("\u03bc", "u")):
+        raise UnitError(f"{text!r} {expected}")
     try:
         quantity: Any = _registry().Quantity(text.strip())
         value = float(quantity.to(_SI_UNIT[dimension]).magnitude)

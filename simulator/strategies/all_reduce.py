@@ -60,14 +60,16 @@ class AllReduceTraining:
             yield kernel.timeout(replica.start_s)
         for step in range(self._steps):
             start_s = kernel.now
-            yield from replica.next_batch()
+            batch = replica.next_batch()
+            if batch is not None:
+                yield batch
             input_s = kernel.now - start_s
             factor = next(replica.factors)
             finished = ring.finished(rank) if ring else None
             done = 0.0
             for number, (ready, _) in enumerate(self._buckets):
                 work_s = (ready - done) * replica.backward_s + (0.0 if number else replica.forward_s)
-                yield from replica.compute(work_s * factor, "backward" if number else "forward and backward")
+                yield replica.compute(work_s * factor, "backward" if number else "forward and backward")
                 done = ready
                 if ring:
                     ring.ready(rank, number)
@@ -78,7 +80,7 @@ class AllReduceTraining:
                 yield finished
                 waiting_s = self._last_backward_s[step] - backward_end_s
             apply_start_s = kernel.now
-            yield from replica.compute(replica.apply_s * factor, "apply")
+            yield replica.compute(replica.apply_s * factor, "apply")
             self._end_step(replica, step, start_s, input_s, backward_end_s - start_s - input_s, waiting_s, kernel.now - apply_start_s)
 
     def _end_step(

@@ -107,7 +107,7 @@ class ParameterServerTraining:
             kernel.start(f"worker {replica.index}", self._train(replica, pulls, pushes))
         recorder.watch("devices", [replica.device for replica in replicas])
         recorder.watch("links", topology.ports)
-        recorder.watch("servers", [server.port for server in self._servers])
+        recorder.watch("servers", self._servers)
 
     def _group(self, scenario: Scenario, placed: list[int]) -> list[tuple[float, list[_Gradient]]]:
         """Parts of the backward pass, each with the gradients that are ready at its end."""
@@ -140,13 +140,15 @@ class ParameterServerTraining:
             pending = _Pending(worker, kernel.event(), start_s, self._version, self._servers, self._parts, self._parts_on_server)
             yield self._pull(worker, pulls)
             pulled_s = kernel.now
-            yield from replica.next_batch()
+            batch = replica.next_batch()
+            if batch is not None:
+                yield batch
             input_s = kernel.now - pulled_s
             factor = next(replica.factors)
             done = 0.0
             for number, (ready, gradients) in enumerate(self._segments):
                 work_s = (ready - done) * replica.backward_s + (0.0 if number else replica.forward_s)
-                yield from replica.compute(work_s * factor, "backward" if number else "forward and backward")
+                yield replica.compute(work_s * factor, "backward" if number else "forward and backward")
                 done = ready
                 for gradient in gradients:
                     self._push(pushes[gradient.server], gradient, pending)
