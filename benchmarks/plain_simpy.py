@@ -63,7 +63,9 @@ class FairLink:
 class Plain:
     """n workers, one server, ``tensors`` gradients of equal size."""
 
-    def __init__(self, workers: int, steps: int, size: float, tensors: int, bandwidth: float, compute: float, service: float, seed: int) -> None:
+    def __init__(
+        self, workers: int, steps: int, size: float, tensors: int, bandwidth: float, compute: float, service: float, seed: int
+    ) -> None:
         self.env = simpy.Environment()
         self.down, self.up = FairLink(self.env, bandwidth), FairLink(self.env, bandwidth)
         self.server = simpy.Resource(self.env)

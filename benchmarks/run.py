@@ -110,11 +110,19 @@ def main() -> None:
         against_plain(16, 200, 10e6, 8, 50e-6),
         against_plain(256, 20, 10e6, 8, 50e-6),
     ]
-    report = {"async_against_plain_simpy": cases, "memory": memory(), "imports": imports(), "python": sys.version.split()[0], "cores": os.cpu_count()}
+    report = {
+        "async_against_plain_simpy": cases,
+        "memory": memory(),
+        "imports": imports(),
+        "python": sys.version.split()[0],
+        "cores": os.cpu_count(),
+    }
     if "--json" in sys.argv:
         print(json.dumps(report))
         return
-    print("async PS, worker-steps/s                                                     ours     plain   ratio   updates/s (ours, plain)   staleness")
+    print(
+        "async PS, worker-steps/s                                                     ours     plain   ratio   updates/s (ours, plain)   staleness"
+    )
     for case in cases:
         print(
             f"{case['case']:72s} {case['ours_worker_steps_per_s']:9,d} {case['plain_worker_steps_per_s']:9,d} {case['ratio']:7.2f}   "

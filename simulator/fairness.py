@@ -44,8 +44,8 @@ def settle(dirty: Iterable[Port], fresh: Iterable[Connection], now: float) -> di
     """
     touched: dict[Port, None] = dict.fromkeys(dirty)
     for connection in fresh:
-        owner = min(connection.ports, key=_equal_share)
-        for port in connection.ports:
+        owner = min(connection.shared, key=_equal_share)
+        for port in connection.shared:
             if port is not owner:
                 port.foreign[connection] = None
         owner.adopt(connection, connection.queue[0][0], now)
@@ -73,7 +73,7 @@ def settle_plain(dirty: Iterable[Port], fresh: Sequence[Connection], now: float)
     """
     arrivals: dict[Port, int] = {}
     for connection in fresh:
-        owner = min(connection.ports, key=_equal_share)
+        owner = min(connection.shared, key=_equal_share)
         arrivals[owner] = arrivals.get(owner, 0) + 1
     # a port that is nobody's bottleneck and loses a connection stays slack: nothing to do for it
     owners = arrivals | {port: 0 for port in dirty if port.owned and port not in arrivals}
@@ -85,14 +85,14 @@ def settle_plain(dirty: Iterable[Port], fresh: Sequence[Connection], now: float)
         rates[port] = port.capacity / count
     floors: list[tuple[Port, float]] = []
     for connection in fresh:
-        for port in connection.ports:
+        for port in connection.shared:
             if port in owners:
                 continue
             if len(port.active) > _FEW:
                 return None
             equal = port.capacity / len(port.active)
             for other in port.active:
-                owner = other.bottleneck or min(other.ports, key=_equal_share)
+                owner = other.bottleneck or min(other.shared, key=_equal_share)
                 if rates.get(owner, owner.rate) > equal:
                     return None
                 floors.append((owner, equal))
@@ -102,8 +102,8 @@ def settle_plain(dirty: Iterable[Port], fresh: Sequence[Connection], now: float)
     if any(rate > port.floor for port, rate in rates.items()):
         return None
     for connection in fresh:
-        owner = next(port for port in connection.ports if port in arrivals)
-        for port in connection.ports:
+        owner = next(port for port in connection.shared if port in arrivals)
+        for port in connection.shared:
             if port is not owner:
                 port.foreign[connection] = None
         owner.adopt(connection, connection.queue[0][0], now)
@@ -131,7 +131,7 @@ def _take(port: Port, connection: Connection, work: dict[Port, None], touched: d
     remaining = owner.release(connection, now)
     port.adopt(connection, remaining, now)
     touched[owner] = touched[port] = None
-    for crossed in connection.ports:
+    for crossed in connection.shared:
         if crossed is not port:
             work[crossed] = None
 
@@ -163,7 +163,7 @@ def _share_out(port: Port, work: dict[Port, None], touched: dict[Port, None], no
         port.floor = math.inf
         for connection in port.active:
             if connection.bottleneck is port:
-                for crossed in connection.ports:
+                for crossed in connection.shared:
                     if crossed is not port:
                         work[crossed] = None
 
@@ -242,7 +242,7 @@ def _component(start: Iterable[Port]) -> tuple[list[Port], list[Connection]]:
         for connection in frontier.pop().active:
             if connection not in connections:
                 connections[connection] = None
-                for port in connection.ports:
+                for port in connection.shared:
                     if port not in ports:
                         ports[port] = None
                         frontier.append(port)
@@ -267,7 +267,7 @@ def _levels(ports: list[Port]) -> dict[Connection, tuple[Port, float]]:
         for connection in port.active:
             if connection not in rates:
                 rates[connection] = (port, current)
-                for crossed in connection.ports:
+                for crossed in connection.shared:
                     free[crossed] -= current
                     unfixed[crossed] -= 1
     return rates

@@ -14,10 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NoReturn
 
 import simpy
-from simpy.core import EmptySchedule
 from simpy.events import NORMAL, Event, EventPriority
 
 from simulator.errors import DeadlockError, SimulationError
@@ -54,9 +53,12 @@ class Kernel(simpy.Environment):
             The delay is negative, infinite or not a number.
         """
         if not 0 <= delay < math.inf:
-            raise SimulationError(f"a delay of {delay!r} s was asked for at {self._now:.9g} s; delays must be finite and not negative")
+            self._refuse(delay)
         self.events += 1
         heappush(self._queue, (self._now + delay, priority, self.events, event))
+
+    def _refuse(self, delay: float) -> NoReturn:
+        raise SimulationError(f"a delay of {delay!r} s was asked for at {self.now:.9g} s; delays must be finite and not negative")
 
     def start(self, name: str, body: Generator[Event, Any, Any]) -> None:
         """Begin a process of the model under a name, by which a dead-lock would call it."""
@@ -67,41 +69,43 @@ class Kernel(simpy.Environment):
         event = Event(self)
         event._ok, event._value = True, value
         event.callbacks.append(action)
-        self.schedule(event, delay=delay)
+        if not 0 <= delay < math.inf:
+            self._refuse(delay)
+        # what schedule() does, without the call: most events of a simulation come this way
+        self.events = serial = self.events + 1
+        heappush(self._queue, (self.now + delay, NORMAL, serial, event))
 
     def at_end_of_instant(self, action: Callable[[], None]) -> None:
         """Run ``action`` when nothing else is left to happen now."""
         self._at_end.append(action)
 
-    def step(self) -> None:
-        """Process the next event; at the end of an instant also what was put off until then."""
-        queue = self._queue
-        while self._at_end and (not queue or queue[0][0] > self._now):
-            # an action may schedule events for this very instant; the next action then waits for them
-            self._at_end.pop(0)()
-        if not queue:
-            raise EmptySchedule
-        self._now, _, _, event = heappop(queue)
-        self.now = self._now
-        callbacks = event.callbacks
-        event.callbacks = None  # type: ignore[assignment]  # which marks it as processed
-        for callback in callbacks:
-            callback(event)
-        if not event._ok and not event._defused:
-            raise event._value
-
-    def run_to(self, done: Event) -> None:
-        """Run until ``done`` has happened.
+    def run(self, until: Event | None = None) -> None:  # type: ignore[override]  # SimPy's takes a time as well
+        """Run until an event has happened, or until nothing is scheduled any more.
 
         Raises
         ------
         DeadlockError
-            The calendar is empty before that; names up to five waiting processes.
+            The calendar is empty before ``until`` has happened; names up to five waiting processes.
         """
-        step = self.step
-        try:
-            while done.callbacks is not None:
-                step()
-        except EmptySchedule:
-            stuck = [name for name, process in self._bodies.items() if process.callbacks is not None]
-            raise DeadlockError(f"dead-lock at {self._now:.9g} s: {len(stuck)} processes wait for ever ({', '.join(stuck[:5])})") from None
+        queue, at_end = self._queue, self._at_end
+        while until is None or until.callbacks is not None:
+            if at_end and (not queue or queue[0][0] > self.now):
+                # it may schedule events for this very instant; what else was put off then waits for them
+                at_end.pop(0)()
+                continue
+            if not queue:
+                if until is None:
+                    return
+                raise self._deadlock()
+            now, _, _, event = heappop(queue)
+            self._now = self.now = now
+            callbacks = event.callbacks
+            event.callbacks = None  # type: ignore[assignment]  # which marks it as processed
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not hasattr(event, "_defused"):
+                raise event._value
+
+    def _deadlock(self) -> DeadlockError:
+        stuck = [name for name, process in self._bodies.items() if process.callbacks is not None]
+        return DeadlockError(f"dead-lock at {self.now:.9g} s: {len(stuck)} processes wait for ever ({', '.join(stuck[:5])})")

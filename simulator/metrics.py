@@ -96,13 +96,9 @@ def _staleness(runs: Sequence[Measured]) -> Staleness:
 
 def _breakdown(runs: Sequence[Measured]) -> Breakdown:
     steps = sum(run.steps for run in runs)
-    return Breakdown(
-        input=sum(run.input_s for run in runs) / steps,
-        compute=sum(run.compute_s for run in runs) / steps,
-        exposed_communication=sum(run.communication_s for run in runs) / steps,
-        waiting=sum(run.waiting_s for run in runs) / steps,
-        apply=sum(run.apply_s for run in runs) / steps,
-    )
+    names = ("input", "compute", "exposed_communication", "waiting", "apply")
+    sums = np.sum([run.parts_s for run in runs], axis=0) / steps
+    return Breakdown(**dict(zip(names, sums.tolist(), strict=True)))
 
 
 def _utilisation(runs: Sequence[Measured]) -> Utilisation:

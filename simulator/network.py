@@ -27,7 +27,7 @@ class Network:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._dirty: dict[Port, None] = {}
+        self._dirty: dict[Port, None] = {}  # connections came or went, and the shares of several ports may change
         self._fresh: list[Connection] = []
         self._settling = False
 
@@ -37,9 +37,24 @@ class Network:
         queue.append((size, arrived))
         if len(queue) > 1:
             return
-        for port in connection.ports:
+        now = self._kernel.now
+        port = connection.only
+        if port is not None and not port.foreign and not port.coupled:
+            # nobody's share but this port's changes, and that at once
             if not port.active:
-                port.busy_since = self._kernel.now
+                port.busy_since = now
+            port.active[connection] = None
+            port.clock += port.rate * (now - port.updated)
+            port.updated = now
+            port.owned += 1
+            port.rate = port.capacity / port.owned
+            connection.bottleneck = port
+            port.push(connection, port.clock + size)
+            self._set_timer(port)
+            return
+        for port in connection.shared:
+            if not port.active:
+                port.busy_since = now
             port.active[connection] = None
             self._dirty[port] = None
         self._fresh.append(connection)
@@ -68,7 +83,8 @@ class Network:
         if front is None:
             port.clock, port.updated, port.rate = 0.0, now, 0.0
             return
-        port.catch_up(now)
+        port.clock += port.rate * (now - port.updated)
+        port.updated = now
         wait_s = (front - port.clock) / port.rate
         self._kernel.call_later(wait_s if wait_s > 0 else 0.0, self._end_messages, (port, timer))
 
@@ -77,8 +93,7 @@ class Network:
         port, timer = event._value
         if port.timer != timer:
             return  # the rate has changed since; another wake-up is set
-        kernel = self._kernel
-        now = kernel.now
+        now = self._kernel.now
         front = port.front()
         assert front is not None
         # the clock stands where the first message ends, without the rounding of rate x time
@@ -88,7 +103,7 @@ class Network:
         heap = port.heap
         while heap and heap[0][0] <= limit:
             finish, serial, connection = heappop(heap)
-            if connection.entry != (port, serial):
+            if connection.entry != serial or connection.bottleneck is not port:
                 continue
             size, arrived = connection.queue.popleft()
             for crossed in connection.ports:
@@ -97,24 +112,35 @@ class Network:
             if connection.queue:
                 port.push(connection, finish + connection.queue[0][0])
             else:
-                self._deactivate(connection, port)
-        for latency_s, arrived in ended:
-            if latency_s:
-                kernel.call_later(latency_s, arrived)
-            else:
-                arrived(None)
+                self._deactivate(connection, port, now)
         if port in self._dirty:
             self._settle_soon()
         else:
             self._set_timer(port)
+        for latency_s, arrived in ended:
+            if latency_s:
+                self._kernel.call_later(latency_s, arrived)
+            else:
+                arrived(None)
 
-    def _deactivate(self, connection: Connection, owner: Port) -> None:
+    def _deactivate(self, connection: Connection, owner: Port, now: float) -> None:
+        """The connection has nothing left to send."""
         connection.bottleneck = None
-        connection.entry = (None, 0)
         owner.owned -= 1
-        for port in connection.ports:
+        if connection.only is owner and not owner.foreign and not owner.coupled:
+            del owner.active[connection]
+            if not owner.owned:
+                owner.busy_s += now - owner.busy_since
+                return
+            rate = owner.capacity / owner.owned
+            if rate <= owner.floor:
+                owner.rate = rate
+                return
+            self._dirty[owner] = None
+            return
+        for port in connection.shared:
             del port.active[connection]
             port.foreign.pop(connection, None)
             if not port.active:
-                port.busy_s += self._kernel.now - port.busy_since
+                port.busy_s += now - port.busy_since
             self._dirty[port] = None

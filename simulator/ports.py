@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from simpy.events import Event
 
-__all__ = ["Arrived", "Connection", "Port"]
+__all__ = ["Arrived", "Connection", "Port", "leave_out_ample"]
 
 Arrived = Callable[[Event | None], None]
 """Called when a message's last byte has arrived."""
@@ -95,7 +95,7 @@ class Port:
     def push(self, connection: Connection, finish: float) -> None:
         """Note when, by this port's clock, the connection's message in front ends."""
         self.serial += 1
-        connection.entry = (self, self.serial)
+        connection.entry = self.serial
         connection.finish = finish
         heappush(self.heap, (finish, self.serial, connection))
 
@@ -104,15 +104,17 @@ class Port:
         self.catch_up(now)
         self.owned -= 1
         self.foreign[connection] = None
-        connection.entry = (self, 0)
         return max(connection.finish - self.clock, 0.0)
 
     def front(self) -> float | None:
         """The clock reading at which the next message ends; none if nothing is owned."""
         heap = self.heap
-        while heap and heap[0][2].entry != (self, heap[0][1]):
-            heappop(heap)
-        return heap[0][0] if heap else None
+        while heap:
+            finish, serial, connection = heap[0]
+            if connection.entry == serial and connection.bottleneck is self:
+                return finish
+            heappop(heap)  # it has another bottleneck since
+        return None
 
 
 class Connection:
@@ -122,18 +124,42 @@ class Connection:
     ----------
     ports
         What it crosses, each once.
+    shared
+        Those of them that may become full, and so are shared; the others only count bytes.
+    only
+        The shared port, if it is but one.
     latency_s
         Of the whole path; it delays a message without occupying the path.
     queue
         Size and callback of each message not yet sent to its end.
     """
 
-    __slots__ = ("bottleneck", "entry", "finish", "latency_s", "ports", "queue")
+    __slots__ = ("bottleneck", "entry", "finish", "latency_s", "only", "ports", "queue", "shared")
 
     def __init__(self, ports: tuple[Port, ...], latency_s: float) -> None:
         self.ports = ports
+        self.shared = ports
+        self.only = ports[0] if len(ports) == 1 else None
         self.latency_s = latency_s
         self.bottleneck: Port | None = None
         self.finish = 0.0
-        self.entry: tuple[Port | None, int] = (None, 0)  # the heap entry that counts
+        self.entry = 0  # number of the bottleneck's heap entry that counts
         self.queue: deque[tuple[float, Arrived]] = deque()
+
+
+def leave_out_ample(connections: Iterable[Connection]) -> None:
+    """Take out of the sharing every port that can never be full.
+
+    A port is ample if all connections that will ever cross it, each as fast as its other
+    shared ports allow, fit into its capacity. ``connections`` must be all there are.
+    """
+    crossing: dict[Port, list[Connection]] = {}
+    for connection in connections:
+        for port in connection.ports:
+            crossing.setdefault(port, []).append(connection)
+    for port, users in sorted(crossing.items(), key=lambda item: len(item[1])):
+        most = sum(min((other.capacity for other in user.shared if other is not port), default=math.inf) for user in users)
+        if most <= port.capacity:
+            for user in users:
+                user.shared = tuple(other for other in user.shared if other is not port)
+                user.only = user.shared[0] if len(user.shared) == 1 else None

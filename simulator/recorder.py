@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simulator.kernel import Kernel
 from simulator.records import Observer, Step, Update
 from simulator.scenario import Scenario
@@ -18,6 +21,8 @@ from simulator.statistics import CountHistogram, TimeSketch
 
 __all__ = ["Kind", "Measured", "Recorder", "Resource"]
 
+
+_BLOCK = 1024
 
 Kind = Literal["devices", "links", "servers"]
 
@@ -43,11 +48,8 @@ class Measured:
     step_time: TimeSketch = field(default_factory=TimeSketch)
     staleness: CountHistogram = field(default_factory=CountHistogram)
     server_staleness: list[int] = field(default_factory=list)
-    input_s: float = 0.0
-    compute_s: float = 0.0
-    communication_s: float = 0.0
-    waiting_s: float = 0.0
-    apply_s: float = 0.0
+    parts_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(5))
+    """Sums over steps: input, compute, communication, waiting, apply."""
     in_use_s: dict[Kind, dict[str, float]] = field(default_factory=lambda: {"devices": {}, "links": {}, "servers": {}})
     events: int = 0
 
@@ -65,6 +67,7 @@ class Recorder:
         self._opens_at = scenario.run.warmup * replicas
         self._closes_at = scenario.run.steps * replicas
         self._opened_s = 0.0
+        self._block: list[tuple[float, ...]] = []  # steps that are still to be folded into the statistics
         self._watched: dict[Resource, Kind] = {}
         self._before: dict[Resource, float] = {}
 
@@ -90,14 +93,9 @@ class Recorder:
                 self.observer.record(update)
             self.observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s))
         if self._ended >= self._opens_at:
-            measured = self.measured
-            measured.steps += 1
-            measured.step_time.add(duration_s)
-            measured.input_s += input_s
-            measured.compute_s += compute_s
-            measured.communication_s += communication_s
-            measured.waiting_s += waiting_s
-            measured.apply_s += apply_s
+            self._block.append((duration_s, input_s, compute_s, communication_s, waiting_s, apply_s))
+            if len(self._block) == _BLOCK:
+                self._fold()
             if update is not None:
                 self._count(update)
         self._ended += 1
@@ -115,12 +113,24 @@ class Recorder:
         for server, stale in enumerate(update.server_staleness):
             measured.server_staleness[server] += stale
 
+    def _fold(self) -> None:
+        """Take the block's steps into the statistics, so that memory does not grow with their number."""
+        if not self._block:
+            return
+        parts = np.array(self._block).T
+        self._block.clear()
+        measured = self.measured
+        measured.steps += parts.shape[1]
+        measured.step_time.add(parts[0])
+        measured.parts_s += parts[1:].sum(axis=1)
+
     def _open(self) -> None:
         now = self._kernel.now
         self._opened_s = now
         self._before = {resource: resource.in_use_s(now) for resource in self._watched}
 
     def _close(self) -> None:
+        self._fold()
         now = self._kernel.now
         measured = self.measured
         measured.window_s = now - self._opened_s

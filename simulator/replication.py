@@ -54,7 +54,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     gc.disable()
     try:
         training(kernel, network, drawn, replicas, recorder)
-        kernel.run_to(recorder.done)
+        kernel.run(recorder.done)
     finally:
         if collecting:
             gc.enable()

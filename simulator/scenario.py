@@ -60,10 +60,12 @@ class Scenario(Spec):
     def _consistent(self) -> Scenario:
         load, cluster = self.workload, self.cluster
         if (load.batch_per_replica is None) == (load.global_batch is None):
-            has = "neither" if load.global_batch is None else "both"
-            raise ValueError(
-                f"workload has {has} of batch_per_replica (weak scaling) and global_batch (strong scaling); it needs exactly one"
+            has = (
+                "neither batch_per_replica (weak scaling) nor global_batch (strong scaling)"
+                if load.global_batch is None
+                else f"both batch_per_replica ({load.batch_per_replica}) and global_batch ({load.global_batch})"
             )
+            raise ValueError(f"workload has {has}; it needs exactly one of them")
         if isinstance(self.strategy, Mirrored) and self.replicas > cluster.replicas_per_node:
             raise ValueError(
                 f"strategy.replicas ({self.replicas}) must be at most the {cluster.replicas_per_node} that one node takes "

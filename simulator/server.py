@@ -39,6 +39,9 @@ class Server:
 
     def submit(self, cost_s: float, done: Callable[[], None], name: str, worker: int, variable: int) -> None:
         """Queue a job of ``cost_s`` seconds; ``done`` is called when it has been served."""
+        if not cost_s and not self._busy and self._observer is None:
+            done()
+            return
         self._queue.append((cost_s, done, name, worker, variable))
         if not self._busy:
             self._busy = True

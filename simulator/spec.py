@@ -145,6 +145,7 @@ class Spec(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
+    @cache
     def _quantities(cls) -> dict[str, Dimension]:
         found: dict[str, Dimension] = {}
         for name, field in cls.model_fields.items():

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 __all__ = ["CountHistogram", "TimeSketch"]
 
-_BLOCK = 1024
 _GROWTH = float(np.log(1.01))
 _LEAST_S = 1e-12
 
@@ -16,26 +15,18 @@ class TimeSketch:
     """Mean and quantiles of positive times, to half a percent, whatever their number.
 
     Values are counted in bins whose edges grow by 1%, the sketch of Masson, Rim and Lee,
-    "DDSketch" (VLDB 2019); the mean is exact. Values are folded in blocks.
+    "DDSketch" (VLDB 2019); the mean is exact.
     """
 
     def __init__(self) -> None:
-        self._block: list[float] = []
         self._bins: dict[int, int] = {}
         self.count = 0
         self.total = 0.0
 
-    def add(self, value_s: float) -> None:
-        """Take one value."""
-        self._block.append(value_s)
-        if len(self._block) >= _BLOCK:
-            self._fold()
-
-    def _fold(self) -> None:
-        if not self._block:
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Take values, in seconds, shape (n,)."""
+        if not len(values):
             return
-        values = np.asarray(self._block)
-        self._block.clear()
         keys, counts = np.unique(np.rint(np.log(np.maximum(values, _LEAST_S)) / _GROWTH).astype(np.int64), return_counts=True)
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             self._bins[key] = self._bins.get(key, 0) + count
@@ -44,8 +35,6 @@ class TimeSketch:
 
     def merge(self, other: TimeSketch) -> None:
         """Take all that another sketch has taken."""
-        self._fold()
-        other._fold()
         for key, count in other._bins.items():
             self._bins[key] = self._bins.get(key, 0) + count
         self.count += other.count
@@ -53,12 +42,10 @@ class TimeSketch:
 
     def mean(self) -> float:
         """Exact mean, in seconds; 0 of nothing."""
-        self._fold()
         return self.total / self.count if self.count else 0.0
 
     def quantiles(self, *shares: float) -> list[float]:
         """Quantiles in seconds, each to half a percent; zeros of nothing."""
-        self._fold()
         if not self.count:
             return [0.0 for _ in shares]
         keys = np.array(sorted(self._bins))

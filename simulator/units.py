@@ -49,7 +49,7 @@ bps = bit / second
 
 
 # pint alone reads "us" as 1 us, "1,5 ms" as 15 ms, and works out "9**9**9 s"
-_NUMBER_AND_UNIT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*[^\W\d_][\w\s/]*", re.ASCII | re.DOTALL)
+_NUMBER_AND_UNIT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*[A-Za-z]+(\s*/\s*[A-Za-z]+|\s+per\s+[A-Za-z]+)?", re.ASCII)
 
 
 @lru_cache(maxsize=1)

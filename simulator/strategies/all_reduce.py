@@ -17,6 +17,7 @@ from simulator.collective import AllReduce, RingOfMessages, RingOfTimes
 from simulator.fusion import buckets
 from simulator.kernel import Kernel
 from simulator.network import Network
+from simulator.ports import leave_out_ample
 from simulator.recorder import Recorder
 from simulator.records import Update
 from simulator.replica import Replica
@@ -44,6 +45,7 @@ class AllReduceTraining:
         self._all_reduce: AllReduce | None = None
         if ranks > 1:
             hops = [topology.between_replicas(rank, (rank + 1) % ranks) for rank in range(ranks)]
+            leave_out_ample(hops)
             sizes = [size for _, size in self._buckets]
             if ring and ring.messages:
                 self._all_reduce = RingOfMessages(kernel, network, hops, sizes, recorder.observer)

@@ -10,15 +10,16 @@ come from every worker they are applied, and once all variables are, all workers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from functools import partial
+from itertools import chain
 
 from simpy.events import Event
 
 from simulator.kernel import Kernel
 from simulator.network import Network
 from simulator.placement import place
-from simulator.ports import Connection
+from simulator.ports import Arrived, Connection, leave_out_ample
 from simulator.recorder import Recorder
 from simulator.records import Transfer, Update
 from simulator.replica import Replica
@@ -75,6 +76,10 @@ class _Gradient:
         self.cost_s = cost_s
 
 
+def _happen(event: Event, _: Event | None) -> None:
+    event.succeed()
+
+
 class ParameterServerTraining:
     """Wires workers and servers together and starts them."""
 
@@ -101,10 +106,12 @@ class ParameterServerTraining:
         self._unapplied = len(gradients)
         self._released = kernel.event()
         self._last_push_s = 0.0
-        for replica in replicas:
-            pulls = [topology.from_server(server, replica.index) for server in range(strategy.servers)]
-            pushes = [topology.to_server(replica.index, server) for server in range(strategy.servers)]
-            kernel.start(f"worker {replica.index}", self._train(replica, pulls, pushes))
+        servers = range(strategy.servers)
+        pulls = [[topology.from_server(server, replica.index) for server in servers] for replica in replicas]
+        pushes = [[topology.to_server(replica.index, server) for server in servers] for replica in replicas]
+        leave_out_ample(chain.from_iterable(pulls + pushes))
+        for replica, down, up in zip(replicas, pulls, pushes, strict=True):
+            kernel.start(f"worker {replica.index}", self._train(replica, down, up))
         recorder.watch("devices", [replica.device for replica in replicas])
         recorder.watch("links", topology.ports)
         recorder.watch("servers", self._servers)
@@ -167,6 +174,9 @@ class ParameterServerTraining:
     def _pull(self, worker: int, connections: list[Connection]) -> Event:
         """Ask every server for its variables; the event that all are there."""
         pulled = self._kernel.event()
+        if len(connections) == 1:
+            self._send(connections[0], self._pull_bytes[0], partial(_happen, pulled), 0, worker, -1)
+            return pulled
         left = len(connections)
 
         def arrived(_: Event | None) -> None:
@@ -176,19 +186,20 @@ class ParameterServerTraining:
                 pulled.succeed()
 
         for server, connection in enumerate(connections):
-            self._send(connection, self._pull_bytes[server], f"server {server}", f"worker {worker}", "pull", arrived)
+            self._send(connection, self._pull_bytes[server], arrived, server, worker, -1)
         return pulled
 
     def _push(self, connection: Connection, gradient: _Gradient, pending: _Pending) -> None:
-        arrived = partial(self._serve, gradient, pending)
-        self._send(connection, gradient.size, f"worker {pending.worker}", f"server {gradient.server}", f"push {gradient.index}", arrived)
+        self._send(connection, gradient.size, partial(self._serve, gradient, pending), gradient.server, pending.worker, gradient.index)
 
-    def _send(
-        self, connection: Connection, size: float, source: str, target: str, name: str, arrived: Callable[[Event | None], None]
-    ) -> None:
+    def _send(self, connection: Connection, size: float, arrived: Arrived, server: int, worker: int, gradient: int) -> None:
+        """Send a gradient to its server, or where ``gradient`` is -1 a server's variables to the worker."""
         observer = self._recorder.observer
         if observer is not None:
             inner, sent_s = arrived, self._kernel.now
+            source, target, name = f"worker {worker}", f"server {server}", f"push {gradient}"
+            if gradient < 0:
+                source, target, name = target, source, "pull"
 
             def arrived(event: Event | None) -> None:
                 observer.record(Transfer(source, target, name, size, sent_s, self._kernel.now))
