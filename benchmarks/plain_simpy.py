@@ -88,7 +88,13 @@ class Plain:
                 draw = next(draws)
             yield env.timeout(draw)
             arrivals = self.up.send([self.size / self.tensors] * self.tensors)
-            yield env.all_of([env.process(self.serve(arrival)) for arrival in arrivals]) if self.service else arrivals[-1]
+            if self.tensors == 1 and self.service:
+                yield arrivals[0]
+                with self.server.request() as turn:
+                    yield turn
+                    yield env.timeout(self.service)
+            else:
+                yield env.all_of([env.process(self.serve(arrival)) for arrival in arrivals]) if self.service else arrivals[-1]
             self.staleness += self.version - read
             self.version += 1
             if self.version == self.total:

@@ -107,6 +107,8 @@ def main() -> None:
         against_plain(16, 400, 10e6, 1, 0.0),
         against_plain(256, 40, 10e6, 1, 0.0),
         against_plain(1024, 10, 10e6, 1, 0.0),
+        against_plain(16, 400, 10e6, 1, 50e-6),
+        against_plain(256, 40, 10e6, 1, 50e-6),
         against_plain(16, 200, 10e6, 8, 50e-6),
         against_plain(256, 20, 10e6, 8, 50e-6),
     ]

@@ -94,13 +94,12 @@ class Network:
         if port.timer != timer:
             return  # the rate has changed since; another wake-up is set
         now = self._kernel.now
-        front = port.front()
-        assert front is not None
+        heap = port.heap
+        front = heap[0][0]
         # the clock stands where the first message ends, without the rounding of rate x time
         port.clock, port.updated = front, now
         limit = front * _SAME_INSTANT
         ended: list[tuple[float, Arrived]] = []
-        heap = port.heap
         while heap and heap[0][0] <= limit:
             finish, serial, connection = heappop(heap)
             if connection.entry != serial or connection.bottleneck is not port:

@@ -141,6 +141,7 @@ class ParameterServerTraining:
         kernel, worker = self._kernel, replica.index
         if replica.start_s:
             yield kernel.timeout(replica.start_s)
+        work = self._work_of(replica)
         while True:
             start_s = kernel.now
             released = self._released
@@ -152,11 +153,8 @@ class ParameterServerTraining:
                 yield batch
             input_s = kernel.now - pulled_s
             factor = next(replica.factors)
-            done = 0.0
-            for number, (ready, gradients) in enumerate(self._segments):
-                work_s = (ready - done) * replica.backward_s + (0.0 if number else replica.forward_s)
-                yield replica.compute(work_s * factor, "backward" if number else "forward and backward")
-                done = ready
+            for work_s, name, gradients in work:
+                yield replica.compute(work_s * factor, name)
                 for gradient in gradients:
                     self._push(pushes[gradient.server], gradient, pending)
             compute_s = kernel.now - pulled_s - input_s
@@ -170,6 +168,16 @@ class ParameterServerTraining:
                 # the workers make this update together; it is counted once
                 pending.update = Update(worker, start_s, kernel.now, pending.read_version, self._version - 1, ())
             self._recorder.step(worker, start_s, input_s, compute_s, waiting_s, kernel.now - pending.pushed_s - waiting_s, pending.update)
+
+    def _work_of(self, replica: Replica) -> list[tuple[float, str, list[_Gradient]]]:
+        """The replica's compute, cut where gradients become ready: seconds, name, and the gradients ready then."""
+        work = []
+        done = 0.0
+        for number, (ready, gradients) in enumerate(self._segments):
+            work_s = (ready - done) * replica.backward_s + (0.0 if number else replica.forward_s)
+            work.append((work_s, "backward" if number else "forward and backward", gradients))
+            done = ready
+        return work
 
     def _pull(self, worker: int, connections: list[Connection]) -> Event:
         """Ask every server for its variables; the event that all are there."""

@@ -1,0 +1,159 @@
+"""From a measurement file of a step to a workload, with intervals and provenance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from calibrate.estimators import AffineCost, ChainSlope
+from calibrate.measurements import Measurements, read_measurements
+from calibrate.provenance import provenance
+from calibrate.records import Memory, ServerTime
+from calibrate.step_law import StepTimeLaw
+from calibrate.step_table import StepTable
+from calibrate.variables import fitted_variables
+from simulator.errors import CalibrationError
+from simulator.uncertainty import Uncertainty
+from simulator.workload import Affine, CalibrationFit, CalibrationPoint, ServerCost, Workload, WorkloadRange
+
+__all__ = ["PARAMETERS", "fit_workload"]
+
+Array = NDArray[np.float64]
+
+PARAMETERS = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s")
+"""What the bootstrap draws jointly."""
+
+_DRAWS = 200
+_DRAWS_KEPT = 60
+
+
+def fit_workload(measurements: Path, name: str, command: str = "", seed: int = 0) -> Workload:
+    """Fit a workload to the measurements of a step.
+
+    Parameters
+    ----------
+    measurements
+        File written by :func:`calibrate.profile_step`.
+    name
+        Of the workload.
+    command
+        Command line that made it, for the provenance.
+    seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    Workload
+        Forward, backward and apply as affine functions of the batch, the law of step times,
+        variables in the order in which their gradients become ready, 90% intervals and joint
+        bootstrap draws.
+
+    Raises
+    ------
+    CalibrationError
+        The file is damaged, or holds too little to be fitted.
+    """
+    measured = read_measurements(measurements)
+    if measured.header.probe != "step":
+        raise CalibrationError(f"{measurements}: holds measurements of links, not of a training step; use `paceline calibrate-link`")
+    try:
+        table = StepTable.of(measured)
+        return _fitted(measured, table, name, command, seed)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise CalibrationError(f"{measurements}: gives no valid workload ({place}: {problem['msg']}); measure again") from None
+    except CalibrationError as error:
+        prefix = "" if str(error).startswith(str(measurements)) else f"{measurements}: "
+        raise CalibrationError(f"{prefix}{error}") from None
+
+
+def _fitted(measured: Measurements, table: StepTable, name: str, command: str, seed: int) -> Workload:
+    rng = np.random.default_rng(seed)
+    center, residual = _parameters(table)
+    draws = np.array([_parameters(table.resampled(rng))[0] for _ in range(_DRAWS)])
+    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+    law = StepTimeLaw().fit(table.factors())
+    variables = fitted_variables(measured)
+    sizes = [variable.size_bytes for variable in variables]
+    fingerprint = measured.fingerprint
+    device = f"{fingerprint.device_name} ({fingerprint.device_kind})"
+    return Workload(
+        name=name,
+        description=f"{table.batches[0]} to {table.batches[-1]} samples a step on {device}, TensorFlow {fingerprint.tensorflow}",
+        precision=measured.header.arguments.get("precision", "float32"),
+        forward=Affine(base_s=_digits(center[0]), per_sample_s=_digits(center[1])),
+        backward=Affine(base_s=_digits(center[2]), per_sample_s=_digits(center[3])),
+        apply_s=_digits(center[4]),
+        jitter=law.law_,
+        run_to_run_cv=round(min(table.run_to_run_cv(), 1.0), 6),
+        server=_server_cost(measured),
+        variables=variables,
+        calibrated=WorkloadRange(
+            batch=(table.batches[0], table.batches[-1]),
+            tensor_bytes=(min(sizes), max(sizes)),
+            device=device,
+        ),
+        uncertainty=Uncertainty(
+            parameters=PARAMETERS, draws=tuple(tuple(_digits(value) for value in draw) for draw in draws[:_DRAWS_KEPT])
+        ),
+        fit=CalibrationFit(
+            points=tuple(_point(table, batch) for batch in table.batches),
+            relative_residual=_digits(residual),
+            laws=law.scores_,
+            intervals_90={key: (_digits(a), _digits(b)) for key, a, b in zip(PARAMETERS, low, high, strict=True)},
+            peak_memory_bytes={str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)},
+        ),
+        provenance=provenance(measured, command),
+    )
+
+
+def _parameters(table: StepTable) -> tuple[Array, float]:
+    """The five parameters, and the largest relative distance of a measured mean from the curve."""
+    forward = AffineCost().fit(*table.phase("forward"))
+    backward = AffineCost().fit(*table.phase("backward"))
+    # what the optimizer does depends on the variables, not on the batch
+    apply = float(np.mean([table.mean(batch) * table.share(batch, "apply") for batch in table.batches]))
+    residual = max(abs((forward(batch) + backward(batch) + apply) / table.mean(batch) - 1.0) for batch in table.batches)
+    return np.array([forward.base_, forward.slope_, backward.base_, backward.slope_, apply]), residual
+
+
+def _point(table: StepTable, batch: int) -> CalibrationPoint:
+    times = table.times(batch)
+    mean = table.mean(batch)
+    p5, median, p95 = (float(value) for value in np.quantile(times, [0.05, 0.5, 0.95]))
+    return CalibrationPoint(
+        batch=batch,
+        steps=len(times),
+        mean_s=_digits(mean),
+        p5_s=_digits(p5),
+        median_s=_digits(median),
+        p95_s=_digits(p95),
+        forward_s=_digits(mean * table.share(batch, "forward")),
+        backward_s=_digits(mean * table.share(batch, "backward")),
+        apply_s=_digits(mean * table.share(batch, "apply")),
+    )
+
+
+def _server_cost(measured: Measurements) -> ServerCost:
+    """Seconds to apply one gradient tensor on a CPU, per tensor and per byte; zero where it was not measured."""
+    records = measured.of(ServerTime)
+    chain = ChainSlope().fit(
+        [one.size_bytes for one in records],
+        [one.applies for one in records],
+        [one.round for one in records],
+        [one.seconds for one in records],
+    )
+    sizes, seconds = chain.points()
+    if len(sizes) < 2:
+        return ServerCost()
+    cost = AffineCost("ratio").fit(sizes, seconds)
+    return ServerCost(base_s=_digits(cost.base_), per_byte_s=_digits(cost.slope_))
+
+
+def _digits(value: float) -> float:
+    """Seven digits: more than any clock gives, and readable in the file."""
+    return float(f"{float(value):.7g}")

@@ -1,0 +1,171 @@
+"""Measurement files: where they go, and how they are read back, fault by fault."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from calibrate.records import (
+    SCHEMA_VERSION,
+    End,
+    Failure,
+    Fingerprint,
+    Header,
+    ServerTime,
+    Split,
+    StepTime,
+    Transfer,
+    WarmUp,
+    record_adapter,
+)
+from simulator.errors import CalibrationError
+
+__all__ = ["Measurements", "new_file", "read_measurements"]
+
+RecordT = TypeVar("RecordT")
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Everything that one run of a probe has written.
+
+    Attributes
+    ----------
+    path
+        The file.
+    sha256
+        Of its content, as hexadecimal digits.
+    records
+        In the order in which they were measured.
+    truncated
+        The last line was cut off in the middle of writing, and left out.
+    """
+
+    path: Path
+    sha256: str
+    records: tuple[Any, ...]
+    truncated: bool
+
+    def of(self, kind: type[RecordT]) -> list[RecordT]:
+        """The records of one kind."""
+        return [record for record in self.records if isinstance(record, kind)]
+
+    @property
+    def header(self) -> Header:
+        """What was asked for."""
+        return self.of(Header)[0]
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What it was measured on."""
+        found = self.of(Fingerprint)
+        if not found:
+            raise CalibrationError(
+                f"{self.path}: has no fingerprint of the device; the probe stopped before it measured anything: measure again"
+            )
+        return found[0]
+
+    @property
+    def empty(self) -> bool:
+        """Nothing was timed."""
+        return not any(isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer) for record in self.records)
+
+    @property
+    def complete(self) -> bool:
+        """The probe came to its end."""
+        return bool(self.of(End))
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the probe stopped, if it said so."""
+        found = self.of(Failure)
+        return found[-1] if found else None
+
+
+def new_file(folder: Path, name: str, probe: str) -> Path:
+    """A name for a measurement file that does not exist yet: nothing measured is ever overwritten."""
+    stamp = datetime.now().strftime("%Y%m%dT%H%M%S")
+    stem = f"{name}-{probe}-{stamp}"
+    path = folder / f"{stem}.ndjson"
+    count = 2
+    while path.exists():
+        path = folder / f"{stem}-{count}.ndjson"
+        count += 1
+    return path
+
+
+def read_measurements(path: Path) -> Measurements:
+    """Read and validate a measurement file.
+
+    A last line that was cut off in writing is left out and remembered; any other fault is
+    an error.
+
+    Raises
+    ------
+    CalibrationError
+        One line with file, line number and what is wrong with it.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CalibrationError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
+    records: list[Any] = []
+    truncated = False
+    lines = content.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            if number == len(lines):  # no newline behind it: the writer was stopped
+                truncated = True
+                break
+            raise CalibrationError(f"{path}:{number}: is no JSON ({_shown(line)}); delete the line, or measure again") from None
+        records.append(_record(data, path, number))
+    _check_start(records, path)
+    return Measurements(path, hashlib.sha256(content).hexdigest(), tuple(records), truncated)
+
+
+def _record(data: Any, path: Path, number: int) -> Any:
+    try:
+        return record_adapter.validate_python(data)
+    except ValidationError as error:
+        raise CalibrationError(f"{path}:{number}: {next(_sentences(error))}; delete the line, or measure again") from None
+    except RecursionError:
+        raise CalibrationError(f"{path}:{number}: is nested too deeply; delete the line, or measure again") from None
+
+
+def _sentences(error: ValidationError) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        place = ".".join(str(part) for part in problem["loc"][1:])
+        message = str(problem["msg"]).removeprefix("Input should").strip()
+        if problem["type"].startswith("union_tag"):
+            yield "is no record with a known kind"
+        elif problem["type"] == "missing":
+            yield f"{place} is missing"
+        elif problem["type"] == "extra_forbidden":
+            yield f"{place} is no field of this record"
+        else:
+            given = problem["input"]
+            shown = "" if isinstance(given, (dict, list)) else f"{given!r:.40} "
+            yield f"{place}: {shown}must {message}" if place else f"must {message}"
+
+
+def _check_start(records: list[Any], path: Path) -> None:
+    if not records:
+        raise CalibrationError(f"{path}: holds no measurements; measure again")
+    if not isinstance(records[0], Header):
+        raise CalibrationError(f"{path}:1: must be a header with schema_version {SCHEMA_VERSION}; is this a measurement file of Paceline?")
+
+
+def _shown(line: bytes) -> str:
+    text = line[:40].decode("utf-8", "replace")
+    return repr(text if len(line) <= 40 else text + "...")

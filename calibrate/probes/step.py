@@ -1,0 +1,288 @@
+"""Measures real training steps; runs in the user's Python and knows only TensorFlow.
+
+What is measured is either a Keras model (``--model FILE.py:FUNCTION``) or a training
+step of the user's own (``--step FILE.py:FUNCTION``).
+
+``--model``: FUNCTION() returns a Keras model, or ``(model, loss, input_spec)``.
+    loss: a function of ``(y_true, y_pred)``, or the name of one. Left out: the one given
+    to ``compile``, else the mean of the squared outputs. The optimizer is the one given
+    to ``compile``, else SGD.
+    input_spec, without the batch dimension: a ``tf.TensorSpec`` (or a structure of them)
+    for x; or a pair ``(x_spec, y_spec)``; or a function ``batch -> (x, y)``. Left out:
+    x from ``model.inputs``, y as the loss needs it. Integers are drawn below the size of
+    the smallest embedding (inputs) or below the number of classes (targets).
+
+``--step``: FUNCTION(batch_size) returns a callable without arguments that does one full
+    training step (forward, ``tf.GradientTape``, optimizer) on a batch of that size. Let it
+    return a tensor of the step, such as the loss.
+
+The batch lies on the device before the clock starts: reading input is not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import statistics
+import sys
+import time
+import traceback
+from typing import Any, Callable
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# a file of this folder must not hide a module of the user's
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
+
+WINDOW = 5
+WARM_UP_WINDOWS = 12
+WARM_UP_AGREEMENT = 0.05
+WARM_UP_LIMIT_S = 60.0
+EXIT_USER_CODE = 3
+EXIT_NO_TENSORFLOW = 4
+EXIT_USAGE = 5
+
+
+def _sibling(name: str) -> Any:
+    """A script beside this one, under a name that no user's module has."""
+    spec = importlib.util.spec_from_file_location("_paceline_probe_" + name, os.path.join(HERE, name + ".py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--model")
+    target.add_argument("--step")
+    parser.add_argument("--batches", default="16,32,64")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--device")
+    parser.add_argument("--precision", choices=("float32", "mixed_float16"), default="float32")
+    parser.add_argument("--jit", action="store_true")
+    parser.add_argument("--out", required=True)
+    return parser.parse_args()
+
+
+class Probe:
+    """One run: builds the steps, then measures them in turn."""
+
+    def __init__(self, tf: Any, arguments: argparse.Namespace, recorder: Any, device: str, kind: str) -> None:
+        self.tf = tf
+        self.arguments = arguments
+        self.recorder = recorder
+        self.progress: Callable[[int, int, str], None] = _sibling("recorder").progress
+        self.training = _sibling("training")
+        self.device, self.kind = device, kind
+        self.batches = [int(part) for part in arguments.batches.split(",")]
+        self.model: Any = None
+        self.watched_factory: Any = None
+
+    def _wait(self, result: Any) -> None:
+        """Until the device has done all that was asked of it."""
+        sync = getattr(self.tf.test.experimental, "sync_devices", None)
+        if sync is not None:
+            sync()
+        elif tensors := [one for one in self.tf.nest.flatten(result) if hasattr(one, "numpy")]:
+            tensors[0].numpy()
+
+    def _timed(self, step: Callable[[], Any]) -> float:
+        start = time.perf_counter()
+        self._wait(step())
+        return time.perf_counter() - start
+
+    def plain_steps(self) -> dict[int, Callable[[], Any]]:
+        """The step as the user wrote it, for each batch size."""
+        arguments = self.arguments
+        if arguments.step:
+            factory = self.training.load_function(arguments.step)
+            return {batch: self.training.custom_step(self.tf, factory, batch, self.device) for batch in self.batches}
+        builder = self.training.load_function(arguments.model)
+        with self.tf.device(self.device):
+            built = builder()
+        self.model = self.training.ModelSteps(self.tf, built, _sibling("inputs").make_batch, arguments.precision == "mixed_float16")
+        return {batch: self.model.step(batch, self.device, arguments.jit) for batch in self.batches}
+
+    def instrumented_step(self, batch: int) -> Callable[[], Any]:
+        """A second copy of the step, to be traced while its gradients are watched; without XLA, which knows no clocks."""
+        if self.model is not None:
+            return self.model.step(batch, self.device, False)
+        original = self.tf.function
+
+        def without_xla(*args: Any, **kwargs: Any) -> Any:
+            kwargs.pop("jit_compile", None)
+            return original(*args, **kwargs)
+
+        self.tf.function = without_xla
+        try:
+            if self.watched_factory is None:
+                self.watched_factory = self.training.load_function(self.arguments.step, "_instrumented")
+            return self.training.custom_step(self.tf, self.watched_factory, batch, self.device)
+        finally:
+            self.tf.function = original
+
+    def warm_up(self, batch: int, step: Callable[[], Any]) -> None:
+        """Step until the medians of two windows in a row agree; the first step traces."""
+        began = time.perf_counter()
+        previous = None
+        for window in range(WARM_UP_WINDOWS + 1):
+            times = [self._timed(step) for _ in range(1 if window == 0 else WINDOW)]
+            for seconds in times:
+                self.recorder.write("warmup", batch=batch, seconds=seconds)
+            if window == 0:
+                continue
+            median = statistics.median(times)
+            if previous is not None and abs(median - previous) <= WARM_UP_AGREEMENT * previous:
+                return
+            if time.perf_counter() - began > WARM_UP_LIMIT_S:
+                return
+            previous = median
+
+    def time_plain(self, steps: dict[int, Callable[[], Any]], total: int) -> None:
+        """Rounds over all batch sizes, so that a drift of the machine touches all alike."""
+        rounds = max(1, min(self.arguments.rounds, self.arguments.steps // 2))
+        done = 0
+        for turn in range(rounds):
+            share = self.arguments.steps * (turn + 1) // rounds - self.arguments.steps * turn // rounds
+            for batch, step in steps.items():
+                self._timed(step)  # the first after a change of batch size finds cold caches
+                for _ in range(share):
+                    self.recorder.write("step", batch=batch, round=turn, seconds=self._timed(step))
+                    done += 1
+                self.progress(done, total, f"round {turn + 1} of {rounds}")
+
+    def peak_memory(self, steps: dict[int, Callable[[], Any]]) -> None:
+        """Peak bytes of one step, where the device counts them."""
+        if self.kind != "GPU":
+            return
+        name = self.device.lstrip("/")
+        for batch, step in steps.items():
+            try:
+                self.tf.config.experimental.reset_memory_stats(name)
+                self._timed(step)
+                peak = self.tf.config.experimental.get_memory_info(name)["peak"]
+            except (ValueError, AttributeError, KeyError):
+                return
+            self.recorder.write("memory", batch=batch, peak_bytes=int(peak))
+
+    def split(self, done: int, total: int) -> int:
+        """Steps with clocks inside: how forward, backward and apply share the time. Returns the largest variable's bytes."""
+        make = _sibling("stamps").Stamps
+        # one set of clocks a batch size: a step of the user's own may make new variables for each
+        stamps = {batch: make(self.tf, barrier=self.kind == "CPU") for batch in self.batches}
+        count = max(10, min(20, self.arguments.steps))
+        steps = {}
+        for batch, clocks in stamps.items():
+            with clocks.watching():
+                steps[batch] = self.instrumented_step(batch)
+                for _ in range(3):
+                    clocks.reset()
+                    self._wait(steps[batch]())
+        for index in range(count):
+            for batch, clocks in stamps.items():
+                clocks.reset()
+                with clocks.watching():
+                    # the clocks inside the step tell the time since the epoch, so must these
+                    start = time.time()
+                    self._wait(steps[batch]())
+                    end = time.time()
+                self._write_split(batch, index, start, end, clocks)
+                done += 1
+            self.progress(done, total, "forward, backward, apply")
+        return self._variables(stamps[self.batches[0]])
+
+    def _write_split(self, batch: int, index: int, start: float, end: float, clocks: Any) -> None:
+        loss, ready, rows = clocks.read()
+        if loss is not None and ready:
+            last = max(ready.values())
+            # without a barrier a gradient may be there before the loss's last operation
+            loss = min(loss, *ready.values())
+            parts = {"forward_s": max(loss - start, 0.0), "backward_s": max(last - loss, 0.0), "apply_s": max(end - last, 0.0)}
+            self.recorder.write("split", batch=batch, index=index, **parts)
+            since = {str(key): max(value - loss, 0.0) for key, value in ready.items()}
+            self.recorder.write("ready", batch=batch, index=index, observed=not clocks.eager, ready_s=since)
+        for key, value in rows.items():
+            self.recorder.write("rows", batch=batch, index=index, variable=key, rows=value)
+
+    def _variables(self, stamps: Any) -> int:
+        if not stamps.sources:
+            raise ValueError("no gradient was seen: the step must compute its gradients with tf.GradientTape")
+        order = [id(one) for one in self.model.variables()] if self.model else []
+        largest = 4
+        for index, source in enumerate(stamps.sources):
+            dtype = self.tf.as_dtype(source.dtype)
+            shape = [int(size) for size in source.shape]
+            size = dtype.size
+            for one in shape:
+                size *= one
+            largest = max(largest, size)
+            self.recorder.write(
+                "variable",
+                index=index,
+                name=str(getattr(source, "path", source.name)),
+                shape=shape,
+                dtype=dtype.name,
+                size_bytes=size,
+                gradient_dtype=stamps.gradient_dtypes[index],
+                sparse_row_bytes=stamps.sparse.get(index),
+                created=order.index(id(source)) if id(source) in order else len(order) + index,
+            )
+        return largest
+
+    def run(self) -> None:
+        """Everything, the most valuable first."""
+        count = max(10, min(20, self.arguments.steps))
+        total = len(self.batches) * (self.arguments.steps + count)
+        self.progress(0, total, "build and warm up")
+        steps = self.plain_steps()
+        for batch, step in steps.items():
+            self.warm_up(batch, step)
+        self.time_plain(steps, total)
+        self.peak_memory(steps)
+        largest = self.split(len(self.batches) * self.arguments.steps, total)
+        optimizer = self.model.optimizer if self.model else None
+        _sibling("server_cost").measure(self.tf, optimizer, largest, 5, self.recorder)
+        name = type(optimizer).__name__ if optimizer is not None else "the step's own; server cost of SGD"
+        self.recorder.write("note", optimizer=name, instrumented_without_xla=bool(self.arguments.jit))
+        self.recorder.write("end")
+
+
+def main() -> int:
+    """Run the probe; the exit status tells the parent who is at fault."""
+    arguments = _arguments()
+    recorder = _sibling("recorder").Recorder(arguments.out)
+    recorder.header("step", {key: value for key, value in vars(arguments).items() if key != "out"})
+    target = arguments.model or arguments.step
+    sys.path[:0] = [os.path.dirname(os.path.abspath(target.rpartition(":")[0])), os.getcwd()]
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        recorder.write("error", type=type(error).__name__, message=str(error), where="import tensorflow")
+        return EXIT_NO_TENSORFLOW
+    try:
+        environment = _sibling("environment")
+        device, kind = environment.choose_device(tf, arguments.device)
+        recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
+        if arguments.precision != "float32":
+            import keras
+
+            keras.mixed_precision.set_global_policy(arguments.precision)
+        Probe(tf, arguments, recorder, device, kind).run()
+    except Exception as error:  # the user's code may raise anything
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if os.path.dirname(os.path.abspath(frame.filename)) == sys.path[0]]
+        where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+        recorder.write("error", type=type(error).__name__, message=str(error)[:2000], where=where)
+        traceback.print_exc()
+        return EXIT_USAGE if type(error).__name__ == "UsageError" else EXIT_USER_CODE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""From the user's function to a callable that does one full training step."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any, Callable
+
+Step = Callable[[], Any]
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be had: the asker's fault, not the model's."""
+
+
+def load_function(target: str, suffix: str = "") -> Callable[..., Any]:
+    """Import FILE:FUNCTION under a module name of its own.
+
+    ``suffix`` tells a second copy of the module from the first: a module that keeps a
+    ``tf.function`` at its top would otherwise hand out the one already traced.
+    """
+    file, separator, name = target.rpartition(":")
+    if not separator or not file or not name:
+        raise UsageError(f"{target!r} must be FILE.py:FUNCTION")
+    if not os.path.isfile(file):
+        raise UsageError(f"{file}: there is no such file")
+    module_name = os.path.splitext(os.path.basename(file))[0] + suffix
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{file}: is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UsageError(f"{file} has no function {name!r}; it has {', '.join(known[:10]) or 'none'}")
+    return function
+
+
+class ModelSteps:
+    """Training steps of a Keras model: forward, loss, gradients, optimizer."""
+
+    def __init__(self, tf: Any, built: Any, make_batch: Callable[..., Any], mixed: bool) -> None:
+        import keras
+
+        self._tf = tf
+        self._make_batch = make_batch
+        model, loss, self._spec = built if isinstance(built, tuple) and len(built) == 3 else (built, None, None)
+        if (isinstance(built, tuple) and len(built) != 3) or not isinstance(model, keras.Model):
+            raise TypeError(f"the function must return a Keras model or (model, loss, input_spec), not {type(built).__name__}")
+        self.model = model
+        compiled = getattr(model, "optimizer", None)
+        loss = loss if loss is not None else (getattr(model, "loss", None) or None)
+        self._loss = keras.losses.get(loss) if isinstance(loss, str) else loss
+        if self._loss is not None and not callable(self._loss):
+            raise TypeError("the loss must be one function of (y_true, y_pred) or the name of one; add several up in your own")
+        optimizer = compiled if compiled is not None else keras.optimizers.SGD(0.01)
+        if (mixed and not hasattr(optimizer, "scale_loss")) or (type(optimizer).__name__ != "LossScaleOptimizer" and mixed):
+            optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
+        self.optimizer = optimizer
+        self._mixed = mixed
+
+    def variables(self) -> list[Any]:
+        """The trainable variables, in the order in which the model created them."""
+        return list(self.model.trainable_variables)
+
+    def _loss_of(self, y: Any, outputs: Any) -> Any:
+        tf = self._tf
+        if self._loss is None:
+            value = tf.add_n([tf.reduce_mean(tf.square(tf.cast(one, tf.float32))) for one in tf.nest.flatten(outputs)])
+        else:
+            value = tf.reduce_mean(tf.cast(self._loss(y, outputs), tf.float32))
+        extra = [tf.cast(one, tf.float32) for one in self.model.losses]
+        return value + tf.add_n(extra) if extra else value
+
+    def step(self, batch: int, device: str, jit: bool) -> Step:
+        """A callable that does one step on a batch that already lies on the device."""
+        tf = self._tf
+        with tf.device(device):
+            x, y = self._make_batch(tf, self.model, self._loss, self._spec, batch)
+            if not self.model.built or not self.model.trainable_variables:
+                self.model(x, training=False)
+            build = getattr(self.optimizer, "build", None)
+            if build is not None and not getattr(self.optimizer, "built", False):
+                build(self.model.trainable_variables)
+
+        def body(x: Any, y: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = self._loss_of(y, self.model(x, training=True))
+                target = self.optimizer.scale_loss(loss) if self._mixed else loss
+            gradients = tape.gradient(target, self.model.trainable_variables)
+            pairs = zip(gradients, self.model.trainable_variables)  # noqa: B905 - no `strict` before Python 3.10
+            self.optimizer.apply_gradients(pairs)
+            return loss
+
+        traced = tf.function(body, jit_compile=True) if jit else tf.function(body)
+
+        def run() -> Any:
+            with tf.device(device):
+                return traced(x, y)
+
+        return run
+
+
+def custom_step(tf: Any, factory: Callable[[int], Any], batch: int, device: str) -> Step:
+    """The user's own step for a batch size, placed on the device."""
+    with tf.device(device):
+        step = factory(batch)
+    if not callable(step):
+        raise TypeError(f"the step function must return a callable without arguments, not {type(step).__name__}")
+
+    def run() -> Any:
+        with tf.device(device):
+            return step()
+
+    return run

@@ -1,0 +1,113 @@
+"""Times chains of transfers of a tensor, short and long, in rounds over the sizes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+BIG = 2**20
+SHORT = 2
+LONG, LONG_OF_BIG = 10, 4
+"""Hops of a chain: there and back again, several times."""
+
+Call = Callable[[], Any]
+
+
+def chain_lengths(size: int) -> tuple[int, int]:
+    """Hops of the short and of the long chain: fewer for large tensors, which take long."""
+    return SHORT, LONG_OF_BIG if size >= BIG else LONG
+
+
+def time_calls(path: str, calls: dict[tuple[int, int], Call], rounds: int, recorder: Any, report: Callable[[str], None]) -> None:
+    """Write ``transfer`` records for calls by (bytes, hops), all of them in each round."""
+    for call in calls.values():  # the first opens connections and allocates
+        call()
+        call()
+    for turn in range(rounds):
+        for (size, hops), call in calls.items():
+            for _ in range(1 if size >= BIG else 5):
+                start = time.perf_counter()
+                call()
+                recorder.write("transfer", path=path, size_bytes=size, round=turn, hops=hops, seconds=time.perf_counter() - start)
+            report(path)
+
+
+def between_processes(
+    tf: Any, target: str, addresses: list[str], sizes: list[int], rounds: int, recorder: Any, report: Callable[[str], None]
+) -> None:
+    """Through TensorFlow's gRPC transport: a tensor that hops between two servers.
+
+    The graph optimiser is off, else it would cut hops that change nothing.
+    """
+    v1 = tf.compat.v1
+    config = v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
+    config.cluster_def.CopyFrom(tf.train.ClusterSpec({"link": addresses}).as_cluster_def())
+    config.operation_timeout_in_ms = 600_000
+    graph = tf.Graph()
+    ends = {}
+    with graph.as_default():
+        for size in sizes:
+            with tf.device("/job:link/task:0/device:CPU:0"):
+                start = v1.get_variable(f"message_{size}", [size], tf.uint8, v1.zeros_initializer(), use_resource=True)
+            for hops in chain_lengths(size):
+                with tf.device("/job:link/task:0/device:CPU:0"):
+                    tensor = tf.identity(start)
+                for hop in range(hops):
+                    with tf.device(f"/job:link/task:{(hop + 1) % 2}/device:CPU:0"):
+                        tensor = tf.identity(tensor)
+                ends[size, hops] = tensor.op
+        initial = v1.global_variables_initializer()
+    with v1.Session(target, graph=graph, config=config) as session:
+        session.run(initial)
+        calls = {key: (lambda end=end: session.run(end)) for key, end in ends.items()}
+        time_calls("grpc", calls, rounds, recorder, report)
+
+
+def host_device(tf: Any, gpu: str, sizes: list[int], rounds: int, recorder: Any, report: Callable[[str], None]) -> None:
+    """Copies from host to device, and from device to host, each waited for."""
+    sync = tf.test.experimental.sync_devices
+    up: dict[tuple[int, int], Call] = {}
+    down: dict[tuple[int, int], Call] = {}
+    for size in sizes:
+        with tf.device("/CPU:0"):
+            here = tf.zeros([size], tf.uint8)
+        with tf.device(gpu):
+            there = tf.identity(here)
+
+        def copy(source: Any, where: str, times: int) -> None:
+            for _ in range(times):
+                with tf.device(where):
+                    tf.identity(source)
+                sync()
+
+        for times in chain_lengths(size):
+            up[size, times] = lambda here=here, times=times: copy(here, gpu, times)
+            down[size, times] = lambda there=there, times=times: copy(there, "/CPU:0", times)
+    time_calls("host-to-device", up, rounds, recorder, report)
+    time_calls("device-to-host", down, rounds, recorder, report)
+
+
+def all_reduce(tf: Any, devices: list[str], sizes: list[int], rounds: int, recorder: Any, report: Callable[[str], None]) -> None:
+    """All-reduce between the devices of this machine through ``tf.distribute``."""
+    strategy = tf.distribute.MirroredStrategy(devices)
+
+    def reducing(size: int, times: int) -> Call:
+        def replica() -> Any:
+            context = tf.distribute.get_replica_context()
+            tensor = tf.ones([size // 4])
+            for _ in range(times):  # each waits for the one before
+                tensor = context.all_reduce(tf.distribute.ReduceOp.MEAN, tensor)
+            return tensor[:1]
+
+        run = tf.function(lambda: strategy.run(replica), autograph=False)
+
+        def call() -> None:
+            for one in strategy.experimental_local_results(run()):
+                one.numpy()
+
+        return call
+
+    calls = {(size, times): reducing(size, times) for size in sizes for times in (1, 5)}
+    time_calls(f"all-reduce-{len(devices)}", calls, rounds, recorder, report)

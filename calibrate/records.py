@@ -1,0 +1,198 @@
+"""What one line of a measurement file may be: the versioned schema of raw measurements."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "End",
+    "Failure",
+    "Fingerprint",
+    "Header",
+    "Memory",
+    "Note",
+    "Ready",
+    "Record",
+    "Rows",
+    "ServerTime",
+    "Split",
+    "StepTime",
+    "Transfer",
+    "VariableRecord",
+    "WarmUp",
+    "record_adapter",
+]
+
+SCHEMA_VERSION = 1
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+Batch = Annotated[int, Field(ge=1)]
+
+
+class _Record(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Header(_Record):
+    """First line: what was asked for, and when."""
+
+    kind: Literal["header"]
+    schema_version: Literal[1]
+    probe: Literal["step", "links"]
+    started: str
+    arguments: dict[str, Any]
+
+
+class Fingerprint(_Record):
+    """Machine, device and TensorFlow that the times hold for."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
+
+    kind: Literal["fingerprint"]
+    tensorflow: str
+    python: str
+    device: str
+    device_kind: str
+    device_name: str
+    gpu_unseen: bool = False
+
+
+class WarmUp(_Record):
+    """One step of the warm-up: kept, not fitted."""
+
+    kind: Literal["warmup"]
+    batch: Batch
+    seconds: Positive
+
+
+class StepTime(_Record):
+    """One timed step as the user wrote it."""
+
+    kind: Literal["step"]
+    batch: Batch
+    round: Count
+    seconds: Positive
+
+
+class Split(_Record):
+    """One step with clocks inside."""
+
+    kind: Literal["split"]
+    batch: Batch
+    index: Count
+    forward_s: NotNegative
+    backward_s: NotNegative
+    apply_s: NotNegative
+
+
+class Ready(_Record):
+    """When each gradient of one step was there, in seconds after the loss, by variable."""
+
+    kind: Literal["ready"]
+    batch: Batch
+    index: Count
+    observed: bool
+    ready_s: dict[int, NotNegative]
+
+
+class Rows(_Record):
+    """Rows of a sparse gradient that one step touched."""
+
+    kind: Literal["rows"]
+    batch: Batch
+    index: Count
+    variable: Count
+    rows: NotNegative
+
+
+class VariableRecord(_Record):
+    """One trainable variable; ``created`` tells the order of creation."""
+
+    kind: Literal["variable"]
+    index: Count
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    size_bytes: Positive
+    gradient_dtype: str
+    sparse_row_bytes: Positive | None
+    created: Count
+
+
+class Memory(_Record):
+    """Peak bytes on the device during one step."""
+
+    kind: Literal["memory"]
+    batch: Batch
+    peak_bytes: NotNegative
+
+
+class ServerTime(_Record):
+    """Seconds of one call that applies so many gradients of one size, one after the other."""
+
+    kind: Literal["server"]
+    size_bytes: Positive
+    round: Count
+    applies: Batch
+    seconds: Positive
+
+
+class Transfer(_Record):
+    """Seconds of one call that moves a tensor so many times, one after the other."""
+
+    kind: Literal["transfer"]
+    path: str
+    size_bytes: Positive
+    round: Count
+    hops: Count
+    seconds: Positive
+
+
+class Note(_Record):
+    """Anything else worth keeping."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
+
+    kind: Literal["note"]
+
+
+class Failure(_Record):
+    """The probe stopped here, and why."""
+
+    kind: Literal["error"]
+    type: str
+    message: str
+    where: str = ""
+
+
+class End(_Record):
+    """Last line of a run that came to its end."""
+
+    kind: Literal["end"]
+
+
+Record = Annotated[
+    Header
+    | Fingerprint
+    | WarmUp
+    | StepTime
+    | Split
+    | Ready
+    | Rows
+    | VariableRecord
+    | Memory
+    | ServerTime
+    | Transfer
+    | Note
+    | Failure
+    | End,
+    Field(discriminator="kind"),
+]
+
+record_adapter: TypeAdapter[Any] = TypeAdapter(Record)
+"""Validates one parsed line."""

@@ -1,0 +1,160 @@
+"""Writes fitted workloads and clusters as TOML that a person can read, diff and commit."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.items import Array, Table
+
+from simulator.cluster import Cluster
+from simulator.errors import InputError
+from simulator.units import format_bytes, format_rate, format_seconds
+from simulator.workload import Workload
+
+__all__ = ["check_writable", "write_cluster", "write_workload"]
+
+_WORKLOAD_HEAD = (
+    "Fitted by `paceline calibrate`. Seconds and bytes; base_s + per_sample_s * batch.",
+    'Use it in a scenario: [workload] use = "{name}"',
+)
+_CLUSTER_HEAD = ("Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.", 'Use it in a scenario: [cluster] use = "{name}"')
+_COMMENTS = {
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "jitter": "law of a step's time around its mean, chosen by an information criterion",
+    "server": "what a parameter server needs to apply one gradient tensor",
+    "variables": "in the order in which their gradients become ready; ready is a share of the backward pass",
+    "calibrated": "measured within; results beyond warn",
+    "uncertainty": "joint bootstrap draws of the fitted parameters",
+    "fit": "how well the curves describe what was measured",
+    "inter_node": "between nodes",
+}
+
+
+def check_writable(path: Path) -> None:
+    """Find out before hours of measuring whether the result can be written.
+
+    Raises
+    ------
+    InputError
+        It cannot.
+    """
+    if path.is_dir():
+        raise InputError(f"--out {path}: is a folder; give the name of a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".paceline-"):
+            pass
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}; choose another place with --out") from None
+    if path.exists() and not os.access(path, os.W_OK):
+        raise InputError(f"{path}: is write-protected; choose another place with --out")
+
+
+def write_workload(workload: Workload, path: Path) -> Path:
+    """Write a workload file, whole or not at all; returns the path."""
+    return _write(_document(workload.model_dump(mode="json", exclude_none=True), _WORKLOAD_HEAD, workload.name), path)
+
+
+def write_cluster(cluster: Cluster, path: Path) -> Path:
+    """Write a cluster file, whole or not at all; returns the path."""
+    data = cluster.model_dump(mode="json", exclude_none=True)
+    # left out: what was not measured keeps its default, and a reader is not misled
+    for key in ("intra_node", "devices_per_node", "replicas_per_device", "node_speed", "device"):
+        if key not in cluster.model_fields_set or not data.get(key):
+            data.pop(key, None)
+    return _write(_document(data, _CLUSTER_HEAD, cluster.name), path)
+
+
+def _write(document: tomlkit.TOMLDocument, path: Path) -> Path:
+    check_writable(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".paceline-", suffix=".toml")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(tomlkit.dumps(document))
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}; choose another place with --out") from None
+    return path
+
+
+def _document(data: dict[str, Any], head: tuple[str, ...], name: str) -> tomlkit.TOMLDocument:
+    document = tomlkit.document()
+    for line in head:
+        document.add(tomlkit.comment(line.format(name=name)))
+    document.add(tomlkit.nl())
+    plain = {key: value for key, value in data.items() if not _is_table(value)}
+    for key, value in plain.items():
+        _add(document, key, value)
+    for key, value in data.items():
+        if key in plain or value in ({}, []):
+            continue
+        table = _table(value) if isinstance(value, dict) else _tables(value)
+        if key in _COMMENTS and isinstance(table, Table):
+            table.comment(_COMMENTS[key])
+        elif key in _COMMENTS:
+            document.add(tomlkit.comment(_COMMENTS[key]))
+        document.add(key, table)
+    return document
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _table(data: dict[str, Any]) -> Table:
+    table = tomlkit.table()
+    for key, value in data.items():
+        if isinstance(value, dict) and value:
+            table.add(key, _table(value))
+        elif value not in ({}, []):
+            _add(table, key, value)
+    return table
+
+
+def _tables(rows: list[dict[str, Any]]) -> Any:
+    tables = tomlkit.aot()
+    for row in rows:
+        tables.append(_table(row))
+    return tables
+
+
+def _add(table: Any, key: str, value: Any) -> None:
+    """One key; long arrays one item a line, quantities with a comment for people."""
+    if isinstance(value, list):
+        table.add(key, _array(value))
+        return
+    table.add(key, value)
+    shown = _shown(key, value)
+    if shown:
+        table[key].comment(shown)
+
+
+def _array(values: list[Any]) -> Array:
+    array = tomlkit.array()
+    for value in values:
+        if isinstance(value, dict):
+            row = tomlkit.inline_table()
+            row.update(value)
+            array.append(row)
+        else:
+            array.append(value)
+    array.multiline(bool(values) and isinstance(values[0], (list, dict)))
+    return array
+
+
+def _shown(key: str, value: Any) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        if key.endswith("_bytes_per_s"):
+            return format_rate(value)
+        if key.endswith("_bytes") and value >= 1024:
+            return format_bytes(value)
+        if key.endswith("_s") and value < 1 and "per_byte" not in key:
+            return format_seconds(value)
+    return ""

@@ -1,0 +1,122 @@
+"""``paceline calibrate`` and ``paceline calibrate-link``, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+import typer
+
+import calibrate
+from paceline.cli.calibrate import calibrate as calibrate_command
+from paceline.cli.calibrate_link import calibrate_link
+from simulator.errors import PacelineError
+from simulator.loading import load_workload
+
+Paceline: TypeAlias = Callable[..., tuple[int, str, str]]
+
+ROOT = Path(calibrate.__file__).parent.parent
+MODELS = ROOT / "models" / "keras"
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(calibrate_command)
+app.command("calibrate-link")(calibrate_link)
+
+
+@pytest.fixture
+def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command in a folder of its own: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["paceline", *arguments])
+        error = ""
+        try:
+            code = app(list(arguments), standalone_mode=False) or 0
+        except PacelineError as fault:
+            code, error = fault.exit_code, str(fault)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err + error
+
+    return run
+
+
+def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+    target = f"{MODELS / 'mlp.py'}:build"
+    code, out, err = paceline("calibrate", target, "--name", "mlp", "--batch", "8,16", "--steps", "10", "--device", "CPU", "--json")
+    assert code == 0, err
+    summary = json.loads(out)
+    workload = load_workload(tmp_path / "models" / "workloads" / "mlp.toml")
+    assert summary["name"] == workload.name == "mlp"
+    assert summary["forward"]["base_s"] == workload.forward.base_s
+    assert (tmp_path / summary["measurements"]).is_file()
+    assert "calibrate" in workload.provenance["command"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.py:build", "--name", "x"], "nowhere.py: there is no such file"),
+        (["no-colon", "--name", "x"], "must be a file and a function in it"),
+        (["MODEL", "--name", "x", "--batch", "16"], "--batch 16: must name at least two"),
+        (["MODEL", "--name", "x", "--batch", "16,many"], "--batch '16,many': must be whole numbers"),
+        (["MODEL", "--name", "x", "--batch", "0,16"], "--batch 0: must be at least 1"),
+        (["MODEL", "--name", "x", "--steps", "2"], "--steps 2: must be at least 5"),
+        (["MODEL", "--name", "x", "--precision", "float8"], "--precision 'float8': must be float32 or mixed_float16"),
+        (["MODEL", "--name", "../x"], "--name '../x': must be letters"),
+        (["MODEL", "--name", "x", "--out", "/proc/nothing/x.toml"], "cannot be written"),
+        (["MODEL", "--name", "x", "--out", "."], "is a folder"),
+        (["MODEL", "--name", "x", "--measurements", "/proc/nothing"], "measurements cannot be kept there"),
+        (["MODEL", "--name", "x", "--python", "/no/python"], "--python '/no/python' cannot be run"),
+        (["MODEL", "--step", "MODEL", "--name", "x"], "give either"),
+        (["--name", "x"], "give either"),
+        (["MODEL", "--name", "x", "--timeout", "-1"], "--timeout -1: must be above 0"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(paceline: Paceline, tmp_path: Path, arguments: list[str], said: str) -> None:
+    target = f"{MODELS / 'mlp.py'}:build"
+    code, out, err = paceline("calibrate", *[target if one == "MODEL" else one for one in arguments])
+    assert code == 2, err
+    assert said in err
+    assert "\n" not in err.strip()
+    assert out == ""
+    assert not list(tmp_path.rglob("*.ndjson"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--name is missing"),
+        (["--name", "x", "--peer", "somewhere"], "--peer 'somewhere': must be HOST:PORT"),
+        (["--serve", "here"], "--serve 'here': must be HOST:PORT"),
+        (["--serve", "127.0.0.1:1", "--peer", "127.0.0.1:2"], "two halves"),
+        (["--name", "x", "--sizes", "1024"], "--sizes must name at least two"),
+        (["--name", "x", "--sizes", "1 KiB"], "--sizes '1 KiB': must be whole numbers"),
+    ],
+)
+def test_a_link_is_asked_for_wrongly(paceline: Paceline, tmp_path: Path, arguments: list[str], said: str) -> None:
+    code, _, err = paceline("calibrate-link", *arguments)
+    assert code == 2, err
+    assert said in err
+
+
+@pytest.mark.parametrize("command", ["calibrate", "calibrate-link"])
+def test_help_teaches_with_an_example(paceline: Paceline, command: str) -> None:
+    code, out, _ = paceline(command, "--help")
+    assert code == 0
+    assert f"Example: paceline {command} " in " ".join(out.split())
+
+
+def test_the_commands_import_nothing_heavy() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import paceline.cli.calibrate, paceline.cli.calibrate_link; "
+        "print(sorted({'tensorflow', 'scipy', 'tomlkit', 'rich.progress'} & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"

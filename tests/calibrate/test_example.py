@@ -1,0 +1,32 @@
+"""The workload that Paceline brings along is what its measurements say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import calibrate
+from simulator.loading import load_workload
+
+ROOT = Path(calibrate.__file__).parent.parent
+
+
+def test_the_example_is_fitted_from_its_measurements() -> None:
+    example = load_workload(ROOT / "models" / "workloads" / "cnn-cpu.toml")
+    fitted = calibrate.fit_workload(ROOT / example.provenance["measurements"], example.name)
+    assert fitted.provenance["measurements_sha256"] == example.provenance["measurements_sha256"]
+    assert fitted.variables == example.variables
+    assert fitted.jitter.kind == example.jitter.kind
+    # other releases of scipy may end an iteration elsewhere
+    assert fitted.compute_s(32) == pytest.approx(example.compute_s(32), rel=1e-4)
+    assert fitted.apply_s == pytest.approx(example.apply_s, rel=1e-6)
+    for fit, point in zip(fitted.fit.points, example.fit.points, strict=True):
+        assert fit.mean_s == pytest.approx(point.mean_s, rel=1e-6)
+
+
+def test_the_example_describes_its_measured_means() -> None:
+    example = load_workload(ROOT / "models" / "workloads" / "cnn-cpu.toml")
+    for point in example.fit.points:
+        assert example.compute_s(point.batch) + example.apply_s == pytest.approx(point.mean_s, rel=0.05)
+    assert example.fit.relative_residual < 0.05

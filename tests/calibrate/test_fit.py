@@ -1,0 +1,168 @@
+"""From synthetic measurements back to the truth that made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calibrate
+from calibrate.fit import PARAMETERS
+from calibrate.measurements import read_measurements
+from calibrate.step_table import StepTable
+from simulator.errors import CalibrationError
+from simulator.loading import load_cluster, load_workload
+
+
+def test_known_parameters_are_recovered(synthetic: Any) -> None:
+    workload = calibrate.fit_workload(synthetic.steps(synthetic.Truth(rounds=40, steps_a_round=10)), "known")
+    # mean of 400 steps of cv 0.1: a standard error of 0.5% at each batch, some times more in base and slope
+    assert workload.forward(32) == pytest.approx(1e-3 + 50e-6 * 32, rel=0.025)
+    assert workload.backward(32) == pytest.approx(2e-3 + 100e-6 * 32, rel=0.025)
+    assert workload.forward.per_sample_s == pytest.approx(50e-6, rel=0.08)
+    assert workload.backward.per_sample_s == pytest.approx(100e-6, rel=0.08)
+    assert workload.apply_s == pytest.approx(0.4e-3, rel=0.025)
+    assert workload.server.base_s == pytest.approx(5e-6, rel=1e-3)
+    assert workload.server.per_byte_s == pytest.approx(2e-10, rel=1e-3)
+
+
+def test_a_measured_point_is_split_without_remainder(synthetic: Any) -> None:
+    for point in calibrate.fit_workload(synthetic.steps(), "split").fit.points:
+        assert point.forward_s + point.backward_s + point.apply_s == pytest.approx(point.mean_s, rel=1e-5)
+
+
+def test_variables_stand_in_the_order_of_readiness(synthetic: Any) -> None:
+    variables = calibrate.fit_workload(synthetic.steps(), "order").variables
+    assert [variable.name for variable in variables] == ["table", "second", "first"]
+    assert [variable.ready for variable in variables] == pytest.approx([0.1, 0.4, 1.0])
+    assert [variable.creation_index for variable in variables] == [2, 1, 0]
+    assert variables[0].sparse_bytes_per_sample == pytest.approx(3 * 36)
+    assert variables[1].sparse_bytes_per_sample is None
+
+
+def test_no_noise_is_a_constant_law_with_narrow_intervals(synthetic: Any) -> None:
+    workload = calibrate.fit_workload(synthetic.steps(draw=lambda _, n: np.ones(n)), "still")
+    assert workload.jitter.kind == "constant"
+    assert workload.run_to_run_cv == 0
+    assert workload.fit.relative_residual < 0.01
+
+
+def test_the_spread_between_rounds_is_told_from_that_within(synthetic: Any) -> None:
+    found = []
+    for seed in range(20):
+        path = synthetic.steps(synthetic.Truth(round_cv=0.08, rounds=20), synthetic.gamma_of(0.05), seed)
+        found.append(StepTable.of(read_measurements(path)).run_to_run_cv())
+    # standard deviation of one estimate from 20 rounds: about 0.08 / sqrt(38)
+    assert np.mean(found) == pytest.approx(0.08, abs=4 * 0.08 / np.sqrt(38 * 20) + 0.004)
+    quiet = [StepTable.of(read_measurements(synthetic.steps(seed=seed))).run_to_run_cv() for seed in range(20)]
+    assert np.mean(quiet) < 0.02
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say(synthetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibrate.fit._DRAWS", 60)
+    truth = synthetic.Truth(round_cv=0.05, rounds=12)
+    tries, hits = 40, 0
+    for seed in range(tries):
+        intervals = calibrate.fit_workload(synthetic.steps(truth, seed=seed), "cover").fit.intervals_90
+        low, high = intervals["backward.per_sample_s"]
+        hits += low <= truth.backward[1] <= high
+    # a bootstrap of 12 rounds covers a little less than 90%: fewer than 28 of 40 has a chance below 0.1% at 88%
+    assert hits >= 28
+
+
+def test_the_draws_keep_the_step_time_tied_together(synthetic: Any) -> None:
+    workload = calibrate.fit_workload(synthetic.steps(synthetic.Truth(round_cv=0.05)), "joint")
+    assert workload.uncertainty.parameters == PARAMETERS
+    draws = np.array(workload.uncertainty.draws)
+    assert draws.shape == (60, 5)
+    totals = draws[:, 0] + draws[:, 2] + 32 * (draws[:, 1] + draws[:, 3]) + draws[:, 4]
+    assert np.std(totals) / np.mean(totals) < 0.05
+    assert np.mean(totals) == pytest.approx(synthetic.Truth().mean(32), rel=0.1)
+
+
+def test_the_file_reads_back_as_it_was(synthetic: Any, tmp_path: Path) -> None:
+    workload = calibrate.fit_workload(synthetic.steps(), "there-and-back", "paceline calibrate ...")
+    path = calibrate.write_workload(workload, tmp_path / "deep" / "w.toml")
+    assert load_workload(path) == workload
+    text = path.read_text()
+    assert "# forward pass" in text
+    assert workload.provenance["measurements_sha256"] in text
+    assert not list(path.parent.glob(".paceline-*"))
+
+
+def test_one_batch_is_too_few(synthetic: Any) -> None:
+    with pytest.raises(CalibrationError, match=r"1 batch size.*at least 2"):
+        calibrate.fit_workload(synthetic.steps(synthetic.Truth(batches=(16,))), "one")
+
+
+def test_too_few_steps_are_named(synthetic: Any) -> None:
+    with pytest.raises(CalibrationError, match=r"batch 16 has 4 timed step.*raise --steps"):
+        calibrate.fit_workload(synthetic.steps(synthetic.Truth(rounds=2, steps_a_round=2)), "few")
+
+
+def test_a_run_that_stopped_before_the_split_is_named(synthetic: Any) -> None:
+    records = [record for record in synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.1)) if record["kind"] != "split"]
+    with pytest.raises(CalibrationError, match="no step split"):
+        calibrate.fit_workload(synthetic.lines(records), "unsplit")
+
+
+def test_a_run_that_stopped_after_the_variables_is_used_and_said(synthetic: Any) -> None:
+    records = [
+        record for record in synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.1)) if record["kind"] not in ("end", "server")
+    ]
+    workload = calibrate.fit_workload(synthetic.lines(records), "stopped")
+    assert "did not come to its end" in workload.provenance["incomplete"]
+    assert workload.server.per_byte_s == 0
+
+
+def test_an_unseen_gpu_is_kept_in_the_provenance(synthetic: Any) -> None:
+    records = synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.1))
+    records[1] = {**records[1], "gpu_unseen": True, "gpus_present": ["Tesla T4, 550.1"]}
+    assert "Tesla T4" in calibrate.fit_workload(synthetic.lines(records), "gpu").provenance["warning"]
+
+
+def test_a_link_is_recovered(synthetic: Any, tmp_path: Path) -> None:
+    path = synthetic.links(50e-6, 1.25e9)
+    cluster = calibrate.fit_link(path, "lab")
+    # medians of 7 rounds of cv 5%, nine sizes
+    assert cluster.inter_node.latency_s == pytest.approx(50e-6, rel=0.08)
+    assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(1.25e9, rel=0.08)
+    assert cluster.basis == "measured"
+    low, high = cluster.fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
+    assert low < cluster.inter_node.bandwidth_bytes_per_s < high
+    assert cluster.calibrated.message_bytes == (1024, 2**26)
+    written = calibrate.write_cluster(cluster, tmp_path / "c.toml")
+    assert load_cluster(written) == cluster
+
+
+def test_link_intervals_cover(synthetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibrate.link_fit._DRAWS", 60)
+    hits = 0
+    for seed in range(30):
+        low, high = calibrate.fit_link(synthetic.links(50e-6, 1.25e9, seed=seed), "x").fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
+        hits += low <= 1.25e9 <= high
+    assert hits >= 20
+
+
+def test_a_link_whose_time_does_not_grow_is_refused(synthetic: Any) -> None:
+    with pytest.raises(CalibrationError, match="does not grow"):
+        calibrate.fit_link(synthetic.links(1e-3, 1e30, cv=0.0), "flat")
+
+
+def test_copies_between_host_and_device_become_the_link_inside(synthetic: Any) -> None:
+    records = synthetic.link_records(50e-6, 1.25e9)
+    inside = [
+        {**record, "path": path} for path in ("host-to-device", "device-to-host") for record in synthetic.link_records(5e-6, 16e9)[2:-1]
+    ]
+    cluster = calibrate.fit_link(synthetic.lines([*records[:-1], *inside, records[-1]]), "gpu")
+    assert cluster.intra_node.bandwidth_bytes_per_s == pytest.approx(16e9, rel=0.1)
+    assert "Gbit/s" in cluster.provenance["host-to-device"]
+
+
+def test_the_two_kinds_of_files_are_not_mixed_up(synthetic: Any) -> None:
+    with pytest.raises(CalibrationError, match="of links, not of a training step"):
+        calibrate.fit_workload(synthetic.links(1e-4, 1e9), "wrong")
+    with pytest.raises(CalibrationError, match="of a training step, not of links"):
+        calibrate.fit_link(synthetic.steps(), "wrong")

@@ -1,0 +1,106 @@
+"""Real transfers through TensorFlow's gRPC transport on this machine."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import calibrate
+from calibrate.measurements import read_measurements
+from calibrate.probing import PROBES, run_probe
+from calibrate.records import Transfer
+from calibrate.serving import serve_link
+from simulator.errors import CalibrationError, InputError
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+
+
+def _isolation_obstacle() -> str:
+    probe = "import sys; sys.path.insert(0, sys.argv[1]); import isolation; isolation.isolate()"
+    answer = subprocess.run([sys.executable, "-c", probe, str(PROBES)], capture_output=True, text=True, check=False)
+    return "" if answer.returncode == 0 else f"no network namespace of one's own here: {answer.stderr.strip().splitlines()[-1]}"
+
+
+def test_two_processes_of_this_machine_and_all_reduce_between_logical_devices(tmp_path: Path) -> None:
+    obstacle = _isolation_obstacle()
+    if obstacle:
+        pytest.skip(obstacle)
+    path = tmp_path / "links.ndjson"
+    run_probe("links.py", ["--sizes", "1024,65536,1048576,8388608", "--rounds", "3", "--logical-devices", "2"], path, timeout_s=150)
+    measured = read_measurements(path)
+    assert measured.complete
+    assert {record.path for record in measured.of(Transfer)} == {"grpc", "all-reduce-2"}
+    cluster = calibrate.fit_link(path, "loopback")
+    assert 1e-5 < cluster.inter_node.latency_s < 0.05
+    assert 1e7 < cluster.inter_node.bandwidth_bytes_per_s < 1e12
+    assert "namespace of its own" in cluster.provenance["remark"]
+    assert "a message" in cluster.provenance["all-reduce-2"]
+
+
+def test_nobody_outside_reaches_the_servers(tmp_path: Path) -> None:
+    obstacle = _isolation_obstacle()
+    if obstacle:
+        pytest.skip(obstacle)
+    before = _listening()
+    seen: set[int] = set()
+
+    def look(*_: object) -> None:
+        seen.update(_listening() - before)
+
+    calibrate.profile_link("hidden", sizes=(1024, 4096), rounds=2, folder=tmp_path, timeout_s=120, progress=look)
+    assert not _of_children(seen)
+
+
+def _listening() -> set[int]:
+    """Ports listened on in this process's network."""
+    ports = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+def _of_children(ports: set[int]) -> set[int]:
+    """Those that speak HTTP/2 as gRPC does: others of this machine may come and go."""
+    speaking = set()
+    for port in ports:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
+                sock.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+                if sock.recv(9)[3:4] == b"\x04":
+                    speaking.add(port)
+        except OSError:
+            continue
+    return speaking
+
+
+def test_a_port_in_use_is_one_clear_error() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        began = time.monotonic()
+        with pytest.raises(CalibrationError, match=f"127.0.0.1:{port} cannot be listened on: Address already in use; choose another port"):
+            serve_link(f"127.0.0.1:{port}")
+        assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("address", ["2222", "host:", ":2222", "host:port", "host:0", "host:99999"])
+def test_an_address_that_is_none(address: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must be HOST:PORT"):
+        serve_link(address)
+    with pytest.raises(InputError, match="must be HOST:PORT"):
+        calibrate.profile_link("x", peer=address, folder=tmp_path)
+
+
+@pytest.mark.parametrize("sizes", [(), (1024,), (1024, 1024), (1, 1024), (-5, 1024)])
+def test_sizes_that_give_no_line(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--sizes"):
+        calibrate.profile_link("x", sizes=sizes, folder=tmp_path)

@@ -1,0 +1,114 @@
+"""Damaged measurement files: one clear line each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import calibrate
+from calibrate.measurements import new_file, read_measurements
+from simulator.errors import CalibrationError, PacelineError
+
+
+def _with(synthetic: Any, line: str) -> Path:
+    path = synthetic.steps()
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:5], line + "\n", *lines[5:]]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"kind": "step", "batch": 16, "round": 0, "seconds": NaN}', "seconds: nan must"),
+        ('{"kind": "step", "batch": 16, "round": 0, "seconds": Infinity}', "seconds: inf must"),
+        ('{"kind": "step", "batch": 16, "round": 0, "seconds": -0.1}', "seconds: -0.1 must be greater than 0"),
+        ('{"kind": "step", "batch": 16, "round": 0, "seconds": 0}', "seconds: 0 must be greater than 0"),
+        ('{"kind": "step", "batch": 16, "round": 0}', "seconds is missing"),
+        ('{"kind": "step", "batch": 0, "round": 0, "seconds": 0.1}', "batch: 0 must"),
+        ('{"kind": "step", "batch": 16, "round": 0, "seconds": "fast"}', "seconds: 'fast' must"),
+        ('{"kind": "step", "batch": 16, "round": 0, "seconds": 0.1, "x": 1}', "x is no field"),
+        ('{"kind": "nonsense"}', "no record with a known kind"),
+        ("[1, 2]", "line-6"),
+        ("not JSON at all", "is no JSON ('not JSON at all')"),
+        ('{"kind": "ready", "batch": 1, "index": 0, "observed": true, "ready_s": {"0": -1}}', "ready_s.0: -1 must"),
+    ],
+)
+def test_a_damaged_line_is_named(synthetic: Any, line: str, said: str) -> None:
+    path = _with(synthetic, line)
+    with pytest.raises(CalibrationError) as caught:
+        read_measurements(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}:6: ")
+    assert said == "line-6" or said in message
+    assert "\n" not in message
+
+
+def test_a_last_line_cut_off_is_left_out_and_said(synthetic: Any) -> None:
+    path = synthetic.steps()
+    whole = read_measurements(path)
+    path.write_text(path.read_text().rstrip("\n")[:-4])
+    cut = read_measurements(path)
+    assert cut.truncated
+    assert len(cut.records) == len(whole.records) - 1
+    assert "cut off" in calibrate.fit_workload(path, "cut").provenance["truncated"]
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(CalibrationError, match="holds no measurements"):
+        read_measurements(tmp_path / "empty")
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match=r"cannot be read: No such file.*check the path"):
+        read_measurements(tmp_path / "nowhere")
+
+
+def test_another_schema(synthetic: Any) -> None:
+    path = synthetic.steps()
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99', 1))
+    with pytest.raises(CalibrationError, match=r":1: schema_version: 99 must be 1"):
+        read_measurements(path)
+
+
+def test_a_file_without_header(synthetic: Any) -> None:
+    path = synthetic.steps()
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(CalibrationError, match="must be a header"):
+        read_measurements(path)
+
+
+def test_a_new_file_never_is_an_old_one(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(5):
+        path = new_file(tmp_path, "model", "step")
+        path.touch()
+        names.add(path)
+    assert len(names) == 5
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_garbage_is_refused_or_read_but_never_a_traceback(synthetic: Any, data: st.DataObject) -> None:
+    records = synthetic.step_records(synthetic.Truth(batches=(4, 8), rounds=3), synthetic.gamma_of(0.1))
+    lines = [json.dumps(record) for record in records]
+    index = data.draw(st.integers(0, len(lines) - 1))
+    value = data.draw(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.lists(st.integers(), max_size=2))
+    )
+    key = data.draw(st.sampled_from(sorted(records[index])))
+    lines[index] = json.dumps({**records[index], key: value})
+    path = synthetic.folder / "mutated.ndjson"
+    path.write_text("\n".join(lines) + "\n")
+    said = ""
+    try:
+        calibrate.fit_workload(path, "mutated")
+    except PacelineError as error:
+        said = str(error)
+    assert "\n" not in said

@@ -1,0 +1,167 @@
+"""A probe that goes wrong: one clear line, the right kind of error, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import calibrate
+from calibrate.measurements import read_measurements
+from calibrate.records import StepTime
+from simulator.errors import CalibrationError, InputError
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+
+ROOT = Path(calibrate.__file__).parent.parent
+
+BROKEN = """
+import time
+import tensorflow as tf
+
+def raises():
+    raise ValueError("no weights\\nfor this model")
+
+def nothing():
+    return None
+
+def hangs():
+    time.sleep(600)
+
+def dies():
+    import os
+    os.kill(os.getpid(), 9)
+
+def midway(batch):
+    x, w = tf.ones([batch, 8]), tf.Variable(tf.ones([8, 1]))
+    done = [0]
+    @tf.function
+    def once():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.matmul(x, w))
+        w.assign_sub(tape.gradient(loss, [w])[0])
+        return loss
+    def step():
+        done[0] += 1
+        if batch == 4 and done[0] > 40:
+            raise RuntimeError("the data ran out")
+        return once()
+    return step
+
+def no_tape(batch):
+    x = tf.ones([batch, 8])
+    return lambda: tf.reduce_sum(x)
+
+def no_callable(batch):
+    return batch
+"""
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    path = tmp_path / "broken.py"
+    path.write_text(BROKEN)
+    return path
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.ndjson"))
+
+
+@pytest.mark.parametrize(
+    ("function", "custom", "said"),
+    [
+        ("raises", False, "ValueError at .*broken.py:6: no weights for this model; nothing had been measured"),
+        ("nothing", False, "TypeError: the function must return a Keras model or .*not NoneType"),
+        ("no_callable", True, "TypeError: the step function must return a callable .*not int"),
+        ("no_tape", True, "no gradient was seen.*tf.GradientTape; what was measured is kept in"),
+        ("dies", False, "was killed by signal 9"),
+    ],
+)
+def test_what_the_users_code_did_is_said_in_one_line(broken: Path, tmp_path: Path, function: str, custom: bool, said: str) -> None:
+    with pytest.raises(CalibrationError, match=said) as caught:
+        calibrate.profile_step(f"{broken}:{function}", "broken", custom=custom, batches=(2, 4), steps=5, folder=tmp_path, timeout_s=120)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_was_measured_before_a_failure_is_kept(broken: Path, tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match=r"RuntimeError at .*: the data ran out; what was measured is kept in"):
+        calibrate.profile_step(f"{broken}:midway", "midway", custom=True, batches=(2, 4), steps=200, folder=tmp_path, timeout_s=120)
+    (path,) = _files(tmp_path)
+    measured = read_measurements(path)
+    assert not measured.complete
+    assert len(measured.of(StepTime)) >= 10
+    with pytest.raises(CalibrationError, match="no step split"):
+        calibrate.fit_workload(path, "midway")
+
+
+def test_a_model_that_hangs_is_stopped_with_all_it_started(broken: Path, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(CalibrationError, match=r"stopped after 8 s \(--timeout\)"):
+        calibrate.profile_step(f"{broken}:hangs", "hangs", batches=(2, 4), steps=5, folder=tmp_path, timeout_s=8)
+    assert time.monotonic() - began < 25
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("{}:absent", "has no function 'absent'; it has .*raises"),
+        ("{}", "must be a file and a function in it"),
+        ("nowhere.py:build", "there is no such file"),
+        ("{}:not-a-name", "must be a file and a function in it"),
+    ],
+)
+def test_a_target_that_is_not_there(broken: Path, tmp_path: Path, target: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        calibrate.profile_step(target.format(broken), "absent", batches=(2, 4), folder=tmp_path, timeout_s=60)
+    assert not _files(tmp_path)
+
+
+def test_a_device_that_is_not_there(broken: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--device 'GPU:99'.*TensorFlow sees \d+ GPU"):
+        calibrate.profile_step(f"{broken}:midway", "gpu", custom=True, batches=(2, 4), device="GPU:99", folder=tmp_path, timeout_s=60)
+
+
+def test_a_python_without_tensorflow(broken: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare-python"
+    # isolated and without site-packages: TensorFlow cannot be found
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    with pytest.raises(CalibrationError, match=r"cannot import TensorFlow .*pip install 'paceline\[tensorflow\]'"):
+        calibrate.profile_step(f"{broken}:raises", "bare", batches=(2, 4), python=str(bare), folder=tmp_path, timeout_s=60)
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", "/etc/hostname"])
+def test_a_python_that_is_none(broken: Path, tmp_path: Path, python: str) -> None:
+    with pytest.raises(InputError, match=r"--python .* cannot be run"):
+        calibrate.profile_step(f"{broken}:raises", "none", batches=(2, 4), python=python, folder=tmp_path, timeout_s=60)
+
+
+@pytest.mark.parametrize("batches", [(16,), (16, 16), (0, 16), (-1, 2), ()])
+def test_batches_that_give_no_curve(broken: Path, tmp_path: Path, batches: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="--batch"):
+        calibrate.profile_step(f"{broken}:raises", "few", batches=batches, folder=tmp_path)
+
+
+def test_ctrl_c_stops_the_child_and_keeps_the_file(broken: Path, tmp_path: Path) -> None:
+    def interrupt_when_measuring() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if any('"kind": "step"' in path.read_text() for path in _files(tmp_path)):
+                break
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt_when_measuring, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        calibrate.profile_step(f"{broken}:midway", "ctrl-c", custom=True, batches=(2, 8), steps=100_000, folder=tmp_path, timeout_s=120)
+    (path,) = _files(tmp_path)
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(path) not in running
+    assert not read_measurements(path).empty

@@ -1,0 +1,113 @@
+"""Between two hosts, for real: two network namespaces joined by a shaped pair of interfaces."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import calibrate
+from simulator.errors import CalibrationError
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+
+ROOT = Path(calibrate.__file__).parent.parent
+RATE_BYTES_PER_S = 400e6 / 8
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def _obstacle() -> str:
+    """Why two namespaces cannot be made here; empty if they can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    for tool in ("ip", "tc"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed (iproute2)"
+    probe = f"plprobe{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
+    if made.returncode:
+        return f"network namespaces are not allowed here: {made.stderr.strip()}"
+    subprocess.run(["ip", "netns", "del", probe], check=False, capture_output=True)
+    return ""
+
+
+def _sweep() -> None:
+    """Remove what a killed run of this test left behind: namespaces whose maker is gone."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
+    for maker, side in re.findall(r"^pl([0-9a-f]+)([ab])\b", listed, re.MULTILINE):
+        if not Path(f"/proc/{int(maker, 16)}").exists():
+            subprocess.run(["ip", "netns", "del", f"pl{maker}{side}"], check=False, capture_output=True)
+
+
+@contextmanager
+def _two_hosts() -> Iterator[tuple[str, str]]:
+    """Namespaces 10.231.x.1 and .2, both directions shaped; always cleaned up."""
+    _sweep()
+    tag = f"{os.getpid():x}"
+    names = f"pl{tag}a", f"pl{tag}b"
+    try:
+        for name in names:
+            _run("ip", "netns", "add", name)
+            _run("ip", "-n", name, "link", "set", "lo", "up")
+        _run("ip", "-n", names[0], "link", "add", "left", "type", "veth", "peer", "name", "right", "netns", names[1])
+        for name, interface, address in ((names[0], "left", "10.231.7.1/24"), (names[1], "right", "10.231.7.2/24")):
+            _run("ip", "-n", name, "addr", "add", address, "dev", interface)
+            _run("ip", "-n", name, "link", "set", interface, "up")
+            _run("tc", "-n", name, "qdisc", "add", "dev", interface, "root", "tbf", "rate", "400mbit", "burst", "16kb", "latency", "20ms")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+@contextmanager
+def _serving(namespace: str) -> Iterator[None]:
+    script = "from calibrate.serving import serve_link; serve_link('10.231.7.1:2222', ready=lambda: print('ready', flush=True))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = ["ip", "netns", "exec", namespace, sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdout is not None
+        try:
+            assert server.stdout.readline().strip() == "ready"
+            yield
+        finally:
+            server.kill()
+
+
+def test_a_shaped_link_between_two_hosts_is_measured_right(tmp_path: Path) -> None:
+    obstacle = _obstacle()
+    if obstacle:
+        pytest.skip(obstacle)
+    sizes = [2**10, 2**12, 2**19, 2**20, 2**21, 2**22]
+    call = f"calibrate.profile_link('two', peer='10.231.7.1:2222', sizes={sizes}, rounds=3, folder=pathlib.Path({str(tmp_path)!r}))"
+    measure = f"import calibrate, pathlib; print({call})"
+    with _two_hosts() as (here, there), _serving(here):
+        command = ["ip", "netns", "exec", there, sys.executable, "-c", measure]
+        answer = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert answer.returncode == 0, answer.stderr
+    cluster = calibrate.fit_link(Path(answer.stdout.strip()), "two")
+    # TCP, IP and gRPC add 3 to 7% of bytes to a tensor's own
+    assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(RATE_BYTES_PER_S / 1.05, rel=0.10)
+    assert cluster.inter_node.latency_s < 5e-3
+    assert "10.231.7.2 and 10.231.7.1" in cluster.provenance["remark"]
+
+
+def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(CalibrationError, match=r"127.0.0.1:9 cannot be reached: .*--serve 127.0.0.1:9"):
+        calibrate.profile_link("gone", peer="127.0.0.1:9", sizes=[1024, 4096], rounds=2, folder=tmp_path)
+    assert time.monotonic() - began < 60
+    assert not list(tmp_path.iterdir())
