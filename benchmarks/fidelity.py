@@ -71,18 +71,20 @@ def main() -> None:
                 "mode": mode, "workers": workers, "servers": servers, "compute_s": compute_s, "law": law["kind"], "steps": steps,
                 "measured_updates_per_s": measured, "predicted": rate.mean, "low": rate.low, "high": rate.high,
                 "error": rate.mean / mean - 1, "inside": sum(rate.low <= value <= rate.high for value in measured),
-                "measured_staleness": stale, "predicted_staleness": result.staleness.mean, "used_to_calibrate": workers == 1 and compute_s < 0.05,
+                "measured_staleness": stale, "predicted_staleness": result.staleness.mean,
+                "used_to_calibrate": workers == 1 and compute_s < 0.05,
             }
         )  # fmt: skip
     if "--json" in sys.argv:
         print(json.dumps(rows))
         return
-    print("| mode | workers, ps | compute | steps | measured updates/s | predicted (90% interval) | error | staleness measured | predicted |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| mode | workers, ps | compute | steps | measured updates/s | predicted (90% interval) | error | staleness | predicted |")
+    print("|" + " --- |" * 9)
     for row in rows:
         print(
             f"| {row['mode']} | {row['workers']}, {row['servers']}{' (fitted on)' if row['used_to_calibrate'] else ''} "
-            f"| {row['compute_s'] * 1e3:.0f} ms {row['law']} | {row['steps']} | {' '.join(map(str, row['measured_updates_per_s']))} "
+            f"| {row['compute_s'] * 1e3:.0f} ms {row['law']} | {row['steps']} "
+            f"| {' '.join(map(str, row['measured_updates_per_s']))} "
             f"| {row['predicted']:.2f} ({row['low']:.2f} to {row['high']:.2f}) | {row['error']:+.1%} "
             f"| {' '.join(map(str, row['measured_staleness'])) or '-'} | {row['predicted_staleness']:.2f} |"
         )

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -57,7 +58,7 @@ def against_plain(workers: int, steps: int, size: float, tensors: int, service_s
     built = scenario(workers, steps, size, tensors, service_s)
     ours, plain, ratios = [], [], []
     for repeat in range(repeats):
-        ours_s, measured = timed(lambda: replicate(built, repeat))
+        ours_s, measured = timed(partial(replicate, built, repeat))
         plain_s, (rate, stale) = timed(Plain(workers, steps, size, tensors, BANDWIDTH, COMPUTE_S, service_s, repeat).run)
         ours.append(workers * steps / ours_s)
         plain.append(workers * steps / plain_s)
@@ -122,9 +123,7 @@ def main() -> None:
     if "--json" in sys.argv:
         print(json.dumps(report))
         return
-    print(
-        "async PS, worker-steps/s                                                     ours     plain   ratio   updates/s (ours, plain)   staleness"
-    )
+    print(f"{'async PS, worker-steps/s':72s} {'ours':>9s} {'plain':>9s} {'ratio':>7s}   updates/s (ours, plain)   staleness")
     for case in cases:
         print(
             f"{case['case']:72s} {case['ours_worker_steps_per_s']:9,d} {case['plain_worker_steps_per_s']:9,d} {case['ratio']:7.2f}   "

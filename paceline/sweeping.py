@@ -11,15 +11,19 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
+import threading
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from simulator.errors import InputError, ResultsError, ScenarioError, SimulationError
-from simulator.loading import apply_settings, parse_value, scenario_from_table
+from simulator.loading import apply_settings, is_dotted_key, parse_value, scenario_from_table
 from simulator.results import Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
@@ -42,7 +46,7 @@ def parse_axis(text: str) -> Axis:
     """
     key, equals, raw = text.partition("=")
     key = key.strip()
-    if not equals or not key or not all(part.strip() for part in key.split(".")):
+    if not equals or not is_dotted_key(key):
         raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8")
     try:
         values = list(tomllib.loads(f"values = [{raw}]\n")["values"])
@@ -73,12 +77,15 @@ def grid(
         size *= len(values)
     if size > _MOST_SCENARIOS:
         raise ScenarioError(f"{source}: the grid has {size:,} scenarios; at most {_MOST_SCENARIOS:,} are taken")
-    base = apply_settings(table, settings)
+    keys = [key for key, _ in axes]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise ScenarioError(f"--over {twice[:80]}: is given twice; write all its values into one --over, separated by commas")
+    base = apply_settings(table, settings, f"{source}: ")
     scenarios = []
     for combination in itertools.product(*(values for _, values in axes)):
         chosen = [(key, value) for (key, _), value in zip(axes, combination, strict=True)]
         where = source + "".join(f" --over {key}={value}" for key, value in chosen)
-        scenarios.append(scenario_from_table(apply_settings(base, chosen), where, beside))
+        scenarios.append(scenario_from_table(apply_settings(base, chosen, f"{source}: "), where, beside))
     return scenarios
 
 
@@ -128,12 +135,14 @@ def _resume(scenarios: Sequence[Scenario], out: Path, force: bool) -> list[Resul
     """Results of this very sweep that are already there; cuts off a half-written last line."""
     if not out.exists():
         return []
+    if not out.is_file():
+        raise InputError(f"--out {str(out)!r}: is no regular file, so no sweep can go on in it; choose another path")
     whole: list[Result] = []
     length = 0
     try:
         with out.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
+                if not line.endswith(b"\n") and number <= len(scenarios) and _begins(line, scenarios[number - 1]):
                     break
                 result = Result.model_validate_json(line)
                 if number > len(scenarios) or result.scenario_hash != scenarios[number - 1].hash:
@@ -148,13 +157,32 @@ def _resume(scenarios: Sequence[Scenario], out: Path, force: bool) -> list[Resul
             return []
         if isinstance(error, ResultsError):
             raise
-        raise ResultsError(
-            f"{out}:{len(whole) + 1}: is no result of this version; choose another --out, or --force to replace it"
-        ) from None
+        where = f"{out}:{len(whole) + 1}: is no result" if whole else f"{out}: is there already and is no results file"
+        raise ResultsError(f"{where} of this version; choose another --out, or --force to replace it") from None
     except OSError as error:
         raise InputError(f"--out {str(out)!r}: cannot be read: {error.strerror}") from None
-    os.truncate(out, length)
+    if out.stat().st_size != length:
+        os.truncate(out, length)
     return whole
+
+
+def _begins(line: bytes, scenario: Scenario) -> bool:
+    """Whether a line without an end is what the result of a scenario begins with."""
+    start = f'{{"schema_version":1,"scenario_hash":"{scenario.hash}"'.encode()
+    return line.startswith(start) or start.startswith(line)
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that are started inside take no notice of Ctrl-C: this one does, and ends them."""
+    if threading.current_thread() is not threading.main_thread():  # others may not set signals
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _in_parallel(scenarios: Sequence[Scenario], jobs: int) -> Iterable[Result]:
@@ -169,9 +197,13 @@ def _in_parallel(scenarios: Sequence[Scenario], jobs: int) -> Iterable[Result]:
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     try:
-        yield from Parallel(n_jobs=workers, return_as="generator", batch_size=1, pre_dispatch="2*n_jobs")(
-            delayed(simulate)(scenario) for scenario in scenarios
-        )
+        with _deaf_to_ctrl_c():
+            results = Parallel(n_jobs=workers, return_as="generator", batch_size=1, pre_dispatch="2*n_jobs")(
+                delayed(simulate)(scenario) for scenario in scenarios
+            )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
+            yield from results
     except TerminatedWorkerError:
         raise SimulationError(
             "a worker process was killed, perhaps for want of memory; finished results are kept: run again with fewer --jobs"

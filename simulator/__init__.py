@@ -16,7 +16,7 @@
 ... )
 >>> result = simulator.simulate(scenario)
 >>> round(result.scaling_efficiency, 3)
-0.627
+0.594
 >>> result.bottleneck.name
 'compute'
 """

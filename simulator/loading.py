@@ -40,7 +40,7 @@ _FORMATS: dict[catalog.Kind, tuple[type[BaseModel], str]] = {"workloads": (Workl
 """Each kind with a key that its files, and no others, have."""
 
 
-def read_toml(path: Path) -> Table:
+def read_toml(path: str | Path) -> Table:
     """Parse a TOML file.
 
     Raises
@@ -49,7 +49,7 @@ def read_toml(path: Path) -> Table:
         It is missing, not readable, too large, no UTF-8 or no TOML.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
             raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, which no scenario is; check the path")
@@ -189,17 +189,18 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     return validated(Scenario, resolved, source)
 
 
-def load_scenario(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Scenario:
+def load_scenario(path: str | Path, settings: Iterable[tuple[str, Any]] = ()) -> Scenario:
     """Read a scenario file, apply ``--set`` settings, resolve names, validate."""
+    path = Path(path)
     return scenario_from_table(apply_settings(read_toml(path), settings, f"{path}: "), str(path), path.parent)
 
 
-def load_workload(path: Path) -> Workload:
+def load_workload(path: str | Path) -> Workload:
     """Read and validate a workload file."""
     return validated(Workload, read_toml(path), str(path))
 
 
-def load_cluster(path: Path) -> Cluster:
+def load_cluster(path: str | Path) -> Cluster:
     """Read and validate a cluster file."""
     return validated(Cluster, read_toml(path), str(path))
 

@@ -6,11 +6,12 @@ Exit codes: 0 ok, 1 the run failed, 2 usage or bad input, 3 a threshold was miss
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
-import click
 import typer
 
 from paceline import __version__
@@ -22,7 +23,7 @@ from paceline.cli.report import report
 from paceline.cli.schema import schema
 from paceline.cli.simulate import simulate
 from paceline.cli.sweep import sweep
-from simulator.errors import PacelineError
+from simulator.errors import PacelineError, ScenarioError
 
 __all__ = ["main"]
 
@@ -36,9 +37,14 @@ app = typer.Typer(
 )
 
 
-@app.callback()
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"paceline {__version__}")
+        raise typer.Exit
+
+
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)] = False,
 ) -> None:
     """What happens to your TensorFlow training on 8, 64, 1,024 workers, and how sure is that?
 
@@ -47,49 +53,86 @@ def _root(
 
     Start with [bold]paceline quickstart[/bold].
     """
-    if version:
-        typer.echo(f"paceline {__version__}")
-        raise typer.Exit
 
 
-app.command()(quickstart)
-app.command()(calibrate)
-app.command("calibrate-link")(calibrate_link)
-app.command()(simulate)
-app.command()(sweep)
-app.command()(report)
+def _flowing(command: Callable[..., None]) -> str:
+    """Help of a command: its docstring with each paragraph as one line, for the terminal to wrap."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(command.__doc__ or "").split("\n\n"))
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "quickstart": quickstart,
+    "calibrate": calibrate,
+    "calibrate-link": calibrate_link,
+    "simulate": simulate,
+    "sweep": sweep,
+    "report": report,
+    "schema": schema,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, help=_flowing(_command))(_command)
+app.callback(help=_flowing(_root))(_root)
 app.add_typer(models, name="models")
-app.command()(schema)
+
+# typer brings its own copy of click, older releases use the real one
+_UsageError: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+_INTERRUPTED = 130
+_LONGEST_LINE = 600
 
 
 def _say(message: str) -> None:
-    print(message, file=sys.stderr)
+    """One line on stderr, whatever the message is made of."""
+    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in " ".join(message.split()))
+    if len(line) > _LONGEST_LINE:
+        line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
+    print(f"paceline: {line}", file=sys.stderr)
 
 
 def main() -> None:
     """Run the command line; every error of the user's ends as one line and an exit code."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="paceline", standalone_mode=False)
     except PacelineError as error:
-        for line in str(error).splitlines() or [type(error).__name__]:
-            _say(f"paceline: {line}")
+        for problem in error.problems if isinstance(error, ScenarioError) else (str(error) or type(error).__name__,):
+            _say(problem)
         code = error.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        _say(error.format_message())
-        code = 2
-    except click.ClickException as error:
-        where = getattr(error, "ctx", None)
-        hint = f" (see `{where.command_path} --help`)" if where is not None else ""
-        _say(f"paceline: {' '.join(error.format_message().split())}{hint}")
-        code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _say("paceline: interrupted; what was finished is kept")
-        code = 130
+    except _UsageError as error:
+        code = _explain(error)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
     except BrokenPipeError:
-        # the reader has gone, as in `paceline ... | head`; nothing is left to say to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        code = _reader_gone()
     except OSError as error:
-        _say(f"paceline: {error.filename or 'input or output'}: {error.strerror or error}")
+        _say(f"{error.filename or 'input or output'}: {error.strerror or error}")
         code = 1
+    except SystemExit as error:  # typer's own answer to a broken pipe
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        code = _reader_gone()
+    if code == _INTERRUPTED:  # raised here, or told by typer
+        _say("interrupted; what was finished is kept")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Any) -> int:
+    """Tell of a command line that cannot be understood; return the exit code."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message().strip(), end="", file=sys.stderr)  # typer has printed it to stdout
+    else:
+        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+        told = error.format_message().replace("Value error, ", "").replace("Input should", f"{_given(error)}must")
+        _say(f"{told}{hint}")
+    return int(error.exit_code)
+
+
+def _given(error: Any) -> str:
+    """The value of an option that has been refused, where typer tells it."""
+    problems: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
+    return f"{problems[0].get('input')!r} " if problems else ""
+
+
+def _reader_gone() -> int:
+    """The reader has gone, as in ``paceline ... | head``: nothing is left to say to it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

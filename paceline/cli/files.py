@@ -11,15 +11,17 @@ from simulator.errors import InputError
 __all__ = ["check_writable", "write_whole"]
 
 
-def check_writable(path: Path, option: str = "--out") -> Path:
+def check_writable(path: Path, option: str = "--out", reads: Path | None = None) -> Path:
     """Make sure that a file can be written, before hours are spent on its content.
 
     Raises
     ------
     InputError
-        It is a directory, or its folder cannot be made or written to.
+        It is a directory, or the file that the command reads, or its folder cannot be made or written to.
     """
     try:
+        if reads is not None and os.path.exists(path) and path.samefile(reads):
+            raise InputError(f"{option} {str(path)!r}: is the file that is read; choose another name")
         if path.is_dir():
             raise InputError(f"{option} {str(path)!r}: is a directory; give the name of a file")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,6 +31,8 @@ def check_writable(path: Path, option: str = "--out") -> Path:
             raise InputError(f"{option} {str(path)!r}: exists and may not be written; choose another name")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, FileExistsError):
+            reason = f"{error.filename} is a file, not a folder"
         raise InputError(f"{option} {str(path)[:120]!r}: cannot be written: {reason}; choose another path") from None
     return path
 

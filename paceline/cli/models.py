@@ -46,7 +46,7 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] =
 
 @models.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of a workload or cluster, or a path to its file.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a workload or cluster, or a path to its file.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print as JSON, with every default filled in.")] = False,
 ) -> None:
     """Show one workload or cluster: its file, or all of it as JSON.
@@ -54,17 +54,13 @@ def show(
     Example: [bold]paceline models show ethernet-25g[/bold]
     """
     from simulator import catalog, loading
-    from simulator.catalog import Kind
     from simulator.errors import ScenarioError
 
-    kinds: tuple[Kind, Kind] = ("clusters", "workloads")
-    kind = next((kind for kind in kinds if name in catalog.entries(kind)), None)
-    if kind is None:
-        path = catalog.find("workloads", name, "models show")
-        kind = "workloads" if "variables" in loading.read_toml(path) else "clusters"
-    else:
-        path = catalog.find(kind, name, "models show")
-    spec = getattr(loading, _LOADERS[kind])(path)
+    path = catalog.find_any(name, "models show")
+    keys = loading.read_toml(path)
+    if "variables" not in keys and "inter_node" not in keys:
+        raise ScenarioError(f"{path}: must be a workload, with variables, or a cluster, with an inter_node, and is neither")
+    spec = getattr(loading, _LOADERS["workloads" if "variables" in keys else "clusters"])(path)
     if json:
         typer.echo(spec.model_dump_json())
     else:

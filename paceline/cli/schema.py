@@ -25,7 +25,7 @@ class Format(StrEnum):
 
 def schema(
     format_: Annotated[
-        Format | None, typer.Argument(metavar="[FORMAT]", help="scenario, workload, cluster or result; all four if left out.")
+        Format | None, typer.Argument(metavar="FORMAT", help="scenario, workload, cluster or result; all four if left out.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The output is JSON in any case.", hidden=True)] = True,  # noqa: ARG001
 ) -> None:

@@ -30,7 +30,8 @@ def progress_bar(title: str) -> Iterator[Advance]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=None)
 
         def advance(done: int, total: int) -> None:
@@ -50,6 +51,8 @@ def label(result: Result) -> str:
 def show_table(results: Sequence[Result]) -> None:
     """A table for each strategy, and below them what all of them assume."""
     from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
 
     console = Console()
     for name in dict.fromkeys(map(label, results)):
@@ -57,7 +60,7 @@ def show_table(results: Sequence[Result]) -> None:
     if any(result.extrapolated for result in results):
         console.print("* outside the calibrated range: an extrapolation", style="dim")
     for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.code in _ASSUMPTIONS):
-        console.print(f"  {text}", style="dim", markup=False, highlight=False)
+        console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim")
 
 
 _ASSUMPTIONS = ("assumed-network", "no-uncertainty", "not-calibrated", "other-device", "phase-locked")
@@ -73,11 +76,10 @@ def _table(title: str, results: Sequence[Result]) -> Table:
     table.add_column("bottleneck", no_wrap=True)
     for result in results:
         rate = result.throughput_samples_per_s
-        large = rate.low >= 100
         table.add_row(
             f"{result.replicas}{'*' if result.extrapolated else ' '}",
-            f"{rate.mean:,.0f}" if large else f"{rate.mean:.3g}",
-            f"{rate.low:,.0f} to {rate.high:,.0f}" if large else f"{rate.low:.3g} to {rate.high:.3g}",
+            _figure(rate.mean),
+            f"{_figure(rate.low)} to {_figure(rate.high)}",
             f"{result.scaling_efficiency:.1%}",
             format_seconds(result.step_time_s.mean),
             f"{result.staleness.mean:.2f}",
@@ -86,18 +88,22 @@ def _table(title: str, results: Sequence[Result]) -> Table:
     return table
 
 
+def _figure(rate: float) -> str:
+    """Short enough for seven columns to fit into 80 characters."""
+    if rate >= 999_999.5:
+        return f"{rate / 1e6:,.2f}M"
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def show_result(result: Result) -> None:
     """One result in full."""
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    show_table([result])
     console = Console()
-    step, parts = result.step_time_s, result.breakdown_s
-    console.print(
-        f"step time   mean {format_seconds(step.mean)}, p50 {format_seconds(step.p50)}, "
-        f"p95 {format_seconds(step.p95)}, p99 {format_seconds(step.p99)}",
-        highlight=False,
-    )
+    console.print(_table(label(result), [result]))
+    step, parts, stale = result.step_time_s, result.breakdown_s, result.staleness
     named = (
         ("input", parts.input),
         ("compute", parts.compute),
@@ -105,13 +111,14 @@ def show_result(result: Result) -> None:
         ("waiting", parts.waiting),
         ("apply", parts.apply),
     )
-    console.print(
-        "of a step   " + ", ".join(f"{name} {value / step.mean:.0%}" for name, value in named if value > 0.005 * step.mean), highlight=False
-    )
-    console.print(
-        f"staleness   mean {result.staleness.mean:.2f}, p95 {result.staleness.p95}, p99 {result.staleness.p99}, max {result.staleness.max}",
-        highlight=False,
-    )
-    console.print(f"limit       {result.bottleneck.text}", highlight=False, markup=False)
+    quantiles = ("mean", step.mean), ("p50", step.p50), ("p95", step.p95), ("p99", step.p99)
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_row("step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles))
+    lines.add_row("of a step", ", ".join(f"{name} {value / step.mean:.0%}" for name, value in named if value > 0.005 * step.mean))
+    lines.add_row("staleness", f"mean {stale.mean:.2f}, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}")
+    lines.add_row("limit", Text(result.bottleneck.text))
     for warning in result.warnings:
-        console.print(f"warning     {warning.text} ({warning.code})", highlight=False, markup=False, style="yellow")
+        lines.add_row("warning", Text(f"{warning.text} ({warning.code})"), style="yellow")
+    console.print(lines)
+    if result.extrapolated:
+        console.print("* outside the calibrated range: an extrapolation", style="dim")

@@ -11,7 +11,12 @@ __all__ = ["simulate"]
 
 
 def simulate(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML); `paceline schema scenario` lists its keys.", show_default=False)],
+    scenario: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SCENARIO.toml", help="What to simulate; `paceline schema scenario` lists the keys of the file.", show_default=False
+        ),
+    ],
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,7 +47,7 @@ def simulate(
     loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []])
     observer = None
     if trace is not None:
-        check_writable(trace, "--trace")
+        check_writable(trace, "--trace", reads=scenario)
         observer = ChromeTrace()
     with progress_bar("replications") as advance:
         result = run(loaded, observer=observer, progress=advance)

@@ -11,7 +11,7 @@ __all__ = ["sweep"]
 
 
 def sweep(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML) that the grid varies.", show_default=False)],
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario that the grid varies.", show_default=False)],
     over: Annotated[
         list[str],
         typer.Option("--over", help="A key and its values, such as strategy.workers=1,2,4,8. Repeat for a grid.", metavar="KEY=V1,V2,..."),
@@ -42,7 +42,7 @@ def sweep(
         settings.append(("run.replications", replications))
     axes = [parse_axis(text) for text in over]
     scenarios = grid(read_toml(scenario), axes, settings, source=str(scenario), beside=scenario.parent)
-    check_writable(out)
+    check_writable(out, reads=scenario)
     with progress_bar("scenarios") as advance:
         results = run(scenarios, out, jobs=jobs, force=force, progress=advance)
     if json:
