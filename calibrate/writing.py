@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +9,11 @@ import tomlkit
 from tomlkit.items import Array, Table
 
 from simulator.cluster import Cluster
-from simulator.errors import InputError
+from simulator.files import write_whole
 from simulator.units import format_bytes, format_rate, format_seconds
 from simulator.workload import Workload
 
-__all__ = ["check_writable", "write_cluster", "write_workload"]
+__all__ = ["write_cluster", "write_workload"]
 
 _WORKLOAD_HEAD = (
     "Fitted by `paceline calibrate`. Seconds and bytes; base_s + per_sample_s * batch.",
@@ -35,29 +33,10 @@ _COMMENTS = {
 }
 
 
-def check_writable(path: Path) -> None:
-    """Find out before hours of measuring whether the result can be written.
-
-    Raises
-    ------
-    InputError
-        It cannot.
-    """
-    if path.is_dir():
-        raise InputError(f"--out {path}: is a folder; give the name of a file")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".paceline-"):
-            pass
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}; choose another place with --out") from None
-    if path.exists() and not os.access(path, os.W_OK):
-        raise InputError(f"{path}: is write-protected; choose another place with --out")
-
-
 def write_workload(workload: Workload, path: Path) -> Path:
     """Write a workload file, whole or not at all; returns the path."""
-    return _write(_document(workload.model_dump(mode="json", exclude_none=True), _WORKLOAD_HEAD, workload.name), path)
+    document = _document(workload.model_dump(mode="json", exclude_none=True), _WORKLOAD_HEAD, workload.name)
+    return write_whole(path, tomlkit.dumps(document))
 
 
 def write_cluster(cluster: Cluster, path: Path) -> Path:
@@ -67,21 +46,7 @@ def write_cluster(cluster: Cluster, path: Path) -> Path:
     for key in ("intra_node", "devices_per_node", "replicas_per_device", "node_speed", "device"):
         if key not in cluster.model_fields_set or not data.get(key):
             data.pop(key, None)
-    return _write(_document(data, _CLUSTER_HEAD, cluster.name), path)
-
-
-def _write(document: tomlkit.TOMLDocument, path: Path) -> Path:
-    check_writable(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".paceline-", suffix=".toml")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(tomlkit.dumps(document))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}; choose another place with --out") from None
-    return path
+    return write_whole(path, tomlkit.dumps(_document(data, _CLUSTER_HEAD, cluster.name)))
 
 
 def _document(data: dict[str, Any], head: tuple[str, ...], name: str) -> tomlkit.TOMLDocument:

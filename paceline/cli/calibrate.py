@@ -57,9 +57,9 @@ def calibrate(
     """
     from calibrate import fit_workload, profile_step, write_workload
     from calibrate.measurements import new_file
-    from calibrate.writing import check_writable
     from paceline.cli.calibrating import batches_of, check_name, command_line, measuring, show_workload, warn_unseen_gpu
     from simulator.errors import InputError
+    from simulator.files import check_writable
 
     if (model is None) == (step is None):
         raise InputError("calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION")

@@ -52,7 +52,6 @@ def calibrate_link(
     """
     from calibrate import fit_link, profile_link, write_cluster
     from calibrate.measurements import new_file
-    from calibrate.writing import check_writable
     from paceline.cli.calibrating import (
         check_name,
         command_line,
@@ -63,6 +62,7 @@ def calibrate_link(
         warn_unseen_gpu,
     )
     from simulator.errors import InputError
+    from simulator.files import check_writable
 
     if serve is not None:
         if peer is not None:

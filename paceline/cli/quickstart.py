@@ -33,11 +33,11 @@ def quickstart(
     from calibrate.measurements import new_file
     from calibrate.profiling import MEASUREMENTS
     from paceline.cli.calibrating import measuring, warn_unseen_gpu
-    from paceline.cli.files import check_writable
     from paceline.cli.showing import note, progress_bar, show_table
     from paceline.reporting import write_report
     from paceline.sweeping import grid, sweep
     from simulator import catalog
+    from simulator.files import check_writable
 
     check_writable(out)
     results_file = check_writable(out.with_suffix(".ndjson"))

@@ -37,10 +37,10 @@ def simulate(
 
     Example: [bold]paceline simulate models/scenarios/async-ps.toml --set strategy.workers=64[/bold]
     """
-    from paceline.cli.files import check_writable, write_whole
     from paceline.cli.showing import note, progress_bar, show_result
     from simulator import load_scenario
     from simulator import simulate as run
+    from simulator.files import check_writable, write_whole
     from simulator.loading import parse_setting
     from simulator.observers import ChromeTrace
 

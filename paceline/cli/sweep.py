@@ -31,10 +31,10 @@ def sweep(
     Example: [bold]paceline sweep models/scenarios/async-ps.toml --over strategy.workers=1,4,16,64
     --over strategy.mode=sync,async --out results.ndjson[/bold]
     """
-    from paceline.cli.files import check_writable
     from paceline.cli.showing import note, progress_bar, show_table
     from paceline.sweeping import grid, parse_axis
     from paceline.sweeping import sweep as run
+    from simulator.files import check_writable
     from simulator.loading import parse_setting, read_toml
 
     settings = [parse_setting(text) for text in set_ or []]

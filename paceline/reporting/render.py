@@ -17,7 +17,7 @@ from paceline.reporting.context import Report, build_report
 from paceline.reporting.naming import clean
 from paceline.reporting.points import PARTS
 from paceline.reporting.wording import amount, counts, duration, interval, join, percent, sentence
-from paceline.reporting.writing import write_whole
+from simulator.files import write_whole
 from simulator.results import Result
 
 __all__ = ["GENERATOR", "render", "write_report"]

@@ -1,0 +1,77 @@
+"""Files that Paceline writes: checked before the work, and whole or not there at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from simulator.errors import InputError
+
+__all__ = ["check_writable", "write_whole"]
+
+
+def check_writable(path: Path, option: str = "--out", reads: Path | None = None) -> Path:
+    """Make sure that a file can be written, before hours are spent on its content.
+
+    Raises
+    ------
+    InputError
+        It is a folder, or the file that the command reads, or its folder cannot be made or written to.
+    """
+    shown = f"{option} {str(path)[:120]!r}"
+    try:
+        if reads is not None and path.exists() and path.samefile(reads):
+            raise InputError(f"{shown}: is the file that is read; choose another name")
+        if path.is_dir():
+            raise InputError(f"{shown}: is a folder; give the name of a file")
+        if _is_device(path):
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        if path.exists() and not os.access(path, os.W_OK):
+            raise InputError(f"{shown}: exists and may not be written; choose another name")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown}: cannot be written: {_reason(error)}; choose another path") from None
+    return path
+
+
+def write_whole(path: Path, text: str, option: str = "--out") -> Path:
+    """Write a text file by way of a temporary one beside it, so that it is never seen half written.
+
+    A device such as ``/dev/null`` is written to, not replaced.
+
+    Raises
+    ------
+    InputError
+        It cannot be written.
+    """
+    check_writable(path, option)
+    target = Path(os.path.realpath(path))
+    try:
+        if _is_device(target):
+            target.write_text(text, encoding="utf-8", newline="\n")
+            return path
+        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=".paceline-", suffix=".partial")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            os.chmod(partial, 0o644)
+            os.replace(partial, target)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{option} {str(path)[:120]!r}: cannot be written: {_reason(error)}; choose another path") from None
+    return path
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, FileExistsError):
+        return f"{error.filename} is a file, not a folder"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
