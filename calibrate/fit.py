@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +31,14 @@ _DRAWS = 200
 _DRAWS_KEPT = 60
 
 
-def fit_workload(measurements: Path, name: str, command: str = "", seed: int = 0) -> Workload:
+def fit_workload(measurements: Path | Sequence[Path], name: str, command: str = "", seed: int = 0) -> Workload:
     """Fit a workload to the measurements of a step.
 
     Parameters
     ----------
     measurements
-        File written by :func:`calibrate.profile_step`.
+        File written by :func:`calibrate.profile_step`, or the files of several runs of the
+        same step, from which the spread between runs is seen.
     name
         Of the workload.
     command
@@ -56,12 +58,14 @@ def fit_workload(measurements: Path, name: str, command: str = "", seed: int = 0
     CalibrationError
         The file is damaged, or holds too little to be fitted.
     """
-    measured = read_measurements(measurements)
-    if measured.header.probe != "step":
-        raise CalibrationError(f"{measurements}: holds measurements of links, not of a training step; use `paceline calibrate-link`")
+    files = [measurements] if isinstance(measurements, Path) else list(measurements)
+    runs = [read_measurements(file) for file in files]
+    for file, measured in zip(files, runs, strict=True):
+        if measured.header.probe != "step":
+            raise CalibrationError(f"{file}: holds measurements of links, not of a training step; use `paceline calibrate-link`")
+    measurements = files[0]
     try:
-        table = StepTable.of(measured)
-        return _fitted(measured, table, name, command, seed)
+        return _fitted(runs, StepTable.of(*runs), name, command, seed)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
@@ -71,7 +75,8 @@ def fit_workload(measurements: Path, name: str, command: str = "", seed: int = 0
         raise CalibrationError(f"{prefix}{error}") from None
 
 
-def _fitted(measured: Measurements, table: StepTable, name: str, command: str, seed: int) -> Workload:
+def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: str, seed: int) -> Workload:
+    measured = runs[0]
     rng = np.random.default_rng(seed)
     center, residual = _parameters(table)
     draws = np.array([_parameters(table.resampled(rng))[0] for _ in range(_DRAWS)])
@@ -107,7 +112,7 @@ def _fitted(measured: Measurements, table: StepTable, name: str, command: str, s
             intervals_90={key: (_digits(a), _digits(b)) for key, a, b in zip(PARAMETERS, low, high, strict=True)},
             peak_memory_bytes={str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)},
         ),
-        provenance=provenance(measured, command),
+        provenance=provenance(runs, command),
     )
 
 

@@ -65,7 +65,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     draws = _bootstrap(chain, rng)
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     sizes, _ = chain.points()
-    notes = provenance(measured, command)
+    notes = provenance([measured], command)
     inside, remark = _inside(measured)
     notes.update(remark)
     parameters = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")

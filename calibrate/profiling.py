@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, run_probe
 from simulator.errors import InputError
 
-__all__ = ["DEFAULT_BATCHES", "DEFAULT_SIZES", "MEASUREMENTS", "profile_link", "profile_step"]
+__all__ = ["DEFAULT_BATCHES", "DEFAULT_SIZES", "MEASUREMENTS", "profile_link", "profile_runs", "profile_step"]
 
 DEFAULT_BATCHES = (16, 32, 64)
 DEFAULT_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
@@ -91,6 +92,50 @@ def profile_step(
     arguments += ["--jit"] if jit else []
     run_probe("step.py", arguments, path, python, timeout_s, progress)
     return path
+
+
+def profile_runs(
+    target: str,
+    name: str,
+    *,
+    runs: int = 3,
+    out: Path | None = None,
+    folder: Path = MEASUREMENTS,
+    progress: Progress | None = None,
+    **options: Any,
+) -> list[Path]:
+    """:func:`profile_step` several times, each in a process of its own.
+
+    Two processes on the same device differ in speed by more than the rounds of one do
+    (memory layout, clocks, neighbours); without repeating, the fit cannot know.
+
+    Parameters
+    ----------
+    target, name, folder, progress, options
+        As for :func:`profile_step`.
+    runs
+        How many.
+    out
+        The first measurement file; the others are called after it.
+
+    Returns
+    -------
+    list of Path
+        The measurement files, one a run.
+    """
+    if runs < 1:
+        raise InputError(f"--runs {runs}: must be at least 1, better 3")
+    first = out or new_file(folder, name, "step")
+    paths = [first, *(first.with_name(f"{first.stem}-run{number}{first.suffix}") for number in range(2, runs + 1))]
+    for number, path in enumerate(paths):
+        report = _part(progress, number, runs) if progress is not None else None
+        profile_step(target, name, out=path, folder=folder, progress=report, **options)
+    return paths
+
+
+def _part(progress: Progress, number: int, runs: int) -> Progress:
+    """Progress of one run among several."""
+    return lambda done, total, what: progress(number * total + done, runs * total, what)
 
 
 def profile_link(

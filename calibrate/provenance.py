@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from importlib import metadata
 
@@ -18,16 +19,17 @@ def _version() -> str:
         return "not installed"
 
 
-def provenance(measured: Measurements, command: str) -> dict[str, str]:
+def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
     """What a reader needs to judge, and to repeat, the measurement.
 
     Parameters
     ----------
-    measured
-        The raw measurements.
+    runs
+        The raw measurements, one a run.
     command
         The command line, or "" from Python.
     """
+    measured = runs[0]
     fingerprint = measured.fingerprint
     extra = fingerprint.model_extra or {}
     facts = {
@@ -35,8 +37,9 @@ def provenance(measured: Measurements, command: str) -> dict[str, str]:
         "paceline": _version(),
         "command": command,
         "measured": measured.header.started,
-        "measurements": measured.path.name,
-        "measurements_sha256": measured.sha256,
+        "runs": str(len(runs)),
+        "measurements": " ".join(run.path.name for run in runs),
+        "measurements_sha256": " ".join(run.sha256 for run in runs),
         "tensorflow": fingerprint.tensorflow,
         "python": fingerprint.python,
         "device": f"{fingerprint.device_name} ({fingerprint.device_kind})",

@@ -1,4 +1,4 @@
-"""The timed steps of one run, arranged by batch size and round."""
+"""The timed steps of one or more runs, arranged by batch size and round."""
 
 from __future__ import annotations
 
@@ -33,26 +33,30 @@ class StepTable:
         Batch size -> one array of step times a round.
     splits
         Batch size -> shares of forward, backward and apply, shape (steps, 3), rows summing to 1.
+    runs
+        The run that each round belongs to, one number a round. A run is one process.
     """
 
     rounds: dict[int, list[Array]]
     splits: dict[int, Array]
+    runs: tuple[int, ...]
 
     @classmethod
-    def of(cls, measured: Measurements) -> StepTable:
-        """Arrange the records of a run.
+    def of(cls, *measured: Measurements) -> StepTable:
+        """Arrange the records of runs.
 
         Raises
         ------
         CalibrationError
             There are too few batch sizes, steps, or splits.
         """
-        times: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for step in measured.of(StepTime):
-            times[step.batch][step.round].append(step.seconds)
+        times: dict[int, dict[tuple[int, int], list[float]]] = defaultdict(lambda: defaultdict(list))
         shares: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
-        for split in measured.of(Split):
-            shares[split.batch].append((split.forward_s, split.backward_s, split.apply_s))
+        for run, one in enumerate(measured):
+            for step in one.of(StepTime):
+                times[step.batch][run, step.round].append(step.seconds)
+            for split in one.of(Split):
+                shares[split.batch].append((split.forward_s, split.backward_s, split.apply_s))
         batches = sorted(times)
         if len(batches) < _FEWEST_BATCHES:
             raise CalibrationError(
@@ -66,12 +70,16 @@ class StepTable:
                 raise CalibrationError(
                     f"batch {batch} has no step split into forward, backward and apply: the probe stopped too early; measure again"
                 )
-        rounds = {batch: [np.array(times[batch][turn]) for turn in sorted(times[batch])] for batch in batches}
+        # a round that was cut short has not seen all batch sizes, and cannot be compared with the others
+        turns = sorted(set.intersection(*(set(times[batch]) for batch in batches)))
+        if not turns:
+            raise CalibrationError("no round over all batch sizes was finished: the probe stopped too early; measure again")
+        rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
         splits = {}
         for batch in batches:
             rows = np.array([row for row in shares[batch] if sum(row) > 0])
             splits[batch] = rows / rows.sum(axis=1, keepdims=True)
-        return cls(rounds, splits)
+        return cls(rounds, splits, tuple(run for run, _ in turns))
 
     @property
     def batches(self) -> list[int]:
@@ -102,18 +110,21 @@ class StepTable:
         return np.array(sizes), np.array(seconds)
 
     def resampled(self, rng: np.random.Generator) -> StepTable:
-        """A bootstrap copy: whole rounds drawn with replacement, the same for all batch sizes, and split steps.
+        """A bootstrap copy: runs drawn with replacement, whole rounds within them likewise, and split steps.
 
-        Rounds, not steps, are drawn, since the steps of a round share the machine's state.
+        The same rounds are drawn for all batch sizes. Rounds, not steps, are drawn, since the
+        steps of a round share the machine's state, as do the rounds of a run.
         """
-        count = max(len(rounds) for rounds in self.rounds.values())
-        drawn = rng.integers(count, size=count)
-        rounds = {}
-        for batch, ours in self.rounds.items():
-            chosen = [ours[turn] for turn in drawn if turn < len(ours)]
-            rounds[batch] = chosen or ours
+        of_run = [np.flatnonzero(np.array(self.runs) == run) for run in sorted(set(self.runs))]
+        drawn: list[int] = []
+        runs: list[int] = []
+        for number, run in enumerate(rng.integers(len(of_run), size=len(of_run)).tolist()):
+            turns = rng.choice(of_run[run], size=len(of_run[run]))
+            drawn += turns.tolist()
+            runs += [number] * len(turns)
+        rounds = {batch: [ours[turn] for turn in drawn] for batch, ours in self.rounds.items()}
         splits = {batch: rows[rng.integers(len(rows), size=len(rows))] for batch, rows in self.splits.items()}
-        return StepTable(rounds, splits)
+        return StepTable(rounds, splits, tuple(runs))
 
     def factors(self) -> Array:
         """Step times divided by the mean of their batch size and by the speed of their round.
@@ -131,27 +142,38 @@ class StepTable:
 
     def _by_round(self) -> list[Array]:
         """Step times divided by the mean of their batch size, one array a round over all batch sizes."""
-        count = max(len(rounds) for rounds in self.rounds.values())
-        groups = []
-        for turn in range(count):
-            parts = [rounds[turn] / self.mean(batch) for batch, rounds in self.rounds.items() if turn < len(rounds)]
-            groups.append(np.concatenate(parts))
-        return groups
+        means = {batch: self.mean(batch) for batch in self.batches}
+        return [np.concatenate([self.rounds[batch][turn] / means[batch] for batch in self.batches]) for turn in range(len(self.runs))]
 
     def run_to_run_cv(self) -> float:
-        """Spread of whole rounds as a share: the between-round component of a one-way analysis of variance.
+        """Spread of whole runs as a share, by analysis of variance.
 
-        Method of moments, (MS_between - MS_within) / n_0, not below zero; the steps of all
-        batch sizes of a round, each divided by the mean of its batch size, are one group.
+        A run of its own differs from another by what differs between processes and by what
+        drifts between the rounds of one: the two components are added. From one run only
+        the second can be seen, which is less than the truth.
         """
         groups = self._by_round()
-        count = len(groups)
-        sizes = np.array([len(group) for group in groups], float)
-        total = float(sizes.sum())
-        if count < 2 or total <= count:
-            return 0.0
-        grand = float(np.concatenate(groups).mean())
-        between = sum(len(group) * (float(group.mean()) - grand) ** 2 for group in groups) / (count - 1)
-        within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - count)
-        n_0 = (total - float((sizes**2).sum()) / total) / (count - 1)
-        return float(np.sqrt(max((between - within) / n_0, 0.0)))
+        of_run: dict[int, list[Array]] = defaultdict(list)
+        for run, group in zip(self.runs, groups, strict=True):
+            of_run[run].append(group)
+        whole = {run: np.concatenate(parts) for run, parts in of_run.items()}
+        # within a run rounds are compared after its own speed is taken out
+        within = _between([group / whole[run].mean() for run, group in zip(self.runs, groups, strict=True)])
+        # the mean of a run moves with its rounds' drift already, so rounds are the units that runs are compared by
+        means = [np.array([part.mean() for part in parts]) for parts in of_run.values()]
+        across = _between(means) if len(means) > 1 else 0.0
+        return float(np.sqrt(within + across))
+
+
+def _between(groups: list[Array]) -> float:
+    """Between-group component of a one-way analysis of variance: (MS_between - MS_within) / n_0, not below zero."""
+    count = len(groups)
+    sizes = np.array([len(group) for group in groups], float)
+    total = float(sizes.sum())
+    if count < 2 or total <= count:
+        return 0.0
+    grand = float(np.concatenate(groups).mean())
+    between = sum(len(group) * (float(group.mean()) - grand) ** 2 for group in groups) / (count - 1)
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - count)
+    n_0 = (total - float((sizes**2).sum()) / total) / (count - 1)
+    return max((between - within) / n_0, 0.0)

@@ -14,20 +14,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calibrate import fit_workload, profile_step
+    from calibrate import fit_workload, profile_runs
     from paceline.reporting import read_results, write_report
     from paceline.sweeping import grid, sweep
     from simulator import load_scenario as load
     from simulator import simulate
 
 __version__ = "0.1.0"
-__all__ = ["fit_workload", "grid", "load", "profile_step", "read_results", "simulate", "sweep", "write_report"]
+__all__ = ["fit_workload", "grid", "load", "profile_runs", "read_results", "simulate", "sweep", "write_report"]
 
 _HOME = {
     "fit_workload": ("calibrate", "fit_workload"),
     "grid": ("paceline.sweeping", "grid"),
     "load": ("simulator", "load_scenario"),
-    "profile_step": ("calibrate", "profile_step"),
+    "profile_runs": ("calibrate", "profile_runs"),
     "read_results": ("paceline.reporting", "read_results"),
     "simulate": ("simulator", "simulate"),
     "sweep": ("paceline.sweeping", "sweep"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
+from simulator.errors import SimulationError
 from simulator.intervals import prediction_interval
 from simulator.recorder import Kind, Measured
 from simulator.results import Breakdown, Histogram, Quantiles, Result, Staleness, Utilisation
@@ -16,6 +17,8 @@ from simulator.statistics import CountHistogram, TimeSketch
 from simulator.strategy import Single
 
 __all__ = ["alone_scenario", "summarise"]
+
+_SHORTEST_S, _LONGEST_S = 1e-15, 1e15
 
 
 def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Measured]) -> Result:
@@ -30,7 +33,18 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
     alone
         As many replications of one replica alone with the same random streams, for the
         speed-up.
+
+    Raises
+    ------
+    SimulationError
+        The steps took so little time, or so much, that numbers lose their meaning.
     """
+    for run in (*runs, *alone):
+        if not _SHORTEST_S <= run.window_s <= _LONGEST_S:
+            raise SimulationError(
+                f"the measured steps take {run.window_s:g} s together, of which no rate can be computed; "
+                "check the times and the jitter of the workload"
+            )
     samples_per_s = [run.steps * scenario.batch / run.window_s for run in runs]
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * batch_alone / run.window_s for run in alone]

@@ -31,7 +31,8 @@ def calibrate(
         ),
     ] = None,
     batch: Annotated[str, typer.Option("--batch", help="Batch sizes, at least two, better three.")] = "16,32,64",
-    steps: Annotated[int, typer.Option("--steps", help="Timed steps at each batch size.")] = 50,
+    steps: Annotated[int, typer.Option("--steps", help="Timed steps at each batch size, in each run.")] = 50,
+    runs: Annotated[int, typer.Option("--runs", help="Processes to measure in, one after the other; they differ more than steps do.")] = 3,
     python: Annotated[
         str | None, typer.Option("--python", help="Python that has TensorFlow and your model's packages; default: this one.")
     ] = None,
@@ -55,7 +56,7 @@ def calibrate(
 
     Example: [bold]paceline calibrate models/keras/cnn.py:build --name cnn --batch 16,32,64[/bold]
     """
-    from calibrate import fit_workload, profile_step, write_workload
+    from calibrate import fit_workload, profile_runs, write_workload
     from calibrate.measurements import new_file
     from paceline.cli.calibrating import batches_of, check_name, command_line, measuring, show_workload, warn_unseen_gpu
     from simulator.errors import InputError
@@ -72,12 +73,13 @@ def calibrate(
     check_writable(result)
     raw = new_file(measurements, name, "step")
     with measuring(raw, "steps") as progress:
-        profile_step(
+        files = profile_runs(
             target,
             name,
             custom=step is not None,
             batches=sizes,
             steps=steps,
+            runs=runs,
             device=device,
             precision=precision,
             jit=jit,
@@ -86,7 +88,7 @@ def calibrate(
             out=raw,
             progress=progress,
         )
-    workload = fit_workload(raw, name, command_line())
+    workload = fit_workload(files, name, command_line())
     warn_unseen_gpu(workload.provenance)
     write_workload(workload, result)
     show_workload(workload, result, raw, as_json=json)

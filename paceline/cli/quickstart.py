@@ -29,7 +29,7 @@ def quickstart(
 
     Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
     """
-    from calibrate import fit_workload, profile_step, write_workload
+    from calibrate import fit_workload, profile_runs, write_workload
     from calibrate.measurements import new_file
     from calibrate.profiling import MEASUREMENTS
     from paceline.cli.calibrating import measuring, warn_unseen_gpu
@@ -47,8 +47,8 @@ def quickstart(
     note(f"1/3  profiling {builder} with TensorFlow")
     raw = new_file(MEASUREMENTS, _NAME, "step")
     with measuring(raw, "training steps") as profiled:
-        profile_step(builder, _NAME, batches=_BATCHES, python=python, out=raw, progress=profiled)
-    workload = fit_workload(raw, _NAME, "paceline quickstart")
+        files = profile_runs(builder, _NAME, batches=_BATCHES, python=python, out=raw, progress=profiled)
+    workload = fit_workload(files, _NAME, "paceline quickstart")
     warn_unseen_gpu(workload.provenance)
     write_workload(workload, workload_file)
 

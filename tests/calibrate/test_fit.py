@@ -60,6 +60,30 @@ def test_the_spread_between_rounds_is_told_from_that_within(synthetic: Any) -> N
     assert np.mean(quiet) < 0.02
 
 
+def test_the_spread_between_runs_is_seen_in_several_of_them(synthetic: Any) -> None:
+    """Runs whose speed differs by 5% (cv), rounds within them by 1%: one run shows the 1%, five runs both."""
+    alone, together = [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        runs = []
+        for number in range(5):
+            speed = 1.0 + 0.05 * rng.standard_normal()
+            truth = synthetic.Truth(round_cv=0.01)
+            slowed = synthetic.Truth(
+                forward=(truth.forward[0] * speed, truth.forward[1] * speed),
+                backward=(truth.backward[0] * speed, truth.backward[1] * speed),
+                apply_s=truth.apply_s * speed,
+                round_cv=0.01,
+            )
+            runs.append(read_measurements(synthetic.steps(slowed, seed=100 * seed + number)))
+        alone.append(StepTable.of(runs[0]).run_to_run_cv())
+        together.append(StepTable.of(*runs).run_to_run_cv() ** 2)
+    assert np.mean(alone) < 0.02
+    # the variance estimate of 5 runs has a relative standard deviation of sqrt(2 / 4)
+    want = 0.05**2 + 0.01**2
+    assert np.mean(together) == pytest.approx(want, rel=4 * np.sqrt(0.5 / 30))
+
+
 def test_intervals_cover_the_truth_about_as_often_as_they_say(synthetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calibrate.fit._DRAWS", 60)
     truth = synthetic.Truth(round_cv=0.05, rounds=12)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from sample_scenarios import scenario_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sample_scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
 from simulator.errors import InvariantError

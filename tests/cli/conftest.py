@@ -1,0 +1,85 @@
+"""The real command line, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paceline.cli.app import main
+
+SCENARIO = """\
+[workload]
+name = "plain"
+batch_per_replica = 10
+forward = {base = "1 ms", per_sample = "100 us"}
+backward = {base = "2 ms", per_sample = "200 us"}
+jitter = {kind = "lognormal", sigma = 0.1}
+variables = [
+    {name = "kernel", size = "1 MB", creation_index = 0, ready = 0.5},
+    {name = "bias", size = "1 kB", creation_index = 1, ready = 1.0},
+]
+
+[cluster]
+name = "lab"
+inter_node = {bandwidth = "1 GB/s", latency = "20 us"}
+
+[strategy]
+kind = "parameter-server"
+mode = "async"
+workers = 2
+
+[run]
+steps = 4
+replications = 2
+"""
+"""Small and valid; tests change a line of it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory with a scenario in ``s.toml``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    return tmp_path
+
+
+@pytest.fixture
+def paceline(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """Runs ``paceline`` in this process."""
+
+    def run(*arguments: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["paceline", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Answer(ended.value.code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def process(folder: Path) -> Callable[..., Answer]:
+    """Runs ``python -m paceline`` in a process of its own."""
+
+    def run(*arguments: str, **options: object) -> Answer:
+        done = subprocess.run([sys.executable, "-m", "paceline", *arguments], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    return run

@@ -1,0 +1,78 @@
+"""Bad input to ``paceline calibrate``: one line and the right code, and what was measured is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from calibrate import fit_workload
+from simulator.errors import CalibrationError
+from tests.calibrate.conftest import Truth, gamma_of, step_records
+from tests.cli.conftest import Answer
+from tests.cli.test_bad_input import contents, refused
+
+Runner = Callable[..., Answer]
+MODEL = """\
+def raises():
+    raise ValueError("no data\\nin sight")
+
+def number():
+    return 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("calibrate none.py:build --name x", ("none.py: there is no such file",)),
+        ("calibrate model.py --name x", ("'model.py' must be a file and a function in it, such as",)),
+        ("calibrate model.py:2x --name x", ("'model.py:2x' must be a file and a function",)),
+        ("calibrate --name x", ("either MODEL.py:FUNCTION or --step",)),
+        ("calibrate model.py:number", ("Missing option '--name'",)),
+        ("calibrate model.py:number --name ../x", ("--name '../x': must be letters",)),
+        ("calibrate model.py:number --name x --batch 16,many", ("--batch '16,many': must be whole numbers",)),
+        ("calibrate model.py:number --name x --batch 16", ("--batch 16: must name at least two",)),
+        ("calibrate model.py:number --name x --batch 0,16", ("--batch 0: must be at least 1",)),
+        ("calibrate model.py:number --name x --steps 1", ("--steps 1: must be at least 5",)),
+        ("calibrate model.py:number --name x --precision int8", ("--precision 'int8': must be float32 or mixed_float16",)),
+        ("calibrate model.py:number --name x --python none/python", ("--python 'none/python' cannot be run",)),
+        ("calibrate model.py:number --name x --out model.py/x.toml", ("model.py/x.toml: cannot be written",)),
+        ("calibrate-link --name x --serve a:1 --peer b:1", ("--serve and --peer are two halves",)),
+        ("calibrate-link", ("--name is missing",)),
+        ("calibrate-link --name x --peer nowhere", ("--peer 'nowhere': must be HOST:PORT",)),
+        ("calibrate-link --name x --sizes 1,x", ("--sizes '1,x': must be whole numbers",)),
+    ],
+)
+def test_what_needs_no_tensorflow_to_be_refused(folder: Path, paceline: Runner, command: str, says: tuple[str, ...]) -> None:
+    (folder / "model.py").write_text(MODEL)
+    before = contents(folder)
+    refused(paceline(*command.split()), *says)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "says"),
+    [
+        ("nothing", 2, ("model.py", "nothing")),
+        ("raises", 1, ("ValueError at ", "model.py:2: ", "no data in sight", "nothing had been measured")),
+        ("number", 1, ("must return a Keras model or (model, loss, input_spec), not int", "nothing had been measured")),
+    ],
+)
+def test_a_function_that_gives_no_model(folder: Path, paceline: Runner, function: str, code: int, says: tuple[str, ...]) -> None:
+    (folder / "model.py").write_text(MODEL)
+    before = contents(folder)
+    refused(paceline("calibrate", f"model.py:{function}", "--name", "x", "--device", "CPU"), *says, code=code)
+    assert contents(folder) == before
+
+
+def test_nan_in_measurements(tmp_path: Path) -> None:
+    rows = step_records(Truth(rounds=3), gamma_of(0.1))
+    rows[5]["seconds"] = float("nan")
+    file = tmp_path / "measured.ndjson"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(CalibrationError) as refusal:
+        fit_workload(file, "x")
+    assert str(refusal.value) == f"{file}:6: seconds: nan must be a finite number; delete the line, or measure again"

@@ -1,0 +1,283 @@
+"""Every command does what its help says: data on stdout, chatter on stderr, the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import paceline as package
+from simulator.results import Result
+from tests.cli.conftest import Answer
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ["quickstart", "calibrate", "calibrate-link", "simulate", "sweep", "report", "schema", "models list", "models show"]
+Runner = Callable[..., Answer]
+
+
+# --- help -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_with_an_example(paceline: Runner, command: str) -> None:
+    answer = paceline(*command.split(), "--help")
+    assert answer.code == 0
+    assert answer.stderr == ""
+    assert f"Example: paceline {command} " in " ".join(answer.stdout.split()) + " "
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+
+
+def test_the_first_help_names_every_command(paceline: Runner) -> None:
+    answer = paceline("--help")
+    assert answer.code == 0
+    assert all(command.split()[0] in answer.stdout for command in COMMANDS)
+    assert paceline("-h") == answer
+    bare = paceline()
+    assert (bare.code, bare.stdout.strip(), bare.stderr) == (2, answer.stdout.strip(), "")
+
+
+def test_version(paceline: Runner) -> None:
+    assert paceline("--version") == Answer(0, f"paceline {package.__version__}\n", "")
+
+
+HEAVY = ("tensorflow", "keras", "scipy", "plotly", "pandas", "joblib", "pint", "jinja2", "tomlkit")
+
+
+def _imported(*code: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after running code."""
+    program = "\n".join([*code, "print('\\n'.join({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stderr.splitlines())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = "from paceline.cli.app import main", "sys.argv = ['paceline', '--help']", "try:\n    main()\nexcept SystemExit:\n    pass"
+    loaded = _imported("import sys", *program)
+    assert "typer" in loaded
+    assert not loaded & {*HEAVY, "calibrate"}
+
+
+def test_the_simulator_imports_nothing_heavy_that_it_may_not_need() -> None:
+    loaded = _imported("import sys", "import simulator")
+    assert {"numpy", "pydantic"} <= loaded
+    assert not loaded & {*HEAVY, "typer", "rich"}
+
+
+def test_the_face_of_the_package_imports_nothing() -> None:
+    assert not _imported("import sys", "import paceline") & {*HEAVY, "numpy", "pydantic", "simpy", "typer", "rich"}
+
+
+# --- simulate ---------------------------------------------------------------------------
+
+FIELDS = {
+    "schema_version": int,
+    "scenario": dict,
+    "scenario_hash": str,
+    "seed": int,
+    "monte_carlo_error": float,
+    "speedup": float,
+    "scaling_efficiency": float,
+    "warnings": list,
+    "events": int,
+    "wall_time_s": float,
+}
+GROUPS = {
+    "throughput_samples_per_s": {"mean", "low", "high"},
+    "updates_per_s": {"mean", "low", "high"},
+    "step_time_s": {"mean", "p50", "p95", "p99"},
+    "staleness": {"mean", "p50", "p95", "p99", "max", "histogram"},
+    "breakdown_s": {"input", "compute", "exposed_communication", "waiting", "apply"},
+    "utilisation": {"devices", "links", "servers"},
+    "bottleneck": {"name", "text"},
+}
+
+
+def test_simulate_json_is_a_whole_result(paceline: Runner) -> None:
+    answer = paceline("simulate", "s.toml", "--json")
+    assert (answer.code, answer.stderr) == (0, "")
+    assert answer.stdout.count("\n") == 1
+    data = json.loads(answer.stdout)
+    for name, kind in FIELDS.items():
+        assert isinstance(data[name], kind), name
+    for name, keys in GROUPS.items():
+        assert keys <= data[name].keys(), name
+    assert all({"code", "path", "value", "range"} <= warning.keys() for warning in data["warnings"])
+    assert {"no-uncertainty", "assumed-network"} <= {warning["code"] for warning in data["warnings"]}
+    result = Result.model_validate_json(answer.stdout)
+    assert result.to_json() + "\n" == answer.stdout
+    assert result.scenario.hash == result.scenario_hash
+
+
+def test_simulate_says_it_to_a_person_in_80_columns(paceline: Runner) -> None:
+    answer = paceline("simulate", "s.toml")
+    assert (answer.code, answer.stderr) == (0, "")
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+    for word in ("async PS, 1 server", "90% interval", "step time", "of a step", "staleness", "limit", "(no-uncertainty)"):
+        assert word in answer.stdout
+    assert "\x1b" not in answer.stdout
+
+
+def _result(answer: Answer) -> dict[str, Any]:
+    assert answer.code == 0, answer.stderr
+    data = json.loads(answer.stdout)
+    assert data.pop("wall_time_s") > 0
+    return data
+
+
+def test_set_reaches_every_kind_of_key(paceline: Runner) -> None:
+    settings = ["strategy.mode=sync", "strategy.workers=3", "cluster.inter_node.bandwidth=10 Gbit/s", "cluster.inter_node.latency_s=1e-5"]
+    settings += ["run.start=random-phase", 'workload.jitter={kind="gamma", shape=4.0}', "cluster.node_speed=[1, 0.5]", "run.seed = 7"]
+    scenario = _result(paceline("simulate", "s.toml", "--json", *[word for setting in settings for word in ("--set", setting)]))["scenario"]
+    assert (scenario["strategy"]["mode"], scenario["strategy"]["workers"]) == ("sync", 3)
+    assert scenario["cluster"]["inter_node"] == {"bandwidth_bytes_per_s": 1.25e9, "latency_s": 1e-5}
+    assert (scenario["run"]["start"], scenario["run"]["seed"]) == ("random-phase", 7)
+    assert scenario["workload"]["jitter"] == {"kind": "gamma", "shape": 4.0}
+    assert scenario["cluster"]["node_speed"] == [1, 0.5]
+
+
+def test_the_same_command_gives_the_same_result_and_another_seed_another(paceline: Runner) -> None:
+    first, again, other = (_result(paceline("simulate", "s.toml", "--json", "--set", f"run.seed={seed}")) for seed in (1, 1, 2))
+    assert first == again
+    assert first["throughput_samples_per_s"] != other["throughput_samples_per_s"]
+
+
+def test_processes_with_other_hash_seeds_agree(process: Runner) -> None:
+    answers = [_result(process("simulate", "s.toml", "--json", env={**os.environ, "PYTHONHASHSEED": seed})) for seed in ("0", "1", "4242")]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_trace_is_one_that_chrome_reads(folder: Path, paceline: Runner) -> None:
+    answer = paceline("simulate", "s.toml", "--json", "--trace", "new/t.json")
+    assert answer.code == 0
+    assert answer.stderr.startswith("wrote new/t.json")
+    json.loads(answer.stdout)
+    trace = json.loads((folder / "new/t.json").read_text())
+    events = trace["traceEvents"] if isinstance(trace, dict) else trace
+    spans = [event for event in events if event["ph"] == "X"]
+    assert len(spans) > 10
+    for event in events:
+        assert isinstance(event["name"], str)
+        assert isinstance(event["pid"], int)
+        assert event["ph"] in {"X", "M", "i", "C", "s", "f"}
+    for span in spans:
+        assert isinstance(span["tid"], int)
+        assert span["ts"] >= 0
+        assert span["dur"] >= 0
+    named = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert named
+
+
+def test_a_trace_changes_no_result(paceline: Runner) -> None:
+    assert _result(paceline("simulate", "s.toml", "--json", "--trace", "t.json")) == _result(paceline("simulate", "s.toml", "--json"))
+
+
+# --- sweep and report -------------------------------------------------------------------
+
+SWEEP = ("sweep", "s.toml", "--over", "strategy.workers=1,2,3", "--over", "strategy.mode=sync,async")
+
+
+def test_a_sweep_is_the_same_file_with_any_number_of_jobs(folder: Path, paceline: Runner) -> None:
+    for jobs in ("1", "2"):
+        answer = paceline(*SWEEP, "--replications", "3", "--jobs", jobs, "--out", f"{jobs}.ndjson")
+        assert answer.code == 0
+        assert answer.stderr == f"wrote {jobs}.ndjson (6 results); draw it with: paceline report {jobs}.ndjson\n"
+        assert max(map(len, answer.stdout.splitlines())) <= 80
+    assert (folder / "1.ndjson").read_bytes() == (folder / "2.ndjson").read_bytes()
+    results = [Result.model_validate_json(line) for line in (folder / "1.ndjson").read_text().splitlines()]
+    grid = [(result.replicas, result.scenario.strategy.mode) for result in results]  # type: ignore[union-attr]
+    assert grid == [(workers, mode) for workers in (1, 2, 3) for mode in ("sync", "async")]
+    assert all(result.wall_time_s is None and result.scenario.run.replications == 3 for result in results)
+
+
+def test_a_sweep_prints_the_lines_it_writes(folder: Path, paceline: Runner) -> None:
+    answer = paceline(*SWEEP, "--jobs", "1", "--json", "--out", "r.ndjson")
+    assert answer.stdout == (folder / "r.ndjson").read_text()
+    alone = _result(paceline("simulate", "s.toml", "--json", "--set", "strategy.workers=3", "--set", "strategy.mode=sync"))
+    line = json.loads(answer.stdout.splitlines()[4])
+    assert {key: value for key, value in line.items() if key != "wall_time_s"} == alone
+
+
+def test_a_finished_sweep_is_not_simulated_again(folder: Path, paceline: Runner) -> None:
+    first = paceline(*SWEEP, "--jobs", "1", "--out", "r.ndjson")
+    before = (folder / "r.ndjson").stat()
+    assert paceline(*SWEEP, "--jobs", "1", "--out", "r.ndjson") == first
+    assert (folder / "r.ndjson").stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_sweep_to_report(folder: Path, paceline: Runner) -> None:
+    assert paceline(*SWEEP, "--jobs", "1", "--out", "r.ndjson").code == 0
+    answer = paceline("report", "r.ndjson", "-o", "page.html", "--json")
+    assert answer.code == 0
+    assert json.loads(answer.stdout)["results"] == 6
+    page = (folder / "page.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "plain" in page
+
+
+# --- models and schema ------------------------------------------------------------------
+
+
+def test_models_are_listed_and_shown(folder: Path, paceline: Runner) -> None:
+    rows = json.loads(paceline("models", "list", "--json").stdout)
+    assert {"ethernet-25g", "ethernet-10g"} <= {row["name"] for row in rows}
+    table = paceline("models", "list").stdout
+    for row in rows:
+        assert row["name"] in table
+        assert not row["description"].startswith("cannot be used")
+        shown = paceline("models", "show", row["name"])
+        assert tomllib.loads(shown.stdout)["name"] == row["name"]
+        full = json.loads(paceline("models", "show", row["name"], "--json").stdout)
+        assert full["name"] == row["name"]
+
+
+def test_the_users_own_models_come_first(folder: Path, paceline: Runner) -> None:
+    (folder / "models" / "clusters").mkdir(parents=True)
+    (folder / "models" / "clusters" / "ethernet-25g.toml").write_text('name = "mine"\ninter_node = {bandwidth = "1 GB/s"}\n')
+    (folder / "models" / "clusters" / "broken.toml").write_text("name = \n")
+    assert json.loads(paceline("models", "show", "ethernet-25g", "--json").stdout)["name"] == "mine"
+    rows = {row["name"]: row["description"] for row in json.loads(paceline("models", "list", "--json").stdout)}
+    assert rows["broken"].startswith("cannot be used: models/clusters/broken.toml: is no valid TOML")
+
+
+def _validator(paceline: Runner, name: str) -> jsonschema.Draft202012Validator:
+    answer = paceline("schema", name)
+    assert (answer.code, answer.stderr) == (0, "")
+    schema = json.loads(answer.stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_every_file_that_comes_along_obeys_its_schema(paceline: Runner) -> None:
+    count = 0
+    for kind in ("workload", "cluster", "scenario"):
+        validator = _validator(paceline, kind)
+        for file in sorted((ROOT / "models" / f"{kind}s").glob("*.toml")):
+            validator.validate(tomllib.loads(file.read_text()))
+            count += 1
+    assert count >= 5
+
+
+def test_schema_and_program_agree_on_what_is_wrong(folder: Path, paceline: Runner) -> None:
+    validator = _validator(paceline, "scenario")
+    text = (folder / "s.toml").read_text()
+    assert validator.is_valid(tomllib.loads(text))
+    for old, new in (("workers = 2", "wrokers = 2"), ("workers = 2", "workers = 0"), ("workers = 2", 'workers = "2"'), ('"20 us"', "20")):
+        assert not validator.is_valid(tomllib.loads(text.replace(old, new))), new
+
+
+def test_a_result_obeys_its_schema(paceline: Runner) -> None:
+    _validator(paceline, "result").validate(json.loads(paceline("simulate", "s.toml", "--json").stdout))
+
+
+def test_all_schemas_at_once(paceline: Runner) -> None:
+    schemas = json.loads(paceline("schema").stdout)
+    assert set(schemas) == {"scenario", "workload", "cluster", "result"}
+    assert all(json.loads(paceline("schema", name).stdout) == schema for name, schema in schemas.items())
