@@ -69,7 +69,7 @@ def run_probe(
         raise InputError(f"--timeout {timeout_s:g}: must be above 0 seconds")
     executable = python or sys.executable
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"}
-    command = [executable, str(PROBES / script), *arguments, "--out", str(out)]
+    command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
     with tempfile.TemporaryFile() as errors:
         try:
             child = subprocess.Popen(  # noqa: S603 - the Python that the user named

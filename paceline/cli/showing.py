@@ -71,7 +71,7 @@ def _table(title: str, results: Sequence[Result]) -> Table:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold")
-    for heading in ("workers", "samples/s", "90% interval", "eff.", "step", "staleness"):
+    for heading in ("workers", "samples/s", "90% interval", "eff.", "step", "stale"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("bottleneck", no_wrap=True)
     for result in results:

@@ -14,7 +14,8 @@ ROOT = Path(calibrate.__file__).parent.parent
 
 def test_the_example_is_fitted_from_its_measurements() -> None:
     example = load_workload(ROOT / "models" / "workloads" / "cnn-cpu.toml")
-    fitted = calibrate.fit_workload(ROOT / example.provenance["measurements"].split()[0], example.name)
+    files = [ROOT / "tests" / "calibrate" / "data" / name for name in example.provenance["measurements"].split()]
+    fitted = calibrate.fit_workload(files, example.name)
     assert fitted.provenance["measurements_sha256"] == example.provenance["measurements_sha256"]
     assert fitted.variables == example.variables
     assert fitted.jitter.kind == example.jitter.kind

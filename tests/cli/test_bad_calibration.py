@@ -39,7 +39,7 @@ def number():
         ("calibrate model.py:number --name x --steps 1", ("--steps 1: must be at least 5",)),
         ("calibrate model.py:number --name x --precision int8", ("--precision 'int8': must be float32 or mixed_float16",)),
         ("calibrate model.py:number --name x --python none/python", ("--python 'none/python' cannot be run",)),
-        ("calibrate model.py:number --name x --out model.py/x.toml", ("model.py/x.toml: cannot be written",)),
+        ("calibrate model.py:number --name x --out model.py/x.toml", ("--out 'model.py/x.toml': cannot be written", "model.py is a file")),
         ("calibrate-link --name x --serve a:1 --peer b:1", ("--serve and --peer are two halves",)),
         ("calibrate-link", ("--name is missing",)),
         ("calibrate-link --name x --peer nowhere", ("--peer 'nowhere': must be HOST:PORT",)),

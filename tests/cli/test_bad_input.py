@@ -231,14 +231,14 @@ TYPED = [
     Bad("replications-one", SWEEP + " --replications 1 --out r", ("run.replications: 1 must be at least 2",)),
 ]
 OUTPUT = [
-    Bad("folder", SWEEP + " --out sub", ("--out 'sub': is a directory; give the name of a file",), {"sub/x": ""}),
+    Bad("folder", SWEEP + " --out sub", ("--out 'sub': is a folder; give the name of a file",), {"sub/x": ""}),
     Bad("in-a-file", SWEEP + " --out s.toml/r", ("--out 's.toml/r': cannot be written: s.toml is a file, not a folder",)),
     Bad("unwritable", SWEEP + " --out /proc/none/r", ("--out '/proc/none/r': cannot be written: ", "choose another path")),
     Bad("long-path", SWEEP + " --out " + "r" * 300, ("--out 'rrrr", "cannot be written: File name too long")),
     Bad("device", SWEEP + " --out /dev/null", ("--out '/dev/null': is no regular file",)),
     Bad("the-scenario", SWEEP + " --out s.toml --force", ("--out 's.toml': is the file that is read",)),
     Bad("notes", SWEEP + " --out notes", ("notes: is there already and is no results file", "--force"), {"notes": "remember the milk"}),
-    Bad("trace-folder", SIM + " --trace sub", ("--trace 'sub': is a directory",), {"sub/x": ""}),
+    Bad("trace-folder", SIM + " --trace sub", ("--trace 'sub': is a folder",), {"sub/x": ""}),
     Bad("trace-unwritable", SIM + " --trace /proc/none/t", ("--trace '/proc/none/t': cannot be written: ",)),
     Bad("trace-the-scenario", SIM + " --trace s.toml", ("--trace 's.toml': is the file that is read",)),
 ]
@@ -330,6 +330,10 @@ def test_a_results_file_cut_in_half_is_reported_up_to_the_cut(folder: Path, pace
     assert "ends in the middle of line 2" in answer.stderr
     (folder / "r.ndjson").write_bytes(whole[:300])
     refused(paceline("report", "r.ndjson"), "r.ndjson: holds no complete result")
+
+
+def test_steps_that_take_no_time_are_a_failed_run(folder: Path, paceline: Callable[..., Answer]) -> None:
+    refused(paceline("simulate", "s.toml", "--set", 'workload.jitter={kind="gamma", shape=1e-4}'), "check the times and the jitter", code=1)
 
 
 def test_a_full_disk_is_a_failed_run(folder: Path) -> None:
