@@ -74,7 +74,11 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
         description=f"TensorFlow's gRPC: {format_rate(center[1])}, {format_seconds(center[0])} a message",
         basis="measured",
         inter_node=Link(latency_s=_digits(center[0]), bandwidth_bytes_per_s=_digits(center[1])),
-        calibrated=ClusterRange(message_bytes=(float(sizes[0]), float(sizes[-1])), nodes=(1, 2)),
+        calibrated=ClusterRange(
+            message_bytes=(float(sizes[0]), float(sizes[-1])),
+            nodes=(1, 2),
+            bandwidth_bytes_per_s=(_digits(min(low[1], center[1])), _digits(max(high[1], center[1]))),
+        ),
         uncertainty=Uncertainty(parameters=parameters, draws=tuple((_digits(a), _digits(b)) for a, b in draws[:_DRAWS_KEPT])),
         fit=CalibrationFitLink(
             points=tuple(_point(size, chain.costs_[size]) for size in sizes),

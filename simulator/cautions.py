@@ -73,6 +73,11 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
         sizes = _message_bytes(scenario)
         for size in sorted({min(sizes), max(sizes)}):
             yield from _outside("cluster.calibrated.message_bytes", size, known.message_bytes, "bytes of a message")
+    if known is not None and known.bandwidth_bytes_per_s is not None:
+        rate = cluster.inter_node.bandwidth_bytes_per_s
+        yield from _outside(
+            "cluster.inter_node.bandwidth_bytes_per_s", rate, known.bandwidth_bytes_per_s, "bandwidth between nodes, bytes/s"
+        )
     if known is not None and known.nodes is not None:
         yield from _outside("cluster.nodes", scenario.nodes_needed, known.nodes, "number of nodes")
 

@@ -26,6 +26,7 @@ class ClusterRange(Spec):
 
     message_bytes: Interval | None = None
     nodes: Interval | None = None
+    bandwidth_bytes_per_s: Interval | None = Field(default=None, description="of the link between nodes, as measured")
 
 
 class LinkPoint(Spec):

@@ -120,7 +120,8 @@ def show_workload(workload: Workload, path: Path, raw: Path, as_json: bool) -> N
     typer.echo(line("backward, a sample", "backward.per_sample_s", workload.backward.per_sample_s))
     typer.echo(line("apply", "apply_s", workload.apply_s))
     residual = workload.fit.relative_residual if workload.fit else 0.0
-    spread = f"between runs {workload.run_to_run_cv:.1%}"
+    between = "runs" if workload.provenance.get("runs", "1") != "1" else "the rounds of one run (--runs 3 would show more)"
+    spread = f"spread between {between} {workload.run_to_run_cv:.1%}"
     typer.echo(f"  step-time law: {workload.jitter.kind}; {spread}; largest distance from the curve {residual:.1%}")
     note(f"wrote {path}; raw measurements in {raw}")
 

@@ -1,0 +1,67 @@
+"""Every warning comes when it should, with value and range, and only then."""
+
+from __future__ import annotations
+
+import pytest
+from sample_scenarios import scenario_table
+
+from simulator import scenario_from_table
+from simulator.cautions import cautions
+
+RANGE = {"batch": [8, 64], "tensor_bytes": [1e3, 1e7], "workers": [1, 4], "servers": [0, 2], "device": "CPU"}
+DRAWS = {"parameters": ["apply_s"], "draws": [[1e-3], [2e-3]]}
+LINK_DRAWS = {"parameters": ["inter_node.latency_s"], "draws": [[1e-5]]}
+KNOWN = {"calibrated": RANGE, "uncertainty": DRAWS}
+MEASURED = {
+    "basis": "measured",
+    "uncertainty": LINK_DRAWS,
+    "calibrated": {"message_bytes": [1e3, 1e8], "nodes": [1, 9], "bandwidth_bytes_per_s": [9e8, 1.1e9]},
+    "device": "CPU",
+}
+SERVERS = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}
+JITTER = {"jitter": {"kind": "gamma", "shape": 9.0}}
+RUN = {"replications": 19}
+
+
+def codes(**parts) -> set[tuple[str, str]]:
+    parts = {"workload": {**KNOWN, **JITTER}, "cluster": MEASURED, "strategy": SERVERS, "run": RUN, **parts}
+    return {(warning.code, warning.path) for warning in cautions(scenario_from_table(scenario_table(**parts), "test"))}
+
+
+def test_inside_all_ranges_nothing_is_said():
+    assert codes() == set()
+
+
+@pytest.mark.parametrize(
+    ("parts", "code", "path"),
+    [
+        ({"workload": {**KNOWN, **JITTER, "batch_per_replica": 65}}, "outside-calibration", "workload.batch"),
+        ({"strategy": {**SERVERS, "workers": 5}}, "outside-calibration", "strategy.workers"),
+        ({"strategy": {**SERVERS, "workers": 9}}, "outside-calibration", "cluster.nodes"),
+        (
+            {"cluster": {**MEASURED, "inter_node": {"bandwidth": "2 GB/s"}}},
+            "outside-calibration",
+            "cluster.inter_node.bandwidth_bytes_per_s",
+        ),
+        ({"cluster": {**MEASURED, "device": "GPU"}}, "other-device", "cluster.device"),
+        ({"cluster": {}}, "assumed-network", "cluster.basis"),
+        ({"cluster": {**MEASURED, "uncertainty": None}}, "no-uncertainty", "cluster.uncertainty"),
+        ({"workload": {**JITTER, "calibrated": RANGE}}, "no-uncertainty", "workload.uncertainty"),
+        ({"workload": {**JITTER, "uncertainty": DRAWS}}, "not-calibrated", "workload.calibrated"),
+        ({"workload": KNOWN}, "phase-locked", "run.start"),
+        ({"run": {"replications": 18}}, "few-replications", "run.replications"),
+    ],
+)
+def test_each_warning(parts, code, path):
+    found = codes(**parts)
+    assert (code, path) in found
+    assert len(found) <= 2
+
+
+def test_a_ring_of_many_sends_messages_below_the_calibrated_size():
+    small = {**MEASURED, "calibrated": {"message_bytes": [1e5, 1e8]}}
+    assert codes(cluster=small, strategy={"kind": "multi-worker-mirrored", "workers": 4}) == set()
+    strict = {**MEASURED, "calibrated": {"message_bytes": [3e5, 1e8]}}
+    assert codes(cluster=strict, strategy={"kind": "multi-worker-mirrored", "workers": 4}) == {
+        ("outside-calibration", "cluster.calibrated.message_bytes")
+    }
