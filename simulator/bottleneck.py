@@ -42,7 +42,8 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottle
         if scenario.servers:
             return _server(f"Queueing and applying at the parameter servers takes {share:.0%} of a step")
         return Bottleneck(name="apply", text=f"The optimizer's update takes {share:.0%} of a step.")
-    in_use = use.busiest_link / share
+    # pulls and pushes take the two directions of a link by turns, each busy for half of it at most
+    in_use = min(use.busiest_link * (2 if scenario.servers else 1) / share, 1.0)
     if in_use < 0.5:
         return Bottleneck(
             name="latency",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
+from simulator.placement import place
 from simulator.results import Warned
 from simulator.scenario import Scenario
 from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
@@ -24,6 +25,11 @@ def _outside(path: str, value: float, limits: tuple[float, float], what: str) ->
         yield Warned(code="outside-calibration", path=path, value=value, range=limits, text=text)
 
 
+def _overridden(section: str, names: str) -> Warned:
+    text = f"the scenario sets {names} of the {section} itself, in place of what its file gives, and without its uncertainty"
+    return Warned(code="overridden", path=section, value=names, text=text)
+
+
 def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
     load = scenario.workload
     if load.uncertainty is None:
@@ -31,6 +37,13 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
             code="no-uncertainty", path="workload.uncertainty", value=load.name,
             text="the workload says nothing of its own uncertainty, so intervals hold only the jitter between runs",
         )  # fmt: skip
+    if scenario.servers and load.apply_s and not load.server(load.parameter_bytes):
+        yield Warned(
+            code="free-apply", path="workload.server", value=load.name,
+            text="the workload knows no service time of a parameter server, so applying gradients costs nothing there",
+        )  # fmt: skip
+    if changed := load.provenance.get("overridden"):
+        yield _overridden("workload", changed)
     known = load.calibrated
     if known is None:
         yield Warned(
@@ -38,6 +51,10 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
         )
         return
     yield from _outside("workload.batch", scenario.batch, known.batch, "batch per replica")
+    if load.global_batch is not None and scenario.replicas > 1:
+        yield from _outside(
+            "workload.global_batch", load.global_batch, known.batch, "batch of the one replica alone that speed-up is counted against"
+        )
     yield from _outside("strategy.workers", scenario.replicas, known.workers, "number of workers")
     yield from _outside("strategy.servers", scenario.servers, known.servers, "number of parameter servers")
     if known.tensor_bytes is not None and scenario.servers:
@@ -57,6 +74,8 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
     cluster = scenario.cluster
     if scenario.replicas == 1 and not scenario.servers:
         return
+    if changed := cluster.provenance.get("overridden"):
+        yield _overridden("cluster", changed)
     if cluster.basis == "assumed":
         yield Warned(
             code="assumed-network",
@@ -86,8 +105,16 @@ def _message_bytes(scenario: Scenario) -> list[float]:
     """Sizes of the messages that the strategy sends between replicas or to servers."""
     load, strategy = scenario.workload, scenario.strategy
     if isinstance(strategy, (Mirrored, MultiWorkerMirrored)):
-        return [size / scenario.replicas for _, size in buckets(load, scenario.batch, strategy.bucket_size_bytes)]
-    return [variable.gradient_bytes(scenario.batch) for variable in load.variables]
+        fused = buckets(load, scenario.batch, strategy.bucket_size_bytes, scenario.replicas)
+        return [size / scenario.replicas for _, size in fused]
+    placed = place(load.variables, scenario.servers, getattr(strategy, "variable_placement", "round-robin"))
+    pulls, pushes = [0.0] * scenario.servers, [0.0] * scenario.servers
+    for variable, server in zip(load.variables, placed, strict=True):
+        pulls[server] += variable.pull_bytes(scenario.batch)
+        pushes[server] += variable.gradient_bytes(scenario.batch)
+    if getattr(strategy, "tensor_grouping", "none") == "none":
+        pushes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
+    return pulls + pushes
 
 
 def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
@@ -97,6 +124,9 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
             code="few-replications", path="run.replications", value=run.replications,
             text=f"with fewer than {FEWEST_REPLICATIONS} replications the interval assumes a normal distribution",
         )  # fmt: skip
+    if run.start_spread_s and run.start_spread_s > run.warmup * scenario.lone_step_s:
+        text = "workers may still start after the warm-up has ended, so part of what is measured has fewer workers: raise warmup_steps"
+        yield Warned(code="start-in-window", path="run.start_spread_s", value=run.start_spread_s, text=text)
     if (
         isinstance(strategy, ParameterServer)
         and strategy.mode == "async"

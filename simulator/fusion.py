@@ -5,25 +5,36 @@ Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.2; TensorFlow's ``bytes
 
 from __future__ import annotations
 
-from simulator.workload import Workload
+from simulator.workload import Variable, Workload
 
 __all__ = ["buckets"]
 
 
-def buckets(workload: Workload, batch: int, bucket_size_bytes: float | None) -> list[tuple[float, float]]:
+def buckets(workload: Workload, batch: int, bucket_size_bytes: float | None, replicas: int) -> list[tuple[float, float]]:
     """Fuse gradients into all-reduces.
 
     Returns
     -------
     list of (ready, size)
         Share of the backward pass after which the bucket is complete, and its bytes.
+
+    Notes
+    -----
+    The rows that a sparse gradient touches differ from replica to replica, so TensorFlow
+    gathers them all instead of summing them (``all_reduce_indexed_slices``): each rank
+    sends (n - 1) S, which a ring all-reduce sends of n / 2 times S.
     """
+
+    def size_of(variable: Variable) -> float:
+        gathered = replicas / 2 if variable.sparse_bytes_per_sample is not None and replicas > 1 else 1.0
+        return variable.gradient_bytes(batch) * gathered
+
     if bucket_size_bytes is None:
-        return [(1.0, sum(variable.gradient_bytes(batch) for variable in workload.variables))]
+        return [(1.0, sum(size_of(variable) for variable in workload.variables))]
     fused: list[tuple[float, float]] = []
     size = 0.0
     for variable in workload.variables:
-        size += variable.gradient_bytes(batch)
+        size += size_of(variable)
         if size >= bucket_size_bytes:
             fused.append((variable.ready, size))
             size = 0.0

@@ -85,6 +85,9 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
     return key, parse_value(raw)
 
 
+_EITHER_OR = ("workload.batch_per_replica", "workload.global_batch")
+
+
 def parse_value(raw: str) -> Any:
     """A value from the command line: TOML where it parses as TOML, else text."""
     try:
@@ -109,6 +112,12 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
         A key leads into a value; ``where`` begins the message.
     """
     result = dict(table)
+    settings = list(settings)
+    for one, other in (_EITHER_OR, _EITHER_OR[::-1]):
+        keys = {key for key, _ in settings}
+        # whoever sets one kind of batch means it instead of the other that the file has
+        if one in keys and other not in keys and isinstance(result.get("workload"), Mapping):
+            result["workload"] = {key: value for key, value in result["workload"].items() if f"workload.{key}" != other}
     for key, value in settings:
         head, _, rest = key.partition(".")
         if rest:
@@ -154,7 +163,43 @@ def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None)
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
                 f"run `paceline calibrate` with --{key}, its cost cannot be guessed"
             )
-    return _merged(base, own)
+    return _merged(_without_draws_of(base, own), own)
+
+
+def _without_draws_of(base: Table, own: Mapping[str, Any]) -> Table:
+    """A catalogue entry whose uncertainty no longer speaks of what the scenario sets itself.
+
+    Otherwise a draw would replace the scenario's own value. The names of what was set
+    stand in ``provenance.overridden``, which results warn of.
+    """
+    uncertain = base.get("uncertainty")
+    measured = [*(uncertain["parameters"] if uncertain else ()), *_MEASURED_PARTS]
+    overridden = sorted({name for name in measured if _sets(own, name.split("."))})
+    overridden = [name for name in overridden if not any(other.startswith(f"{name}.") for other in overridden)]
+    if not overridden or base.get("basis") == "assumed":
+        return base  # an assumption may be replaced by another
+    result = {key: value for key, value in base.items() if key != "uncertainty"}
+    if "inter_node" in {name.partition(".")[0] for name in overridden}:
+        result["basis"] = "assumed"
+    result["provenance"] = {**base.get("provenance", {}), "overridden": ", ".join(overridden)}
+    names = list(uncertain["parameters"]) if uncertain else []
+    kept = [column for column, name in enumerate(names) if name not in overridden]
+    if uncertain and kept:
+        draws = [[draw[column] for column in kept] for draw in uncertain["draws"]]
+        result["uncertainty"] = {"parameters": [names[column] for column in kept], "draws": draws}
+    return result
+
+
+_MEASURED_PARTS = ("inter_node", "forward", "backward", "apply_s", "jitter", "run_to_run_cv", "server", "variables")
+
+
+def _sets(own: Mapping[str, Any], path: list[str]) -> bool:
+    """Whether a section sets what a dotted name stands for, or a part of it."""
+    part, *rest = path
+    for key, value in own.items():
+        if key == part or key == short_name(part):
+            return not rest or not isinstance(value, Mapping) or "kind" in value or _sets(value, rest)
+    return False
 
 
 def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | None = None) -> Scenario:

@@ -119,7 +119,8 @@ def _utilisation(runs: Sequence[Measured]) -> Utilisation:
     window_s = sum(run.window_s for run in runs)
 
     def shares(kind: Kind) -> dict[str, float]:
-        return {name: sum(run.in_use_s[kind][name] for run in runs) / window_s for name in runs[0].in_use_s[kind]}
+        # a link's bytes are counted when a message ends, so one that began before the window may bring it above the whole
+        return {name: min(sum(run.in_use_s[kind][name] for run in runs) / window_s, 1.0) for name in runs[0].in_use_s[kind]}
 
     devices, links, servers = shares("devices"), shares("links"), shares("servers")
     busiest = max(links, key=lambda name: links[name], default="")

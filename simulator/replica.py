@@ -49,7 +49,7 @@ class Replica:
         self._work: Callable[[float], Event] = device.seat()
         self._observer = observer
         self._input_s = load.input(batch)
-        spread = scenario.run.start_spread_s or (load.compute_s(batch) + load.apply_s if scenario.run.start == "random-phase" else 0.0)
+        spread = scenario.run.start_spread_s or (scenario.lone_step_s if scenario.run.start == "random-phase" else 0.0)
         self.start_s = float(streams.generator("start", index).uniform(0.0, spread)) if spread else 0.0
         self._input_ready_s = self.start_s + self._input_s
 

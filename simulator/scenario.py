@@ -78,6 +78,11 @@ class Scenario(Spec):
                 f"cluster.nodes ({cluster.nodes}) must be at least {self.nodes_needed}, "
                 f"which the strategy's {self.replicas} replicas and {self.servers} servers need"
             )
+        if isinstance(self.strategy, MultiWorkerMirrored) and cluster.replicas_per_node % self.strategy.replicas_per_worker:
+            raise ValueError(
+                f"strategy.replicas_per_worker ({self.strategy.replicas_per_worker}) must divide the {cluster.replicas_per_node} replicas "
+                "that a node takes (cluster.devices_per_node x cluster.replicas_per_device), since a worker is a process on one node"
+            )
         if isinstance(self.strategy, ParameterServer) and self.servers > len(load.variables):
             raise ValueError(
                 f"strategy.servers ({self.servers}) must be at most the workload's {len(load.variables)} variables, "
@@ -100,6 +105,19 @@ class Scenario(Spec):
             return (strategy.workers or max(fill, 1)) * strategy.replicas_per_worker
         worker_nodes = (cluster.nodes or 1) - (strategy.servers if strategy.server_placement == "dedicated" else 0)
         return strategy.workers or max(worker_nodes, 1) * cluster.replicas_per_node
+
+    @property
+    def lone_step_s(self) -> float:
+        """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
+        load, strategy, batch = self.workload, self.strategy, self.batch
+        step_s = float(load.compute_s(batch) + load.apply_s)
+        link = self.cluster.intra_node if isinstance(strategy, Mirrored) else self.cluster.inter_node
+        size = sum(variable.gradient_bytes(batch) for variable in load.variables)
+        if isinstance(strategy, ParameterServer):
+            size += sum(variable.pull_bytes(batch) for variable in load.variables)
+            return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s)
+        turns = 2 * (self.replicas - 1)
+        return step_s + float(turns * (size / self.replicas / link.bandwidth_bytes_per_s + link.latency_s))
 
     @property
     def servers(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from simulator.spec import Spec
 
@@ -32,15 +32,24 @@ class Uncertainty(Spec):
 
     def check(self, spec: BaseModel) -> None:
         """Raise ValueError unless every parameter names a number of ``spec`` that may take every draw."""
-        for name in self.parameters:
+        if len(set(self.parameters)) != len(self.parameters):
+            raise ValueError("uncertainty.parameters names a parameter twice")
+        for name, column in zip(self.parameters, zip(*self.draws, strict=True), strict=True):
             owner: Any = spec
             *parents, leaf = name.split(".")
             for parent in parents:
                 owner = getattr(owner, parent, None)
-            if not isinstance(owner, BaseModel) or not isinstance(getattr(owner, leaf, None), (int, float)):
-                raise ValueError(f"uncertainty.parameters names {name!r}, which is no number of this file")
-        if not np.all(np.isfinite(self.draws)) or np.min(self.draws) < 0:
-            raise ValueError("uncertainty.draws must be finite and not below zero")
+            if not isinstance(owner, BaseModel) or not isinstance(getattr(owner, leaf, None), float):
+                raise ValueError(f"uncertainty.parameters names {name!r}, which is no fitted number of this file")
+            if not np.all(np.isfinite(column)):
+                raise ValueError(f"uncertainty.draws of {name} must be finite")
+            data = {**{field: getattr(owner, field) for field in type(owner).model_fields}, "uncertainty": None}
+            for value in (min(column), max(column)):
+                try:
+                    type(owner).model_validate({**{key: data[key] for key in data if key in type(owner).model_fields}, leaf: value})
+                except ValidationError as error:
+                    rule = error.errors(include_url=False)[0]["msg"].removeprefix("Input should ")
+                    raise ValueError(f"uncertainty.draws gives {name} the value {value:g}, which must {rule}") from None
 
 
 def with_draw(spec: SpecT, uncertainty: Uncertainty | None, rng: np.random.Generator) -> SpecT:

@@ -54,16 +54,28 @@ def show_table(results: Sequence[Result]) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from paceline.reporting.naming import series_names
+
     console = Console()
-    for name in dict.fromkeys(map(label, results)):
-        console.print(_table(name, [result for result in results if label(result) == name]))
+    names = series_names(results)
+    for name in dict.fromkeys(names):
+        console.print(_table(name, [result for result, its in zip(results, names, strict=True) if its == name]))
     if any(result.extrapolated for result in results):
         console.print("* outside the calibrated range: an extrapolation", style="dim")
     for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.code in _ASSUMPTIONS):
         console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim")
 
 
-_ASSUMPTIONS = ("assumed-network", "no-uncertainty", "not-calibrated", "other-device", "phase-locked")
+_ASSUMPTIONS = (
+    "assumed-network",
+    "overridden",
+    "free-apply",
+    "start-in-window",
+    "no-uncertainty",
+    "not-calibrated",
+    "other-device",
+    "phase-locked",
+)
 
 
 def _table(title: str, results: Sequence[Result]) -> Table:

@@ -38,7 +38,7 @@ class AllReduceTraining:
         topology = Topology(scenario)
         self._kernel = kernel
         self._recorder = recorder
-        self._buckets = buckets(scenario.workload, scenario.batch, ring.bucket_size_bytes if ring else None)
+        self._buckets = buckets(scenario.workload, scenario.batch, ring.bucket_size_bytes if ring else None, ranks)
         self._applied = 0  # updates of replica 0's copy
         self._last_backward_s: dict[int, float] = {}
         self._steps = scenario.run.steps

@@ -19,7 +19,7 @@ MEASURED = {
     "device": "CPU",
 }
 SERVERS = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}
-JITTER = {"jitter": {"kind": "gamma", "shape": 9.0}}
+JITTER = {"jitter": {"kind": "gamma", "shape": 9.0}, "server": {"base": "10 us"}}
 RUN = {"replications": 19}
 
 
@@ -48,7 +48,10 @@ def test_inside_all_ranges_nothing_is_said():
         ({"cluster": {**MEASURED, "uncertainty": None}}, "no-uncertainty", "cluster.uncertainty"),
         ({"workload": {**JITTER, "calibrated": RANGE}}, "no-uncertainty", "workload.uncertainty"),
         ({"workload": {**JITTER, "uncertainty": DRAWS}}, "not-calibrated", "workload.calibrated"),
-        ({"workload": KNOWN}, "phase-locked", "run.start"),
+        ({"workload": {**KNOWN, "server": {"base": "10 us"}}}, "phase-locked", "run.start"),
+        ({"workload": {**KNOWN, **JITTER, "server": {}}}, "free-apply", "workload.server"),
+        ({"run": {**RUN, "start": "staggered", "start_spread_s": 60.0}}, "start-in-window", "run.start_spread_s"),
+        ({"workload": {**KNOWN, **JITTER, "batch_per_replica": None, "global_batch": 80}}, "outside-calibration", "workload.global_batch"),
         ({"run": {"replications": 18}}, "few-replications", "run.replications"),
     ],
 )

@@ -65,9 +65,9 @@ def test_placement_in_turn_and_greedy():
 def test_buckets_fill_in_order_of_readiness():
     variables = [{"name": f"v{i}", "size_bytes": 3.0, "creation_index": i, "ready": i / 4} for i in range(5)]
     load = scenario_from_table(scenario_table(workload={"variables": variables}), "test").workload
-    assert buckets(load, 10, None) == [(1.0, 15.0)]
-    assert buckets(load, 10, 6.0) == [(0.25, 6.0), (0.75, 6.0), (1.0, 3.0)]
-    assert buckets(load, 10, 1.0) == [(0.0, 3.0), (0.25, 3.0), (0.5, 3.0), (0.75, 3.0), (1.0, 3.0)]
+    assert buckets(load, 10, None, 4) == [(1.0, 15.0)]
+    assert buckets(load, 10, 6.0, 4) == [(0.25, 6.0), (0.75, 6.0), (1.0, 3.0)]
+    assert buckets(load, 10, 1.0, 4) == [(0.0, 3.0), (0.25, 3.0), (0.5, 3.0), (0.75, 3.0), (1.0, 3.0)]
 
 
 def test_sketch_quantiles_to_half_a_percent_in_fixed_memory():
