@@ -25,7 +25,8 @@ def _outside(path: str, value: float, limits: tuple[float, float], what: str) ->
         yield Warned(code="outside-calibration", path=path, value=value, range=limits, text=text)
 
 
-def _overridden(section: str, names: str) -> Warned:
+def _overridden(section: str, parts: tuple[str, ...]) -> Warned:
+    names = ", ".join(parts)
     text = f"the scenario sets {names} of the {section} itself, in place of what its file gives, and without its uncertainty"
     return Warned(code="overridden", path=section, value=names, text=text)
 
@@ -42,8 +43,8 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
             code="free-apply", path="workload.server", value=load.name,
             text="the workload knows no service time of a parameter server, so applying gradients costs nothing there",
         )  # fmt: skip
-    if changed := load.provenance.get("overridden"):
-        yield _overridden("workload", changed)
+    if load.overridden:
+        yield _overridden("workload", load.overridden)
     known = load.calibrated
     if known is None:
         yield Warned(
@@ -74,8 +75,8 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
     cluster = scenario.cluster
     if scenario.replicas == 1 and not scenario.servers:
         return
-    if changed := cluster.provenance.get("overridden"):
-        yield _overridden("cluster", changed)
+    if cluster.overridden:
+        yield _overridden("cluster", cluster.overridden)
     if cluster.basis == "assumed":
         yield Warned(
             code="assumed-network",

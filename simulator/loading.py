@@ -16,6 +16,7 @@ from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
 from simulator.scenario import Scenario
 from simulator.spec import parts_of, short_name
+from simulator.uncertainty import Uncertainty
 from simulator.workload import Workload
 
 __all__ = [
@@ -104,20 +105,30 @@ def is_dotted_key(text: str) -> bool:
 
 
 def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str = "") -> Table:
-    """A copy of a table with dotted keys set, sub-tables made where they are missing.
+    """A copy of a scenario's table with dotted keys set, sub-tables made where they are missing.
 
     Raises
     ------
     ScenarioError
         A key leads into a value; ``where`` begins the message.
     """
-    result = dict(table)
     settings = list(settings)
+    result = _with_settings(table, settings, where)
+    keys = {key for key, _ in settings}
     for one, other in (_EITHER_OR, _EITHER_OR[::-1]):
-        keys = {key for key, _ in settings}
         # whoever sets one kind of batch means it instead of the other that the file has
-        if one in keys and other not in keys and isinstance(result.get("workload"), Mapping):
+        if one in keys and other not in keys:
             result["workload"] = {key: value for key, value in result["workload"].items() if f"workload.{key}" != other}
+    own = _with_settings({}, settings, where)
+    for section in ("workload", "cluster"):
+        # what a section ``use``s is overlaid later, when its file is read
+        if isinstance(own.get(section), Mapping) and "use" not in result[section]:
+            result[section] = _without_draws_of(result[section], own[section], ())
+    return result
+
+
+def _with_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str) -> Table:
+    result = dict(table)
     for key, value in settings:
         head, _, rest = key.partition(".")
         if rest:
@@ -125,7 +136,7 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
             if not isinstance(inner, Mapping):
                 shown = "a list" if isinstance(inner, (list, tuple)) else _shown(inner)
                 raise ScenarioError(f"{where}{key}: {head} is {shown}, not a table, so nothing can be set inside it")
-            value = apply_settings(inner, [(rest, value)], f"{where}{head}.")
+            value = _with_settings(inner, [(rest, value)], f"{where}{head}.")
         result = _merged(result, {head: value}) if not rest else {**result, head: value}
     return result
 
@@ -163,30 +174,31 @@ def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None)
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
                 f"run `paceline calibrate` with --{key}, its cost cannot be guessed"
             )
-    return _merged(_without_draws_of(base, own), own)
+    return _merged(_without_draws_of(base, own, _MEASURED_PARTS), own)
 
 
-def _without_draws_of(base: Table, own: Mapping[str, Any]) -> Table:
-    """A catalogue entry whose uncertainty no longer speaks of what the scenario sets itself.
+def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Sequence[str]) -> Table:
+    """A workload or cluster whose uncertainty no longer speaks of what the scenario sets itself.
 
-    Otherwise a draw would replace the scenario's own value. The names of what was set
-    stand in ``provenance.overridden``, which results warn of.
+    Otherwise a draw would replace the scenario's own value. Which of the uncertain
+    parameters, or of the measured ``parts``, were set stands in ``overridden``.
     """
-    uncertain = base.get("uncertainty")
-    measured = [*(uncertain["parameters"] if uncertain else ()), *_MEASURED_PARTS]
-    overridden = sorted({name for name in measured if _sets(own, name.split("."))})
-    overridden = [name for name in overridden if not any(other.startswith(f"{name}.") for other in overridden)]
-    if not overridden or base.get("basis") == "assumed":
-        return base  # an assumption may be replaced by another
-    result = {key: value for key, value in base.items() if key != "uncertainty"}
-    if "inter_node" in {name.partition(".")[0] for name in overridden}:
-        result["basis"] = "assumed"
-    result["provenance"] = {**base.get("provenance", {}), "overridden": ", ".join(overridden)}
-    names = list(uncertain["parameters"]) if uncertain else []
-    kept = [column for column, name in enumerate(names) if name not in overridden]
-    if uncertain and kept:
-        draws = [[draw[column] for column in kept] for draw in uncertain["draws"]]
-        result["uncertainty"] = {"parameters": [names[column] for column in kept], "draws": draws}
+    result = dict(base)
+    uncertain = result.get("uncertainty")
+    # a malformed table is left as it is: validation says what is wrong with it
+    drawn = Uncertainty.model_validate(uncertain) if uncertain is not None and _is_valid(Uncertainty, uncertain) else None
+    names = drawn.parameters if drawn else ()
+    found = {name for name in (*names, *parts) if _sets(own, name.split("."))}
+    if drawn and found:
+        kept = [column for column, name in enumerate(names) if name not in found]
+        result.pop("uncertainty")
+        if kept:
+            draws = [[draw[column] for column in kept] for draw in drawn.draws]
+            result["uncertainty"] = {"parameters": [names[column] for column in kept], "draws": draws}
+    if found and result.get("basis") != "assumed":  # one assumption may replace another without a word
+        result["overridden"] = sorted(name for name in found if not any(other.startswith(f"{name}.") for other in found))
+        if any(name.startswith("inter_node") for name in found) and "basis" in result:
+            result["basis"] = "assumed"
     return result
 
 
@@ -285,6 +297,14 @@ _RULES = {
     "union_tag_invalid": "must be one of {expected_tags}",
 }
 _ABSENT = object()
+
+
+def _is_valid(model: type[BaseModel], data: Any) -> bool:
+    try:
+        model.model_validate(data)
+    except ValidationError:
+        return False
+    return True
 
 
 def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> str:

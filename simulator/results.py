@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -119,21 +119,3 @@ class Result(Spec):
     def to_json(self) -> str:
         """One line of JSON; quantities under their SI names; floats round-trip exactly."""
         return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-    def to_row(self) -> dict[str, Any]:
-        """The figures that a table shows, flat."""
-        rate, staleness = self.throughput_samples_per_s, self.staleness
-        strategy = self.scenario.strategy
-        return {
-            "strategy": strategy.kind,
-            "mode": getattr(strategy, "mode", ""),
-            "replicas": self.replicas,
-            "servers": self.scenario.servers,
-            "throughput_samples_per_s": rate.mean,
-            "low": rate.low,
-            "high": rate.high,
-            "speedup": self.speedup,
-            "scaling_efficiency": self.scaling_efficiency,
-            "staleness_mean": staleness.mean,
-            "bottleneck": self.bottleneck.name,
-        }

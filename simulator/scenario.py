@@ -146,11 +146,6 @@ class Scenario(Spec):
         assert self.workload.global_batch is not None
         return self.workload.global_batch // self.replicas
 
-    @property
-    def batch_total(self) -> int:
-        """Samples that all replicas take a step together."""
-        return self.batch * self.replicas
-
     @cached_property
     def hash(self) -> str:
         """Content hash: equal scenarios, and only they, have it in common."""

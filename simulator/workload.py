@@ -132,6 +132,7 @@ class Workload(Spec):
     uncertainty: Uncertainty | None = None
     fit: CalibrationFit | None = None
     provenance: dict[str, str] = Field(default_factory=dict)
+    overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:

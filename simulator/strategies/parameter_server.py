@@ -87,7 +87,7 @@ class ParameterServerTraining:
         strategy, load, batch = scenario.strategy, scenario.workload, scenario.batch
         assert isinstance(strategy, ParameterServer)
         self._kernel, self._network, self._recorder = kernel, network, recorder
-        self._topology = topology = Topology(scenario)
+        topology = Topology(scenario)
         self._servers = [Server(kernel, index, recorder.observer) for index in range(strategy.servers)]
         placed = place(load.variables, strategy.servers, strategy.variable_placement)
         self._pull_bytes = [

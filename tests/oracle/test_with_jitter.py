@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from simulator import simulate
-from simulator.closed_form import harmonic, mean_value_analysis, ring_all_reduce_s, sync_step_exponential_s
+from simulator.closed_form import asynchronous_server_bound, harmonic, mean_value_analysis, ring_all_reduce_s, sync_step_exponential_s
 from simulator.replication import replicate
 
 FAST = {"inter_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
@@ -71,6 +71,7 @@ def test_asynchronous_servers_link_is_a_shared_station(scenario, workers, megaby
     demand_s = megabytes * 1e6 / 1e9
     want, _ = mean_value_analysis(workers, [demand_s, demand_s], COMPUTE_S)
     assert_mean(throughputs(built, 30), want)
+    assert want <= asynchronous_server_bound(workers, demand_s, COMPUTE_S + demand_s)
 
 
 @pytest.mark.parametrize("workers", [2, 5, 16])

@@ -65,6 +65,24 @@ def test_only_what_is_set_loses_its_draws_and_the_result_says_so(file):
     assert "overridden" not in {warning.code for warning in untouched.warnings}
 
 
+def test_values_set_in_place_of_inline_draws_are_simulated_too():
+    """The workload stands in the scenario itself, with draws; and a cluster that is assumed has draws as well."""
+    inline = scenario_table(
+        workload={"uncertainty": {"parameters": ["forward.per_sample_s", "apply_s"], "draws": [[1e-4, 1e-3], [1.1e-4, 1e-3]]}},
+        cluster={"uncertainty": {"parameters": ["inter_node.bandwidth_bytes_per_s"], "draws": [[1e9]]}},
+        strategy={"kind": "multi-worker-mirrored", "workers": 4},
+    )
+
+    def steps(*settings) -> float:
+        return simulate(scenario_from_table(apply_settings(inline, settings), "test")).step_time_s.mean
+
+    assert steps(("workload.forward.per_sample", "100 ms")) == pytest.approx(steps() + 10 * (0.1 - 1.05e-4), rel=0.01)
+    assert steps(("cluster.inter_node.bandwidth", "10 MB/s")) > steps() + 0.1
+    slowed = scenario_from_table(apply_settings(inline, [("workload.forward.per_sample", "100 ms")]), "test")
+    assert slowed.workload.uncertainty.parameters == ("apply_s",)
+    assert slowed.workload.overridden == ("forward.per_sample_s",)
+
+
 def test_one_kind_of_batch_replaces_the_other(file):
     assert load_scenario(file, [("workload.global_batch", 80)]).batch == 20
     with pytest.raises(ScenarioError, match="both"):
