@@ -9,7 +9,7 @@ import pytest
 
 import calibrate
 from calibrate.measurements import Measurements, read_measurements
-from calibrate.records import Ready, Rows, Split, StepTime, WarmUp
+from calibrate.records import Ready, Rows, Split, StepTime, VariableRecord, WarmUp
 from simulator.workload import Workload
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
@@ -70,7 +70,15 @@ def test_the_cnn_gives_a_workload_whose_last_layers_are_ready_first(tmp_path: Pa
         assert len([split for split in measured.of(Split) if split.batch == batch]) >= 10
         assert len([one for one in measured.of(WarmUp) if one.batch == batch]) >= 11
     order = [variable.name.split("/")[-2] for variable in workload.variables if variable.name.endswith("kernel")]
-    assert order == ["dense_1", "dense", "conv2d_2", "conv2d_1", "conv2d"]
+    # both dense kernels' gradients need no more than that of the logits: dataflow leaves their order open, and
+    # single steps show either (8% inverted on a quiet machine, 32% on a busy one); all others wait for each other
+    assert set(order[:2]) == {"dense_1", "dense"}
+    assert order[2:] == ["conv2d_2", "conv2d_1", "conv2d"]
+    kernels = {one.name.split("/")[-2]: one.index for one in measured.of(VariableRecord) if one.name.endswith("kernel")}
+    steps = [record.ready_s for record in measured.of(Ready)]
+    for earlier, later in (("dense_1", "conv2d_2"), ("dense", "conv2d_2"), ("conv2d_2", "conv2d_1"), ("conv2d_1", "conv2d")):
+        in_order = sum(times[kernels[earlier]] < times[kernels[later]] for times in steps)
+        assert in_order >= 0.8 * len(steps), (earlier, later, in_order, len(steps))
     assert workload.variables[-1].ready == 1.0
     shares = {variable.name: variable.ready for variable in workload.variables}
     assert shares["cnn/conv2d_1/kernel"] > 0.3  # convolutions come last and take most of the pass
