@@ -1,0 +1,1 @@
+"""Predictions beside what was measured, and how good they are."""
