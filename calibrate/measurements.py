@@ -18,6 +18,7 @@ from calibrate.records import (
     Failure,
     Fingerprint,
     Header,
+    Repeat,
     ServerTime,
     Split,
     StepTime,
@@ -75,7 +76,7 @@ class Measurements:
     @property
     def empty(self) -> bool:
         """Nothing was timed."""
-        return not any(isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer) for record in self.records)
+        return not any(isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Repeat) for record in self.records)
 
     @property
     def complete(self) -> bool:

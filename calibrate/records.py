@@ -12,15 +12,19 @@ __all__ = [
     "Failure",
     "Fingerprint",
     "Header",
+    "LinkCheck",
     "Memory",
     "Note",
     "Ready",
     "Record",
+    "Repeat",
     "Rows",
     "ServerTime",
     "Split",
     "StepTime",
     "Transfer",
+    "Updated",
+    "Used",
     "VariableRecord",
     "WarmUp",
     "record_adapter",
@@ -43,7 +47,7 @@ class Header(_Record):
 
     kind: Literal["header"]
     schema_version: Literal[1]
-    probe: Literal["step", "links"]
+    probe: Literal["step", "links", "testbed"]
     started: str
     arguments: dict[str, Any]
 
@@ -153,6 +157,49 @@ class Transfer(_Record):
     seconds: Positive
 
 
+class Updated(_Record):
+    """One step of one worker of the testbed; times are seconds since the common start."""
+
+    kind: Literal["update"]
+    repeat: Count
+    worker: Annotated[int, Field(ge=-1)]
+    start_s: float
+    pulled_s: float
+    computed_s: float
+    applied_s: float
+    read_version: Count
+    version: Count
+
+
+class Used(_Record):
+    """What one task of the testbed has sent, received and computed between the common start and its end."""
+
+    kind: Literal["used"]
+    repeat: Count
+    task: str
+    sent_bytes: NotNegative
+    received_bytes: NotNegative
+    user_s: NotNegative
+    system_s: NotNegative
+
+
+class LinkCheck(_Record):
+    """How fast plain sockets moved bytes between two hosts of the testbed."""
+
+    kind: Literal["link"]
+    repeat: Count
+    asked_bytes_per_s: Positive
+    bytes_per_s: Positive
+
+
+class Repeat(_Record):
+    """A repeat of the testbed came to its end; all of its records stand before this one."""
+
+    kind: Literal["repeat"]
+    repeat: Count
+    clock_drift_s: float
+
+
 class Note(_Record):
     """Anything else worth keeping."""
 
@@ -188,6 +235,10 @@ Record = Annotated[
     | Memory
     | ServerTime
     | Transfer
+    | Updated
+    | Used
+    | LinkCheck
+    | Repeat
     | Note
     | Failure
     | End,

@@ -1,0 +1,126 @@
+"""Between-graph replication (compat.v1): each worker has a graph and a session of its own, and drives itself.
+
+Asynchronous, or synchronous through SyncReplicasOptimizer, with or without backup workers.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from . import device, training, twin
+from .hub import Task
+from .twin import on
+
+
+def train(tf: Any, task: Task) -> None:
+    """One worker; worker 0 creates the variables."""
+    v1 = tf.compat.v1
+    v1.disable_eager_execution()
+    setting, chief = task.setting, task.index == 0
+    config = training.session_config(tf, setting)
+    server = tf.distribute.Server(task.cluster, job_name="worker", task_index=task.index, protocol="grpc", config=config)
+    where = f"/job:worker/task:{task.index}/device:CPU:0"
+    layers = twin.layers_of(setting)
+    with tf.Graph().as_default():
+        place = v1.train.replica_device_setter(worker_device=where, cluster=v1.train.ClusterSpec(task.cluster))
+        with on(tf, place):
+            variables = twin.create(
+                tf, layers, lambda value, name: v1.get_variable(name, initializer=value, use_resource=True, trainable=True)
+            )
+            version = v1.get_variable("version", initializer=tf.zeros([], tf.int64), use_resource=True, trainable=False)
+        microseconds = v1.placeholder(tf.int64, [])
+        synchronous = setting["mode"] == "sync"
+        if synchronous:
+            fetch, prepare = _synchronous(tf, setting, layers, variables, version, microseconds, where, chief)
+        else:
+            fetch, prepare = training.step_function(tf, setting, layers, variables, version, where)(microseconds), None
+        session = v1.Session(server.target, config=config)
+        if chief:
+            session.run(v1.global_variables_initializer())
+            if prepare is not None:
+                prepare(session)
+            task.line.say("initialised")
+        task.line.wait("initialised")
+        if synchronous:
+            session.run(v1.local_variables_initializer())
+            session.run([one for one in v1.get_collection("paceline_local_init")])
+        call = session.make_callable(fetch, [microseconds])
+        for _ in range(setting["warm_up"]):
+            call(1000)
+        law = device.durations(
+            setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), setting["workers"], 4 * setting["steps"], task.seed
+        )[task.index]
+        task.line_up()
+        spread_s = setting.get("start_spread_s", 0.0)
+        offsets = np.random.default_rng(task.seed + 1).uniform(0.0, spread_s, setting["workers"]) if spread_s else None
+        task.sleep_until(float(offsets[task.index]) if offsets is not None else 0.0)
+        rows = _steps(call, law, setting, task.began_s, synchronous)
+        task.end()
+        training.report(task, [(task.index, row) for row in rows], task.began_s)
+        task.line.wait("finish")
+        # a worker that waits for a token, or a server, is not to be waited for
+    del server
+
+
+def _steps(call: Any, law: Any, setting: dict[str, Any], began_s: float, synchronous: bool) -> list[Any]:
+    """Each worker makes as many steps; synchronously all go on until there have been as many updates."""
+    rows = []
+    for microseconds in law:
+        rows.append(call(int(microseconds)))
+        if synchronous:
+            # the version read before the last step tells how many updates there have been
+            if rows[-1][5] - setting["warm_up"] >= setting["steps"]:
+                break
+        elif len(rows) == setting["steps"]:
+            break
+    assert time.time() > began_s
+    return rows
+
+
+def _synchronous(
+    tf: Any, setting: dict[str, Any], layers: list[Any], variables: list[Any], version: Any, microseconds: Any, where: str, chief: bool
+) -> tuple[Any, Any]:
+    """The step through SyncReplicasOptimizer; ``version`` is its global step. Without initial tokens."""
+    v1 = tf.compat.v1
+    with on(tf, where):
+        asked = tf.timestamp()
+    with tf.control_dependencies([asked]), on(tf, version.device):
+        read = version.read_value()
+    pulled = []
+    for layer, variable in zip(layers, variables):
+        with tf.control_dependencies([read] if variable.device == version.device else [asked]):
+            pulled.append(twin.pull(tf, layer, variable, where))
+    make = twin.compute_by_layer if setting.get("overlap") else None
+    if make is not None:
+        gradients, begun, ended = make(tf, layers, pulled, microseconds, where)
+    else:
+        gradients, begun, ended = twin.compute_alone(tf, pulled, microseconds, where)
+    optimizer = v1.train.SyncReplicasOptimizer(
+        v1.train.GradientDescentOptimizer(0.0),
+        replicas_to_aggregate=setting["workers"] - setting.get("backup_workers", 0),
+        total_num_replicas=setting["workers"],
+    )
+    place = v1.train.replica_device_setter(worker_device=where, cluster=None, ps_tasks=setting["servers"])
+    with on(tf, place):
+        applied = optimizer.apply_gradients(list(zip(gradients, variables)), global_step=version)
+    with tf.control_dependencies([applied]), on(tf, version.device):
+        after = version.read_value()
+    with on(tf, where):
+        after = tf.identity(after)
+        with tf.control_dependencies([after]):
+            done = tf.timestamp()
+        row = tf.stack([asked, begun, ended, done, tf.cast(read, tf.float64), tf.cast(after, tf.float64)])
+    v1.add_to_collection("paceline_local_init", optimizer.chief_init_op if chief else optimizer.local_step_init_op)
+
+    def prepare(session: Any) -> None:
+        session.run(v1.local_variables_initializer())
+        session.run(optimizer.chief_init_op)
+        runner = optimizer.get_chief_queue_runner()
+        coordinator = v1.train.Coordinator()
+        runner.create_threads(session, coord=coordinator, daemon=True, start=True)
+        session.run(optimizer.get_init_tokens_op(num_tokens=0))
+
+    return row, prepare if chief else None

@@ -1,0 +1,82 @@
+"""ParameterServerStrategy with a ClusterCoordinator, asynchronous: one process hands out the steps."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from . import device, training, twin
+from .hub import Task
+
+
+def serve(tf: Any, task: Task) -> None:
+    """A worker or a parameter server: does what the coordinator says, until it is told to end."""
+    config = training.session_config(tf, task.setting)
+    server = tf.distribute.Server(task.cluster, job_name=task.job, task_index=task.index, protocol="grpc", config=config)
+    task.line_up()
+    task.line.wait("finish")
+    task.end()
+    del server
+
+
+def coordinate(tf: Any, task: Task) -> None:
+    """The coordinator: builds the variables and the step, warms up, hands out the job, reports every step."""
+    setting = task.setting
+    workers, steps = setting["workers"], setting["steps"] * setting["workers"]
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": setting["compute"]["kind"] == "emulated"})
+    tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(task.cluster), rpc_layer="grpc", task_type="chief", task_id=0
+    )
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    layers = twin.layers_of(setting)
+    with strategy.scope():
+        variables = twin.create(tf, layers, lambda value, name: tf.Variable(value, name=name))
+        version = tf.Variable(tf.zeros([], tf.int64), name="version", trainable=False)
+    step = training.step_function(tf, setting, layers, variables, version, None)
+    traced = tf.function(step, input_signature=[tf.TensorSpec([], tf.int64)])
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
+    def hold(microseconds: Any) -> Any:
+        return device.sleep(tf, microseconds)
+
+    law = device.durations(setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), 1, steps, task.seed)[0]
+    warm = tf.constant(1000, tf.int64)
+    for _ in range(setting["warm_up"]):
+        # join lines all workers up: with as many steps as workers, each of them gets one
+        for _ in range(workers):
+            coordinator.schedule(traced, args=(warm,))
+        coordinator.join()
+    arguments = [(tf.constant(int(one), tf.int64),) for one in law]
+    task.line_up()
+    task.sleep_until(0.0)
+    began_s = time.time()
+    spread_s = setting.get("start_spread_s", 0.0)
+    if spread_s:
+        offsets = np.random.default_rng(task.seed + 1).uniform(0.0, spread_s, workers)
+        for offset in offsets:
+            coordinator.schedule(hold, args=(tf.constant(int(offset * 1e6), tf.int64),))
+    results = [coordinator.schedule(traced, args=one) for one in arguments]
+    coordinator.join()
+    task.end()
+    rows = [(_worker_of(result), result.fetch()) for result in results]
+    training.report(task, rows, began_s)
+    task.line.wait("finish")
+
+
+def _worker_of(result: Any) -> int:
+    """The worker that made a step, as the place of its result tells; -1 if TensorFlow does not tell."""
+    try:
+        name = tf_device(result)
+        return int(name.split("task:")[1].split("/")[0])
+    except (AttributeError, IndexError, ValueError):
+        return -1
+
+
+def tf_device(result: Any) -> str:
+    """The device that holds a remote value."""
+    values = result._values
+    return str((values[0] if isinstance(values, (list, tuple)) else values).backing_device)

@@ -1,0 +1,145 @@
+"""Hosts as network namespaces, joined by a bridge, each interface shaped in both directions.
+
+The namespaces have no names: the bridge lives in that of the process which calls
+:meth:`Switch.connect`, each host's in its own process. The kernel removes a namespace and
+its interfaces with the last process in it, so nothing is left behind however the
+processes end, and two testbeds never meet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+
+CLONE_NEWNET = 0x40000000
+PREFIX = "10.77"
+"""Of the hosts' addresses; nothing outside the namespaces can see them."""
+
+FRAME_BYTES = 1514
+BURST_BYTES = 64 * 1024
+
+
+class NetworkError(RuntimeError):
+    """The system does not let us build the network; the message says what to do."""
+
+
+def new_namespace() -> None:
+    """Move this process, which must have one thread, into a network namespace of its own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET):
+        raise NetworkError(f"no network namespace: {os.strerror(ctypes.get_errno())}; shaped links need root, or use --link loopback")
+
+
+def address(host: int) -> str:
+    """Of host 0, 1, ..."""
+    return f"{PREFIX}.{(host + 1) // 250}.{(host + 1) % 250 + 1}"
+
+
+def _batch(tool: str, lines: list[str], *, force: bool = False) -> None:
+    try:
+        options = ["-force"] if force else []
+        done = subprocess.run([tool, *options, "-batch", "-"], input="\n".join(lines) + "\n", text=True, capture_output=True, timeout=60)
+    except FileNotFoundError:
+        raise NetworkError(f"the program {tool} is missing; install iproute2, or use --link loopback") from None
+    if done.returncode and not force:
+        first = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+        raise NetworkError(f"{tool} failed: {first}; the kernel may lack what shaped links need: use --link loopback")
+
+
+def _sysctl(name: str, value: str) -> None:
+    with open("/proc/sys/" + name.replace(".", "/"), "w", encoding="ascii") as file:
+        file.write(value)
+
+
+def loopback_up() -> None:
+    """Bring up the loopback interface of this process's namespace."""
+    _batch("ip", ["link set lo up"])
+
+
+class Shape:
+    """How an interface is shaped.
+
+    Parameters
+    ----------
+    bits_per_s
+        Rate of the link in each direction.
+    sharing
+        ``fair``: a class a peer, each guaranteed an equal part and lent what others leave;
+        ``tcp``: one token bucket, behind which TCP shares as it decides.
+    buffer_ms
+        What may queue, as time at the link's rate.
+    """
+
+    def __init__(self, bits_per_s: float, sharing: str, buffer_ms: float) -> None:
+        self.bits_per_s = bits_per_s
+        self.sharing = sharing
+        self.buffer_ms = buffer_ms
+
+    def lines(self, device: str, peers: list[str], side: str) -> list[str]:
+        """Commands for ``tc``: ``side`` is the header field that tells peers apart, ``dst`` or ``src``."""
+        rate = f"{self.bits_per_s:.0f}bit"
+        if self.sharing == "tcp":
+            return [f"qdisc add dev {device} root tbf rate {rate} burst {BURST_BYTES} latency {self.buffer_ms:g}ms"]
+        packets = max(int(self.bits_per_s / 8 * self.buffer_ms / 1000 / FRAME_BYTES), 8)
+        share = f"{self.bits_per_s / max(len(peers), 1):.0f}bit"
+        burst = f"burst {BURST_BYTES} cburst {BURST_BYTES} quantum {BURST_BYTES}"
+        found = [
+            f"qdisc add dev {device} root handle 1: htb default 1",
+            f"class add dev {device} parent 1: classid 1:ffff htb rate {rate} ceil {rate} {burst}",
+            f"class add dev {device} parent 1:ffff classid 1:1 htb rate {share} ceil {rate} {burst}",
+        ]
+        for number, peer in enumerate(peers, start=2):
+            found += [
+                f"class add dev {device} parent 1:ffff classid 1:{number:x} htb rate {share} ceil {rate} {burst}",
+                f"qdisc add dev {device} parent 1:{number:x} handle {number:x}: pfifo limit {packets}",
+                f"filter add dev {device} parent 1: protocol ip prio 1 u32 match ip {side} {peer}/32 flowid 1:{number:x}",
+            ]
+        return found
+
+
+class Switch:
+    """The bridge, in the namespace of the process that makes it."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._hosts = 0
+        _sysctl("net.ipv6.conf.all.disable_ipv6", "1")
+        _sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+        _batch("ip", ["link set lo up", "link add br0 type bridge", "link set br0 up"])
+
+    def connect(self, pids: list[int]) -> None:
+        """A cable to the namespace of each process; its end there is ``eth0``, shaped here and by :func:`plug_in`."""
+        self._hosts = len(pids)
+        lines = []
+        for host, pid in enumerate(pids):
+            lines += [f"link add v{host} type veth peer name eth0 netns {pid}", f"link set v{host} master br0", f"link set v{host} up"]
+        _batch("ip", lines)
+        addresses = [address(host) for host in range(len(pids))]
+        shaping = []
+        for host in range(len(pids)):
+            shaping += self._shape.lines(f"v{host}", [one for other, one in enumerate(addresses) if other != host], "src")
+        _batch("tc", shaping)
+
+    def close(self) -> None:
+        """Remove bridge and cables now; the kernel takes a while over those of processes that have ended."""
+        _batch("ip", [f"link del v{host}" for host in range(self._hosts)] + ["link del br0"], force=True)
+
+
+def plug_in(host: int, hosts: int, shape: Shape, congestion: str) -> None:
+    """In a host's own namespace, once its cable is there: address, shape, congestion control."""
+    _sysctl("net.ipv6.conf.all.disable_ipv6", "1")
+    _batch("ip", ["link set lo up", f"addr add {address(host)}/16 dev eth0", "link set eth0 up"])
+    _batch("tc", shape.lines("eth0", [address(other) for other in range(hosts) if other != host], "dst"))
+    try:
+        _sysctl("net.ipv4.tcp_congestion_control", congestion)
+    except OSError as error:
+        raise NetworkError(f"TCP congestion control {congestion!r} is not to be had here: {error.strerror}; see --congestion") from None
+
+
+def counters() -> tuple[int, int]:
+    """Bytes sent and received by this host's interface so far; those of loopback where there is no other."""
+    with open("/proc/self/net/dev", encoding="ascii") as file:
+        rows = {line.split(":")[0].strip(): line.split(":")[1].split() for line in file if ":" in line}
+    fields = rows.get("eth0") or rows["lo"]
+    return int(fields[8]), int(fields[0])

@@ -1,0 +1,104 @@
+"""MultiWorkerMirroredStrategy: a process a worker, all-reduce over TensorFlow's ring on gRPC."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from . import device, twin
+from .hub import Task
+
+
+def train(tf: Any, task: Task) -> None:
+    """One worker."""
+    setting = task.setting
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": task.cluster, "task": {"type": "worker", "index": task.index}})
+    tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
+    emulated = setting["compute"]["kind"] == "emulated"
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": emulated})
+    options = tf.distribute.experimental.CommunicationOptions(implementation=tf.distribute.experimental.CommunicationImplementation.RING)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    run_steps(tf, task, strategy, setting["workers"])
+
+
+def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
+    """Warm up, line up, and make the steps with a strategy that all-reduces; reports one row a step."""
+    setting = task.setting
+    layers = twin.layers_of(setting)
+    local = strategy.num_replicas_in_sync if workers == 1 else 1
+    with strategy.scope():
+        variables = twin.create(tf, layers, lambda value, name: tf.Variable(value, name=name))
+
+    def replica(durations: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        own = durations[context.replica_id_in_sync_group] if local > 1 else durations[0]
+        values = [variable.read_value() for variable in variables]
+        begun = tf.timestamp()
+        if setting.get("overlap"):
+            gradients, _, ended = twin.compute_by_layer(tf, layers, values, own, None)
+            order = sorted(range(len(layers)), key=lambda index: layers[index].ready)
+            # one all-reduce a gradient, begun when it is there
+            reduced_in_order = [context.all_reduce("SUM", gradients[index]) for index in order]
+            reduced = [value for _, value in sorted(zip(order, reduced_in_order), key=lambda pair: pair[0])]
+        else:
+            gradients, _, ended = twin.compute_alone(tf, values, own, None)
+            reduced = context.all_reduce("SUM", gradients)
+        with tf.control_dependencies(list(reduced)):
+            done = tf.timestamp()
+        return tf.stack([begun, begun, ended, done])
+
+    @tf.function(input_signature=[tf.TensorSpec([local], tf.int64)])
+    def step(durations: Any) -> Any:
+        return strategy.experimental_local_results(strategy.run(replica, args=(durations,)))
+
+    total = setting["workers"]
+    law = device.durations(
+        setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), total, setting["steps"], task.seed
+    )
+    own = law if local > 1 else law[task.index : task.index + 1]
+    warm = tf.constant([1000] * local, tf.int64)
+    for _ in range(max(setting["warm_up"], 2)):
+        step(warm)
+    arguments = [tf.constant(own[:, index], tf.int64) for index in range(setting["steps"])]
+    task.line_up()
+    task.sleep_until(0.0)
+    began_s = time.time()
+    rows = []
+    for one in arguments:
+        results = step(one)
+        rows.append([value.numpy() for value in results])
+    ended_s = time.time()
+    task.end()
+    task.line.say("window", seconds=ended_s - began_s)
+    for number, row in enumerate(rows):
+        for replica_index, times in enumerate(row):
+            task.line.say(
+                "update",
+                worker=task.index * local + replica_index,
+                start_s=float(times[0]) - task.began_s,
+                pulled_s=float(times[1]) - task.began_s,
+                computed_s=float(times[2]) - task.began_s,
+                applied_s=float(times[3]) - task.began_s,
+                read_version=number,
+                version=number + 1,
+            )
+    task.line.say("reported")
+    task.line.wait("finish")
+
+
+def mirrored(tf: Any, task: Task) -> None:
+    """MirroredStrategy on logical devices of one physical device."""
+    setting = task.setting
+    replicas = setting["workers"]
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    physical = tf.config.list_physical_devices(kind)[0]
+    logical = tf.config.LogicalDeviceConfiguration
+    limit = {"memory_limit": setting["gpu_memory_mib"]} if kind == "GPU" else {}
+    tf.config.set_logical_device_configuration(physical, [logical(**limit) for _ in range(replicas)])
+    tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
+    strategy = tf.distribute.MirroredStrategy([f"/{kind}:{index}" for index in range(replicas)])
+    run_steps(tf, task, strategy, 1)
+
+

@@ -1,0 +1,74 @@
+"""One training step with clocks in it, the same for every way with parameter servers, and how it is reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import twin
+from .twin import on
+from .hub import Task
+
+
+def session_config(tf: Any, setting: dict[str, Any]) -> Any:
+    """Threads of a server; graphs are left as they were written, so that what should travel travels."""
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=setting["threads"])
+    if setting["compute"]["kind"] == "emulated":
+        rewrite = config.graph_options.rewrite_options
+        rewrite.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    return config
+
+
+def step_function(tf: Any, setting: dict[str, Any], layers: list[twin.Layer], variables: list[Any], version: Any, where: str | None) -> Any:
+    """A function of the step's duration in microseconds, which makes the step.
+
+    It returns float64 [pull begins, pull ended, compute ended, all applied, version read,
+    version after its own update]. Times are the worker's wall clock.
+    """
+    by_layer = bool(setting.get("overlap"))
+
+    def step(microseconds: Any) -> Any:
+        with on(tf, where):
+            asked = tf.timestamp()
+        with tf.control_dependencies([asked]), on(tf, version.device):
+            read = version.read_value()
+        pulled = []
+        for layer, variable in zip(layers, variables):
+            # on the version's server it is read first; elsewhere at the same time
+            with tf.control_dependencies([read] if variable.device == version.device else [asked]):
+                pulled.append(twin.pull(tf, layer, variable, where))
+        if by_layer:
+            gradients, begun, ended = twin.compute_by_layer(tf, layers, pulled, microseconds, where)
+        else:
+            gradients, begun, ended = twin.compute_alone(tf, pulled, microseconds, where)
+        applied = [twin.push(tf, *one) for one in zip(layers, variables, gradients)]
+        with tf.control_dependencies([one for one in applied if one is not None]), on(tf, version.device):
+            written = tf.raw_ops.AssignAddVariableOp(resource=version.handle, value=tf.ones([], tf.int64))
+            with tf.control_dependencies([written]):
+                after = version.read_value()
+        with on(tf, where):
+            after = tf.identity(after)
+            with tf.control_dependencies([after]):
+                done = tf.timestamp()
+            return tf.stack([asked, begun, ended, done, tf.cast(read, tf.float64), tf.cast(after, tf.float64)])
+
+    return step
+
+
+def report(task: Task, rows: list[tuple[int, Any]], began_s: float) -> None:
+    """Send every step, with times since the common start."""
+    for worker, row in rows:
+        asked, begun, ended, done, read, after = (float(value) for value in row)
+        task.line.say(
+            "update",
+            worker=worker,
+            start_s=asked - began_s,
+            pulled_s=begun - began_s,
+            computed_s=ended - began_s,
+            applied_s=done - began_s,
+            read_version=int(read),
+            version=int(after),
+        )
+    task.line.say("reported")
+
+

@@ -1,0 +1,1 @@
+"""Real distributed TensorFlow runs on this machine: what to run, running it, reading what was measured."""

@@ -1,0 +1,170 @@
+"""What a testbed run measured, repeat by repeat, in the terms in which predictions are made."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from calibrate.measurements import Measurements, read_measurements
+from calibrate.records import LinkCheck, Repeat, Updated, Used
+from calibrate.testbed.setting import TestbedSetting
+from simulator.errors import CalibrationError
+
+__all__ = ["OneRun", "Readings", "read_run"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """One repeat: a cluster started, warmed up, run and ended.
+
+    Attributes
+    ----------
+    steps
+        Every step, in the order in which they were reported.
+    used
+        What each task sent, received and computed.
+    """
+
+    setting: TestbedSetting
+    steps: tuple[Updated, ...]
+    used: tuple[Used, ...]
+
+    @cached_property
+    def seconds(self) -> float:
+        """From the common start to the end of the last step."""
+        return max(step.applied_s for step in self.steps)
+
+    @property
+    def updates(self) -> int:
+        """Updates of the model: steps of all workers, or where workers step together, their common steps."""
+        if self.setting.mode == "sync":
+            return max(step.version for step in self.steps) - min(step.read_version for step in self.steps)
+        if self.setting.mode in ("ring", "mirrored"):
+            return max(step.version for step in self.steps)
+        return len(self.steps)
+
+    @property
+    def updates_per_s(self) -> float:
+        """Over the whole run, its drain included."""
+        return self.updates / self.seconds
+
+    @cached_property
+    def staleness(self) -> Counter[int]:
+        """Updates by their staleness: those applied between the read and the own update. Empty where all step together."""
+        if self.setting.mode not in ("async", "between-graph"):
+            return Counter()
+        return Counter(max(step.version - step.read_version - 1, 0) for step in self.steps)
+
+    @property
+    def mean_staleness(self) -> float | None:
+        """Mean over all updates; None where all step together."""
+        total = sum(self.staleness.values())
+        return sum(value * count for value, count in self.staleness.items()) / total if total else None
+
+    def parts(self) -> dict[str, Array]:
+        """Seconds of each step's pull, compute and push, and from a worker's step to its next (``gap``)."""
+        steps = self.steps
+        found = {
+            "pull": np.array([step.pulled_s - step.start_s for step in steps]),
+            "compute": np.array([step.computed_s - step.pulled_s for step in steps]),
+            "push": np.array([step.applied_s - step.computed_s for step in steps]),
+        }
+        gaps: list[float] = []
+        for worker in {step.worker for step in steps}:
+            own = sorted((step for step in steps if step.worker == worker), key=lambda step: step.start_s)
+            gaps += [later.start_s - earlier.applied_s for earlier, later in itertools.pairwise(own)]
+        found["gap"] = np.array(gaps)
+        return found
+
+    def cpu_s(self, job: str = "") -> float:
+        """CPU seconds of all tasks of a job (``worker``, ``ps``, ``chief``), or of all."""
+        return sum(one.user_s + one.system_s for one in self.used if one.task.startswith(job))
+
+    def sent_bytes(self, job: str = "") -> float:
+        """Bytes that left the interfaces of a job's tasks, or of all."""
+        return sum(one.sent_bytes for one in self.used if one.task.startswith(job))
+
+
+@dataclass(frozen=True)
+class Readings:
+    """All whole repeats of one setting, from one file or several.
+
+    Attributes
+    ----------
+    link_bytes_per_s
+        What plain sockets moved between two hosts, one value a repeat; empty on loopback.
+    """
+
+    setting: TestbedSetting
+    runs: tuple[OneRun, ...]
+    link_bytes_per_s: tuple[float, ...]
+    files: tuple[Measurements, ...]
+
+    @property
+    def updates_per_s(self) -> tuple[float, ...]:
+        """Of each repeat."""
+        return tuple(run.updates_per_s for run in self.runs)
+
+    @property
+    def mean_staleness(self) -> tuple[float, ...]:
+        """Of each repeat; empty where all step together."""
+        return tuple(mean for run in self.runs if (mean := run.mean_staleness) is not None)
+
+    @cached_property
+    def staleness(self) -> Counter[int]:
+        """Of all repeats together."""
+        return sum((run.staleness for run in self.runs), Counter())
+
+
+def read_run(path: Path) -> Readings:
+    """Read what a testbed run has written; a repeat that was not ended is left out.
+
+    Raises
+    ------
+    CalibrationError
+        The file is damaged, is no testbed run, or holds no whole repeat.
+    """
+    measured = read_measurements(path)
+    if measured.header.probe != "testbed":
+        raise CalibrationError(
+            f"{path}: holds measurements of a {measured.header.probe}, not of a testbed run; see `paceline testbed --help`"
+        )
+    setting = _setting_of(measured, path)
+    whole = [record.repeat for record in measured.of(Repeat)]
+    if not whole:
+        failure = measured.failure
+        why = f": {failure.message}" if failure else ""
+        raise CalibrationError(f"{path}: holds no whole repeat{why}; measure again")
+    steps, used = measured.of(Updated), measured.of(Used)
+    runs = tuple(
+        OneRun(setting, tuple(one for one in steps if one.repeat == number), tuple(one for one in used if one.repeat == number))
+        for number in whole
+    )
+    checks = tuple(check.bytes_per_s for check in measured.of(LinkCheck) if check.repeat in whole)
+    return Readings(setting, runs, checks, (measured,))
+
+
+def _setting_of(measured: Measurements, path: Path) -> TestbedSetting:
+    given = {key: value for key, value in measured.header.arguments.items() if key not in ("repeats", "seed", "timeout_s", "out")}
+    link = given.get("link")
+    if isinstance(link, dict):
+        given["link"] = {
+            "bandwidth_bytes_per_s": link["bits_per_s"] / 8,
+            "buffer_s": link["buffer_ms"] / 1000,
+            "sharing": link["sharing"],
+            "congestion": link["congestion"],
+        }
+    try:
+        return TestbedSetting.model_validate(given)
+    except (ValidationError, KeyError, TypeError) as error:
+        first = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise CalibrationError(f"{path}:1: is no setting of the testbed ({first}); was it written by another version?") from None

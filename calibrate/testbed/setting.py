@@ -1,0 +1,148 @@
+"""One setting of the testbed: what is run, as people write it down and as the probe takes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from calibrate.testbed.ladder import variables_of
+from simulator.laws import Constant, Law
+from simulator.spec import Rate, Seconds, Spec
+
+__all__ = ["Compute", "ShapedLink", "TestbedSetting", "TestbedVariable"]
+
+
+class TestbedVariable(Spec):
+    """One variable of the twin that is trained, in the order of creation."""
+
+    name: str = Field(min_length=1, max_length=10_000)
+    shape: tuple[Annotated[int, Field(ge=1)], ...]
+    dtype: str = "float32"
+    rows: int | None = Field(default=None, ge=1, description="rows that a step touches, of a sparse one")
+    ready: Annotated[float, Field(gt=0, le=1)] = Field(description="share of the backward pass after which its gradient is there")
+
+
+class ShapedLink(Spec):
+    """Links between hosts, each a network namespace; every interface is shaped in both directions."""
+
+    bandwidth_bytes_per_s: Rate = Field(gt=0, description="of each interface, in each direction")
+    sharing: Literal["fair", "tcp"] = Field(
+        default="fair", description="fair: an htb class for each peer; tcp: one token bucket, behind which TCP shares as it decides"
+    )
+    congestion: str = Field(default="cubic", pattern=r"^[a-z0-9_-]{1,30}$", description="TCP's congestion control")
+    buffer_s: Seconds = Field(default=0.02, gt=0, le=10, description="what may queue at an interface, as time at its rate")
+
+
+class Compute(Spec):
+    """What a worker does between the last byte of its pull and the first of its push."""
+
+    kind: Literal["emulated", "real"] = Field(
+        default="emulated", description="emulated: a sleep drawn from a law; real: the model's forward and backward pass"
+    )
+    mean_s: Seconds = Field(default=0.1, gt=0, description="emulated: mean of the sleep")
+    law: Law = Field(default=Constant(), description="emulated: of the sleep around its mean")
+
+
+class TestbedSetting(Spec):
+    """What is run, apart from how often it is repeated."""
+
+    __test__ = False  # pytest takes names that begin with Test for tests
+
+    mode: Literal["async", "between-graph", "sync", "ring", "mirrored"] = Field(
+        description="async: ParameterServerStrategy with a ClusterCoordinator; between-graph: asynchronous sessions (compat.v1); "
+        "sync: SyncReplicasOptimizer; ring: MultiWorkerMirroredStrategy; mirrored: MirroredStrategy on logical devices"
+    )
+    workers: int = Field(ge=1, le=64, description="worker processes; mirrored: replicas in one process")
+    servers: int = Field(default=0, ge=0, le=32)
+    backup_workers: int = Field(default=0, ge=0)
+    link: ShapedLink | None = Field(default=None, description="left out: loopback, in a network namespace of its own")
+    model: str = Field(default="ladder-4mb", description="one of the ladder, or FILE.py:FUNCTION, or a workload")
+    variables: tuple[TestbedVariable, ...] = Field(default=(), description="of the model; left out: those of the ladder's")
+    batch: int = Field(default=32, ge=1)
+    compute: Compute = Compute()
+    overlap: bool = Field(
+        default=False, description="layer by layer: a layer waits for its variable only, its gradient leaves when it is ready"
+    )
+    steps: int = Field(default=50, ge=2, le=1_000_000, description="of each worker, on average")
+    warm_up: int = Field(default=3, ge=1, description="steps of each worker before the common start; not measured")
+    start_spread_s: Seconds = Field(default=0.0, ge=0, description="0: all start together; else at random within so long")
+    threads: int = Field(default=1, ge=1, le=1024, description="TensorFlow's intra-op threads in each process")
+    gpu_memory_mib: int = Field(default=4096, ge=64, description="mirrored on a GPU: memory of each logical device")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_variables(cls, data: Any) -> Any:
+        if isinstance(data, dict) and not data.get("variables"):
+            found = variables_of(data.get("model", "ladder-4mb"))
+            if found is not None:
+                return {**data, "variables": found}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TestbedSetting:
+        if not self.variables:
+            raise ValueError(f"model {self.model!r} is none of the ladder, so its variables must be given")
+        with_servers = self.mode in ("async", "between-graph", "sync")
+        if with_servers != (self.servers > 0):
+            raise ValueError(f'mode = "{self.mode}" takes {"at least one server" if with_servers else "no servers"}; it has {self.servers}')
+        if self.backup_workers and self.mode != "sync":
+            raise ValueError(f'backup_workers ({self.backup_workers}) need mode = "sync", not "{self.mode}"')
+        if self.backup_workers >= self.workers:
+            raise ValueError(f"backup_workers ({self.backup_workers}) must be fewer than workers ({self.workers})")
+        if self.mode == "ring" and self.workers < 2:
+            raise ValueError("a ring needs at least 2 workers")
+        if self.mode == "mirrored" and self.link is not None:
+            raise ValueError('mode = "mirrored" is one process on one host; it has no link')
+        if self.start_spread_s and self.mode in ("sync", "ring", "mirrored"):
+            raise ValueError(f'start_spread is of asynchronous workers; in mode = "{self.mode}" all step together')
+        if self.compute.kind == "real" and self.model.startswith("ladder-") is False and ":" not in self.model:
+            raise ValueError(f"compute.kind = real needs a model that can be built (FILE.py:FUNCTION or the ladder), not {self.model!r}")
+        return self
+
+    @property
+    def parameter_bytes(self) -> float:
+        """Bytes of all variables, dense."""
+        return float(sum(_bytes_of(variable) for variable in self.variables))
+
+    @property
+    def label(self) -> str:
+        """For people: mode, workers, servers, link, model, compute."""
+        servers = f" x {self.servers} PS" if self.servers else ""
+        backup = f" ({self.backup_workers} backup)" if self.backup_workers else ""
+        link = "loopback" if self.link is None else f"{self.link.bandwidth_bytes_per_s * 8e-6:g} Mbit/s {self.link.sharing}"
+        compute = self.compute.kind if self.compute.kind == "real" else f"{self.compute.law.kind} {self.compute.mean_s * 1000:g} ms"
+        extra = (", by layer" if self.overlap else "") + (f", start over {self.start_spread_s:g} s" if self.start_spread_s else "")
+        where = "" if self.mode == "mirrored" else f", {link}"
+        return f"{self.mode} {self.workers}{servers}{backup}{where}, {self.model}, {compute}{extra}"
+
+    @property
+    def hash(self) -> str:
+        """Content hash: equal settings, and only they, have it in common."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def for_probe(self, repeats: int, seed: int, timeout_s: float) -> dict[str, Any]:
+        """What the probe reads."""
+        link = None
+        if self.link is not None:
+            link = {
+                "bits_per_s": self.link.bandwidth_bytes_per_s * 8,
+                "sharing": self.link.sharing,
+                "buffer_ms": self.link.buffer_s * 1000,
+                "congestion": self.link.congestion,
+            }
+        plain = self.model_dump(mode="json", exclude={"link"})
+        return {**plain, "link": link, "repeats": repeats, "seed": seed, "timeout_s": timeout_s}
+
+
+_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
+
+
+def _bytes_of(variable: TestbedVariable) -> float:
+    count = 1
+    for side in variable.shape:
+        count *= side
+    return float(count * _BYTES.get(variable.dtype, 4))
