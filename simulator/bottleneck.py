@@ -18,6 +18,10 @@ _SATURATED = 0.85
 def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottleneck:
     """Name the saturated resource, or else the largest part of a step."""
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    cores = scenario.cluster.shared_cores
+    if cores is not None and use.cores >= _SATURATED and scenario.replicas + scenario.servers > cores:
+        text = f"The {cores:g} cores that all nodes share are in use for {use.cores:.0%} of what they can; "
+        return Bottleneck(name="shared-cores", text=text + "more cores, or less work on messages, servers and compute, would help.")
     if use.busiest_server >= _SATURATED:
         return _server(f"The busiest parameter server works {use.busiest_server:.0%} of the time on gradients")
     if use.busiest_link >= _SATURATED:

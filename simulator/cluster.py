@@ -124,6 +124,13 @@ class Cluster(Spec):
         default=False,
         description="the devices are the hosts' CPUs: a parameter server on a worker's node takes its time from the same device",
     )
+    shared_cores: float | None = Field(
+        default=None,
+        ge=1,
+        le=1e6,
+        description="all nodes are processes of one machine with so many cores, which the hosts' work shares: that on messages, servers, "
+        "the coordinator, input, and with device_is_host the replicas' compute, each on one core at most; left out: nodes share none",
+    )
     overlap_slowdown: float = Field(
         default=0.0, ge=0, le=10, description="compute takes this share longer while the device communicates (measure it)"
     )
@@ -165,6 +172,11 @@ class Cluster(Spec):
     def replicas_per_node(self) -> int:
         """How many replicas a node takes."""
         return self.devices_per_node * self.replicas_per_device
+
+    @property
+    def servers_on_devices(self) -> bool:
+        """Whether a parameter server takes its time from the device of a worker on its node."""
+        return self.device_is_host and self.shared_cores is None
 
     @cached_property
     def _class_ends(self) -> tuple[int, ...]:

@@ -88,7 +88,10 @@ def alone_scenario(scenario: Scenario) -> Scenario:
     Weak scaling keeps the batch of a replica, strong scaling the global batch, so that
     the one replica does the work of all. Its device has the speed that was measured.
     """
-    cluster = scenario.cluster.model_copy(update={"node_speed": (), "node_classes": (), "replicas_per_device": 1, "device_is_host": False})
+    # without cores that all share it makes no difference to one replica whether its device is a host's
+    is_host = scenario.cluster.device_is_host and scenario.cluster.shared_cores is not None
+    alone = {"node_speed": (), "node_classes": (), "replicas_per_device": 1, "device_is_host": is_host}
+    cluster = scenario.cluster.model_copy(update=alone)
     run = scenario.run.model_copy(update={"job_steps": None, "start": "together", "start_spread_s": None})
     if scenario.run.job_steps is not None:
         run = run.model_copy(update={"steps": max(2, -(-scenario.run.job_steps // scenario.replicas)), "warmup_steps": scenario.run.warmup})
@@ -183,6 +186,7 @@ def _utilisation(runs: Sequence[Measured]) -> Utilisation:
         busiest_link=links.get(busiest, 0.0),
         busiest_link_name=busiest,
         busiest_server=max(servers.values(), default=0.0),
+        cores=_mean(shares("cores")),
     )
 
 

@@ -28,7 +28,7 @@ __all__ = ["Kind", "Measured", "Parts", "Recorder", "Resource"]
 
 _BLOCK = 1024
 
-Kind = Literal["devices", "links", "servers"]
+Kind = Literal["devices", "links", "servers", "cores"]
 
 
 class Resource(Protocol):

@@ -7,6 +7,7 @@ from functools import partial
 
 from simpy.events import Event
 
+from simulator.cores import on_cores
 from simulator.device import Device
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
@@ -64,9 +65,9 @@ class Replica:
         The device that it computes on.
     """
 
-    __slots__ = ("_input_ready_s", "_kernel", "_observer", "_work", "device", "index", "paces")
+    __slots__ = ("_batch", "_input_ready_s", "_kernel", "_observer", "_prepare", "_work", "device", "index", "paces")
 
-    def __init__(self, kernel: Kernel, index: int, paces: Paces, device: Device, observer: Observer | None) -> None:
+    def __init__(self, kernel: Kernel, network: Network, index: int, paces: Paces, device: Device, observer: Observer | None) -> None:
         self.index = index
         self.paces = paces
         self.device = device
@@ -74,6 +75,13 @@ class Replica:
         self._work: Callable[[float], Event] = device.seat()
         self._observer = observer
         self._input_ready_s = paces.start_s + paces.input_s
+        # input prepared on cores that others use as well
+        self._prepare = on_cores(kernel, network) if paces.input_s else None
+        self._batch: Event | None = None
+        if self._prepare is not None and paces.start_s:
+            kernel.call_later(paces.start_s, self._prefetch)
+        elif self._prepare is not None:
+            self._prefetch(None)
 
     def compute(self, work_s: float, name: str) -> Event:
         """Occupy the device for ``work_s`` seconds of work, longer where it is shared; the event of its end."""
@@ -99,9 +107,24 @@ class Replica:
         input_s = self.paces.input_s
         if not input_s:
             return None
+        if self._prepare is not None:
+            return self._next_from_cores()
         wait_s = max(self._input_ready_s - self._kernel.now, 0.0)
         self._input_ready_s = self._kernel.now + wait_s + input_s
         return self._kernel.timeout(wait_s) if wait_s else None
+
+    def _next_from_cores(self) -> Event | None:
+        batch = self._batch
+        assert batch is not None, "no batch is asked for before the replica starts"
+        if batch.callbacks is None:
+            self._prefetch(batch)
+            return None
+        batch.callbacks.append(self._prefetch)
+        return batch
+
+    def _prefetch(self, _: Event | None) -> None:
+        assert self._prepare is not None
+        self._batch = self._prepare(self.paces.input_s)
 
 
 def paces_of(scenario: Scenario, streams: Streams, run_factor: float) -> list[Paces]:
@@ -114,10 +137,17 @@ def replicas_of(kernel: Kernel, network: Network, scenario: Scenario, paces: lis
     cluster = scenario.cluster
     sharing = cluster.replicas_per_device
     with_servers = 0  # devices that a parameter server works on as well
-    if cluster.device_is_host and isinstance(scenario.strategy, ParameterServer) and scenario.strategy.server_placement == "colocated":
+    if cluster.servers_on_devices and isinstance(scenario.strategy, ParameterServer) and scenario.strategy.server_placement == "colocated":
         with_servers = scenario.servers
     devices = [
-        Device(kernel, network, index, shared=sharing > 1 or index < with_servers, slowdown=cluster.overlap_slowdown)
+        Device(
+            kernel,
+            network,
+            index,
+            shared=sharing > 1 or index < with_servers,
+            on_cores=cluster.device_is_host,
+            slowdown=cluster.overlap_slowdown,
+        )
         for index in range(-(-len(paces) // sharing))
     ]
-    return [Replica(kernel, index, pace, devices[index // sharing], observer) for index, pace in enumerate(paces)]
+    return [Replica(kernel, network, index, pace, devices[index // sharing], observer) for index, pace in enumerate(paces)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 
+from simulator.cores import cores_of
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.recorder import Measured, Recorder
@@ -45,8 +46,11 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
         }
     )
     kernel = Kernel()
-    network = Network(kernel, drawn.cluster.transport, streams.generator("weights"))
+    cores = cores_of(drawn.cluster.shared_cores)
+    network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
     recorder = Recorder(kernel, drawn, observer)
+    if cores is not None:
+        recorder.watch("cores", lambda: [cores])
     paces = paces_of(drawn, streams, _run_factor(drawn, streams))
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()

@@ -107,6 +107,7 @@ class Utilisation(Spec):
     busiest_link: float
     busiest_link_name: str
     busiest_server: float
+    cores: float = Field(default=0.0, description="of the cores that all nodes share; 0 where each has its own")
 
 
 class Bottleneck(Spec):
@@ -114,7 +115,7 @@ class Bottleneck(Spec):
 
     name: Literal[
         "compute", "input", "network", "server-network", "fabric", "host-link", "host-cpu", "client", "server", "stragglers",
-        "coordinator", "latency", "apply",
+        "shared-cores", "coordinator", "latency", "apply",
     ]  # fmt: skip
     text: str
 

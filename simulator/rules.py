@@ -100,8 +100,8 @@ def _check_servers(scenario: Scenario, strategy: ParameterServer) -> None:
         raise ValueError('strategy.coordinator and strategy.replication = "in-graph" exclude each other: the one client is its own driver')
     if strategy.late_workers == "cancel" and (scenario.cluster.replicas_per_device > 1 or scenario.cluster.device_is_host):
         raise ValueError('strategy.late_workers = "cancel" needs a device for each replica: what others share cannot be stopped for one')
-    if scenario.cluster.device_is_host and scenario.cluster.devices_per_node > 1:
-        raise ValueError("cluster.device_is_host needs devices_per_node = 1: a host has one CPU to share")
+    if scenario.cluster.servers_on_devices and scenario.cluster.devices_per_node > 1:
+        raise ValueError("cluster.device_is_host needs devices_per_node = 1: a host has one CPU to share (or give cluster.shared_cores)")
 
 
 def _check_all_reduce(scenario: Scenario, strategy: AllReduceStrategy) -> None:
@@ -117,8 +117,12 @@ def _check_all_reduce(scenario: Scenario, strategy: AllReduceStrategy) -> None:
             raise ValueError(f"strategy.messages goes rank by rank, but strategy.{key} {at_once}: keep one of them")
         if given and scenario.cluster.replicas_per_device > 1:
             raise ValueError(f"strategy.{key} {at_once}, which cluster.replicas_per_device above 1 rules out")
+        if given and scenario.cluster.shared_cores is not None:
+            raise ValueError(f"strategy.{key} {at_once}, which cluster.shared_cores rules out: keep one of them")
         if given and scenario.cluster.overlap_slowdown and key != "through_host":
             raise ValueError(f"strategy.{key} and cluster.overlap_slowdown cannot be simulated together yet: set one of them aside")
+    if scenario.cluster.overlap_slowdown and scenario.cluster.shared_cores is not None:
+        raise ValueError(f"cluster.overlap_slowdown {at_once} in an all-reduce, which cluster.shared_cores rules out: keep one of them")
     if scenario.cluster.overlap_slowdown and strategy.messages:
         raise ValueError(f"strategy.messages goes rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them")
     if strategy.sync_every > 1 and (strategy.bucket_size_bytes is not None or strategy.priority == "forward"):
@@ -153,17 +157,18 @@ def _check_messages(scenario: Scenario, strategy: AllReduceStrategy) -> None:
             f"strategy.pipeline_chunk ({format_bytes(strategy.pipeline_chunk_bytes)}) cuts a buffer of {format_bytes(fused)} into "
             f"{_counted(pieces)} pieces; at most {_MOST_PIECES:,} are simulated: take larger ones"
         )
-    if strategy.messages:
+    if scenario.rank_messages:
         local = min(scenario.cluster.replicas_per_node, ranks)
         each = {
             "halving-doubling": 2 * ranks.bit_length(),
             "double-binary-tree": 2 * max(pieces, 1),
             "hierarchical": 2 * (local + ranks // local),
         }
+        nearly = ", which gives nearly the same times" if strategy.messages else ""
         if (messages := ranks * each.get(strategy.algorithm, 2 * ranks) * buckets) > _MOST_MESSAGES:
             raise ValueError(
-                f"strategy.messages would simulate about {_counted(messages)} messages a step one by one; "
-                f"at most {_MOST_MESSAGES:,} are: leave it out, which gives nearly the same times"
+                f"{'strategy.messages' if strategy.messages else 'cluster.shared_cores'} would simulate about {_counted(messages)} "
+                f"messages a step one by one; at most {_MOST_MESSAGES:,} are: leave it out{nearly}"
             )
     if (
         strategy.fusion_cycle_s is not None
@@ -180,6 +185,11 @@ def _check_run(scenario: Scenario) -> None:
     run, cluster = scenario.run, scenario.cluster
     if cluster.overlap_slowdown and (cluster.replicas_per_device > 1 or cluster.device_is_host):
         raise ValueError("cluster.overlap_slowdown is of a device that one replica has to itself: set replicas_per_device to 1")
+    if cluster.shared_cores is not None and cluster.transport.cpu_per_byte_s:
+        raise ValueError(
+            "cluster.shared_cores and cluster.transport.cpu_per_byte exclude each other: work on bytes while they cross is not simulated "
+            "on shared cores; give copy_per_byte, which is"
+        )
     asynchronous = isinstance(scenario.strategy, ParameterServer) and scenario.strategy.mode != "sync"
     if not asynchronous and run.job_steps is not None:
         raise ValueError(

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from simulator.cluster import Cluster
 from simulator.rules import check
 from simulator.spec import Seconds, Spec
-from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer, Single, Strategy
+from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer, Single, Strategy
 from simulator.workload import Workload
 
 __all__ = ["Run", "Scenario"]
@@ -98,34 +98,64 @@ class Scenario(Spec):
         return strategy.workers or max(worker_nodes, 1) * cluster.replicas_per_node
 
     @property
+    def rank_messages(self) -> bool:
+        """Whether every message of an all-reduce is simulated: asked for, or because hosts' work on them shares cores."""
+        strategy, cluster = self.strategy, self.cluster
+        if not isinstance(strategy, AllReduceStrategy):
+            return False
+        on_cores = cluster.shared_cores is not None and cluster.transport.works_on_messages and self.worker_nodes > 1
+        return strategy.messages or on_cores
+
+    @property
     def lone_step_s(self) -> float:
         """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
         load, strategy, batch = self.workload, self.strategy, self.batch
         step_s = float(load.compute_s(batch) + load.apply_s)
         link = self.cluster.intra_node if isinstance(strategy, Mirrored) else self.cluster.inter_node
         size = sum(variable.gradient_bytes(batch) for variable in load.variables)
+        copy_s = 0.0  # of both hosts, for each byte on the wire
         if link is self.cluster.inter_node:
             size *= self.cluster.transport.wire_bytes_per_byte
+            copy_s = 2 * self.cluster.transport.copy_per_byte_s / self.cluster.transport.wire_bytes_per_byte
         if isinstance(strategy, ParameterServer):
             size += sum(variable.pull_bytes(batch) for variable in load.variables) * self.cluster.transport.wire_bytes_per_byte
             if strategy.coordinator is not None:
                 step_s += strategy.coordinator.dispatch_s + strategy.coordinator.latency_s
-            return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s)
+            return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size)
         turns = 2 * (self.replicas - 1)
-        return step_s + float(turns * (size / self.replicas / link.bandwidth_bytes_per_s + link.latency_s))
+        chunk = size / self.replicas
+        return step_s + float(turns * (chunk / link.bandwidth_bytes_per_s + link.latency_s + copy_s * chunk))
 
     @property
     def full_step_s(self) -> float:
-        """Seconds of a step when all workers are under way: what it takes alone, or what one link or server needs for all of them."""
+        """Seconds of a step when all workers are under way: what it takes alone, or what one link, server or the cores need for all."""
         load, strategy, batch = self.workload, self.strategy, self.batch
         if not isinstance(strategy, ParameterServer):
-            return max(self.lone_step_s, float(load.input(batch)))
+            return max(self.lone_step_s, float(load.input(batch)), self._cores_s)
         s_per_byte = self.cluster.transport.wire_bytes_per_byte / self.cluster.link_of(0).bandwidth_bytes_per_s
         sizes = [variable.gradient_bytes(batch) for variable in load.variables]
         pulled = sum(variable.pull_bytes(batch) for variable in load.variables)
         each_s = max(pulled, sum(sizes)) * s_per_byte / strategy.servers, sum(load.server(size) for size in sizes) / strategy.servers
         dispatch_s = strategy.coordinator.dispatch_s if strategy.coordinator is not None else 0.0
-        return float(max(self.lone_step_s, self.replicas * max(*each_s, dispatch_s), load.input(batch)))
+        copied_s = (pulled + sum(sizes)) * self.cluster.transport.copy_per_byte_s / strategy.servers
+        return float(max(self.lone_step_s, self.replicas * max(*each_s, dispatch_s, copied_s), load.input(batch), self._cores_s))
+
+    @property
+    def _cores_s(self) -> float:
+        """Seconds that the cores which all nodes share need for a step of every replica; their hosts' work on single messages left out."""
+        load, strategy, cluster, batch = self.workload, self.strategy, self.cluster, self.batch
+        if cluster.shared_cores is None:
+            return 0.0
+        sizes = [variable.gradient_bytes(batch) for variable in load.variables]
+        work_s = load.input(batch) + (load.compute_s(batch) if cluster.device_is_host else 0.0)
+        copied = 2 * (self.replicas - 1) / self.replicas * sum(sizes) if self.worker_nodes > 1 else 0.0
+        if isinstance(strategy, ParameterServer):
+            copied = sum(sizes) + sum(variable.pull_bytes(batch) for variable in load.variables)
+            work_s += sum(load.server(size) for size in sizes)
+            work_s += strategy.coordinator.dispatch_s if strategy.coordinator is not None else 0.0
+        elif cluster.device_is_host:
+            work_s += load.apply_s
+        return float(self.replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied) / cluster.shared_cores)
 
     @property
     def servers(self) -> int:

@@ -30,6 +30,11 @@ class Transport(Spec):
         default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of a tensor (headers, encoding)"
     )
     cpu_per_message_s: Seconds = Field(default=0.0, ge=0, description="work of each of the two hosts on a message, one at a time")
+    copy_per_byte_s: Annotated[Moderate, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="work of each of the two hosts on a byte of a tensor besides, before the message stands for the link (serialising) "
+        "and after it has come in whole (parsing), as gRPC does: so not while it crosses",
+    )
     cpu_per_byte_s: Annotated[Moderate, Field(ge=0, le=1)] = Field(
         default=0.0, description="work of each of the two hosts on a byte, sent or received, while it crosses the link"
     )
@@ -57,6 +62,11 @@ class Transport(Spec):
         if self.incast_flows > 1 and not self.incast_loss:
             raise ValueError(f"incast_flows ({self.incast_flows}) changes nothing without incast_loss; give that too, such as 0.05")
         return self
+
+    @property
+    def works_on_messages(self) -> bool:
+        """Whether hosts work on a message before it stands for the link, and after it has come."""
+        return self.cpu_per_message_s > 0 or self.copy_per_byte_s > 0
 
     @property
     def at_a_time(self) -> int | None:

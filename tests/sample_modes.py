@@ -50,6 +50,14 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "async, streams": (_ASYNC, {"transport": {"discipline": "streams", "streams": 2, "cpu_per_byte_s": 1e-10}}, {}),
     "async, capped flows": (_ASYNC, {"transport": {"flow_cap": "0.4 GB/s", "wire_bytes_per_byte": 1.05}}, {}),
     "async, incast": (_ASYNC, {"transport": {"incast_loss": 0.1, "incast_flows": 2}}, {}),
+    "async, copies": ({**_ASYNC, "servers": 2}, {"transport": {"copy_per_byte_s": 3e-10, "cpu_per_message": "10 us"}}, {}),
+    "async, copies in order": (_ASYNC, {"transport": {"discipline": "in-order", "copy_per_byte_s": 3e-10}}, {}),
+    "async, shared cores": (
+        {**_ASYNC, "servers": 2, "coordinator": {"dispatch": "1 ms", "latency": "2 ms"}},
+        {"shared_cores": 2.5, "device_is_host": True, "transport": {"copy_per_byte_s": 3e-10, "cpu_per_message": "10 us"}},
+        {"job_steps": 90, "drain": True},
+    ),
+    "in graph, shared cores": ({**_ASYNC, "replication": "in-graph"}, {"shared_cores": 1.0, "transport": {"copy_per_byte_s": 3e-10}}, {}),
     "async, leaves": (
         {**_ASYNC, "servers": 2},
         {"fabric": {"nodes_per_leaf": 2, "oversubscription": 2.0, "spines": 2, "latency": "4 us"}},
@@ -67,6 +75,18 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "sync, backups stop, slowed": ({**_SYNC, "backup_workers": 1, "late_workers": "cancel", "servers": 2}, {"overlap_slowdown": 0.4}, {}),
     "ring": (_RING, {}, {}),
     "ring, messages": ({**_RING, "messages": True}, _CLASSES, {}),
+    "ring, copies": ({**_RING, "bucket_size": "1 MB"}, {"transport": {"copy_per_byte_s": 3e-10}}, {}),
+    "ring, shared cores": (
+        {**_RING, "bucket_size": "1 MB"},
+        {"shared_cores": 2.0, "device_is_host": True, "transport": {"copy_per_byte_s": 3e-10}},
+        {},
+    ),
+    "mirrored, shared cores": ({"kind": "mirrored"}, {"shared_cores": 2.0, "device_is_host": True, "devices_per_node": 4}, {}),
+    "sync, backups on shared cores": (
+        {**_SYNC, "server_placement": "colocated", "backup_workers": 1},
+        {"shared_cores": 2.0, "device_is_host": True, "replicas_per_device": 2, "transport": {"copy_per_byte_s": 3e-10}},
+        {},
+    ),
     "ring, buckets": ({**_RING, "bucket_size": "1 MB"}, _CLASSES, {}),
     "ring, forward": ({**_RING, "bucket_size": "1 MB", "priority": "forward"}, {}, {}),
     "ring, cycles": ({**_RING, "bucket_size": "4 MB", "fusion_cycle": "1 ms"}, {}, {}),

@@ -12,6 +12,7 @@ from simulator.collectives.around import Times
 from simulator.collectives.collective import Plan
 from simulator.collectives.schedule import Await, Lane, Message
 from simulator.collectives.wire import Connect
+from simulator.cores import cores_of
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, leave_out_ample
@@ -192,8 +193,10 @@ def together_s(plan: Plan, size_bytes: float) -> Times:
     """When each rank has the result if all have their data at 0, from a trial run on a copy of the network, shape (ranks,)."""
     kernel = Kernel()
     ranks = plan.schedule.ranks
-    network = Network(kernel, Transport(cpu_per_message_s=plan.wire.message_s))
-    run = ByMessages(kernel, network, [plan], [size_bytes], connect=plan.wire.fresh())
+    wire = plan.wire
+    transport = Transport(cpu_per_message_s=wire.message_s, copy_per_byte_s=wire.copy_per_byte_s)
+    network = Network(kernel, transport, cores=cores_of(wire.shared_cores))
+    run = ByMessages(kernel, network, [plan], [size_bytes], connect=wire.fresh())
     finish_s = np.zeros(ranks)
 
     def finished(rank: int, _: Event) -> None:

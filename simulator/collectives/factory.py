@@ -70,14 +70,22 @@ def collective_for(
         takes a trial run is then found out once for all of them in this process.
     """
     protocols = ("simple", "ll128", "ll") if protocol == "auto" else (protocol,)
-    message_s = cluster.transport.cpu_per_message_s
+    transport = cluster.transport
     wires = {
-        name: Wire(connect, fresh, getattr(cluster.protocols, name) if name != "none" else None, ranks_per_node, message_s)
+        name: Wire(
+            connect,
+            fresh,
+            getattr(cluster.protocols, name) if name != "none" else None,
+            ranks_per_node,
+            transport.cpu_per_message_s,
+            transport.copy_per_byte_s,
+            cluster.shared_cores,
+        )
         for name in protocols
     }
     algorithms = _sensible(ranks, ranks_per_node) if algorithm == "auto" else (algorithm,)
     # hosts that work on each message meet in ways that no recurrence knows
-    builds = _BY_TRIAL if message_s and ranks > ranks_per_node else _ALGORITHMS
+    builds = _BY_TRIAL if transport.works_on_messages and ranks > ranks_per_node else _ALGORITHMS
     candidates = [builds[name](name, kind, wire, ranks, chunk_bytes) for name in algorithms for kind, wire in wires.items()]
     for candidate in candidates:
         if network and candidate.aligned:

@@ -35,8 +35,10 @@ class Wire:
         Cost and extra bytes of a message; none: those of the links alone.
     ranks_per_node
         Ranks r with the same ``r // ranks_per_node`` sit on one node.
-    message_s
-        Work of each of two hosts on a message between nodes.
+    message_s, copy_per_byte_s
+        Work of each of two hosts on a message between nodes, and on each of its bytes.
+    shared_cores
+        Cores that all hosts share; none if each has its own.
     """
 
     connect: Connect
@@ -44,6 +46,8 @@ class Wire:
     protocol: Protocol | None
     ranks_per_node: int
     message_s: float = 0.0
+    copy_per_byte_s: float = 0.0
+    shared_cores: float | None = None
 
     @property
     def bytes_per_byte(self) -> float:

@@ -22,6 +22,7 @@ from simpy.events import Event
 from simulator.kernel import Kernel
 from simulator.network.admission import Admission
 from simulator.network.fairness import settle, settle_plain
+from simulator.network.hosts import Host
 from simulator.network.ports import Arrived, Connection, Port, exact_weight
 from simulator.transport import Transport
 
@@ -46,14 +47,24 @@ class Network:
         What messages between hosts cost beyond their bytes, and how they take turns; left out: nothing.
     rng
         Draws the weights of messages; needed for ``discipline = "weighted"`` only.
+    cores
+        The cores that all hosts share; none if each has its own.
     """
 
-    def __init__(self, kernel: Kernel, transport: Transport | None = None, rng: np.random.Generator | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        transport: Transport | None = None,
+        rng: np.random.Generator | None = None,
+        cores: Port | None = None,
+    ) -> None:
+        self.cores = cores
         self._kernel = kernel
         self._dirty: dict[Port, None] = {}  # connections came or went, and the shares of several ports may change
         self._fresh: list[Connection] = []
         self._settling = False
-        self._work_s = 0.0 if transport is None else transport.cpu_per_message_s
+        self._message_s = 0.0 if transport is None else transport.cpu_per_message_s
+        self._copy_per_byte_s = 0.0 if transport is None else transport.copy_per_byte_s
         self._admission = None if transport is None or transport.at_a_time is None else Admission()
         self._admitting = False
         self._ending: Port | None = None
@@ -110,15 +121,31 @@ class Network:
         source, target = connection.source, connection.target
         assert source is not None
         assert target is not None
-        work_s, kernel = self._work_s, self._kernel
+        work_s = self._message_s + self._copy_per_byte_s * size
         if not work_s:
             self._stand_for_link(connection, size, arrived)
             return
 
         def received(_: Event | None) -> None:
-            kernel.call_later(target.occupy(kernel.now, work_s), arrived)
+            self._work(target, work_s, arrived)
 
-        kernel.call_later(source.occupy(kernel.now, work_s), lambda _: self._stand_for_link(connection, size, received))
+        self._work(source, work_s, lambda _: self._stand_for_link(connection, size, received))
+
+    def _work(self, host: Host, work_s: float, done: Arrived) -> None:
+        """A host works on a message, after those that came to it before."""
+        kernel = self._kernel
+        if self.cores is None:
+            kernel.call_later(host.occupy(kernel.now, work_s), done)
+            return
+
+        def ended(event: Event | None) -> None:
+            host.ended(kernel.now)
+            done(event)
+
+        if host.work is None:
+            host.work = Connection((self.cores,), 0.0)
+        host.queue(kernel.now)
+        self.send(host.work, work_s, ended)
 
     def _stand_for_link(self, connection: Connection, size: float, arrived: Arrived) -> None:
         arrival = self._admission.arrival() if self._admission is not None else 0

@@ -55,7 +55,7 @@ class Topology:
         dedicated = getattr(scenario.strategy, "server_placement", "") == "dedicated"
         self._first_server_node = scenario.worker_nodes if dedicated else 0  # 0: servers share the workers' nodes
         self._client_node = scenario.nodes_needed - 1 if getattr(scenario.strategy, "replication", "") == "in-graph" else None
-        self._has_hosts = transport.at_a_time is not None or transport.weight_sigma is not None or transport.cpu_per_message_s > 0
+        self._has_hosts = transport.at_a_time is not None or transport.weight_sigma is not None or transport.works_on_messages
         cap = transport.flow_cap_bytes_per_s or math.inf
         # weights are drawn anew for each message, so that the cap of a connection is no multiple of its weight: it has a port of its own
         self._cap_of_its_own = cap if transport.weight_sigma is not None else math.inf

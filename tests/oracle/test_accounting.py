@@ -66,9 +66,14 @@ def test_a_slow_link_to_the_host_limits_an_all_reduce_through_it(scenario):
     assert result.utilisation.busiest_link == pytest.approx(2.0 / result.step_time_s.mean, rel=0.07)
 
 
+@pytest.mark.parametrize(
+    "transport",
+    [{"cpu_per_message": "1 ms"}, {"copy_per_byte_s": 5e-9}, {"cpu_per_message": "1 ms", "copy_per_byte_s": 5e-9}],
+    ids=" and ".join,
+)
 @pytest.mark.parametrize("algorithm", ["ring", "bidirectional-ring", "halving-doubling", "hierarchical"])
-def test_hosts_work_on_one_message_at_a_time_in_every_all_reduce(scenario, algorithm):
-    cluster = {"devices_per_node": 4, "transport": {"cpu_per_message": "1 ms"}}
+def test_hosts_work_on_one_message_at_a_time_in_every_all_reduce(scenario, algorithm, transport):
+    cluster = {"devices_per_node": 4, "transport": transport}
     strategy = {**RING, "workers": 8, "algorithm": algorithm}
     ends = []
     for messages in (False, True):
@@ -78,6 +83,39 @@ def test_hosts_work_on_one_message_at_a_time_in_every_all_reduce(scenario, algor
         ends.append(sorted((step.replica, step.end_s) for step in recording.steps if step.start_s == 0.0))
     assert len(ends[0]) == 8
     assert [end_s for _, end_s in ends[0]] == pytest.approx([end_s for _, end_s in ends[1]], rel=1e-9)
+
+
+@pytest.mark.parametrize("messages", [False, True])
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_a_ring_whose_hosts_copy(scenario, ranks, messages):
+    """2 (n - 1) rounds: each chunk is copied out, crosses, has its latency and is copied in.
+
+    A rank works on one message at a time; in step, it is done with what it sends before the next chunk is there.
+    """
+    cluster = {
+        "inter_node": {"bandwidth": "1 GB/s", "latency": "30 us"},
+        "transport": {"copy_per_byte_s": 3e-10, "cpu_per_message_s": 2e-5},
+    }
+    result = simulate(scenario(cluster=cluster, strategy={**RING, "workers": ranks, "messages": messages}))
+    chunk = 1e6 / ranks
+    want_s = 2 * (ranks - 1) * (2 * (2e-5 + 3e-10 * chunk) + chunk / 1e9 + 30e-6)
+    assert result.breakdown_s.exposed_communication == near(want_s)
+
+
+@pytest.mark.parametrize("grouping", ["none", "per-server"])
+def test_a_step_alone_whose_hosts_copy(scenario, grouping):
+    """Pull: both hosts copy a megabyte, which crosses in 1 ms; push likewise; 3 ms of compute between them for each pass."""
+    cluster = {"transport": {"copy_per_byte_s": 4e-10, "wire_bytes_per_byte": 1.5}}
+    result = simulate(scenario(cluster=cluster, strategy={**ASYNC, "workers": 1, "tensor_grouping": grouping}))
+    assert result.step_time_s.mean == near(6e-3 + 2 * (1.5e-3 + 2 * 4e-4))
+
+
+def test_tensors_that_hosts_copy_travel_one_by_one(scenario):
+    """Four of 10 MB: each is copied out, crosses and is copied in while the next is copied out: 4 and 4 and 10 ms in a pipe of three."""
+    cluster = {"transport": {"copy_per_byte_s": 4e-10}}
+    load = {"variables": [{**one, "ready": 1.0} for one in VARIABLES]}
+    result = simulate(scenario(workload=load, cluster=cluster, strategy={**ASYNC, "workers": 1}))
+    assert result.breakdown_s.exposed_communication == near(2 * (4e-3 + 4 * 10e-3 + 4e-3))
 
 
 def test_hosts_busy_with_messages_are_named(scenario):

@@ -171,6 +171,33 @@ def test_a_host_works_on_one_message_at_a_time_sent_or_received():
     assert nodes.run() == {"a": 3.0, "c": 3.0, "b": 4.0}
 
 
+@pytest.mark.parametrize("wire", [1.0, 2.0])
+def test_copying_a_message_is_not_hidden_behind_the_wire(wire):
+    """Cost of a message, and of each of its bytes, before the link and after it; bytes of the tensor, whatever they are on the wire."""
+    nodes = Nodes(cpu_per_message_s=0.5, copy_per_byte_s=0.125, latency_s=0.25, wire_bytes_per_byte=wire)
+    nodes.send("alone", 0, 1, 10.0)
+    assert nodes.run()["alone"] == pytest.approx(2 * (0.5 + 0.125 * 10.0) + wire * 10.0 / 10.0 + 0.25, rel=1e-12)
+    assert [host.in_use_s(nodes.kernel.now) for host in nodes.topology.hosts] == [1.75, 1.75]
+
+
+def test_a_host_copies_one_message_after_the_other():
+    """Node 0 copies 1 s, then 2 s; the second crosses while node 1 still copies the first, and is copied in from 5 to 7."""
+    nodes = Nodes(copy_per_byte_s=0.1)
+    nodes.send("first", 0, 1, 10.0)
+    nodes.send("second", 0, 1, 20.0)
+    assert nodes.run() == pytest.approx({"first": 3.0, "second": 7.0}, rel=1e-12)
+
+
+def test_copying_takes_no_part_of_the_link():
+    """A message that is copied in does not keep the next one from crossing, with turns as without."""
+    for transport in ({}, {"discipline": "in-order"}):
+        nodes = Nodes(copy_per_byte_s=0.1, **transport)
+        nodes.send("a", 0, 2, 10.0)
+        nodes.send("b", 1, 2, 20.0)
+        # a crosses 1-2 and is copied in until 3; b is copied out until 2, crosses 2-4 and is copied in until 6
+        assert nodes.run() == pytest.approx({"a": 3.0, "b": 6.0}, rel=1e-12)
+
+
 def test_no_connection_gets_more_than_its_cap():
     """A cap of 4: two get 4 each and leave 2 unused; three share 10."""
     nodes = Nodes(flow_cap_bytes_per_s=4.0)
@@ -224,6 +251,7 @@ def test_inside_a_node_nothing_of_it_applies():
         "wire_bytes_per_byte": 2.0,
         "cpu_per_message_s": 1.0,
         "cpu_per_byte_s": 1.0,
+        "copy_per_byte_s": 1.0,
         "flow_cap_bytes_per_s": 1.0,
         "incast_loss": 1.0,
     }

@@ -19,9 +19,10 @@ SERVER = {"kind": "parameter-server", "workers": 3}
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
 
 
-def built(**strategy) -> Scenario:
+def built(transport: dict[str, float] | None = None, **strategy) -> Scenario:
     load = {"server": {"base_s": 1e-4}, "jitter": {"kind": "exponential"}, "variables": VARIABLES}
-    return scenario_from_table(scenario_table(workload=load, strategy=strategy, run={"steps": 20}), "test")
+    table = scenario_table(workload=load, cluster={"transport": transport or {}}, strategy=strategy, run={"steps": 20})
+    return scenario_from_table(table, "test")
 
 
 SCENARIOS = {
@@ -31,6 +32,7 @@ SCENARIOS = {
     "backups": built(**SERVER, mode="sync", backup_workers=1),
     "ring": built(**RING),
     "messages": built(**RING, messages=True),
+    "copies": built({"copy_per_byte_s": 1e-9, "cpu_per_message_s": 1e-5}, **SERVER, mode="async"),
 }
 
 
@@ -99,6 +101,10 @@ FAULTS = {
     "a pull too fast": ("no_message_beats_its_link", "async", change("transfers", 0, arrived_s=lambda t: t.sent_s + 0.99 * least_s(t))),
     "a push at once": ("no_message_beats_its_link", "backups", change("transfers", -1, arrived_s=lambda t: t.sent_s)),
     "a chunk too fast": ("no_message_beats_its_link", "messages", change("transfers", 7, sent_s=lambda t: t.arrived_s - 0.9 * least_s(t))),
+    "a pull that one host has not copied": (
+        "no_message_beats_its_link", "copies",
+        change("transfers", 0, arrived_s=lambda t: t.sent_s + least_s(t) + 2 * 1e-5 + 1e-9 * t.size_bytes),
+    ),
     "a message from the future": ("no_message_beats_its_link", "sync", change("transfers", 5, sent_s=lambda t: t.arrived_s + 1e-6)),
     "a gradient not applied": ("every_gradient_is_applied_once", "async", first("services", name="apply", worker=1)),
     "a gradient applied twice": ("every_gradient_is_applied_once", "async", twice),

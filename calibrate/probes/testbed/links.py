@@ -17,7 +17,11 @@ PREFIX = "10.77"
 """Of the hosts' addresses; nothing outside the namespaces can see them."""
 
 FRAME_BYTES = 1514
-BURST_BYTES = 64 * 1024
+QUANTUM_BYTES = 64 * 1024
+"""What a peer may send before the next one's turn; also the longest packet that the kernel hands on in one piece."""
+BURST_BYTES = 2 * FRAME_BYTES
+"""What an idle class may send at once. Small: it is saved up for each peer anew, so that with 64 KiB a link of many
+peers would carry some percent more than its rate whenever it had been idle."""
 
 
 class NetworkError(RuntimeError):
@@ -80,10 +84,10 @@ class Shape:
         """Commands for ``tc``: ``side`` is the header field that tells peers apart, ``dst`` or ``src``."""
         rate = f"{self.bits_per_s:.0f}bit"
         if self.sharing == "tcp":
-            return [f"qdisc add dev {device} root tbf rate {rate} burst {BURST_BYTES} latency {self.buffer_ms:g}ms"]
+            return [f"qdisc add dev {device} root tbf rate {rate} burst {QUANTUM_BYTES} latency {self.buffer_ms:g}ms"]
         packets = max(int(self.bits_per_s / 8 * self.buffer_ms / 1000 / FRAME_BYTES), 8)
         share = f"{self.bits_per_s / max(len(peers), 1):.0f}bit"
-        burst = f"burst {BURST_BYTES} cburst {BURST_BYTES} quantum {BURST_BYTES}"
+        burst = f"burst {BURST_BYTES} cburst {BURST_BYTES} quantum {QUANTUM_BYTES}"
         found = [
             f"qdisc add dev {device} root handle 1: htb default 1",
             f"class add dev {device} parent 1: classid 1:ffff htb rate {rate} ceil {rate} {burst}",

@@ -53,7 +53,7 @@ class AllReduceTraining:
             # with a fusion cycle each gradient waits by itself, for what else is ready when the cycle comes
             size = strategy.bucket_size_bytes if strategy.fusion_cycle_s is None else 1.0
             fused = buckets(load, scenario.batch, size, ranks)
-            messages = strategy.messages
+            messages = scenario.rank_messages
             copies = HostCopies(cluster, ranks) if strategy.through_host else None
         if ranks > 1 and isinstance(strategy, AllReduceStrategy):
             self.collective = collective_for(
@@ -68,7 +68,7 @@ class AllReduceTraining:
                 _network(scenario, streams),
             )
         fuser: Fuser | None = None
-        if messages or cluster.replicas_per_device > 1:
+        if messages or cluster.replicas_per_device > 1 or cluster.shared_cores is not None:
             replicas = replicas_of(kernel, network, scenario, paces, recorder.observer)
             all_reduce = self._by_events(kernel, network, scenario, fused, recorder) if self.collective else None
             RankByRank(kernel, scenario, replicas, all_reduce, fused, recorder)
@@ -106,7 +106,7 @@ class AllReduceTraining:
         if strategy.sync_every > 1:
             sizes = [load.parameter_bytes]
         self._sizes = tuple(sizes)
-        if strategy.messages:
+        if scenario.rank_messages:
             self._by_messages = True
             return ByMessages(kernel, network, [self.collective.plan(size) for size in sizes], sizes, recorder.observer)
         return AtOnce(kernel, self.collective, sizes, scenario.replicas)
@@ -114,7 +114,8 @@ class AllReduceTraining:
 
 def _network(scenario: Scenario, streams: Streams) -> str:
     """What the times of collectives depend on, as text: equal for equal networks."""
-    parts = {"devices_per_node", "intra_node", "intra_node_topology", "inter_node", "nics_per_node", "fabric", "transport", "protocols"}
+    parts = {"devices_per_node", "intra_node", "intra_node_topology", "inter_node", "nics_per_node", "fabric", "transport", "protocols",
+             "shared_cores"}  # fmt: skip
     network = scenario.cluster.model_dump_json(include=parts)
     links = [kind.model_dump_json(include={"nodes", "inter_node"}) for kind in scenario.cluster.node_classes]
     # routes over several spines are drawn for each replication

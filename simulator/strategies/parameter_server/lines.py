@@ -127,11 +127,7 @@ class Lines:
         def send(_: Event | None) -> None:
             self._observed(connection, client.input_bytes, lambda _: _happen(fed), "client", f"worker {self._worker}", "input")
 
-        prepared_s = client.prepare()
-        if prepared_s:
-            self._wires.kernel.call_later(prepared_s, send)
-        else:
-            send(None)
+        client.prepare(send)
         return fed
 
     def _pulled(self, pull: Pull, index: int, _: Event | None) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from simpy.events import Event
 
 from simulator.kernel import Kernel
+from simulator.network.ports import Arrived
 from simulator.strategy import Coordinator
 
 __all__ = ["Client", "Clocks", "Dispatcher", "Job"]
@@ -76,18 +79,37 @@ class Clocks:
 
 
 class Dispatcher:
-    """``ClusterCoordinator``: one process hands out steps, one at a time, in the order in which workers ask."""
+    """``ClusterCoordinator``: one process hands out steps, one at a time, in the order in which workers ask.
 
-    def __init__(self, kernel: Kernel, coordinator: Coordinator) -> None:
+    Parameters
+    ----------
+    work
+        How it works on cores that it shares with others; none if it has one of its own.
+    """
+
+    def __init__(self, kernel: Kernel, coordinator: Coordinator, work: Callable[[float], Event] | None = None) -> None:
         self._kernel = kernel
         self._coordinator = coordinator
+        self._work = work
         self._free_s = 0.0
 
     def dispatch(self) -> Event:
         """The event that the step of the worker that asks now reaches it."""
+        if self._work is not None:
+            return self._on_cores(self._work(self._coordinator.dispatch_s))
         now = self._kernel.now
         self._free_s = max(self._free_s, now) + self._coordinator.dispatch_s
         return self._kernel.timeout(self._free_s + self._coordinator.latency_s - now)
+
+    def _on_cores(self, worked: Event) -> Event:
+        """The event that a step whose handing out ends with ``worked`` reaches the worker."""
+        latency_s = self._coordinator.latency_s
+        if not latency_s:
+            return worked
+        reached = self._kernel.event()
+        assert worked.callbacks is not None
+        worked.callbacks.append(lambda _: self._kernel.call_later(latency_s, lambda _: _happen(reached)))
+        return reached
 
 
 class Client:
@@ -99,15 +121,29 @@ class Client:
         Seconds in which it prepares a batch.
     input_bytes
         Bytes of a batch on the network.
+    work
+        How it works on cores that it shares with others; none if it has one of its own.
     """
 
-    def __init__(self, kernel: Kernel, input_s: float, input_bytes: float) -> None:
+    def __init__(self, kernel: Kernel, input_s: float, input_bytes: float, work: Callable[[float], Event] | None = None) -> None:
         self._kernel = kernel
         self._input_s = input_s
+        self._work = work
         self._free_s = 0.0
         self.input_bytes = input_bytes
 
-    def prepare(self) -> float:
-        """Seconds from now until the batch of the worker that asks now is prepared."""
-        self._free_s = max(self._free_s, self._kernel.now) + self._input_s
-        return self._free_s - self._kernel.now
+    def prepare(self, prepared: Arrived) -> None:
+        """Prepare the batch of the worker that asks now; ``prepared`` is called when that is done."""
+        if not self._input_s:
+            prepared(None)
+        elif self._work is not None:
+            done = self._work(self._input_s)
+            assert done.callbacks is not None
+            done.callbacks.append(prepared)
+        else:
+            self._free_s = max(self._free_s, self._kernel.now) + self._input_s
+            self._kernel.call_later(self._free_s - self._kernel.now, prepared)
+
+
+def _happen(event: Event) -> None:
+    event.succeed()

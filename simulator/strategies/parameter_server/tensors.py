@@ -126,7 +126,7 @@ def tensors_of(scenario: Scenario) -> Tensors:
 def _alike_in_one_message(scenario: Scenario) -> bool:
     """Whether variables of one server, all needed at once, have come when one message with all of them would have."""
     transport = scenario.cluster.transport
-    return transport.discipline == "fair" and not transport.cpu_per_message_s and scenario.cluster.host_link is None
+    return transport.discipline == "fair" and not transport.works_on_messages and scenario.cluster.host_link is None
 
 
 def _together(needed: Iterable[tuple[float, Variable]]) -> list[tuple[float, Variable]]:

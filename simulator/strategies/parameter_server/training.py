@@ -8,6 +8,7 @@ done synchronously stands in ``updates.py``.
 
 from __future__ import annotations
 
+from simulator.cores import on_cores
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, leave_out_ample
@@ -38,7 +39,7 @@ class ParameterServerTraining:
         assert isinstance(strategy, ParameterServer)
         topology = Topology(scenario, streams)
         tensors = tensors_of(scenario)
-        servers = _servers(kernel, scenario, replicas, recorder)
+        servers = _servers(kernel, network, scenario, replicas, recorder)
         updates = _updates(kernel, strategy, servers, recorder, tensors, len(replicas))
         in_graph = strategy.replication == "in-graph"
         setting = Setting(
@@ -48,8 +49,8 @@ class ParameterServerTraining:
             updates,
             job=_job(scenario),
             clocks=Clocks(kernel, len(replicas), strategy.bound) if strategy.bound is not None else None,
-            dispatcher=Dispatcher(kernel, strategy.coordinator) if strategy.coordinator is not None else None,
-            client=_client(kernel, scenario) if in_graph else None,
+            dispatcher=Dispatcher(kernel, strategy.coordinator, on_cores(kernel, network)) if strategy.coordinator is not None else None,
+            client=_client(kernel, network, scenario) if in_graph else None,
             # from then on not all workers are busy
             out_of_steps=(lambda: None) if scenario.run.drain else lambda: kernel.at_end_of_instant(recorder.close),
         )
@@ -74,9 +75,9 @@ class ParameterServerTraining:
         recorder.watch("servers", lambda: servers)
 
 
-def _client(kernel: Kernel, scenario: Scenario) -> Client:
+def _client(kernel: Kernel, network: Network, scenario: Scenario) -> Client:
     load, batch = scenario.workload, scenario.batch
-    return Client(kernel, load.input(batch), (load.input_bytes_per_sample or 0.0) * batch)
+    return Client(kernel, load.input(batch), (load.input_bytes_per_sample or 0.0) * batch, on_cores(kernel, network))
 
 
 def _job(scenario: Scenario) -> Job:
@@ -89,15 +90,15 @@ def _job(scenario: Scenario) -> Job:
     return Job(scenario.replicas, shared, run.steps if each else None)
 
 
-def _servers(kernel: Kernel, scenario: Scenario, replicas: list[Replica], recorder: Recorder) -> list[Server]:
-    """The servers, on workers' devices where host and device are one."""
+def _servers(kernel: Kernel, network: Network, scenario: Scenario, replicas: list[Replica], recorder: Recorder) -> list[Server]:
+    """The servers, on the cores that all nodes share, or on workers' devices where host and device are one."""
     strategy, cluster = scenario.strategy, scenario.cluster
     assert isinstance(strategy, ParameterServer)
-    on_devices = cluster.device_is_host and strategy.server_placement == "colocated"
+    on_devices = cluster.servers_on_devices and strategy.server_placement == "colocated"
     servers = []
     for index in range(strategy.servers):
         neighbour = index * cluster.replicas_per_node  # the first replica on the server's node
-        work = replicas[neighbour].device.seat() if on_devices and neighbour < len(replicas) else None
+        work = replicas[neighbour].device.seat() if on_devices and neighbour < len(replicas) else on_cores(kernel, network)
         servers.append(Server(kernel, index, recorder.observer, work))
     return servers
 

@@ -1,0 +1,270 @@
+"""Nodes that are processes of one machine: who works on its cores, and for how long, against times computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sample_modes import LOAD, MODES
+from sample_runs import COMPUTE_S, FAST, assert_mean, ms, recorded, steps_per_s
+from sample_scenarios import scenario_table
+
+from simulator import scenario_from_table, simulate
+from simulator.cores import cores_of
+from simulator.errors import ScenarioError
+from simulator.kernel import Kernel
+from simulator.network.flows import Network
+from simulator.network.topology import Topology
+
+INSTANT = {**FAST, "intra_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
+ASYNC = {"kind": "parameter-server", "mode": "async"}
+RING = {"kind": "multi-worker-mirrored"}
+RUN = {"steps": 6, "warmup_steps": 0}
+
+
+def on_cores(cores: float, **more) -> dict:
+    """Compute on the cores, a network that costs nothing."""
+    return {**INSTANT, "shared_cores": cores, "device_is_host": True, **more}
+
+
+def services(records) -> list[tuple]:
+    return [(one.worker, *ms(one.start_s, one.end_s)) for one in records.services]
+
+
+@pytest.mark.parametrize("cores", [1.0, 2.0, 2.5, 16.0])
+@pytest.mark.parametrize("replicas", [1, 2, 3, 8])
+@pytest.mark.parametrize("kind", ["async", "sync", "ring", "ring by messages", "mirrored", "several devices", "local"])
+def test_compute_of_replicas_in_step_takes_n_x_over_c(scenario, kind, replicas, cores):
+    """Each on one core at most: n replicas of X seconds on c cores take max(1, n / c) X, forward and backward and apply alike."""
+    strategy = {
+        "async": {**ASYNC, "workers": replicas},
+        "sync": {**ASYNC, "mode": "sync", "workers": replicas},
+        "ring": {**RING, "workers": replicas},
+        "ring by messages": {**RING, "workers": replicas, "messages": True},
+        "mirrored": {"kind": "mirrored"},
+        "several devices": {**ASYNC, "workers": replicas},
+        "local": {**RING, "workers": replicas, "sync_every": 2},
+    }[kind]
+    cluster = on_cores(cores, devices_per_node=replicas if kind in ("mirrored", "several devices") else 1)
+    result = simulate(scenario(cluster=cluster, strategy=strategy, run=RUN))
+    stretch = max(1.0, replicas / cores)
+    assert result.breakdown_s.compute == pytest.approx(stretch * COMPUTE_S, rel=1e-6)
+    assert result.breakdown_s.apply == pytest.approx(0.0 if "mode" in strategy else stretch * 0.5e-3, rel=1e-4, abs=1e-9)
+    assert result.utilisation.cores == pytest.approx(min(1.0, replicas / cores), rel=1e-4)
+
+
+def test_compute_on_an_accelerator_is_off_the_cores(scenario):
+    cluster = {**INSTANT, "shared_cores": 1.0}
+    for strategy in ({**ASYNC, "workers": 8}, {**RING, "workers": 8}):
+        result = simulate(scenario(cluster=cluster, strategy=strategy, run=RUN))
+        assert result.breakdown_s.compute == pytest.approx(COMPUTE_S, rel=1e-6)
+        assert result.utilisation.cores == 0.0
+
+
+def test_a_device_that_replicas_share_is_one_core_at_most(scenario):
+    """Two replicas on each of two devices: half a core each however many there are, and a quarter of a single one."""
+    for cores, stretch in ((8.0, 2.0), (2.0, 2.0), (1.0, 4.0)):
+        cluster = on_cores(cores, replicas_per_device=2)
+        result = simulate(scenario(cluster=cluster, strategy={**RING, "workers": 4}, run=RUN))
+        assert result.breakdown_s.compute == pytest.approx(stretch * COMPUTE_S, rel=1e-6)
+
+
+# -- work on messages, servers, coordinator, input ------------------------------------
+
+
+class Hosts:
+    """Messages of 10 bytes over links of 10 bytes/s; a second of work on each at either end, on cores that all share."""
+
+    def __init__(self, cores: float) -> None:
+        cluster = {"inter_node": {"bandwidth_bytes_per_s": 10.0, "latency_s": 0.0}, "shared_cores": cores,
+                   "transport": {"cpu_per_message_s": 0.5, "copy_per_byte_s": 0.05}}  # fmt: skip
+        scenario = scenario_from_table(scenario_table(cluster=cluster, strategy={**RING, "workers": 6}), "test")
+        self.kernel = Kernel()
+        self.network = Network(self.kernel, scenario.cluster.transport, cores=cores_of(cores))
+        self.topology = Topology(scenario)
+        self.ends: dict[tuple[int, int], float] = {}
+
+    def send(self, source: int, target: int) -> None:
+        connection = self.topology.between_replicas(source, target)
+        self.network.send(connection, 10.0, lambda _: self.ends.update({(source, target): self.kernel.now}))
+
+    def run(self) -> list[float]:
+        self.kernel.run()
+        return list(self.ends.values())
+
+
+@pytest.mark.parametrize(("cores", "each_s"), [(1.0, 3.0), (2.0, 1.5), (2.5, 1.2), (4.0, 1.0)])
+def test_hosts_work_at_the_same_time_shares_the_cores(cores, each_s):
+    """Three pairs in step: three pieces of work of 1 s, then the wire for 1 s, then three again."""
+    hosts = Hosts(cores)
+    for source in (0, 2, 4):
+        hosts.send(source, source + 1)
+    assert hosts.run() == pytest.approx([2 * each_s + 1.0] * 3, rel=1e-12)
+    assert hosts.network.cores is not None
+    assert hosts.network.cores.in_use_s(hosts.kernel.now) * cores == pytest.approx(6.0, rel=1e-12)
+    assert [host.in_use_s(hosts.kernel.now) for host in hosts.topology.hosts] == pytest.approx([each_s] * 6, rel=1e-12)
+
+
+def test_a_host_works_on_one_message_at_a_time_however_many_cores():
+    """0-1 s and 1-2 s at node 0; the first has come to node 1 at 2 s and is there at 3 s, the second a second later."""
+    hosts = Hosts(8.0)
+    hosts.send(0, 1)
+    hosts.send(0, 2)
+    assert hosts.run() == [3.0, 4.0]
+    assert hosts.topology.hosts[0].in_use_s(1.5) == 2.0  # all that it has done
+
+
+def test_servers_share_the_cores_with_one_another_and_with_compute(scenario):
+    """Two workers, speeds 1 and 3, two servers of 1.5 ms a tensor, one core: everything by turns in equal parts.
+
+    0-4: both compute, the faster ends its 2 ms. 4-8.5: its two gradients are served beside
+    the slow one's compute, a third of the core each: at 8.5 both are served, and the slow
+    one has 6 - 2 - 1.5 = 2.5 ms left.
+    """
+    load = {"apply": "0 s", "server": {"base": "1.5 ms"},
+            "variables": [{"name": f"v{i}", "size_bytes": 8.0, "creation_index": i, "ready": 1.0} for i in range(2)]}  # fmt: skip
+    strategy = {**ASYNC, "workers": 2, "servers": 2, "server_placement": "colocated"}
+    records = recorded(scenario(workload=load, cluster=on_cores(1.0, node_speed=[1.0, 3.0]), strategy=strategy, run=RUN))
+    assert services(records)[:2] == [(1, pytest.approx(4.0), pytest.approx(8.5))] * 2
+    # then both compute until the faster has made its 2 ms by 12.5, with 0.5 ms left to the slow one
+    assert [ms(one.start_s, one.end_s) for one in records.spans if one.replica == 1][:2] == [[0.0, 4.0], pytest.approx([8.5, 12.5])]
+
+
+def test_servers_with_an_accelerator_beside_them_have_the_cores_to_themselves(scenario):
+    load = {"apply": "0 s", "server": {"base": "1.5 ms"}}
+    records = recorded(scenario(workload=load, cluster={**INSTANT, "shared_cores": 1.0}, strategy={**ASYNC, "workers": 1}, run=RUN))
+    assert services(records)[:2] == [(0, pytest.approx(6.0), pytest.approx(7.5)), (0, pytest.approx(13.5), pytest.approx(15.0))]
+
+
+def test_the_coordinator_works_on_the_cores_too(scenario):
+    """One core, 3 ms to hand out a step and 1 ms on its way.
+
+    0-3 the first; 3-6 the second alone, while the first is on its way until 4, computes
+    from 4 and shares the core: by 8 it has done 2 ms, the second is handed out. It goes on
+    alone until the second is there at 9: 3 ms done; then both share.
+    """
+    strategy = {**ASYNC, "workers": 2, "coordinator": {"dispatch": "3 ms", "latency": "1 ms"}}
+    records = recorded(scenario(workload={"apply": "0 s"}, cluster=on_cores(1.0), strategy=strategy, run=RUN))
+    first, second = (next(one for one in records.spans if one.replica == replica) for replica in (0, 1))
+    assert ms(first.start_s, first.end_s) == pytest.approx([4.0, 15.0])
+    assert ms(second.start_s)[0] == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 1e-3])
+@pytest.mark.parametrize("workers", [1, 5])
+def test_a_drained_job_of_a_coordinator_on_the_cores(scenario, workers, latency_s):
+    """All of the job's work is done, no more, and at most one core's worth at a time."""
+    strategy = {**ASYNC, "workers": workers, "coordinator": {"dispatch_s": 2e-3, "latency_s": latency_s}}
+    run = {"job_steps": 40, "drain": True, "warmup_steps": 0, "replications": 2}
+    cluster = on_cores(1.0)
+    records = recorded(scenario(workload={"apply": "0 s"}, cluster=cluster, strategy=strategy, run=run))
+    assert len(records.steps) == 40
+    end_s = max(step.end_s for step in records.steps)
+    if workers == 1:
+        assert end_s == pytest.approx(40 * (2e-3 + latency_s + COMPUTE_S), rel=1e-6)
+    else:  # the core is never idle but while the first step is on its way and the last one's workers are
+        assert 40 * (2e-3 + COMPUTE_S) <= end_s * (1 + 1e-9) <= 40 * (2e-3 + COMPUTE_S) + 2 * latency_s + 1e-6
+
+
+def test_input_is_prepared_on_the_cores(scenario):
+    """One core: 5 ms of input, then 6 ms of compute beside the next one's 5: 10 ms for both, and 1 ms of compute alone."""
+    load = {"apply": "0 s", "input": {"base": "5 ms", "per_sample": "0 s"}}
+    for strategy in ({**ASYNC, "workers": 1}, {"kind": "single"}):
+        records = recorded(scenario(workload=load, cluster=on_cores(1.0), strategy=strategy, run=RUN))
+        assert [ms(step.end_s)[0] for step in records.steps[:3]] == pytest.approx([16.0, 27.0, 38.0], rel=1e-6)
+        two = recorded(scenario(workload=load, cluster=on_cores(2.0), strategy=strategy, run=RUN))
+        assert [ms(step.end_s)[0] for step in two.steps[:3]] == pytest.approx([11.0, 17.0, 23.0], rel=1e-6)
+
+
+def test_a_client_prepares_batches_on_the_cores(scenario):
+    """One core: 4 ms of input for either worker; the second batch is prepared beside the first one's compute."""
+    load = {"apply": "0 s", "input": {"base": "4 ms", "per_sample": "0 s"}, "input_bytes_per_sample": 1.0}
+    records = recorded(scenario(workload=load, cluster=on_cores(1.0), strategy={**ASYNC, "workers": 2, "replication": "in-graph"}, run=RUN))
+    begun = {span.replica: ms(span.start_s)[0] for span in reversed(records.spans)}
+    assert begun == pytest.approx({0: 4.0, 1: 12.0}, rel=1e-6)
+
+
+# -- against queueing theory --------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", [{"kind": "exponential"}, {"kind": "gamma", "shape": 4.0}], ids=lambda law: law["kind"])
+@pytest.mark.parametrize(("workers", "cores"), [(4, 1.0), (6, 2.0), (8, 3.0)])
+def test_machine_repairmen_with_processor_sharing(scenario, law, workers, cores):
+    """n workers wait 6 ms on the network and compute 6 ms on c cores.
+
+    A closed network of a delay and a station of processor sharing has the throughput of
+    M/M/c//n whatever the laws of either (Baskett, Chandy, Muntz and Palacios, JACM 1975):
+    p(k) ~ Z^(n - k) / (n - k)! X^k / prod min(j, c).
+    """
+    latency_s = 3e-3
+    weights, served = [], 1.0
+    for k in range(workers + 1):
+        served *= COMPUTE_S / min(k, cores) if k else 1.0
+        weights.append((2 * latency_s) ** (workers - k) / math.factorial(workers - k) * served)
+    rate = sum(weight * min(k, cores) for k, weight in enumerate(weights)) / sum(weights) / COMPUTE_S
+    built = scenario(
+        workload={"apply": "0 s", "jitter": law},
+        cluster={**on_cores(cores), "inter_node": {"bandwidth": "1000000 GB/s", "latency_s": latency_s}},
+        strategy={**ASYNC, "workers": workers},
+        run={"steps": 400, "warmup_steps": 40},
+    )
+    assert_mean(steps_per_s(built, 12), rate)
+
+
+def test_more_workers_than_cores_keep_them_busy(scenario):
+    """Without a network the cores never rest: c / X steps a second, whatever the law."""
+    built = scenario(
+        workload={"apply": "0 s", "jitter": {"kind": "exponential"}},
+        cluster=on_cores(2.0),
+        strategy={**ASYNC, "workers": 5},
+        run={"steps": 800, "warmup_steps": 20},
+    )
+    assert_mean(steps_per_s(built, 12), 2.0 / COMPUTE_S)
+
+
+# -- against the same without shared cores ------------------------------------------
+
+
+REFUSED = {"async, streams", "ring, forward", "ring, cycles", "ring, through hosts", "ring, slowed"}
+"""Work on bytes while they cross, and what is simulated for all ranks at once."""
+APART = {
+    "async, random order, shards": "tensors that come to a host link in the same instant take the order that rounding gives them",
+    "sync, backups on shared cores": "so do gradients that come to a server, and whose counts then decides who is late",
+    "async, random phase": "the spread of the start is estimated from the load of the cores as well",
+}
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in APART])
+def test_cores_for_everybody_are_as_good_as_cores_of_ones_own(mode):
+    """10,000 cores change nothing, in any mode that they can be given to."""
+    strategy, cluster, run = MODES[mode]
+    parts = {"workload": LOAD, "run": {"steps": 12, "warmup_steps": 2, **run}}
+    own = {key: value for key, value in cluster.items() if key not in ("shared_cores", "device_is_host")}
+    off_cores = strategy.get("late_workers") == "cancel" or "overlap_slowdown" in own
+    ample = {**own, "shared_cores": 1e4, "device_is_host": not off_cores}
+    if mode in REFUSED:
+        with pytest.raises(ScenarioError, match="shared_cores"):
+            scenario_from_table(scenario_table(cluster=ample, strategy=strategy, **parts), mode)
+        return
+    # where ranks are looked at all at once a window that begins within a round has other steps in it
+    by_rank = {"messages": True} if mode in ("local SGD", "ring, copies", "ring, shared cores") else {}
+    shared = simulate(scenario_from_table(scenario_table(cluster=ample, strategy=strategy, **parts), mode))
+    plain = simulate(scenario_from_table(scenario_table(cluster=own, strategy={**strategy, **by_rank}, **parts), mode))
+    assert shared.throughput_of_each_replication == pytest.approx(plain.throughput_of_each_replication, rel=1e-9)
+    assert shared.breakdown_s.model_dump() == pytest.approx(plain.breakdown_s.model_dump(), rel=1e-8, abs=1e-12)
+    assert shared.staleness == plain.staleness
+
+
+def test_work_on_messages_of_an_all_reduce_and_compute_share_the_cores(scenario):
+    """Two ranks, one core; 2 messages each way of half a megabyte, 2 ms of copying at either end.
+
+    Compute of both: 12 ms. Then in each of two rounds both send: 4 ms for two pieces of
+    work, 0.5 ms on the wire, 4 ms to take them in.
+    """
+    cluster = {"shared_cores": 1.0, "device_is_host": True, "transport": {"copy_per_byte_s": 4e-9}}
+    built = scenario(workload={"apply": "0 s"}, cluster=cluster, strategy={**RING, "workers": 2}, run=RUN)
+    records = recorded(built)
+    assert ms(records.steps[0].end_s)[0] == pytest.approx(12.0 + 2 * (4.0 + 0.5 + 4.0), rel=1e-9)
+    assert len({transfer.target for transfer in records.transfers}) == 2  # every message was simulated
+    assert np.ptp([step.end_s - step.start_s for step in records.steps]) == pytest.approx(0.0, abs=1e-12)
