@@ -113,7 +113,7 @@ class Stamps:
                         output_gradients = tf.nest.map_structure(lambda one: tf.identity(tf.ones_like(one)), target)
             result = original(tape, target, sources, output_gradients, *args, **kwargs)
             flat_sources, flat_result = tf.nest.flatten(sources), tf.nest.flatten(result)
-            for source, one in zip(flat_sources, flat_result):  # noqa: B905 - no `strict` before Python 3.10
+            for source, one in zip(flat_sources, flat_result):
                 if one is not None and hasattr(source, "trainable"):
                     self._observe(source, one)
             self._call += 1

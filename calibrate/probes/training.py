@@ -66,33 +66,39 @@ class ModelSteps:
         """The trainable variables, in the order in which the model created them."""
         return list(self.model.trainable_variables)
 
-    def _loss_of(self, y: Any, outputs: Any) -> Any:
+    def loss_of(self, y: Any, outputs: Any, losses: list[Any]) -> Any:
+        """The loss of a batch; ``losses`` are those that layers add."""
         tf = self._tf
         if self._loss is None:
             value = tf.add_n([tf.reduce_mean(tf.square(tf.cast(one, tf.float32))) for one in tf.nest.flatten(outputs)])
         else:
             value = tf.reduce_mean(tf.cast(self._loss(y, outputs), tf.float32))
-        extra = [tf.cast(one, tf.float32) for one in self.model.losses]
+        extra = [tf.cast(one, tf.float32) for one in losses]
         return value + tf.add_n(extra) if extra else value
+
+    def batch_of(self, batch: int) -> tuple[Any, Any]:
+        """Inputs and targets of a batch; builds the model where that has not been done."""
+        x, y = self._make_batch(self._tf, self.model, self._loss, self._spec, batch)
+        if not self.model.built or not self.model.trainable_variables:
+            self.model(x, training=False)
+        return x, y
 
     def step(self, batch: int, device: str, jit: bool) -> Step:
         """A callable that does one step on a batch that already lies on the device."""
         tf = self._tf
         with tf.device(device):
-            x, y = self._make_batch(tf, self.model, self._loss, self._spec, batch)
-            if not self.model.built or not self.model.trainable_variables:
-                self.model(x, training=False)
+            x, y = self.batch_of(batch)
             build = getattr(self.optimizer, "build", None)
             if build is not None and not getattr(self.optimizer, "built", False):
                 build(self.model.trainable_variables)
 
         def body(x: Any, y: Any) -> Any:
             with tf.GradientTape() as tape:
-                loss = self._loss_of(y, self.model(x, training=True))
+                outputs = self.model(x, training=True)
+                loss = self.loss_of(y, outputs, self.model.losses)
                 target = self.optimizer.scale_loss(loss) if self._mixed else loss
             gradients = tape.gradient(target, self.model.trainable_variables)
-            pairs = zip(gradients, self.model.trainable_variables)  # noqa: B905 - no `strict` before Python 3.10
-            self.optimizer.apply_gradients(pairs)
+            self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables))
             return loss
 
         traced = tf.function(body, jit_compile=True) if jit else tf.function(body)

@@ -58,7 +58,7 @@ def _row(name: str, shape: Any, dtype: Any) -> dict[str, Any]:
 def of_model(tf: Any, model: Any) -> list[dict[str, Any]]:
     """The trainable variables of a Keras model."""
     names = [str(getattr(one, "path", None) or one.name).split(":")[0] for one in model.trainable_variables]
-    return [_row(name, one.shape, tf.as_dtype(one.dtype)) for name, one in zip(names, model.trainable_variables)]  # noqa: B905
+    return [_row(name, one.shape, tf.as_dtype(one.dtype)) for name, one in zip(names, model.trainable_variables)]
 
 
 def built(tf: Any, target: str) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, run_probe
+from calibrate.testbed.model import builder_of
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
 
@@ -48,6 +49,8 @@ def measure_setting(
 
     Raises
     ------
+    InputError
+        There is no such Python, or real compute is asked of a model without code, or its code is not there.
     CalibrationError
         A task died, or hung, or the machine does not reach the rate; names what was kept.
     """
@@ -55,7 +58,10 @@ def measure_setting(
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
         spec = Path(scratch) / "setting.json"
-        spec.write_text(json.dumps(setting.for_probe(repeats, seed, timeout_s)), encoding="utf-8")
+        wanted = setting.for_probe(repeats, seed, timeout_s)
+        if setting.compute.kind == "real":
+            wanted["builder"] = builder_of(setting.model)
+        spec.write_text(json.dumps(wanted), encoding="utf-8")
         # the probe keeps time for each repeat itself; this is for a probe that hangs
         run_probe("testbed/run.py", ["--setting", str(spec)], path, python, timeout_s * repeats + 60.0, progress)
     return read_run(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -15,14 +16,29 @@ from simulator.spec import Rate, Seconds, Spec
 __all__ = ["Compute", "ShapedLink", "TestbedSetting", "TestbedVariable"]
 
 
+_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
+
+
 class TestbedVariable(Spec):
     """One variable of the twin that is trained, in the order of creation."""
+
+    __test__ = False  # pytest takes names that begin with Test for tests
 
     name: str = Field(min_length=1, max_length=10_000)
     shape: tuple[Annotated[int, Field(ge=1)], ...]
     dtype: str = "float32"
     rows: int | None = Field(default=None, ge=1, description="rows that a step touches, of a sparse one")
     ready: Annotated[float, Field(gt=0, le=1)] = Field(description="share of the backward pass after which its gradient is there")
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of one row, along the first dimension."""
+        return self.size_bytes / self.shape[0] if self.shape else self.size_bytes
+
+    @property
+    def size_bytes(self) -> float:
+        """Bytes of the variable."""
+        return float(math.prod(self.shape) * _BYTES.get(self.dtype, 4))
 
 
 class ShapedLink(Spec):
@@ -105,7 +121,7 @@ class TestbedSetting(Spec):
     @property
     def parameter_bytes(self) -> float:
         """Bytes of all variables, dense."""
-        return float(sum(_bytes_of(variable) for variable in self.variables))
+        return sum(variable.size_bytes for variable in self.variables)
 
     @property
     def label(self) -> str:
@@ -136,13 +152,3 @@ class TestbedSetting(Spec):
             }
         plain = self.model_dump(mode="json", exclude={"link"})
         return {**plain, "link": link, "repeats": repeats, "seed": seed, "timeout_s": timeout_s}
-
-
-_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
-
-
-def _bytes_of(variable: TestbedVariable) -> float:
-    count = 1
-    for side in variable.shape:
-        count *= side
-    return float(count * _BYTES.get(variable.dtype, 4))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import device, training, twin
+from . import device, real, training, twin
 from .hub import Task
 from .twin import on
 
@@ -18,8 +18,10 @@ from .twin import on
 def train(tf: Any, task: Task) -> None:
     """One worker; worker 0 creates the variables."""
     v1 = tf.compat.v1
-    v1.disable_eager_execution()
     setting, chief = task.setting, task.index == 0
+    tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
+    model = real.load(tf, task)  # Keras builds eagerly
+    v1.disable_eager_execution()
     config = training.session_config(tf, setting)
     server = tf.distribute.Server(task.cluster, job_name="worker", task_index=task.index, protocol="grpc", config=config)
     where = f"/job:worker/task:{task.index}/device:CPU:0"
@@ -28,15 +30,18 @@ def train(tf: Any, task: Task) -> None:
         place = v1.train.replica_device_setter(worker_device=where, cluster=v1.train.ClusterSpec(task.cluster))
         with on(tf, place):
             variables = twin.create(
-                tf, layers, lambda value, name: v1.get_variable(name, initializer=value, use_resource=True, trainable=True)
+                tf,
+                layers,
+                lambda value, name: v1.get_variable(name, initializer=value, use_resource=True, trainable=True),
+                model if chief else None,
             )
             version = v1.get_variable("version", initializer=tf.zeros([], tf.int64), use_resource=True, trainable=False)
         microseconds = v1.placeholder(tf.int64, [])
         synchronous = setting["mode"] == "sync"
         if synchronous:
-            fetch, prepare = _synchronous(tf, setting, layers, variables, version, microseconds, where, chief)
+            fetch, prepare = _synchronous(tf, setting, layers, variables, version, microseconds, where, chief, model)
         else:
-            fetch, prepare = training.step_function(tf, setting, layers, variables, version, where)(microseconds), None
+            fetch, prepare = training.step_function(tf, setting, layers, variables, version, where, model)(microseconds), None
         session = v1.Session(server.target, config=config)
         if chief:
             session.run(v1.global_variables_initializer())
@@ -46,7 +51,7 @@ def train(tf: Any, task: Task) -> None:
         task.line.wait("initialised")
         if synchronous:
             session.run(v1.local_variables_initializer())
-            session.run([one for one in v1.get_collection("paceline_local_init")])
+            session.run(list(v1.get_collection("paceline_local_init")))
         call = session.make_callable(fetch, [microseconds])
         for _ in range(setting["warm_up"]):
             call(1000)
@@ -81,7 +86,15 @@ def _steps(call: Any, law: Any, setting: dict[str, Any], began_s: float, synchro
 
 
 def _synchronous(
-    tf: Any, setting: dict[str, Any], layers: list[Any], variables: list[Any], version: Any, microseconds: Any, where: str, chief: bool
+    tf: Any,
+    setting: dict[str, Any],
+    layers: list[Any],
+    variables: list[Any],
+    version: Any,
+    microseconds: Any,
+    where: str,
+    chief: bool,
+    model: Any,
 ) -> tuple[Any, Any]:
     """The step through SyncReplicasOptimizer; ``version`` is its global step. Without initial tokens."""
     v1 = tf.compat.v1
@@ -93,11 +106,7 @@ def _synchronous(
     for layer, variable in zip(layers, variables):
         with tf.control_dependencies([read] if variable.device == version.device else [asked]):
             pulled.append(twin.pull(tf, layer, variable, where))
-    make = twin.compute_by_layer if setting.get("overlap") else None
-    if make is not None:
-        gradients, begun, ended = make(tf, layers, pulled, microseconds, where)
-    else:
-        gradients, begun, ended = twin.compute_alone(tf, pulled, microseconds, where)
+    gradients, begun, ended = twin.compute(tf, setting, layers, pulled, microseconds, where, model)
     optimizer = v1.train.SyncReplicasOptimizer(
         v1.train.GradientDescentOptimizer(0.0),
         replicas_to_aggregate=setting["workers"] - setting.get("backup_workers", 0),

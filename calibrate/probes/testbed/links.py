@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 
 CLONE_NEWNET = 0x40000000
@@ -17,10 +18,15 @@ PREFIX = "10.77"
 """Of the hosts' addresses; nothing outside the namespaces can see them."""
 
 FRAME_BYTES = 1514
-QUANTUM_BYTES = 64 * 1024
-"""What a peer may send before the next one's turn; also the longest packet that the kernel hands on in one piece."""
+PACKET_BYTES = 64 * 1024
+"""What a peer may send before the next one's turn: the longest packet that the kernel hands on in one piece."""
+SHORT_BYTES = 512
+"""Packets below this go first (acknowledgements, requests, messages of the coordinator), as fq_codel sends those of
+sparse flows first (RFC 8290, section 4.2): else each would wait for 64 KiB of every other peer."""
+BUCKET_BYTES = 72 * 1024
+"""A token bucket's; a packet must fit with all the headers that it stands for, else it is cut up."""
 BURST_BYTES = 2 * FRAME_BYTES
-"""What an idle class may send at once. Small: it is saved up for each peer anew, so that with 64 KiB a link of many
+"""What an idle class may send at once. Small: it is saved up for each peer anew, so that with much more a link of many
 peers would carry some percent more than its rate whenever it had been idle."""
 
 
@@ -35,6 +41,19 @@ def new_namespace() -> None:
         raise NetworkError(f"no network namespace: {os.strerror(ctypes.get_errno())}; shaped links need root, or use --link loopback")
 
 
+def check_tools() -> None:
+    """Say at once what shaped links lack here: root, or the programs of iproute2."""
+    if os.geteuid():
+        raise NetworkError("shaped links need root; run it as root, or use --link loopback")
+    for tool in ("ip", "tc"):
+        if shutil.which(tool) is None:
+            raise NetworkError(_missing(tool))
+
+
+def _missing(tool: str) -> str:
+    return f"the program {tool} is missing; install iproute2, or use --link loopback"
+
+
 def address(host: int) -> str:
     """Of host 0, 1, ..."""
     return f"{PREFIX}.{(host + 1) // 250}.{(host + 1) % 250 + 1}"
@@ -45,7 +64,7 @@ def _batch(tool: str, lines: list[str], *, force: bool = False) -> None:
         options = ["-force"] if force else []
         done = subprocess.run([tool, *options, "-batch", "-"], input="\n".join(lines) + "\n", text=True, capture_output=True, timeout=60)
     except FileNotFoundError:
-        raise NetworkError(f"the program {tool} is missing; install iproute2, or use --link loopback") from None
+        raise NetworkError(_missing(tool)) from None
     if done.returncode and not force:
         first = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
         raise NetworkError(f"{tool} failed: {first}; the kernel may lack what shaped links need: use --link loopback")
@@ -84,20 +103,21 @@ class Shape:
         """Commands for ``tc``: ``side`` is the header field that tells peers apart, ``dst`` or ``src``."""
         rate = f"{self.bits_per_s:.0f}bit"
         if self.sharing == "tcp":
-            return [f"qdisc add dev {device} root tbf rate {rate} burst {QUANTUM_BYTES} latency {self.buffer_ms:g}ms"]
-        packets = max(int(self.bits_per_s / 8 * self.buffer_ms / 1000 / FRAME_BYTES), 8)
+            return [f"qdisc add dev {device} root tbf rate {rate} burst {BUCKET_BYTES} latency {self.buffer_ms:g}ms"]
+        queue = max(int(self.bits_per_s / 8 * self.buffer_ms / 1000), 4 * PACKET_BYTES)
         share = f"{self.bits_per_s / max(len(peers), 1):.0f}bit"
-        burst = f"burst {BURST_BYTES} cburst {BURST_BYTES} quantum {QUANTUM_BYTES}"
+        burst = f"burst {BURST_BYTES} cburst {BURST_BYTES} quantum {PACKET_BYTES}"
         found = [
             f"qdisc add dev {device} root handle 1: htb default 1",
             f"class add dev {device} parent 1: classid 1:ffff htb rate {rate} ceil {rate} {burst}",
-            f"class add dev {device} parent 1:ffff classid 1:1 htb rate {share} ceil {rate} {burst}",
+            f"class add dev {device} parent 1:ffff classid 1:1 htb rate {share} ceil {rate} {burst} prio 0",
+            f"filter add dev {device} parent 1: protocol ip prio 1 u32 match u16 0 0x{0xFFFF & ~(SHORT_BYTES - 1):04x} at 2 flowid 1:1",
         ]
         for number, peer in enumerate(peers, start=2):
             found += [
-                f"class add dev {device} parent 1:ffff classid 1:{number:x} htb rate {share} ceil {rate} {burst}",
-                f"qdisc add dev {device} parent 1:{number:x} handle {number:x}: pfifo limit {packets}",
-                f"filter add dev {device} parent 1: protocol ip prio 1 u32 match ip {side} {peer}/32 flowid 1:{number:x}",
+                f"class add dev {device} parent 1:ffff classid 1:{number:x} htb rate {share} ceil {rate} {burst} prio 1",
+                f"qdisc add dev {device} parent 1:{number:x} handle {number:x}: bfifo limit {queue}",
+                f"filter add dev {device} parent 1: protocol ip prio 2 u32 match ip {side} {peer}/32 flowid 1:{number:x}",
             ]
         return found
 
@@ -117,7 +137,10 @@ class Switch:
         self._hosts = len(pids)
         lines = []
         for host, pid in enumerate(pids):
-            lines += [f"link add v{host} type veth peer name eth0 netns {pid}", f"link set v{host} master br0", f"link set v{host} up"]
+            lines += [
+                f"link add v{host} type veth peer name eth0 netns {pid}",
+                f"link set v{host} master br0 up",
+            ]
         _batch("ip", lines)
         addresses = [address(host) for host in range(len(pids))]
         shaping = []

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from . import device, twin
+from . import device, real, twin
 from .hub import Task
 
 
@@ -26,24 +26,25 @@ def train(tf: Any, task: Task) -> None:
 def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
     """Warm up, line up, and make the steps with a strategy that all-reduces; reports one row a step."""
     setting = task.setting
+    model = real.load(tf, task)
     layers = twin.layers_of(setting)
     local = strategy.num_replicas_in_sync if workers == 1 else 1
     with strategy.scope():
-        variables = twin.create(tf, layers, lambda value, name: tf.Variable(value, name=name))
+        variables = twin.create(tf, layers, lambda value, name: tf.Variable(value, name=name), model)
 
     def replica(durations: Any) -> Any:
         context = tf.distribute.get_replica_context()
         own = durations[context.replica_id_in_sync_group] if local > 1 else durations[0]
         values = [variable.read_value() for variable in variables]
         begun = tf.timestamp()
+        gradients, _, ended = twin.compute(tf, setting, layers, values, own, None, model)
+        gradients = [tf.convert_to_tensor(one) for one in gradients]  # sparse ones are reduced dense
         if setting.get("overlap"):
-            gradients, _, ended = twin.compute_by_layer(tf, layers, values, own, None)
             order = sorted(range(len(layers)), key=lambda index: layers[index].ready)
             # one all-reduce a gradient, begun when it is there
             reduced_in_order = [context.all_reduce("SUM", gradients[index]) for index in order]
             reduced = [value for _, value in sorted(zip(order, reduced_in_order), key=lambda pair: pair[0])]
         else:
-            gradients, _, ended = twin.compute_alone(tf, values, own, None)
             reduced = context.all_reduce("SUM", gradients)
         with tf.control_dependencies(list(reduced)):
             done = tf.timestamp()
@@ -54,9 +55,7 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
         return strategy.experimental_local_results(strategy.run(replica, args=(durations,)))
 
     total = setting["workers"]
-    law = device.durations(
-        setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), total, setting["steps"], task.seed
-    )
+    law = device.durations(setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), total, setting["steps"], task.seed)
     own = law if local > 1 else law[task.index : task.index + 1]
     warm = tf.constant([1000] * local, tf.int64)
     for _ in range(max(setting["warm_up"], 2)):
@@ -100,5 +99,3 @@ def mirrored(tf: Any, task: Task) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
     strategy = tf.distribute.MirroredStrategy([f"/{kind}:{index}" for index in range(replicas)])
     run_steps(tf, task, strategy, 1)
-
-

@@ -2,7 +2,8 @@
 
 ``--setting FILE.json`` says what; records go to ``--out``, one JSON object a line. This
 process imports TensorFlow once and forks its tasks, each a host of its own: a worker, a
-parameter server, the coordinator. They die with it.
+parameter server, the coordinator. They die with it. ``--describe FILE.py:FUNCTION`` only
+writes the variables of a model.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != H
 
 EXIT_FAILED = 3
 EXIT_NO_TENSORFLOW = 4
+EXIT_USAGE = 5
 PR_SET_PDEATHSIG = 1
 PORT = 2222
 CLOCK_JUMP_S = 0.01
 CHECK_S = 0.4
+CHECKS = 3
+GOOD_SHARE = 0.94
 
 
 def _package(name: str, folder: str) -> None:
@@ -44,8 +48,19 @@ def _package(name: str, folder: str) -> None:
     sys.modules[name] = module
 
 
+def _die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent, a process of this number, ends however it may."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that was said
+        os._exit(1)
+
+
 class RunFailedError(RuntimeError):
     """A task died, or hung; the message names it and its last lines."""
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be had: the asker's fault."""
 
 
 class Child:
@@ -57,6 +72,18 @@ class Child:
         self.line = line
         self.errors = errors
         self.said: list[dict[str, Any]] = []
+
+    def end(self) -> str:
+        """How it ended, once it has."""
+        for _ in range(20):
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid and os.WIFSIGNALED(status):
+                    return f"was killed by signal {os.WTERMSIG(status)}"
+                if pid:
+                    return f"ended with status {os.WEXITSTATUS(status)}"
+            time.sleep(0.05)
+        return "closed its line"
 
     def last_lines(self) -> str:
         """What it printed last."""
@@ -140,12 +167,16 @@ class Supervisor:
         self._tell("finish")
         self._gather("used")
         if abs(drift_s) > CLOCK_JUMP_S:
-            raise RunFailedError(f"the machine's clock jumped by {drift_s * 1000:.0f} ms during the run, so its times mean nothing; run it again")
+            raise RunFailedError(
+                f"the machine's clock jumped by {drift_s * 1000:.0f} ms during the run, so its times mean nothing; run it again"
+            )
         for child in self.children:
             for message in child.said:
                 fields = {key: value for key, value in message.items() if key != "kind"}
                 if message["kind"] == "update":
                     self.recorder.write("update", repeat=self.repeat, **fields)
+                elif message["kind"] == "note":
+                    self.recorder.write("note", repeat=self.repeat, **fields)
                 elif message["kind"] == "used":
                     self.recorder.write("used", repeat=self.repeat, task=child.name, **fields)
         self.recorder.write("repeat", repeat=self.repeat, clock_drift_s=drift_s)
@@ -167,16 +198,22 @@ class Supervisor:
         from _paceline_testbed import links
 
         source, target = self.children[0], self.children[1]
-        target.line.say("sink", seconds=CHECK_S)
-        self._gather("listening", lambda child: child is target)
-        source.line.say("pour", address=links.address(1), seconds=CHECK_S)
-        self._gather("poured", lambda child: child is target)
-        rate = next(message["bytes_per_s"] for message in target.said if message["kind"] == "poured")
         asked = self.setting["link"]["bits_per_s"] / 8
+        rate = 0.0
+        for _ in range(CHECKS):  # one may be unlucky: a short transfer, and a machine that does other things as well
+            target.line.say("sink", seconds=CHECK_S)
+            self._gather("listening", lambda child: child is target)
+            source.line.say("pour", address=links.address(1), seconds=CHECK_S)
+            self._gather("poured", lambda child: child is target)
+            rate = max(rate, *(message["bytes_per_s"] for message in target.said if message["kind"] == "poured"))
+            target.said = [message for message in target.said if message["kind"] not in ("listening", "poured")]
+            if rate > GOOD_SHARE * asked:
+                break
         self.recorder.write("link", repeat=self.repeat, asked_bytes_per_s=asked, bytes_per_s=rate)
         if rate < 0.85 * asked:
             raise RunFailedError(
-                f"--link: asked for {asked * 8e-6:.0f} Mbit/s, but this machine moves {rate * 8e-6:.0f} Mbit/s between two hosts; ask for less"
+                f"--link: asked for {asked * 8e-6:.0f} Mbit/s, but this machine moves {rate * 8e-6:.0f} Mbit/s "
+                "between two hosts; ask for less"
             )
 
     # -- messages ---------------------------------------------------------------------
@@ -204,8 +241,13 @@ class Supervisor:
                 child = key.data
                 messages = child.line.heard()
                 if messages is None:
-                    time.sleep(0.1)
-                    raise RunFailedError(f"{child.name} died before {kind!r}; its last lines: {child.last_lines()}")
+                    if any(message["kind"] == "used" for message in child.said):  # it has said its last word
+                        self.selector.unregister(child.line.sock)
+                        continue
+                    raise RunFailedError(f"{child.name} {child.end()} before {kind!r}; its last lines: {child.last_lines()}")
+                for message in messages:
+                    if message["kind"] == "failed":
+                        raise (UsageError if message["usage"] else RunFailedError)(f"{child.name}: {message['message']}")
                 child.said += messages
                 if any(message["kind"] == kind for message in messages):
                     waiting.discard(child.name)
@@ -216,7 +258,8 @@ class Supervisor:
         from _paceline_testbed import hub
 
         ours, theirs = socket.socketpair()
-        errors = tempfile.TemporaryFile()
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - the task prints to it as long as it lives
+        starter = os.getpid()
         pid = os.fork()
         if pid:
             theirs.close()
@@ -225,8 +268,9 @@ class Supervisor:
             self.selector.register(ours, selectors.EVENT_READ, child)
             return
         # the task; it must never come back from here
+        task = hub.Task(hub.Line(theirs), self.setting, job, index, cluster, self.repeat)
         try:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            _die_with(starter)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             os.dup2(errors.fileno(), 2)
@@ -234,10 +278,12 @@ class Supervisor:
             ours.close()
             for child in self.children:
                 child.line.sock.close()
-            self._live(hub.Task(hub.Line(theirs), self.setting, job, index, cluster, self.repeat), host, hosts)
-        except BaseException:
+            self._live(task, host, hosts)
+        except BaseException as error:
             traceback.print_exc()
             sys.stderr.flush()
+            if type(error).__name__ in ("CannotComputeError", "NetworkError", "UsageError"):  # they say it all
+                task.line.say("failed", message=str(error), usage=type(error).__name__ == "UsageError")
             os._exit(1)
         os._exit(0)
 
@@ -278,57 +324,97 @@ class Supervisor:
         self.selector.close()
 
 
-def main() -> int:
-    """Measure one setting."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--setting", required=True)
-    parser.add_argument("--out", required=True)
-    arguments = parser.parse_args()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    _package("_paceline_testbed", HERE)
-    _package("_paceline_probes", os.path.dirname(HERE))
+def _measure(setting: dict[str, Any], recorder: Any) -> None:
+    """All repeats of a setting, each with a cluster of its own."""
     from _paceline_probes import environment, isolation
     from _paceline_probes import recorder as recording
     from _paceline_testbed import congestion as tcp
     from _paceline_testbed import links
 
-    with open(arguments.setting, encoding="utf-8") as file:
-        setting = json.load(file)
-    recorder = recording.Recorder(arguments.out)
-    recorder.header("testbed", setting)
+    starter = os.getppid()
     congestion = None
+    # before TensorFlow starts its threads: they would stay outside
+    if setting["link"] is not None:
+        links.check_tools()
+        congestion = tcp.Congestion(setting["link"]["congestion"])
+        links.new_namespace()
+    else:
+        isolation.isolate()
+    _die_with(starter)  # a new namespace may have cleared it
+    tf = _tensorflow()
+    recorder.write(
+        "fingerprint",
+        tensorflow=tf.__version__,
+        python=platform.python_version(),
+        device="/CPU:0",
+        device_kind="CPU",
+        device_name=environment.cpu_model(),
+        cores=environment.usable_cores(),
+        os=platform.platform(),
+        load=os.getloadavg()[0],
+    )
+    if setting["compute"]["kind"] == "emulated":
+        recorder.write("note", compute="emulated", why="the setting asks for it")
+    for repeat in range(setting["repeats"]):
+        Supervisor(tf, setting, recorder, congestion, repeat).run()
+        recording.progress(repeat + 1, setting["repeats"], setting.get("name", setting["mode"]))
+    recorder.write("end")
+
+
+def _describe(builder: str, batch: int, recorder: Any) -> None:
+    from _paceline_testbed import real
+
+    real.describe(_tensorflow(), recorder, builder, batch)
+    recorder.write("end")
+
+
+class NoTensorFlowError(ImportError):
+    """This Python has no TensorFlow."""
+
+
+def _tensorflow() -> Any:
     try:
-        # before TensorFlow starts its threads: they would stay outside
-        if setting["link"] is not None:
-            congestion = tcp.Congestion(setting["link"]["congestion"])
-            links.new_namespace()
+        import tensorflow as tf
+    except ImportError as error:
+        raise NoTensorFlowError(str(error)) from error
+    return tf
+
+
+def main() -> int:
+    """Measure one setting, or describe one model; the exit status tells the parent who is at fault."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--setting")
+    what.add_argument("--describe")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--out", required=True)
+    arguments = parser.parse_args()
+    _die_with(os.getppid())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    _package("_paceline_testbed", HERE)
+    _package("_paceline_probes", os.path.dirname(HERE))
+    from _paceline_probes import recorder as recording
+
+    recorder = recording.Recorder(arguments.out)
+    try:
+        if arguments.describe:
+            recorder.header("testbed", {"describe": arguments.describe, "batch": arguments.batch})
+            _describe(arguments.describe, arguments.batch, recorder)
         else:
-            isolation.isolate()
-        try:
-            import tensorflow as tf
-        except ImportError as error:
-            recorder.write("error", type=type(error).__name__, message=str(error), where="import tensorflow")
-            return EXIT_NO_TENSORFLOW
-        recorder.write(
-            "fingerprint",
-            tensorflow=tf.__version__,
-            python=platform.python_version(),
-            device="/CPU:0",
-            device_kind="CPU",
-            device_name=environment.cpu_model(),
-            cores=environment.usable_cores(),
-            os=platform.platform(),
-            load=os.getloadavg()[0],
-        )
-        for repeat in range(setting["repeats"]):
-            Supervisor(tf, setting, recorder, congestion, repeat).run()
-            recording.progress(repeat + 1, setting["repeats"], setting.get("name", setting["mode"]))
-        recorder.write("end")
+            with open(arguments.setting, encoding="utf-8") as file:
+                setting = json.load(file)
+            recorder.header("testbed", setting)
+            _measure(setting, recorder)
+    except KeyboardInterrupt:
+        recorder.write("error", type="KeyboardInterrupt", message="was interrupted (Ctrl-C)", where="")
+        return 130
+    except NoTensorFlowError as error:
+        recorder.write("error", type="ImportError", message=str(error), where="import tensorflow")
+        return EXIT_NO_TENSORFLOW
     except Exception as error:
         recorder.write("error", type=type(error).__name__, message=str(error)[:2000], where="")
         traceback.print_exc()
-        return EXIT_FAILED
+        return EXIT_USAGE if type(error).__name__ == "UsageError" else EXIT_FAILED
     return 0
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from . import twin
-from .twin import on
 from .hub import Task
+from .real import RealCompute
+from .twin import on
 
 
 def session_config(tf: Any, setting: dict[str, Any]) -> Any:
@@ -19,13 +20,20 @@ def session_config(tf: Any, setting: dict[str, Any]) -> Any:
     return config
 
 
-def step_function(tf: Any, setting: dict[str, Any], layers: list[twin.Layer], variables: list[Any], version: Any, where: str | None) -> Any:
-    """A function of the step's duration in microseconds, which makes the step.
+def step_function(
+    tf: Any,
+    setting: dict[str, Any],
+    layers: list[twin.Layer],
+    variables: list[Any],
+    version: Any,
+    where: str | None,
+    model: RealCompute | None,
+) -> Any:
+    """A function of the step's duration in microseconds, which makes the step; real compute takes the time that it takes.
 
     It returns float64 [pull begins, pull ended, compute ended, all applied, version read,
     version after its own update]. Times are the worker's wall clock.
     """
-    by_layer = bool(setting.get("overlap"))
 
     def step(microseconds: Any) -> Any:
         with on(tf, where):
@@ -37,10 +45,7 @@ def step_function(tf: Any, setting: dict[str, Any], layers: list[twin.Layer], va
             # on the version's server it is read first; elsewhere at the same time
             with tf.control_dependencies([read] if variable.device == version.device else [asked]):
                 pulled.append(twin.pull(tf, layer, variable, where))
-        if by_layer:
-            gradients, begun, ended = twin.compute_by_layer(tf, layers, pulled, microseconds, where)
-        else:
-            gradients, begun, ended = twin.compute_alone(tf, pulled, microseconds, where)
+        gradients, begun, ended = twin.compute(tf, setting, layers, pulled, microseconds, where, model)
         applied = [twin.push(tf, *one) for one in zip(layers, variables, gradients)]
         with tf.control_dependencies([one for one in applied if one is not None]), on(tf, version.device):
             written = tf.raw_ops.AssignAddVariableOp(resource=version.handle, value=tf.ones([], tf.int64))
@@ -70,5 +75,3 @@ def report(task: Task, rows: list[tuple[int, Any]], began_s: float) -> None:
             version=int(after),
         )
     task.line.say("reported")
-
-

@@ -1,8 +1,8 @@
 """The twin of a model: plain variables of the same shapes, types and order, and one training step on them.
 
 A step pulls every variable, computes, and pushes a gradient for each. Where nothing real
-is computed, a variable's own value is what travels back as its gradient, and is applied
-with a learning rate of zero: the same bytes, the same kernel on the server.
+is computed, a variable's own value is what travels back as its gradient. Gradients are
+applied with a learning rate of zero: the same bytes, the same kernel on the server.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import device
+from .real import RealCompute
 
 
 def on(tf: Any, where: Any) -> Any:
@@ -33,16 +34,18 @@ class Layer:
 
 
 def layers_of(setting: dict[str, Any]) -> list[Layer]:
-    """The variables that a setting names."""
+    """The variables that a setting names; real compute needs all rows of a sparse one."""
+    real = setting["compute"]["kind"] == "real"
     return [
-        Layer(one["name"], tuple(one["shape"]), one.get("dtype", "float32"), one.get("rows"), one.get("ready", 1.0))
+        Layer(one["name"], tuple(one["shape"]), one.get("dtype", "float32"), None if real else one.get("rows"), one.get("ready", 1.0))
         for one in setting["variables"]
     ]
 
 
-def create(tf: Any, layers: list[Layer], make: Any) -> list[Any]:
-    """The variables, zeros; ``make`` creates one from an initial value and a name."""
-    return [make(tf.zeros(layer.shape, layer.dtype), f"v{number}") for number, layer in enumerate(layers)]
+def create(tf: Any, layers: list[Layer], make: Any, model: RealCompute | None = None) -> list[Any]:
+    """The variables, zeros or the model's initial values; ``make`` creates one from an initial value and a name."""
+    values = [tf.zeros(layer.shape, layer.dtype) for layer in layers] if model is None else [tf.constant(one) for one in model.initial]
+    return [make(value, f"v{number}") for number, value in enumerate(values)]
 
 
 def pull(tf: Any, layer: Layer, variable: Any, where: str | None) -> Any:
@@ -60,11 +63,52 @@ def pull(tf: Any, layer: Layer, variable: Any, where: str | None) -> Any:
 def push(tf: Any, layer: Layer, variable: Any, gradient: Any) -> Any:
     """Apply a gradient on the variable's own device; returns the op."""
     with on(tf, variable.device):
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.raw_ops.ResourceScatterAdd(resource=variable.handle, indices=gradient.indices, updates=gradient.values * 0)
         if layer.rows is None:
             return tf.raw_ops.ResourceApplyGradientDescent(
                 var=variable.handle, alpha=tf.zeros([], layer.dtype), delta=gradient, use_locking=True
             )
         return tf.raw_ops.ResourceScatterAdd(resource=variable.handle, indices=tf.range(layer.rows), updates=gradient * 0)
+
+
+def compute(
+    tf: Any,
+    setting: dict[str, Any],
+    layers: list[Layer],
+    pulled: list[Any],
+    microseconds: Any,
+    where: str | None,
+    model: RealCompute | None,
+) -> tuple[list[Any], Any, Any]:
+    """What the setting asks for: gradients, and the times of beginning and end."""
+    by_layer = bool(setting.get("overlap"))
+    if model is not None:
+        return compute_real(tf, model, pulled, where, by_layer)
+    if by_layer:
+        return compute_by_layer(tf, layers, pulled, microseconds, where)
+    return compute_alone(tf, pulled, microseconds, where)
+
+
+def compute_real(tf: Any, model: RealCompute, pulled: list[Any], where: str | None, by_layer: bool) -> tuple[list[Any], Any, Any]:
+    """Compute the model's gradients from what was pulled.
+
+    ``by_layer``: each operation begins when its own inputs are there, and each gradient
+    leaves when it is computed; else all wait for the last pull and the last gradient.
+    """
+    with on(tf, where):
+        with tf.control_dependencies(pulled[:1] if by_layer else pulled):
+            begun = tf.timestamp()
+        if not by_layer:
+            with tf.control_dependencies([begun]):
+                pulled = [tf.identity(value) for value in pulled]
+        gradients, others = model.gradients(tf, pulled)
+        with tf.control_dependencies(tf.nest.flatten(gradients, expand_composites=True) + others):
+            ended = tf.timestamp()
+        if not by_layer:
+            with tf.control_dependencies([ended]):
+                gradients = [tf.nest.map_structure(tf.identity, one, expand_composites=True) for one in gradients]
+    return gradients, begun, ended
 
 
 def compute_alone(tf: Any, pulled: list[Any], microseconds: Any, where: str | None) -> tuple[list[Any], Any, Any]:
@@ -80,9 +124,7 @@ def compute_alone(tf: Any, pulled: list[Any], microseconds: Any, where: str | No
             return [tf.identity(value) for value in pulled], begun, ended
 
 
-def compute_by_layer(
-    tf: Any, layers: list[Layer], pulled: list[Any], microseconds: Any, where: str | None
-) -> tuple[list[Any], Any, Any]:
+def compute_by_layer(tf: Any, layers: list[Layer], pulled: list[Any], microseconds: Any, where: str | None) -> tuple[list[Any], Any, Any]:
     """Sleep layer by layer: a layer's forward sleep waits for its variable, its gradient leaves after its backward sleep.
 
     A third of the step is its forward pass, in equal parts; the backward pass goes the

@@ -1,0 +1,287 @@
+"""From small testbed runs (1 worker, 2 where it must be) to the machine's parameters.
+
+What the clocks inside a step show directly is averaged; what only shows in how long steps
+take as a whole is fitted by least squares with the simulator in the loop. Nothing of what
+a prediction is later compared with takes part.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares, minimize_scalar
+
+from calibrate.testbed.platform import MEANINGS, Parameter, Platform
+from calibrate.testbed.readings import Readings
+from calibrate.testbed.scenarios import scenario_of
+from simulator import simulate
+from simulator.errors import CalibrationError
+
+__all__ = ["PRIORS", "fit_platform"]
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int, str], None]
+
+PRIORS: dict[str, tuple[float, float, float]] = {
+    "wire_bytes_per_byte": (1.046, 1.03, 1.07),
+    "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9),
+    "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4),
+    "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9),
+    "chunk_s": (2.0e-4, 2.0e-5, 2.0e-3),
+    "chunk_per_byte_s": (1.5e-9, 2.0e-10, 5.0e-9),
+    "dispatch_s": (2.0e-3, 5.0e-4, 6.0e-3),
+    "coordinator_s": (2.0e-3, 2.0e-4, 1.0e-2),
+    "session_s": (1.5e-3, 2.0e-4, 1.0e-2),
+    "accumulate_s": (1.0e-3, 1.0e-4, 1.0e-2),
+    "ring_step_s": (1.2e-3, 2.0e-4, 1.0e-2),
+    "server_s": (2.0e-5, 2.0e-6, 5.0e-4),
+    "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9),
+    "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3),
+    "queue_s": (1.0e-2, 1.0e-3, 2.0e-1),
+    "weight_sigma": (0.5, 0.1, 1.0),
+    "spread": (0.01, 0.002, 0.05),
+    "loopback_spread": (0.05, 0.01, 0.2),
+}
+"""Where a parameter is put that no run determines: value, and the ends of its 90% interval (orders of magnitude seen on
+CPU machines). In the fit the interval weighs as one more, weak observation."""
+
+_IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_per_byte_s", "chunk_s", "chunk_per_byte_s",
+                "loopback_bytes_per_s", "accumulate_s")  # fmt: skip
+_DRAWS = 60
+_Z90 = 1.6449
+_SOCKETS_ERROR = 0.003
+"""Relative, of the bytes on the wire for each byte as plain sockets show them."""
+_LEAST_RELATIVE_ERROR = 0.002
+"""Of a measured mean, however close its repeats are to each other."""
+
+
+def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed: int = 0, progress: Progress | None = None) -> Platform:
+    """Fit every parameter that the runs determine; the others keep their priors, and say so.
+
+    Parameters
+    ----------
+    readings
+        Emulated runs with a constant law: 1 worker in the modes with servers, 2 in a ring;
+        several sizes, one over loopback. Two workers with ``sharing = "tcp"``, where
+        predictions for that are wanted.
+    name
+        Of the platform.
+    cores
+        Of the machine.
+    seed
+        Of the joint draws.
+
+    Raises
+    ------
+    CalibrationError
+        There is no run with a single worker and servers, without which nothing can be said.
+    """
+    alone = [one for one in readings if one.setting.workers == 1 and one.setting.servers]
+    if not alone:
+        raise CalibrationError("no run has one worker and a server; measure one, such as `paceline testbed run --mode async --workers 1`")
+    found: dict[str, Parameter] = {key: _prior(key) for key in MEANINGS}
+    _directly(readings, found)
+    draws = _in_the_loop(readings, found, cores, seed, progress)
+    _where_tcp_decides(readings, found, cores)
+    for key, shaped in (("spread", True), ("loopback_spread", False)):
+        _spread([one for one in readings if _is_fitted(one) and (one.setting.link is not None) == shaped], key, found, cores)
+    files = [file.path.name for one in readings for file in one.files]
+    return Platform(
+        name=name,
+        cores=cores,
+        parameters=found,
+        draws=tuple(draws),
+        provenance={
+            "measurements": " ".join(files),
+            "measurements_sha256": " ".join(file.sha256 for one in readings for file in one.files),
+            "fitted_settings": [one.setting.label for one in readings],
+        },
+    )
+
+
+def _prior(name: str) -> Parameter:
+    value, low, high = PRIORS[name]
+    return Parameter(value=value, low=low, high=high, determined=False, why="no run determines it: the prior stands")
+
+
+# -- what the clocks show ------------------------------------------------------------
+
+
+def _directly(readings: Sequence[Readings], found: dict[str, Parameter]) -> None:
+    shaped = [one for one in readings if one.setting.link is None or one.setting.link.sharing == "fair"]
+    emulated = [one for one in shaped if one.setting.compute.kind == "emulated" and not one.setting.overlap]
+    asked = [
+        float(np.mean(run.parts()["compute"])) - one.setting.compute.mean_s
+        for one in emulated
+        if one.setting.compute.law.kind == "constant"
+        for run in one.runs
+    ]
+    _put(found, "sleep_s", asked, "compute as timed less what was asked for, in runs with a constant law")
+    coordinated = [run for one in shaped if one.setting.mode == "async" and one.setting.workers == 1 for run in one.runs]
+    _put(found, "dispatch_s", [run.cpu_s("chief") / len(run.steps) for run in coordinated], "CPU time of the coordinator a step, 1 worker")
+    gaps = [float(np.mean(run.parts()["gap"])) - run.cpu_s("chief") / len(run.steps) for run in coordinated]
+    _put(found, "coordinator_s", gaps, "from a step's end to the next one's begin with 1 worker, less the coordinator's CPU time")
+    for key, modes, workers in (("session_s", ("between-graph", "sync"), 1), ("ring_step_s", ("ring",), 2)):
+        values = [
+            float(np.mean(run.parts()["gap"]))
+            for one in shaped
+            if one.setting.mode in modes and one.setting.workers <= workers
+            for run in one.runs
+        ]
+        _put(found, key, values, f"from a step's end to the next one's begin, {workers} worker{'s' if workers > 1 else ''}")
+
+
+def _put(found: dict[str, Parameter], name: str, values: Sequence[float], why: str) -> None:
+    """The mean of what several runs show, and where the mean of a further run is to be expected."""
+    if not values:
+        return
+    mean = statistics.fmean(values)
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.3 * abs(mean)
+    found[name] = Parameter(
+        value=max(mean, 0.0),
+        low=max(mean - _Z90 * deviation, 0.0),
+        high=max(mean + _Z90 * deviation, 0.0),
+        why=f"{why} ({len(values)} runs)",
+    )
+
+
+# -- least squares with the simulator in the loop --------------------------------------
+
+
+def _in_the_loop(
+    readings: Sequence[Readings], found: dict[str, Parameter], cores: float, seed: int, progress: Progress | None
+) -> list[dict[str, float]]:
+    """Fit what shows in the length of whole steps; joint draws of all parameters."""
+    used = [one for one in readings if _is_fitted(one)]
+    names = [name for name in _IN_THE_LOOP if _concerned(name, used)]
+    centers = np.array([math.log(PRIORS[name][0]) for name in names])
+    widths = np.array([math.log(PRIORS[name][2] / PRIORS[name][1]) / (2 * _Z90) for name in names])
+    measured = np.array([math.log(1.0 / statistics.fmean(one.updates_per_s)) for one in used])
+    errors = np.array([_relative_error(one) for one in used])
+    # plain sockets show what headers cost; TensorFlow adds its own, a fraction of a percent
+    sockets = [one.setting.link.bandwidth_bytes_per_s / rate for one in used if one.setting.link for rate in one.link_bytes_per_s]
+    if sockets and "wire_bytes_per_byte" in names:
+        index = names.index("wire_bytes_per_byte")
+        centers[index], widths[index] = math.log(statistics.median(sockets)), _SOCKETS_ERROR
+    fixed = {name: parameter.value for name, parameter in found.items()}
+
+    def residuals(logs: Array) -> Array:
+        values = fixed | dict(zip(names, np.exp(logs).tolist(), strict=True))
+        # two replications are the fewest; without jitter they are alike
+        predicted = [math.log(_step_s(one, values, cores)) for one in used]
+        return np.concatenate([(np.array(predicted) - measured) / errors, (logs - centers) / widths])
+
+    if progress is not None:
+        progress(0, 1, "fitting")
+    solved = least_squares(residuals, centers, x_scale=widths, diff_step=1e-3)
+    covariance = np.linalg.inv(solved.jac.T @ solved.jac)
+    deviations = np.sqrt(np.diag(covariance))
+    for index, name in enumerate(names):
+        value = math.exp(solved.x[index])
+        # the data have narrowed it to less than half of what the prior allows
+        determined = bool(deviations[index] < 0.5 * widths[index]) or (name == "wire_bytes_per_byte" and bool(sockets))
+        pull = np.abs(solved.jac[: len(used), index])
+        runs = ", ".join(used[run].setting.label for run in np.argsort(-pull)[:2] if pull[run] > 0)
+        found[name] = Parameter(
+            value=value,
+            low=value * math.exp(-_Z90 * deviations[index]),
+            high=value * math.exp(_Z90 * deviations[index]),
+            determined=determined,
+            why=f"least squares over {len(used)} settings; most by {runs}"
+            if determined
+            else f"hardly determined by {runs}; near its prior",
+        )
+    if progress is not None:
+        progress(1, 1, "fitting")
+    rng = np.random.default_rng(seed)
+    logs = rng.multivariate_normal(solved.x, covariance, size=_DRAWS)
+    direct = [name for name in found if name not in names and found[name].determined]
+    return [
+        {name: float(f"{math.exp(value):.7g}") for name, value in zip(names, row.tolist(), strict=True)}
+        | {name: _drawn(found[name], rng) for name in direct}
+        for row in logs
+    ]
+
+
+def _drawn(parameter: Parameter, rng: np.random.Generator) -> float:
+    sigma = (parameter.high - parameter.low) / (2 * _Z90)
+    return float(f"{max(rng.normal(parameter.value, sigma), 0.0):.7g}")
+
+
+def _is_fitted(one: Readings) -> bool:
+    setting = one.setting
+    small = setting.workers == 1 or (setting.mode == "ring" and setting.workers == 2)
+    plain = setting.compute.kind == "emulated" and setting.compute.law.kind == "constant" and not setting.overlap
+    return small and plain and setting.mode != "mirrored" and (setting.link is None or setting.link.sharing == "fair")
+
+
+def _concerned(name: str, used: Iterable[Readings]) -> bool:
+    """Whether a parameter plays a part in any of the runs."""
+    return any(
+        {
+            "wire_bytes_per_byte": one.setting.link is not None,
+            "loopback_bytes_per_s": one.setting.link is None,
+            "accumulate_s": one.setting.mode == "sync",
+        }.get(name, (one.setting.servers == 0) == name.startswith("chunk"))
+        for one in used
+    )
+
+
+def _relative_error(one: Readings) -> float:
+    values = one.updates_per_s
+    deviation = statistics.stdev(values) / statistics.fmean(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return max(deviation, _LEAST_RELATIVE_ERROR)
+
+
+def _step_s(one: Readings, values: dict[str, float], cores: float, replications: int = 2) -> float:
+    """Seconds an update as simulated."""
+    return 1.0 / simulate(scenario_of(one.setting, values, cores, replications=replications)).updates_per_s.mean
+
+
+# -- what is left ----------------------------------------------------------------------
+
+
+def _where_tcp_decides(readings: Sequence[Readings], found: dict[str, Parameter], cores: float) -> None:
+    """Delay in the one queue, then the spread of weights with which throughput comes out as measured."""
+    tcp = [one for one in readings if one.setting.link is not None and one.setting.link.sharing == "tcp" and one.setting.workers == 2]
+    if not tcp:
+        return
+    base_s = found["coordinator_s"].value + found["dispatch_s"].value
+    gaps = [max(float(np.mean(run.parts()["gap"])) - base_s, 1e-4) for one in tcp if one.setting.mode == "async" for run in one.runs]
+    # a step's end and the next one's begin are a message each way
+    _put(found, "queue_s", [gap / 2 for gap in gaps], "what the gap between steps grows by with 2 workers, half for each way")
+    values = {name: parameter.value for name, parameter in found.items()}
+
+    def miss(sigma: float) -> float:
+        return sum(
+            math.log(_step_s(one, values | {"weight_sigma": sigma}, cores, 29) * statistics.fmean(one.updates_per_s)) ** 2 for one in tcp
+        )
+
+    low, high = 0.05, 1.2
+    best = minimize_scalar(miss, bounds=(low, high), method="bounded", options={"xatol": 0.02})
+    found["weight_sigma"] = Parameter(
+        value=float(best.x),
+        low=0.5 * float(best.x),
+        high=1.5 * float(best.x),
+        why="throughput of 2 workers whose transfers meet, sharing = tcp",
+    )
+
+
+def _spread(used: Sequence[Readings], name: str, found: dict[str, Parameter], cores: float) -> None:
+    """Repeats of runs without randomness of their own, and how far the fit stays from their means."""
+    if not used:
+        return
+    values = {key: parameter.value for key, parameter in found.items()}
+    misses = [math.log(_step_s(one, values, cores) * rate) for one in used for rate in one.updates_per_s]
+    spread = math.sqrt(statistics.fmean(miss**2 for miss in misses))
+    doubt = _Z90 / math.sqrt(2 * len(misses))  # of a standard deviation from so many values
+    found[name] = Parameter(
+        value=spread,
+        low=spread * max(1 - doubt, 0.0),
+        high=spread * (1 + doubt),
+        why=f"root mean square of what is left in {len(misses)} repeats of {len(used)} settings",
+    )

@@ -1,0 +1,75 @@
+"""A calibrated testbed: what this machine and TensorFlow cost beyond the bytes and the compute.
+
+Every number is a physical one, with an interval and a sentence that says which runs
+determine it. With a setting it makes a scenario.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from simulator.spec import Spec
+
+__all__ = ["MEANINGS", "Parameter", "Platform"]
+
+MEANINGS: dict[str, str] = {
+    "wire_bytes_per_byte": "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)",
+    "loopback_bytes_per_s": "rate of a connection over loopback, copies apart",
+    "tensor_s": "work of each host on a tensor of a pull or push (gRPC RecvTensor), one at a time",
+    "tensor_per_byte_s": "the same for each byte: serialising before it is sent, parsing after it has come whole",
+    "chunk_s": "work of each host on a message of the ring (gRPC RecvBuf), one at a time",
+    "chunk_per_byte_s": "the same for each byte, which RecvBuf copies into a protocol buffer and out again",
+    "dispatch_s": "the coordinator's own work for a step; it does one at a time",
+    "coordinator_s": "from a step's end to the next one's begin beyond that: messages to and from the coordinator",
+    "session_s": "from a session's step to its next (compat.v1): the client's work",
+    "accumulate_s": "what SyncReplicasOptimizer adds to a step: accumulators, token queue, chief",
+    "ring_step_s": "from a ring worker's step to its next: the call of the function, the collective's set-up",
+    "server_s": "a server's service of one gradient tensor",
+    "server_per_byte_s": "the same for each byte",
+    "sleep_s": "how much longer than asked the emulated device sleeps",
+    "queue_s": "delay of a message behind others where one queue serves all (sharing = tcp)",
+    "weight_sigma": "spread of the random weights with which transfers share a link where TCP decides: sigma of their logarithm",
+    "spread": "over shaped links: relative standard deviation of whole runs that nothing above explains (repeats, what the fit leaves)",
+    "loopback_spread": "the same over loopback, where the cores are the limit",
+}
+"""What each parameter is."""
+
+
+class Parameter(Spec):
+    """One number of the fit."""
+
+    value: float = Field(ge=0)
+    low: float = Field(ge=0, description="of the 90% interval")
+    high: float = Field(ge=0)
+    determined: bool = Field(default=True, description="false: the runs do not determine it, and a prior stands in its place")
+    why: str = Field(default="", description="which runs determine it, or where the prior comes from")
+
+
+class Platform(Spec):
+    """All parameters of a testbed, and joint draws of those that were fitted."""
+
+    schema_version: int = 1
+    name: str = Field(min_length=1, max_length=200)
+    cores: float = Field(ge=1, description="of the machine, which all tasks share")
+    parameters: dict[str, Parameter]
+    draws: tuple[dict[str, float], ...] = Field(default=(), description="joint draws: what the fit leaves open")
+    provenance: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> Platform:
+        unknown = sorted(set(self.parameters) - set(MEANINGS))
+        if unknown:
+            raise ValueError(f"parameters has {unknown[0]!r}, which is none of {', '.join(MEANINGS)}")
+        missing = sorted(set(MEANINGS) - set(self.parameters))
+        if missing:
+            raise ValueError(f"parameters lacks {missing[0]!r}")
+        return self
+
+    def values(self, draw: int | None = None) -> dict[str, float]:
+        """The parameters, or one joint draw of them."""
+        found = {name: parameter.value for name, parameter in self.parameters.items()}
+        if draw is not None and self.draws:
+            found |= self.draws[draw % len(self.draws)]
+        return found

@@ -1,0 +1,151 @@
+"""From a setting of the testbed and the machine's parameters to a scenario of the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calibrate.testbed.setting import TestbedSetting
+from simulator import scenario_from_table
+from simulator.laws import Law
+from simulator.scenario import Scenario
+from simulator.spec import Spec
+
+__all__ = ["RealCompute", "scenario_of"]
+
+_FORWARD_SHARE = 1.0 / 3.0
+"""Of the emulated device's step, as the probe divides it."""
+
+
+class RealCompute(Spec):
+    """What a real model's step was measured to take on one core that it has to itself."""
+
+    mean_s: float
+    forward_share: float = _FORWARD_SHARE
+    law: Law
+
+
+def scenario_of(
+    setting: TestbedSetting,
+    values: dict[str, float],
+    cores: float,
+    *,
+    compute: RealCompute | None = None,
+    replications: int = 19,
+    seed: int = 0,
+) -> Scenario:
+    """The scenario that predicts a setting.
+
+    Parameters
+    ----------
+    setting
+        What is run.
+    values
+        The machine's parameters by name: see :data:`calibrate.testbed.platform.MEANINGS`.
+    cores
+        Of the machine.
+    compute
+        Of a real model, as measured alone; needed where the setting computes really.
+    """
+    mean_s = setting.compute.mean_s + values["sleep_s"]
+    # without overlap nothing happens between the passes, so that one will do
+    forward_share, law = _FORWARD_SHARE if setting.overlap else 0.0, setting.compute.law
+    if compute is not None:
+        mean_s, forward_share, law = compute.mean_s, compute.forward_share, compute.law
+    # what a worker's own process does between two steps holds nobody else up; asynchronously it stands before the read
+    own_s = {"sync": values["session_s"] + values["accumulate_s"]}.get(setting.mode, 0.0 if setting.servers else values["ring_step_s"])
+    table = {
+        "workload": {
+            "name": setting.model,
+            "batch_per_replica": setting.batch,
+            "forward": {"base_s": mean_s * forward_share, "per_sample_s": 0.0},
+            "backward": {"base_s": mean_s * (1.0 - forward_share) + own_s, "per_sample_s": 0.0},
+            "jitter": law.model_dump(mode="json"),
+            "server": {"base_s": values["server_s"], "per_byte_s": values["server_per_byte_s"]},
+            "variables": _variables(setting),
+        },
+        "cluster": _cluster(setting, values, cores, real=compute is not None),
+        "strategy": _strategy(setting, values),
+        "run": _run(setting, replications, seed),
+    }
+    return scenario_from_table(table, "testbed")
+
+
+def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
+    """In the order in which their gradients become ready; without overlap that is at the end of the backward pass."""
+    found = []
+    for index, variable in enumerate(setting.variables):
+        entry: dict[str, Any] = {
+            "name": variable.name,
+            "size_bytes": variable.size_bytes,
+            "creation_index": index,
+            "ready": variable.ready if setting.overlap else 1.0,
+        }
+        if variable.rows is not None:
+            entry["sparse_bytes_per_sample"] = variable.row_bytes * variable.rows / setting.batch
+        found.append(entry)
+    return sorted(found, key=lambda entry: (entry["ready"], -entry["creation_index"]))
+
+
+def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool) -> dict[str, Any]:
+    link, ring = setting.link, setting.servers == 0
+    transport: dict[str, Any] = {
+        "wire_bytes_per_byte": values["wire_bytes_per_byte"] if link is not None else 1.0,
+        "cpu_per_message_s": values["chunk_s" if ring else "tensor_s"],
+        "copy_per_byte_s": values["chunk_per_byte_s" if ring else "tensor_per_byte_s"],
+    }
+    latency_s = 0.0
+    if link is not None and link.sharing == "tcp":
+        transport |= {"discipline": "weighted", "weight_sigma": values["weight_sigma"]}
+        latency_s = values["queue_s"]
+    cluster: dict[str, Any] = {
+        "name": "testbed",
+        "basis": "measured",
+        "shared_cores": cores,
+        "device_is_host": real,
+        "inter_node": {
+            "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s if link is not None else values["loopback_bytes_per_s"],
+            "latency_s": latency_s,
+        },
+        "transport": transport,
+    }
+    if setting.mode == "mirrored":
+        # one process: the replicas' devices are in one node, whose memory joins them
+        cluster |= {
+            "devices_per_node": setting.workers,
+            "intra_node": {"bandwidth_bytes_per_s": values["loopback_bytes_per_s"], "latency_s": 0.0},
+        }
+    return cluster
+
+
+def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, Any]:
+    if setting.mode == "mirrored":
+        return {"kind": "mirrored", "replicas": setting.workers}
+    if setting.mode == "ring":
+        fused = {"bucket_size_bytes": 1.0} if setting.overlap else {}
+        return {"kind": "multi-worker-mirrored", "workers": setting.workers, **fused}
+    strategy: dict[str, Any] = {
+        "kind": "parameter-server",
+        "mode": "sync" if setting.mode == "sync" else "async",
+        "workers": setting.workers,
+        "servers": setting.servers,
+        "pull_order": "forward" if setting.overlap else "together",
+    }
+    if setting.mode == "async":
+        strategy["coordinator"] = {"dispatch_s": values["dispatch_s"], "latency_s": values["coordinator_s"]}
+    elif setting.mode == "between-graph":
+        # each worker drives itself: its client's work, which holds up nobody else
+        strategy["coordinator"] = {"latency_s": values["session_s"]}
+    else:
+        strategy["backup_workers"] = setting.backup_workers
+    return strategy
+
+
+def _run(setting: TestbedSetting, replications: int, seed: int) -> dict[str, Any]:
+    run: dict[str, Any] = {"steps": setting.steps, "replications": replications, "seed": seed, "warmup_steps": 0}
+    if setting.start_spread_s:
+        run |= {"start": "staggered", "start_spread_s": setting.start_spread_s}
+    if setting.mode == "async":
+        run |= {"job_steps": setting.steps * setting.workers, "drain": True}
+    elif setting.mode == "between-graph":
+        run |= {"sharing": "each-its-own", "drain": True}
+    return run

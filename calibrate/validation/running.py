@@ -1,0 +1,160 @@
+"""Measure a matrix, fit to one part of it, predict the other part, compare."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from calibrate.measurements import new_file
+from calibrate.testbed.fitting import fit_platform
+from calibrate.testbed.measure import measure_setting
+from calibrate.testbed.platform import Platform
+from calibrate.testbed.prediction import predict_setting
+from calibrate.testbed.readings import Readings, read_run
+from calibrate.testbed.scenarios import RealCompute
+from calibrate.testbed.setting import TestbedSetting
+from calibrate.validation.comparison import Compared, histogram_distance
+from calibrate.validation.matrix import Matrix
+from simulator.errors import CalibrationError
+from simulator.laws import Empirical
+
+__all__ = ["MatrixValidation", "measure_matrix", "validate_matrix"]
+
+Progress = Callable[[int, int, str], None]
+_QUANTILES = 64
+
+
+@dataclass(frozen=True)
+class MatrixValidation:
+    """What a matrix has shown.
+
+    Attributes
+    ----------
+    rows
+        One a setting, those of the fit first (``fitted``).
+    platform
+        What was fitted, to the first part alone.
+    """
+
+    rows: tuple[Compared, ...]
+    platform: Platform
+
+
+def measure_matrix(
+    matrix: Matrix, folder: Path, *, python: str | None = None, timeout_s: float = 600.0, progress: Progress | None = None
+) -> list[Readings]:
+    """Measure every setting; one that has been measured whole before, with the same repeats and seed, is not measured again.
+
+    Raises
+    ------
+    CalibrationError
+        A setting could not be measured; what came before is kept, and the same call goes on there.
+    """
+    found = []
+    settings = matrix.settings
+    for number, setting in enumerate(settings):
+        if progress is not None:
+            progress(number, len(settings), setting.label)
+        done = _measured_before(setting, matrix, folder)
+        if done is None:
+            out = new_file(folder, f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
+            done = measure_setting(setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python, out=out)
+        found.append(done)
+    if progress is not None:
+        progress(len(settings), len(settings), "measured")
+    return found
+
+
+def _measured_before(setting: TestbedSetting, matrix: Matrix, folder: Path) -> Readings | None:
+    for path in sorted(folder.glob(f"*-{setting.hash}-testbed-*.ndjson"), reverse=True):
+        with contextlib.suppress(CalibrationError):
+            readings = read_run(path)
+            asked = readings.files[0].header.arguments
+            whole = len(readings.runs) == matrix.repeats == asked.get("repeats") and asked.get("seed") == matrix.seed
+            if whole and readings.setting == setting:
+                return readings
+    return None
+
+
+def validate_matrix(
+    matrix: Matrix,
+    folder: Path,
+    *,
+    python: str | None = None,
+    timeout_s: float = 600.0,
+    replications: int = 59,
+    progress: Progress | None = None,
+) -> MatrixValidation:
+    """Measure, fit, predict, compare.
+
+    Parameters
+    ----------
+    matrix
+        What is fitted, and what is predicted.
+    folder
+        Of the raw measurements; what is there already is used.
+    replications
+        Simulated runs behind each prediction.
+    progress
+        Called with what is done, how much there is, and what is going on.
+
+    Raises
+    ------
+    CalibrationError
+        A setting could not be measured, or the fit lacks the runs that it needs.
+    """
+    readings = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
+    fitted = readings[: len(matrix.fit)]
+    platform = fit_platform(fitted, matrix.name, _cores(readings), seed=matrix.seed, progress=progress)
+    groups = ["fit"] * len(fitted) + [one.group for one in matrix.held_out]
+    rows = []
+    for number, (one, group) in enumerate(zip(readings, groups, strict=True)):
+        if progress is not None:
+            progress(number, len(readings), f"predicting {one.setting.label}")
+        rows.append(_compared(one, group, platform, fitted, replications, matrix.seed))
+    if progress is not None:
+        progress(len(readings), len(readings), "predicted")
+    return MatrixValidation(tuple(rows), platform)
+
+
+def _cores(readings: list[Readings]) -> float:
+    return float(readings[0].files[0].fingerprint.model_dump().get("cores", 1))
+
+
+def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readings], replications: int, seed: int) -> Compared:
+    setting = one.setting
+    prediction = predict_setting(setting, platform, compute=compute_of(setting, fitted), replications=replications, seed=seed + 1)
+    measured, predicted = one.staleness, prediction.staleness
+    return Compared(
+        name=setting.label,
+        group=group,
+        fitted=group == "fit",
+        measured=one.updates_per_s,
+        predicted=prediction.updates_per_s,
+        staleness_measured=one.mean_staleness,
+        staleness_predicted=prediction.mean_staleness,
+        staleness_distance=histogram_distance(measured, predicted) if measured and predicted else None,
+        settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model},
+    )
+
+
+def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute | None:
+    """The compute of a real model, as the fit's runs with one worker timed it; None where it is emulated."""
+    if setting.compute.kind != "real":
+        return None
+    alone = [
+        one for one in fitted if one.setting.compute.kind == "real" and one.setting.workers == 1 and one.setting.model == setting.model
+    ]
+    alone = [one for one in alone if one.setting.batch == setting.batch and one.setting.threads == setting.threads]
+    if not alone:
+        raise CalibrationError(
+            f"{setting.label}: no run of the fit times {setting.model} with batch {setting.batch} and 1 worker; add one to [[fit]]"
+        )
+    times = np.concatenate([run.parts()["compute"] for one in alone for run in one.runs])
+    mean_s = float(times.mean())
+    factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
+    return RealCompute(mean_s=mean_s, law=Empirical(values=tuple(float(f"{value:.6g}") for value in factors)))
