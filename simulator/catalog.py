@@ -17,7 +17,7 @@ from simulator.errors import ScenarioError
 
 __all__ = ["Kind", "builder", "entries", "find", "find_any", "folders", "scenario_file"]
 
-Kind = Literal["workloads", "clusters", "scenarios"]
+Kind = Literal["workloads", "clusters", "scenarios", "matrices"]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -57,12 +57,12 @@ def entries(kind: Kind) -> dict[str, Path]:
 
 
 def find(kind: Kind, name: str, where: str, beside: Path | None = None) -> Path:
-    """The file of a named workload or cluster.
+    """The file of a named workload, cluster or matrix of testbed settings.
 
     Parameters
     ----------
     kind
-        ``"workloads"`` or ``"clusters"``.
+        ``"workloads"``, ``"clusters"`` or ``"matrices"``.
     name
         A name of the catalogue, or a path that ends in ``.toml``.
     where
@@ -82,7 +82,7 @@ def find(kind: Kind, name: str, where: str, beside: Path | None = None) -> Path:
                 return path
         shown = name if len(name) <= 200 else f"{name[:60]}...{name[-60:]}"
         raise ScenarioError(f"{where}: no file {shown!r}; give a path to a .toml file or a name from `paceline models list`")
-    return _named(name, entries(kind), kind[:-1], where)
+    return _named(name, entries(kind), "matrix" if kind == "matrices" else kind[:-1], where)
 
 
 def scenario_file(path: str | Path) -> Path:

@@ -6,10 +6,13 @@ determine it. With a setting it makes a scenario.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from simulator.errors import InputError
+from simulator.files import write_whole
 from simulator.spec import Spec
 
 __all__ = ["MEANINGS", "Parameter", "Platform"]
@@ -66,6 +69,28 @@ class Platform(Spec):
         if missing:
             raise ValueError(f"parameters lacks {missing[0]!r}")
         return self
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON, which :meth:`read` takes."""
+        write_whole(path, self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Platform:
+        """Read what :meth:`write` has written.
+
+        Raises
+        ------
+        InputError
+            There is no such file, or it is no platform.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(map(str, problem["loc"]))
+            raise InputError(f"{path}: {place}: {problem['msg']}; write it with `paceline testbed fit`") from None
 
     def values(self, draw: int | None = None) -> dict[str, float]:
         """The parameters, or one joint draw of them."""

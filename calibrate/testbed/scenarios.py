@@ -14,6 +14,7 @@ __all__ = ["RealCompute", "scenario_of"]
 
 _FORWARD_SHARE = 1.0 / 3.0
 """Of the emulated device's step, as the probe divides it."""
+_LARGEST_CHUNK_BYTES = 4 * 2**20
 
 
 class RealCompute(Spec):
@@ -121,14 +122,21 @@ def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, An
     if setting.mode == "mirrored":
         return {"kind": "mirrored", "replicas": setting.workers}
     if setting.mode == "ring":
+        sizes = [variable.size_bytes for variable in setting.variables]
+        largest = max(sizes) if setting.overlap else sum(sizes)
+        # TensorFlow's ring has two halves at the same time where a worker's part would be larger than 4 MiB
+        # (kMaxChunkSizeBytes and kMaxSubdivsPerDevice in collective_param_resolver and ring_alg of its runtime)
+        halves = largest / setting.workers > _LARGEST_CHUNK_BYTES
         fused = {"bucket_size_bytes": 1.0} if setting.overlap else {}
-        return {"kind": "multi-worker-mirrored", "workers": setting.workers, **fused}
+        algorithm = "bidirectional-ring" if halves else "ring"
+        return {"kind": "multi-worker-mirrored", "workers": setting.workers, "algorithm": algorithm, **fused}
     strategy: dict[str, Any] = {
         "kind": "parameter-server",
         "mode": "sync" if setting.mode == "sync" else "async",
         "workers": setting.workers,
         "servers": setting.servers,
-        "pull_order": "forward" if setting.overlap else "together",
+        # the order in which TensorFlow answers the requests of a step is random (Hashemi et al., "TicTac", SysML 2019)
+        "pull_order": "random" if setting.overlap else "together",
     }
     if setting.mode == "async":
         strategy["coordinator"] = {"dispatch_s": values["dispatch_s"], "latency_s": values["coordinator_s"]}

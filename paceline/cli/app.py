@@ -23,6 +23,9 @@ from paceline.cli.report import report
 from paceline.cli.schema import schema
 from paceline.cli.simulate import simulate
 from paceline.cli.sweep import sweep
+from paceline.cli.testbed import run as testbed_run
+from paceline.cli.testbed import show as testbed_show
+from paceline.cli.validate import validate
 from simulator.errors import PacelineError, ScenarioError
 
 __all__ = ["main"]
@@ -67,12 +70,18 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": simulate,
     "sweep": sweep,
     "report": report,
+    "validate": validate,
     "schema": schema,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=_flowing(_command))(_command)
 app.callback(help=_flowing(_root))(_root)
 app.add_typer(models, name="models")
+_testbed = typer.Typer(no_args_is_help=True, help="Start a real TensorFlow cluster on this machine, and measure it.")
+_TESTBED: dict[str, Callable[..., None]] = {"run": testbed_run, "show": testbed_show}
+for _name, _command in _TESTBED.items():
+    _testbed.command(_name, help=_flowing(_command))(_command)
+app.add_typer(_testbed, name="testbed")
 
 # typer brings its own copy of click, older releases use the real one
 _UsageError: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

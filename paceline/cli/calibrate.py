@@ -1,4 +1,4 @@
-"""``paceline calibrate``: real training steps in, a fitted workload out."""
+"""``paceline calibrate``: real training steps, or profiles of them, in; a fitted workload out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def calibrate(
         typer.Argument(
             metavar="MODEL.py:FUNCTION",
             help="FUNCTION() returns a Keras model, or (model, loss, input_spec). input_spec, without batch dimension: a tf.TensorSpec "
-            "(or a structure of them) for x, a pair (x_spec, y_spec), or a function batch -> (x, y).",
+            "(or a structure of them) for x, a pair (x_spec, y_spec), or a function batch -> (x, y). With --from-profile it is not run: "
+            "it tells the sizes of the variables.",
             show_default=False,
         ),
     ] = None,
@@ -30,7 +31,68 @@ def calibrate(
             "step (tf.GradientTape and optimizer) and returns its loss.",
         ),
     ] = None,
-    batch: Annotated[str, typer.Option("--batch", help="Batch sizes, at least two, better three.")] = "16,32,64",
+    from_profile: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from-profile",
+            metavar="LOGDIR[@BATCH]",
+            help="Instead of measuring: a log directory (or .xplane.pb file) that tf.profiler or the TensorBoard callback wrote, and the "
+            "samples of a step in it. Once for each batch size; from one alone, all time counts as the samples'.",
+            show_default=False,
+        ),
+    ] = None,
+    profile_run: Annotated[
+        str | None,
+        typer.Option("--profile-run", metavar="NAME", help="Which run of the log directory; default: the newest.", show_default=False),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="PATH",
+            help="With --from-profile, the sizes of the variables: a checkpoint, a SavedModel or a .keras file.",
+            show_default=False,
+        ),
+    ] = None,
+    variables: Annotated[
+        Path | None,
+        typer.Option(
+            "--variables",
+            metavar="FILE.json",
+            help='The same from a list: [{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...], as created.',
+            show_default=False,
+        ),
+    ] = None,
+    from_tf_config: Annotated[
+        str | None,
+        typer.Option(
+            "--from-tf-config",
+            metavar="FILE|JSON|env",
+            help="Write a scenario (--out) for the cluster that a TF_CONFIG or ClusterSpec describes; env: the variable TF_CONFIG. Its "
+            "workload is NAME, fitted in the same call or already there.",
+            show_default=False,
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="NAME",
+            help="Hardware and links of that scenario: a cluster of the catalogue, or a file.",
+            show_default="ethernet-25g",
+        ),
+    ] = None,
+    devices_per_worker: Annotated[
+        int | None, typer.Option("--devices-per-worker", help="Devices that each worker of that scenario drives.", show_default="1")
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch",
+            help="Batch sizes, at least two, better three. With --from-profile: one for each profile.",
+            show_default="16,32,64",
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option("--steps", help="Timed steps at each batch size, in each run.")] = 50,
     runs: Annotated[int, typer.Option("--runs", help="Processes to measure in, one after the other; they differ more than steps do.")] = 3,
     python: Annotated[
@@ -40,7 +102,13 @@ def calibrate(
     precision: Annotated[str, typer.Option("--precision", help="float32 or mixed_float16.")] = "float32",
     jit: Annotated[bool, typer.Option("--jit", help="Compile the step with XLA.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Workload file; default: models/workloads/NAME.toml.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Workload file; default: models/workloads/NAME.toml. With --from-tf-config: the scenario; default: NAME-scenario.toml.",
+            show_default=False,
+        ),
     ] = None,
     measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(
         "measurements"
@@ -54,41 +122,87 @@ def calibrate(
     rounds over the batch sizes, splits forward, backward and apply, and sees when each
     gradient becomes ready. The batch lies on the device already: input is not measured.
 
+    Without any run: [bold]--from-profile[/bold] fits what the profiler wrote during a training of
+    yours, [bold]--from-tf-config[/bold] makes a scenario of your cluster.
+
     Example: [bold]paceline calibrate models/keras/cnn.py:build --name cnn --batch 16,32,64[/bold]
+
+    Example: [bold]paceline calibrate --name mine --from-profile logs16@16 --from-profile logs32@32
+    --checkpoint ckpt/ --from-tf-config env --out mine.toml[/bold]
     """
     from calibrate import fit_workload, profile_runs, write_workload
     from calibrate.measurements import new_file
-    from paceline.cli.calibrating import batches_of, check_name, command_line, measuring, show_workload, warn_unseen_gpu
+    from paceline.cli.calibrate_profile import calibrate_profiles, places_of
+    from paceline.cli.calibrate_scenario import batch_of, needs, planned, write_scenario
+    from paceline.cli.calibrating import (
+        batches_of,
+        check_name,
+        command_line,
+        measuring,
+        show_workload,
+        warn_unseen_gpu,
+    )
     from simulator.errors import InputError
     from simulator.files import check_writable
 
-    if (model is None) == (step is None):
-        raise InputError("calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION")
+    measured = not from_profile and (model is not None or step is not None)
+    if (model is not None and step is not None) or not (measured or from_profile or from_tf_config is not None):
+        raise InputError("calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, or --from-profile, or --from-tf-config")
+    needs("--from-profile", from_profile, {"--profile-run": profile_run, "--checkpoint": checkpoint, "--variables": variables})
+    needs("--from-tf-config", from_tf_config, {"--cluster": cluster, "--devices-per-worker": devices_per_worker})
+    if step is not None and from_profile:
+        raise InputError(
+            "--step: nothing is run with --from-profile; for the sizes of the variables give MODEL.py:FUNCTION or --checkpoint"
+        )
     if precision not in ("float32", "mixed_float16"):
         raise InputError(f"--precision {precision!r}: must be float32 or mixed_float16")
-    target = str(model or step)
     check_name(name)
-    sizes = batches_of(batch)
-    result = out or Path("models/workloads") / f"{name}.toml"
-    check_writable(result)
-    raw = new_file(measurements, name, "step")
-    with measuring(raw, "steps") as progress:
-        files = profile_runs(
-            target,
+    result = out if out is not None and from_tf_config is None else Path("models/workloads") / f"{name}.toml"
+    scenario = (
+        planned(from_tf_config, out or Path(f"{name}-scenario.toml"), cluster, devices_per_worker) if from_tf_config is not None else None
+    )
+    sizes: list[int] = []
+    if from_profile:
+        places = places_of(from_profile, batch)
+        sizes = [size for _, size in places]
+        check_writable(result)
+        workload = calibrate_profiles(
+            places,
             name,
-            custom=step is not None,
-            batches=sizes,
-            steps=steps,
-            runs=runs,
-            device=device,
+            run=profile_run,
+            model=model,
+            checkpoint=checkpoint,
+            variables=variables,
             precision=precision,
-            jit=jit,
             python=python,
             timeout_s=timeout,
-            out=raw,
-            progress=progress,
+            as_json=json,
         )
-    workload = fit_workload(files, name, command_line())
-    warn_unseen_gpu(workload.provenance)
-    write_workload(workload, result)
-    show_workload(workload, result, raw, as_json=json)
+        write_workload(workload, result)
+        show_workload(workload, result, places[0][0], as_json=json)
+    elif measured:
+        sizes = batches_of(batch or "16,32,64")
+        check_writable(result)
+        raw = new_file(measurements, name, "step")
+        with measuring(raw, "steps") as progress:
+            files = profile_runs(
+                str(model or step),
+                name,
+                custom=step is not None,
+                batches=sizes,
+                steps=steps,
+                runs=runs,
+                device=device,
+                precision=precision,
+                jit=jit,
+                python=python,
+                timeout_s=timeout,
+                out=raw,
+                progress=progress,
+            )
+        workload = fit_workload(files, name, command_line())
+        warn_unseen_gpu(workload.provenance)
+        write_workload(workload, result)
+        show_workload(workload, result, raw, as_json=json)
+    if scenario is not None:
+        write_scenario(scenario, name, max(sizes, default=None) or batch_of(batch), as_json=json and not (measured or from_profile))

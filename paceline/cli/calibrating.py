@@ -110,6 +110,8 @@ def show_workload(workload: Workload, path: Path, raw: Path, as_json: bool) -> N
     intervals = workload.fit.intervals_90 if workload.fit else {}
 
     def line(label: str, key: str, value: float) -> str:
+        if intervals and key not in intervals:
+            return f"  {label:<22} {format_seconds(value):>9}   not determined by what was measured"
         low, high = intervals.get(key, (value, value))
         return f"  {label:<22} {format_seconds(value):>9}   90%: {format_seconds(low)} to {format_seconds(high)}"
 
@@ -120,10 +122,11 @@ def show_workload(workload: Workload, path: Path, raw: Path, as_json: bool) -> N
     typer.echo(line("backward, a sample", "backward.per_sample_s", workload.backward.per_sample_s))
     typer.echo(line("apply", "apply_s", workload.apply_s))
     residual = workload.fit.relative_residual if workload.fit else 0.0
-    between = "runs" if workload.provenance.get("runs", "1") != "1" else "the rounds of one run (--runs 3 would show more)"
+    alone = "the parts of one profile" if "profiles" in workload.provenance else "the rounds of one run (--runs 3 would show more)"
+    between = "runs" if workload.provenance.get("runs", "1") != "1" else alone
     spread = f"spread between {between} {workload.run_to_run_cv:.1%}"
     typer.echo(f"  step-time law: {workload.jitter.kind}; {spread}; largest distance from the curve {residual:.1%}")
-    note(f"wrote {path}; raw measurements in {raw}")
+    note(f"wrote {path}; {'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}")
 
 
 def show_cluster(cluster: Cluster, path: Path, raw: Path, as_json: bool) -> None:

@@ -28,7 +28,7 @@ class Congestion:
     Raises
     ------
     RuntimeError
-        This machine has no such congestion control.
+        This machine has no such congestion control, or does not let us allow it.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,7 +38,10 @@ class Congestion:
         if name not in available:
             raise RuntimeError(f"--congestion {name}: this machine has {', '.join(available)}; choose one of them")
         # the file is not to be seen from within other namespaces, but stays open there
-        self._allowed = os.open(ALLOWED, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._allowed = os.open(ALLOWED, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise RuntimeError(f"{ALLOWED} cannot be written ({error.strerror}); shaped links need root, or use --link loopback") from None
 
     @contextmanager
     def choosable(self) -> Iterator[None]:

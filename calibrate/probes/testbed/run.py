@@ -33,6 +33,8 @@ sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != H
 EXIT_FAILED = 3
 EXIT_NO_TENSORFLOW = 4
 EXIT_USAGE = 5
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_ENDED = 128 + signal.SIGTERM
 PR_SET_PDEATHSIG = 1
 PORT = 2222
 CLOCK_JUMP_S = 0.01
@@ -390,7 +392,7 @@ def main() -> int:
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     _die_with(os.getppid())
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
     _package("_paceline_testbed", HERE)
     _package("_paceline_probes", os.path.dirname(HERE))
     from _paceline_probes import recorder as recording
@@ -407,7 +409,10 @@ def main() -> int:
             _measure(setting, recorder)
     except KeyboardInterrupt:
         recorder.write("error", type="KeyboardInterrupt", message="was interrupted (Ctrl-C)", where="")
-        return 130
+        return EXIT_INTERRUPTED
+    except SystemExit:
+        recorder.write("error", type="SystemExit", message="was ended by SIGTERM", where="")
+        return EXIT_ENDED
     except NoTensorFlowError as error:
         recorder.write("error", type="ImportError", message=str(error), where="import tensorflow")
         return EXIT_NO_TENSORFLOW

@@ -1,0 +1,38 @@
+"""Simpler rules that the simulation must beat: linear scaling, and one formula of latency and bandwidth."""
+
+from __future__ import annotations
+
+from calibrate.published.situations import Situation, element_bytes, reduces_only
+from calibrate.published.tables import Row
+
+__all__ = ["alpha_beta", "linear"]
+
+
+def linear(smallest: Row, row: Row) -> float:
+    """Throughput of the smallest row times the ratio of devices: ideal scaling."""
+    return smallest.mean * row.replicas / smallest.replicas * (row.batch_per_replica / smallest.batch_per_replica)
+
+
+def alpha_beta(situation: Situation, smallest: Row, row: Row) -> float:
+    """Throughput of a step of compute and then of communication at the links' nominal rates, nothing overlapped.
+
+    Compute is the step of the smallest row. A ring all-reduce takes 2 (n - 1) alpha +
+    2 (n - 1) / n S / B with the slowest link that it crosses (Patarasuk and Yuan 2009);
+    servers that share the variables evenly take 2 alpha + 2 n S / (s B), n workers with s
+    servers (Li et al., "Scaling distributed machine learning with the parameter server",
+    OSDI 2014).
+    """
+    facts, stack = situation.cluster, situation.stack
+    link = facts.inter_node if row.nodes > 1 else facts.intra_node
+    bandwidth = link.bandwidth_bytes_per_s * (facts.nics_per_node if row.nodes > 1 else 1)
+    size = sum(tensor.elements for tensor in situation.tensors) * element_bytes(situation)
+    compute_s = smallest.step_s * row.batch_per_replica / smallest.batch_per_replica
+    if row.replicas == smallest.replicas:
+        return row.replicas * row.batch_per_replica / compute_s
+    if reduces_only(stack, row):
+        turns = 2 * (row.replicas - 1)
+        communication_s = turns * link.latency_s + turns / row.replicas * size / bandwidth
+    else:
+        workers = row.nodes if stack.worker == "node" else row.replicas
+        communication_s = 2 * link.latency_s + 2 * workers * size / ((row.servers or row.nodes) * bandwidth)
+    return row.replicas * row.batch_per_replica / (compute_s + communication_s)

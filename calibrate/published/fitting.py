@@ -1,0 +1,138 @@
+"""Fits the constants on the tables that each names: ``python -m calibrate.published.fitting`` rewrites their file.
+
+One constant after another, in the order of the file, the others as they stand: every row
+that feels it is predicted on a grid of values by the simulator. The value is the one with
+the smallest mean size of the rows' logarithmic errors, each counted up to a cap so that
+rows that are off for another reason do not decide. The interval spans the values that
+single series would choose, from their 5% to their 95% quantile: it says how much the
+constant differs from one machine and software to the next, which a new table meets too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tomlkit
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+
+from calibrate.published.constants import Constant, Constants, load_constants
+from calibrate.published.prediction import fit
+from calibrate.published.situations import Situation
+from calibrate.published.tables import Row, Tables, load_tables
+from calibrate.published.validation import situations_of
+from simulator import simulate
+
+__all__ = ["Choice", "choose", "fit_constants", "main"]
+
+_GRID = 7
+_SPAN = 3.0
+_FELT = 0.01
+_CAP = 0.25
+_FEWEST_SERIES = 5
+_ROWS_OF_A_SERIES = 2
+NOISES = ("row_noise", "async_row_noise")
+"""Constants that only widen intervals: set from what the fitted rows leave, not on a grid."""
+
+
+class Choice(NamedTuple):
+    """The value that rows choose together, and where those of single series lie."""
+
+    value: float
+    low: float
+    high: float
+
+
+def fit_constants(tables: Tables, constants: Constants, only: Sequence[str] = ()) -> Constants:
+    """One sweep over all constants, or over some.
+
+    Parameters
+    ----------
+    tables, constants
+        What is predicted, and where the fit begins.
+    only
+        Names; left out: all but :data:`NOISES`.
+    """
+    situations = situations_of(tables)
+    for constant in constants.all:
+        if constant.name in NOISES or (only and constant.name not in only):
+            continue
+        own = [(situation, rows) for situation, rows in situations if situation.series.table in constant.fit_on]
+        current = next(each for each in constants.all if each.name == constant.name)
+        top = 1.0 if current.name.endswith("_share") else math.inf
+        grid = np.geomspace(current.value / _SPAN, min(current.value * _SPAN, top), _GRID)
+        errors = Parallel(n_jobs=-1)(delayed(_errors)(situation, rows, constants, current.name, grid) for situation, rows in own)
+        choice = choose(grid, errors)
+        if choice is not None:
+            constants = _replaced(constants, current, choice)
+    return constants
+
+
+def choose(grid: NDArray[np.float64], errors: Sequence[NDArray[np.float64]]) -> Choice | None:
+    """The best value on a finer grid.
+
+    Parameters
+    ----------
+    grid
+        Values that were tried, rising, shape (values,).
+    errors
+        Of each series, logarithmic errors of its rows, shape (rows, values).
+
+    Returns
+    -------
+    Choice or None
+        None if no row feels the constant.
+    """
+    fine = np.geomspace(grid[0], grid[-1], 121)
+    felt = [each[np.ptp(each, axis=1) > _FELT] for each in errors]
+    losses = [
+        np.mean([np.minimum(np.abs(np.interp(np.log(fine), np.log(grid), row)), _CAP) for row in each], axis=0) * len(each)
+        for each in felt
+        if len(each)
+    ]
+    if not losses:
+        return None
+    best = float(fine[int(np.argmin(np.sum(losses, axis=0)))])
+    if len(losses) < _FEWEST_SERIES:
+        # too few to tell how machines differ: as far as the loss stays within a tenth of the cap
+        near = fine[np.sum(losses, axis=0) <= np.min(np.sum(losses, axis=0)) + 0.1 * _CAP * sum(len(each) for each in felt)]
+        return Choice(best, float(near[0]), float(near[-1]))
+    single = [float(fine[int(np.argmin(loss))]) for loss in losses]
+    low, high = np.quantile(single, [0.05, 0.95])
+    return Choice(best, min(float(low), best), max(float(high), best))
+
+
+def _errors(situation: Situation, rows: Sequence[Row], constants: Constants, name: str, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithmic errors of a series' largest rows for each value, shape (rows, values)."""
+    columns = []
+    for value in grid:
+        build, used = fit(situation, rows, constants.with_values({name: float(value)}))
+        fitted = sorted({row.replicas for row in rows})[:used]
+        scored = [row for row in rows if row.replicas not in fitted][-_ROWS_OF_A_SERIES:]
+        columns.append([math.log(simulate(build(row)).throughput_samples_per_s.mean / row.mean) for row in scored])
+    return np.array(columns).T.reshape(-1, len(grid))
+
+
+def _replaced(constants: Constants, current: Constant, choice: Choice) -> Constants:
+    changed = current.model_copy(update={"value": choice.value, "low": choice.low, "high": choice.high})
+    return Constants(changed if each.name == current.name else each for each in constants.all)
+
+
+def main() -> None:
+    """Fit, and write the values into ``constants.toml``."""
+    tables = load_tables()
+    file = tables.home / "constants.toml"
+    fitted = {constant.name: constant for constant in fit_constants(tables, load_constants(tables.home)).all}
+    document = tomlkit.parse(file.read_text(encoding="utf-8"))
+    for entry in document["constant"]:  # type: ignore[union-attr]
+        constant = fitted[entry["name"]]  # type: ignore[index]
+        for key in ("value", "low", "high"):
+            entry[key] = float(f"{getattr(constant, key):.3g}")  # type: ignore[index]
+    file.write_text(tomlkit.dumps(document), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

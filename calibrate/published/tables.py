@@ -1,0 +1,204 @@
+"""Published tables as they were carried into the project: rows, the facts of each series, and what was left out."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+from calibrate.published.data import data_file
+from simulator.cluster import Cluster
+from simulator.complaints import validated
+from simulator.errors import ScenarioError
+from simulator.loading import load_cluster, read_toml
+from simulator.spec import Bytes, Seconds, Spec
+
+__all__ = ["Accounted", "Excluded", "Inside", "Regime", "Row", "Series", "Stack", "Tables", "load_tables"]
+
+_EXCLUSIONS = ("excluded.toml", "excluded_nccl_staleness.toml")
+_ACCOUNTINGS = ("accounting.csv", "nccl_staleness_accounting.csv")
+
+Regime = Literal["sync PS", "async PS", "all-reduce"]
+Inside = Literal["nvlink", "pcie", "host-memory"]
+
+SpecT = TypeVar("SpecT", bound=BaseModel)
+
+
+class Row(Spec):
+    """One setting of a series, with the throughput of each repeat that was published."""
+
+    series: str
+    replicas: int = Field(ge=1)
+    nodes: int = Field(ge=1)
+    servers: int | None = Field(default=None, ge=1)
+    batch_per_replica: int = Field(ge=1)
+    throughput: tuple[float, ...] = Field(min_length=1, description="of all replicas together")
+    unit: str
+    std: float | None = Field(default=None, description="standard deviation of repeats, where only that was published")
+    level: str = Field(description="T text table, D derived, L labels of a figure, E excerpt")
+    source: str
+
+    @property
+    def replicas_per_node(self) -> int:
+        """Devices in use on each node."""
+        return -(-self.replicas // self.nodes)
+
+    @property
+    def mean(self) -> float:
+        """Mean throughput of the repeats."""
+        return sum(self.throughput) / len(self.throughput)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step of every replica."""
+        return self.replicas * self.batch_per_replica / self.mean
+
+
+class Series(Spec):
+    """Rows that differ in their size alone, and the facts that a scenario of them is made of."""
+
+    id: str
+    table: str = Field(description="the source; constants are fitted on some and tested on others")
+    regime: Regime
+    network: str
+    cluster: str
+    stack: str
+    inside: Inside = Field(description="what joins the devices of a node")
+    mixed: bool = Field(default=False, description="mixed precision: the device computes several times as fast beside the same host")
+    tokens: bool = Field(default=False, description="throughput counts tokens, and the batch is one of tokens")
+    note: str = ""
+
+
+class Stack(Spec):
+    """How a software moves gradients; facts about it, none of them fitted."""
+
+    id: str
+    kind: Literal["all-reduce", "parameter-server", "asynchronous"]
+    between: Literal["none", "rdma", "tcp", "grpc", "ps-lite"]
+    overlap: bool
+    bucket_bytes: Bytes | None = None
+    cycle_s: Seconds | None = None
+    one_process: bool = False
+    per_key: bool = False
+    worker: Literal["device", "node"] = "device"
+    even: bool = False
+    placement: Literal["colocated", "dedicated"] = "colocated"
+    halves: bool = False
+    every: int = Field(default=1, ge=1, description="steps between exchanges")
+    source: str
+
+
+class Excluded(Spec):
+    """A series, or rows of one, that are not predicted."""
+
+    table: str
+    series: str
+    rows: int = Field(ge=1)
+    reason: str = Field(min_length=10)
+
+
+class Accounted(Spec):
+    """A series of the tables that were collected, whether it enters or not."""
+
+    table: str
+    series: str
+    rows: int = Field(ge=1)
+    role: Literal["predicted", "base", "excluded"] = Field(
+        default="predicted", description="base: a row of one device that other series begin with"
+    )
+    shared: int = Field(default=0, ge=0, description="values among its rows that are counted with a base")
+
+
+class Tables:
+    """All of ``models/published``.
+
+    Parameters
+    ----------
+    home
+        The folder.
+
+    Attributes
+    ----------
+    series
+        Those that are predicted, in the order of the file.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.series = _several(home / "series.toml", "series", Series)
+        self._rows: dict[str, list[Row]] = {series.id: [] for series in self.series}
+        for table in dict.fromkeys(series.table for series in self.series):
+            for row in _rows(home / f"{table}.csv"):
+                if row.series not in self._rows:
+                    raise ScenarioError(
+                        f"{home / table}.csv: series {row.series!r} is not in series.toml; add it there"
+                    )
+                self._rows[row.series].append(row)
+
+    def rows(self, series: Series) -> list[Row]:
+        """The rows of a series, the smallest first."""
+        return sorted(self._rows[series.id], key=lambda row: (row.replicas, row.nodes))
+
+    @cached_property
+    def stacks(self) -> dict[str, Stack]:
+        """Software by its id."""
+        return {stack.id: stack for stack in _several(self.home / "stacks.toml", "stack", Stack)}
+
+    @cached_property
+    def excluded(self) -> list[Excluded]:
+        """What is not predicted, with reasons."""
+        return [each for name in _EXCLUSIONS for each in _several(self.home / name, "excluded", Excluded)]
+
+    @cached_property
+    def accounted(self) -> list[Accounted]:
+        """Every series of the tables that were collected."""
+        return [each for name in _ACCOUNTINGS for each in _accounted(self.home / name)]
+
+    @cached_property
+    def clusters(self) -> dict[str, Cluster]:
+        """The machines that the series ran on, by name."""
+        names = sorted({series.cluster for series in self.series})
+        return {name: load_cluster(self.home.parent / "clusters" / f"{name}.toml") for name in names}
+
+
+def load_tables(home: Path | None = None) -> Tables:
+    """Read the tables of the catalogue, or of another folder.
+
+    Raises
+    ------
+    ScenarioError
+        A file is missing or breaks a rule; names file, entry and rule.
+    """
+    return Tables(home or data_file("series.toml").parent)
+
+
+def _accounted(path: Path) -> Iterator[Accounted]:
+    with open(path, newline="", encoding="utf-8") as file:
+        for fields in csv.DictReader(file):
+            yield validated(Accounted, {key: _number(value) for key, value in fields.items()}, str(path))
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    with open(path, newline="", encoding="utf-8") as file:
+        for number, fields in enumerate(csv.DictReader(file), start=2):
+            given: dict[str, Any] = {key: _number(value) for key, value in fields.items() if value and key in Row.model_fields}
+            given["throughput"] = tuple(float(value) for value in fields["throughput"].split())
+            yield validated(Row, given, f"{path}: line {number}")
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _several(path: Path, key: str, kind: type[SpecT]) -> list[SpecT]:
+    entries = read_toml(path).get(key, [])
+    return [validated(kind, entry, f"{path}: {key} {number}") for number, entry in enumerate(entries, start=1)]

@@ -1,0 +1,106 @@
+"""All published tables beside their predictions: ``paceline validate --published``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from joblib import Parallel, delayed
+
+from calibrate.probing import Progress
+from calibrate.published.constants import Constant, load_constants
+from calibrate.published.networks import load_networks
+from calibrate.published.prediction import compared
+from calibrate.published.situations import Situation
+from calibrate.published.tables import Excluded, Row, Tables, load_tables
+from calibrate.validation.comparison import Compared
+from simulator.errors import InputError
+from simulator.spec import Spec
+
+__all__ = ["REGIMES", "Coverage", "PublishedValidation", "coverage_of", "situations_of", "validate_published"]
+
+REGIMES = ("sync PS", "async PS", "all-reduce", "staleness", "NCCL")
+
+
+class Coverage(Spec):
+    """How much of the tables that were collected is predicted."""
+
+    series: int
+    series_in: int
+    rows: int
+    rows_in: int
+
+
+class PublishedValidation(Spec):
+    """Predictions of published tables, and what they rest on."""
+
+    rows: tuple[Compared, ...]
+    constants: tuple[Constant, ...]
+    excluded: tuple[Excluded, ...]
+    coverage: Coverage
+
+
+def validate_published(regimes: Sequence[str] | None = None, progress: Progress | None = None) -> PublishedValidation:
+    """Predict the published tables from their smallest rows and facts about hardware and software, and compare.
+
+    Parameters
+    ----------
+    regimes
+        Some of :data:`REGIMES`; left out: all.
+    progress
+        Called with how many series are done, of how many, and the next one's name.
+
+    Raises
+    ------
+    InputError
+        There is no such regime.
+    ScenarioError
+        A file of the tables is missing or broken.
+    """
+    wanted = tuple(regimes or REGIMES)
+    for regime in wanted:
+        if regime not in REGIMES:
+            raise InputError(f"there is no published regime {regime!r}; choose from {', '.join(REGIMES)}")
+    tables = load_tables()
+    constants = load_constants(tables.home)
+    jobs = [(situation, rows) for situation, rows in situations_of(tables) if situation.series.regime in wanted]
+    rows: list[Compared] = []
+    done = Parallel(n_jobs=-1, return_as="generator")(delayed(compared)(situation, its, constants) for situation, its in jobs)
+    for number, ((situation, _), found) in enumerate(zip(jobs, done, strict=True), start=1):
+        rows += found
+        if progress is not None:
+            progress(number, len(jobs), situation.series.id)
+    if "staleness" in wanted:
+        from calibrate.published.staleness import staleness_rows
+
+        rows += staleness_rows()
+    if "NCCL" in wanted:
+        from calibrate.published.nccl import nccl_rows
+
+        rows += nccl_rows()
+    return PublishedValidation(rows=tuple(rows), constants=constants.all, excluded=tuple(tables.excluded), coverage=coverage_of(tables))
+
+
+def situations_of(tables: Tables) -> list[tuple[Situation, list[Row]]]:
+    """Every series with its facts and its rows, the smallest first."""
+    networks = load_networks(tables.home)
+    return [
+        (
+            Situation(
+                series=series, stack=tables.stacks[series.stack], cluster=tables.clusters[series.cluster], tensors=networks[series.network]
+            ),
+            tables.rows(series),
+        )
+        for series in tables.series
+    ]
+
+
+def coverage_of(tables: Tables) -> Coverage:
+    """Series and rows of the collected tables, and how many of them are predicted."""
+    left_out = {(each.table, each.series): each.rows for each in tables.excluded}
+    total = sum(each.rows for each in tables.accounted)
+    return Coverage(
+        series=len(tables.accounted),
+        series_in=sum(left_out.get((each.table, each.series), 0) < each.rows for each in tables.accounted),
+        rows=total,
+        rows_in=total - sum(left_out.values()),
+    )

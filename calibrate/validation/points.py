@@ -1,0 +1,196 @@
+"""A user's own measured points: a table of settings and throughputs, every fault named with its line."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from simulator.errors import InputError
+from simulator.spec import Spec
+
+__all__ = ["COLUMNS", "Setting", "read_points"]
+
+COLUMNS = {
+    "workers": "worker processes that trained (replicas under MirroredStrategy)",
+    "servers": "parameter servers; empty or left out: as the scenario has it",
+    "throughput": "of all workers together",
+    "staleness": "mean staleness, in updates; empty: not measured",
+    "batch": "samples that each worker takes a step, or all together where the scenario has global_batch; empty: as the scenario has it",
+}
+"""Every column that a file of points may have; workers and throughput must be there."""
+
+_REQUIRED = ("workers", "throughput")
+_WHOLE = {"workers": (1, 100_000), "servers": (0, 100_000), "batch": (1, 10**9)}
+_MOST_BYTES = 4 * 2**20
+_MOST_ROWS = 10_000
+_MOST = 1e15
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_EXAMPLE = "workers,servers,throughput"
+
+
+class Setting(Spec):
+    """One setting that was measured, once or several times.
+
+    Throughput is in the unit that the caller knows of, staleness in updates.
+    """
+
+    workers: int = Field(ge=1)
+    servers: int | None = Field(default=None, ge=0, description="none: as the scenario has it")
+    batch: int | None = Field(default=None, ge=1, description="none: as the scenario has it")
+    throughput: tuple[float, ...] = Field(min_length=1, description="of each repeat")
+    staleness: tuple[float, ...] = Field(default=(), description="mean of each repeat that has it")
+    line: int = Field(ge=1, description="of the file, where it stands first")
+
+    @property
+    def name(self) -> str:
+        """The setting in words: ``8 workers, 2 servers, batch 64``."""
+        parts = [_counted(self.workers, "worker")]
+        if self.servers:
+            parts.append(_counted(self.servers, "server"))
+        if self.batch is not None:
+            parts.append(f"batch {self.batch:,}")
+        return ", ".join(parts)
+
+
+def read_points(path: Path) -> tuple[Setting, ...]:
+    """Read a table of measured points; rows of the same setting are repeats of it.
+
+    The first line names the columns (:data:`COLUMNS`), in any order. Values are separated
+    by commas, semicolons or tabs, whichever the first line has; numbers have a decimal
+    point. Empty lines and lines that begin with ``#`` are passed over.
+
+    Returns
+    -------
+    tuple of Setting
+        In the order in which they first appear.
+
+    Raises
+    ------
+    InputError
+        The file is missing, empty, too large or no such table; names line, column, value and rule.
+    """
+    lines = _lines(path)
+    names, separator, rows = _header(path, lines)
+    held: dict[tuple[int, int | None, int | None], list[tuple[int, dict[str, float]]]] = {}
+    for count, (line, cells) in enumerate(rows, start=1):
+        if count > _MOST_ROWS:
+            raise InputError(f"{path}:{line}: holds more than {_MOST_ROWS:,} rows; give the mean of each run, not every step")
+        if len(cells) != len(names):
+            hint = f"; a number has a decimal point, and no {separator!r} in it" if len(cells) > len(names) else ""
+            raise InputError(f"{path}:{line}: has {len(cells)} values, but the first line names {len(names)} columns{hint}")
+        values = _values(f"{path}:{line}", names, cells)
+        key = (int(values["workers"]), _whole(values, "servers"), _whole(values, "batch"))
+        held.setdefault(key, []).append((line, values))
+    if not held:
+        raise InputError(f"{path}: names columns, but has no row below them; add a line for each run, such as 8,2,1234.5")
+    return tuple(
+        Setting(
+            workers=key[0],
+            servers=key[1],
+            batch=key[2],
+            throughput=tuple(values["throughput"] for _, values in its),
+            staleness=tuple(values["staleness"] for _, values in its if "staleness" in values),
+            line=its[0][0],
+        )
+        for key, its in held.items()
+    )
+
+
+def _lines(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; check the path") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"{path}: cannot be read: {reason or type(error).__name__}; give a CSV file") from None
+    if len(content) > _MOST_BYTES:
+        raise InputError(f"{path}: is larger than {_MOST_BYTES // 2**20} MiB, which no table of points is; check the path")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is no text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
+    if not text.strip():
+        raise InputError(f"{path}: is empty; its first line names the columns, such as {_EXAMPLE}")
+    return text
+
+
+def _header(path: Path, text: str) -> tuple[list[str], str, Iterator[tuple[int, list[str]]]]:
+    """The names of the columns, what separates them, and the rows below."""
+    first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    separator = max(",;\t", key=first.count)
+    rows = _rows(path, text, separator)
+    line, cells = next(rows, (1, []))
+    names = [cell.lower() for cell in cells]
+    where = f"{path}:{line}"
+    if all(_NUMBER.fullmatch(name) for name in names if name):
+        raise InputError(f"{where}: must name the columns, such as {_EXAMPLE}, before the first row of numbers")
+    for name in names:
+        if name not in COLUMNS:
+            near = difflib.get_close_matches(name[:60], COLUMNS, n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(COLUMNS)}"
+            raise InputError(f"{where}: {_quoted(name)} is no column of measured points; {hint}")
+        if names.count(name) > 1:
+            raise InputError(f"{where}: names the column {name} twice; keep one")
+    if missing := [name for name in _REQUIRED if name not in names]:
+        raise InputError(f"{where}: the column {missing[0]} is missing; the first line names the columns, such as {_EXAMPLE}")
+    return names, separator, rows
+
+
+def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Line number and values of every line that holds any."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    while True:
+        try:
+            cells = [cell.strip() for cell in next(reader)]
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InputError(f"{path}:{max(reader.line_num, 1)}: is no line of a CSV file: {error}") from None
+        if any(cells) and not cells[0].startswith("#"):
+            yield reader.line_num, cells
+
+
+def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str, float]:
+    """The numbers of a row; a column that may be empty and is stays away."""
+    found = {}
+    for name, cell in zip(names, cells, strict=True):
+        if not cell and name not in _REQUIRED:
+            continue
+        if not _NUMBER.fullmatch(cell):
+            hint = "; write it with a decimal point" if re.fullmatch(r"\d+,\d+", cell) else ""
+            raise InputError(f"{where}: {name}: {_quoted(cell) if cell else 'an empty value'} must be a number{hint}")
+        value = float(cell)
+        if name in _WHOLE:
+            least, most = _WHOLE[name]
+            if not value.is_integer() or not least <= value <= most:
+                raise InputError(f"{where}: {name}: {cell[:30]} must be a whole number from {least} to {most:,}")
+        elif name == "throughput" and value <= 0:
+            raise InputError(f"{where}: {name}: {cell} must be above zero; leave a run that failed out")
+        elif value < 0:
+            raise InputError(f"{where}: {name}: {cell} must not be negative")
+        if not math.isfinite(value) or value > _MOST:
+            raise InputError(f"{where}: {name}: {cell[:30]} must be at most {_MOST:g}")
+        found[name] = value
+    return found
+
+
+def _whole(values: dict[str, float], name: str) -> int | None:
+    return int(values[name]) if name in values else None
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def _quoted(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 40 else shown[:37] + "..."

@@ -1,0 +1,90 @@
+"""A validation on stdout: scores, further tables, and every setting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from paceline.reporting.naming import clean
+from paceline.reporting.validation.content import Table, Validation
+from paceline.reporting.validation.facts import rows_table, scores_table, signed, summary
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
+
+__all__ = ["show_validation"]
+
+_NARROW = ("setting", "measured", "predicted", "90% interval", "error", "noise", "error of staleness")
+_SHORT = {"error of staleness": "stale", "90% interval": "90%"}
+_MOST_ROWS = 60
+"""Of a group."""
+_MOST_IN_ALL, _FEW_ROWS = 120, 6
+_LONG_TABLE = 24
+
+
+def show_validation(validation: Validation) -> None:
+    """Print what a person needs at the terminal; the page and the JSON have the rest."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(clean(validation.title), style="bold"))
+    console.print(Text(" ".join(summary(validation))))
+    console.print()
+    if validation.scores:
+        console.print(_scores(validation))
+        for score in validation.scores:
+            console.print(
+                Padding(Text(f"worst of {clean(score.group)}: {clean(score.worst_setting)}, {signed(score.worst_error)}"), (0, 0, 0, 2)),
+                style="dim",
+            )
+        console.print()
+    for table in validation.tables:
+        if len(table.rows) > _LONG_TABLE:
+            console.print(Padding(Text(f"{table.title}: {len(table.rows):,} rows; --out, --markdown and --json have them"), (0, 0, 1, 0)))
+            continue
+        console.print(_grid(table))
+        if table.text:
+            console.print(Padding(Text(clean(table.text, 1000)), (0, 0, 1, 2)), style="dim")
+    for group in validation.groups:
+        console.print(_rows(validation, group))
+    if any(row.fitted for row in validation.rows):
+        console.print("* took part in the fit, so it counts in no score", style="dim")
+    for note in validation.notes:
+        console.print(Padding(Text(clean(note, 1000)), (0, 0, 0, 2)), style="dim")
+
+
+def _scores(validation: Validation) -> Grid:
+    whole = scores_table(validation)
+    return _grid(replace(whole, rows=tuple(row for row in whole.rows if row[0] != "worst setting")))
+
+
+def _rows(validation: Validation, group: str) -> Grid:
+    """The settings of one group, the worst ones where there are very many."""
+    rows = [row for row in validation.rows if row.group == group]
+    title = group
+    most = _MOST_ROWS if len(validation.rows) <= _MOST_IN_ALL else _FEW_ROWS
+    if len(rows) > most:
+        rows = sorted(rows, key=lambda row: -abs(row.error))[:most]
+        title = f"{group}: the {most} largest errors of {sum(row.group == group for row in validation.rows)}"
+    unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
+    whole = rows_table(Validation("", "", tuple(rows), ()))
+    places = [place for place, name in enumerate(whole.columns) if name in _NARROW]
+    columns = tuple(_SHORT.get(whole.columns[place], whole.columns[place]) for place in places)
+    return _grid(Table(title + unit, columns, tuple(tuple(row[place] for place in places) for row in whole.rows)))
+
+
+def _grid(table: Table) -> Grid:
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=Text(clean(table.title)), title_justify="left", title_style="bold"
+    )
+    for index, name in enumerate(table.columns):
+        grid.add_column(Text(clean(name) if name else ""), justify="left" if index in table.left else "right")
+    for row in table.rows:
+        grid.add_row(*(Text(clean(cell, 300) if cell else "") for cell in row))
+    return grid

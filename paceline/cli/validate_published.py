@@ -1,0 +1,91 @@
+"""``paceline validate --published``: tables that others have measured and published, beside their predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calibrate.published.validation import REGIMES, PublishedValidation
+from calibrate.published.validation import validate_published as run
+from calibrate.validation.comparison import Compared
+from calibrate.validation.scores import Score, scores_of
+from paceline.cli.calibrating import command_line
+from paceline.cli.showing import progress_bar
+from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
+from paceline.reporting.validation.content import Table, Validation
+from paceline.reporting.validation.facts import signed
+from paceline.reporting.wording import amount
+
+__all__ = ["validate_published"]
+
+_WORST = 12
+
+
+def validate_published(regimes: Sequence[str], wanted: Wanted) -> None:
+    """Predict the published tables of some regimes, or of all, and compare."""
+    check_outputs(wanted)
+    with progress_bar("series") as advance:
+        found = run(tuple(regimes) or None, lambda done, total, _: advance(done, total))
+    finish(published_validation(found), wanted)
+
+
+def published_validation(found: PublishedValidation) -> Validation:
+    """What is told of it: scores of tables that no constant was fitted on first, and apart from the others."""
+    held_out = [row for row in found.rows if row.group in REGIMES]
+    coverage = found.coverage
+    return Validation(
+        key="published",
+        title="Published tables",
+        rows=found.rows,
+        scores=_scores(found.rows, held_out),
+        checked=REGIMES,
+        command=command_line(),
+        date=today(),
+        machine=machine(),
+        about=(
+            f"Of the tables collected, {coverage.series_in:,} of {coverage.series:,} series and {coverage.rows_in:,} of "
+            f"{coverage.rows:,} rows are predicted; the others are excluded, each with its reason.",
+            "A series is predicted from its smallest row and from facts about hardware and software; a few constants are common to all and "
+            "were fitted on the tables named below. Settings of those tables are groups apart and do not count in the score of all.",
+        ),
+        tables=(_worst(held_out), _constants(found), _excluded(found)),
+        extra={
+            "coverage": coverage.model_dump(mode="json"),
+            "constants": [each.model_dump(mode="json") for each in found.constants],
+            "excluded": [each.model_dump(mode="json") for each in found.excluded],
+        },
+    )
+
+
+def _scores(rows: Sequence[Compared], held_out: Sequence[Compared]) -> tuple[Score, ...]:
+    """Of each group, and last of all settings whose tables no constant was fitted on."""
+    kept = set(map(id, held_out))
+    others = [row for row in rows if id(row) not in kept]
+    apart = [
+        score for group in dict.fromkeys(row.group for row in others) for score in scores_of(row for row in others if row.group == group)
+    ]
+    return (*apart, *scores_of(held_out))
+
+
+def _worst(rows: Sequence[Compared]) -> Table:
+    worst = sorted((row for row in rows if not row.fitted), key=lambda row: -abs(row.error))[:_WORST]
+    cells = tuple((row.name, row.group, signed(row.error), row.note) for row in worst)
+    return Table("The largest errors", ("setting", "group", "error", "what is known of it"), cells, left=(0, 1, 3))
+
+
+def _constants(found: PublishedValidation) -> Table:
+    cells = tuple(
+        (
+            each.name.replace("_", " "),
+            amount(each.value),
+            f"{amount(each.low)} to {amount(each.high)}",
+            ", ".join(each.fit_on),
+            each.meaning,
+        )
+        for each in found.constants
+    )
+    return Table("Constants common to all", ("constant", "value", "90% interval", "fitted on", "meaning"), cells, left=(0, 3, 4))
+
+
+def _excluded(found: PublishedValidation) -> Table:
+    cells = tuple((each.table, each.series, f"{each.rows:,}", each.reason) for each in found.excluded)
+    return Table("What is not predicted", ("table", "series", "rows", "reason"), cells, left=(0, 1, 3))

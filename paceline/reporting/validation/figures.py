@@ -1,0 +1,191 @@
+"""Predicted against measured, and the errors, as plotly figures; colours are left as names for the page to fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from calibrate.validation.comparison import Compared
+from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, marker_symbol, series_colour
+from paceline.reporting.validation.content import Validation
+from paceline.reporting.validation.facts import share, signed
+from paceline.reporting.wording import amount, plot_text
+
+__all__ = ["FARTHEST", "errors", "errors_height", "hover", "scatter"]
+
+_SMALLEST_SHOWN = 1e-3
+_SPAN_FOR_LOG = 10.0
+_MOST_LABELLED = 45
+_ROW_PX, _THIN_ROW_PX = 19, 7
+_FRAME_PX, _TALLEST_PX = 70, 2400
+FARTHEST = 3.0
+"""Errors beyond are drawn there: a wrong unit would leave no room for the others."""
+
+
+def scatter(validation: Validation) -> go.Figure:
+    """Predicted against measured: a point a setting, the range of repeats across, the 90% interval up and down."""
+    rows = validation.rows
+    seen = [value for row in rows for value in (*row.measured, row.predicted.mean, row.predicted.high, _above_zero(row))]
+    low, high = min(seen), max(seen)
+    logarithmic = high > _SPAN_FOR_LOG * low
+    ends = [low / 1.15, high * 1.15] if logarithmic else [0.0, high * 1.08]
+    figure = go.Figure()
+    for factor, text, dash in ((1.0, "predicted = measured", "solid"), (1.1, "10% too fast", "dot"), (1 / 1.1, "10% too slow", "dot")):
+        figure.add_scatter(
+            x=ends,
+            y=[end * factor for end in ends],
+            mode="lines",
+            line={"color": MUTED, "width": 1.25, "dash": dash},
+            hoverinfo="text",
+            hovertext=[text] * 2,
+            legendgroup="lines",
+        )
+    for index, group in enumerate(validation.groups):
+        its = [row for row in rows if row.group == group]
+        colour = series_colour(index)
+        figure.add_scatter(
+            x=[row.mean for row in its],
+            y=[row.predicted.mean for row in its],
+            mode="markers",
+            name=plot_text(group),
+            legendgroup=f"s{index}",
+            hoverinfo="text",
+            hovertext=[hover(row) for row in its],
+            error_x=_bars(colour, [max(row.measured) - row.mean for row in its], [row.mean - min(row.measured) for row in its]),
+            error_y=_bars(
+                colour, [row.predicted.high - row.predicted.mean for row in its], [row.predicted.mean - _above_zero(row) for row in its]
+            ),
+            marker={
+                "symbol": marker_symbol(index),
+                "size": 9,
+                "color": [PAPER if row.fitted else colour for row in its],
+                "line": {"color": colour, "width": 1.75},
+            },
+        )
+    units = {row.unit for row in rows}
+    unit = plot_text(next(iter(units))) if len(units) == 1 else "each in its own unit"
+    axes = {name: _axis(seen, ends, f"{name} ({unit})", logarithmic=logarithmic) for name in ("Measured", "Predicted")}
+    figure.update_layout(layout(xaxis=axes["Measured"], yaxis=axes["Predicted"], margin={"l": 56, "r": 12, "t": 12, "b": 48}))
+    return figure
+
+
+def errors(validation: Validation) -> go.Figure:
+    """The signed error of each setting with its interval, group by group; behind it the noise of its repeats."""
+    numbered = list(enumerate(validation.rows, start=1))
+    ordered = [(number, row) for group in validation.groups for number, row in numbered if row.group == group]
+    places = {number: place for place, (number, _) in enumerate(ordered)}
+    figure = go.Figure()
+    noisy = [(places[number], min(row.noise, FARTHEST)) for number, row in ordered if row.noise is not None]
+    if noisy:
+        figure.add_bar(
+            x=[2 * noise for _, noise in noisy],
+            base=[-noise for _, noise in noisy],
+            y=[place for place, _ in noisy],
+            orientation="h",
+            width=1.0,
+            hoverinfo="skip",
+            legendgroup="noise",
+            marker={"color": "var(--grid)", "line": {"width": 0}},
+        )
+    for index, group in enumerate(validation.groups):
+        its = [(places[number], row) for number, row in ordered if row.group == group]
+        colour = series_colour(index)
+        figure.add_scatter(
+            x=[_drawn(row.error) for _, row in its],
+            y=[place for place, _ in its],
+            mode="markers",
+            name=plot_text(group),
+            legendgroup=f"s{index}",
+            hoverinfo="text",
+            hovertext=[hover(row) for _, row in its],
+            error_x=_bars(
+                colour,
+                [_drawn(row.predicted.high / row.mean - 1.0) - _drawn(row.error) for _, row in its],
+                [_drawn(row.error) - _drawn(row.predicted.low / row.mean - 1.0) for _, row in its],
+            ),
+            marker={
+                "symbol": marker_symbol(index),
+                "size": 8,
+                "color": [PAPER if row.fitted else colour for _, row in its],
+                "line": {"color": colour, "width": 1.75},
+            },
+        )
+    labelled = len(ordered) <= _MOST_LABELLED
+    ticks = range(0, len(ordered), 1 if labelled else 10)
+    ends = [_drawn(end / row.mean - 1.0) for _, row in ordered for end in (row.predicted.low, row.predicted.high, row.predicted.mean)]
+    ends += [sign * noise for _, noise in noisy for sign in (1, -1)]
+    room = 0.05 * (max(*ends, 0.02) - min(*ends, -0.02))
+    figure.update_layout(
+        layout(
+            barmode="overlay",
+            bargap=0.0,
+            margin={"l": 40, "r": 16, "t": 10, "b": 48},
+            shapes=[
+                {"type": "line", "x0": 0, "x1": 0, "xref": "x", "y0": 0, "y1": 1, "yref": "paper", "line": {"color": INK, "width": 1.25}}
+            ],
+            xaxis={
+                **linear_axis(1, "Predicted over measured, less one", tickformat="+.0%"),
+                "range": [min(*ends, -0.02) - room, max(*ends, 0.02) + room],
+                "fixedrange": True,
+            },
+            yaxis={
+                "range": [len(ordered) - 0.4, -0.6],
+                "fixedrange": True,
+                "showgrid": False,
+                "zeroline": False,
+                "tickmode": "array",
+                "tickvals": list(ticks),
+                "ticktext": [str(ordered[place][0]) for place in ticks],
+            },
+        )
+    )
+    return figure
+
+
+def _drawn(error: float) -> float:
+    return min(error, FARTHEST)
+
+
+def errors_height(rows: int) -> int:
+    """Pixels that the figure of errors needs."""
+    return min(_TALLEST_PX, max(180, _FRAME_PX + rows * (_ROW_PX if rows <= _MOST_LABELLED else _THIN_ROW_PX)))
+
+
+def hover(row: Compared) -> str:
+    """What a point of a figure tells."""
+    repeats = f"mean of {len(row.measured)}, {amount(min(row.measured))} to {amount(max(row.measured))}"
+    noise = "" if row.noise is None else f", noise {share(row.noise)}"
+    unit = plot_text(row.unit)
+    lines = [
+        f"<b>{plot_text(row.name)}</b>",
+        plot_text(row.group),
+        f"measured {amount(row.mean, 4)} {unit}" + (f" ({repeats})" if len(row.measured) > 1 else ""),
+        f"predicted {amount(row.predicted.mean, 4)} {unit}, 90% {amount(row.predicted.low)} to {amount(row.predicted.high)}",
+        f"error {signed(row.error)}{noise}",
+    ]
+    return "<br>".join([*lines, "took part in the fit"] if row.fitted else lines)
+
+
+def _above_zero(row: Compared) -> float:
+    """The interval's low end where a logarithmic axis has a place for it."""
+    return max(row.predicted.low, row.predicted.mean * _SMALLEST_SHOWN)
+
+
+def _bars(colour: str, up: Sequence[float], down: Sequence[float]) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(0.0, value) for value in up],
+        "arrayminus": [max(0.0, value) for value in down],
+        "color": colour,
+        "thickness": 1.25,
+        "width": 0,
+    }
+
+
+def _axis(seen: Sequence[float], ends: Sequence[float], title: str, *, logarithmic: bool) -> dict[str, Any]:
+    if logarithmic:
+        return log_axis([*seen, *ends], title)
+    return linear_axis(ends[1] / 1.08, title, tickformat="~s" if ends[1] >= 10_000 else "")

@@ -1,0 +1,73 @@
+"""The page of a validation: one HTML file that opens offline, in the manner of the scaling report."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from paceline.reporting.axes import marker_symbol
+from paceline.reporting.figures import plain
+from paceline.reporting.naming import clean
+from paceline.reporting.render import GENERATOR
+from paceline.reporting.validation import facts, figures
+from paceline.reporting.validation.content import Validation
+from paceline.reporting.validation.overlay import curves_of, overlay
+from paceline.reporting.wording import sentence
+from simulator.files import write_whole
+
+__all__ = ["render_validation", "write_validation"]
+
+
+def write_validation(validation: Validation, out: Path) -> Path:
+    """Write the page; a file that is there is replaced.
+
+    Raises
+    ------
+    InputError
+        ``out`` cannot be written.
+    """
+    return write_whole(out, render_validation(validation))
+
+
+def render_validation(validation: Validation) -> str:
+    """The page as text: the same for the same validation, byte for byte."""
+    curves = curves_of(validation)
+    drawn = {"scatter": figures.scatter(validation), "errors": figures.errors(validation)} if validation.rows else {}
+    if curves:
+        drawn["overlay"] = overlay(curves)
+    return (
+        _environment()
+        .get_template("validation.html")
+        .render(
+            validation=validation,
+            summary=facts.summary(validation),
+            scores=facts.scores_table(validation),
+            rows=facts.rows_table(validation),
+            headline=facts.facts_of(validation.score) if validation.score is not None else {},
+            groups=[{"index": index, "name": clean(name)} for index, name in enumerate(validation.groups)],
+            curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
+            beyond=facts.share(figures.FARTHEST) if any(row.error > figures.FARTHEST for row in validation.rows) else "",
+            errors_px=figures.errors_height(len(validation.rows)),
+            figures={name: plain(figure) for name, figure in drawn.items()},
+            # plotly's script is no user's text, and holds no closing script tag
+            plotly=Markup(get_plotlyjs()),  # noqa: S704
+            generator=Markup(GENERATOR),  # noqa: S704
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(clean=clean, headed=lambda text: clean(text[:1].upper() + text[1:]), sentence=sentence, symbol=marker_symbol)
+    return environment

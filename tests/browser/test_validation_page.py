@@ -1,0 +1,108 @@
+"""The page of a validation in a real browser: drawn, quiet, offline, readable on phone and laptop, light and dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.support.ui import WebDriverWait
+
+from calibrate.validation.comparison import Compared
+from paceline.reporting.validation import write_validation
+from tests.browser.conftest import Page
+from tests.browser.test_report import CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS
+from tests.sample_validations import HOSTILE, row, validation_of
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    missed = {"wanted": "median error up to 1%", "missed": ("all: median error of throughput is 3.0%, above 1.0%",)}
+    return write_validation(validation_of(**missed), tmp_path_factory.mktemp("validation") / "page.html")
+
+
+@EVERY_SCREEN
+def test_all_figures_are_drawn_without_a_word_or_a_request(page: Page, written: Path, width: int, height: int, theme: str) -> None:
+    page.open(written, width, height, theme)
+    figures = page.run(FIGURES)
+    assert {figure["id"] for figure in figures} == {"figure-overlay", "figure-scatter", "figure-errors"}
+    for figure in figures:
+        assert figure["drawn"] >= 1
+        assert figure["marks"] == figure["expected"]
+        assert abs(figure["width"] - figure["room"]) < 2
+    assert page.complaints() == []
+    assert page.requests() == []
+
+
+@EVERY_SCREEN
+def test_nothing_runs_out_of_the_screen_and_text_stands_out(page: Page, written: Path, width: int, height: int, theme: str) -> None:
+    page.open(written, width, height, theme)
+    assert page.run("return document.documentElement.scrollWidth") == width
+    assert page.run(OVERFLOWING) == []
+    assert page.run(OVERLAPPING_LABELS) == []
+    assert page.run(CONTRAST) >= 4.5
+
+
+def test_figures_have_words_and_tables_have_headings(page: Page, written: Path) -> None:
+    page.open(written)
+    labels = page.run("return [...document.querySelectorAll('.plot')].map(plot => plot.getAttribute('aria-label'))")
+    assert len(labels) == 3
+    assert all("The table “Every setting” holds the same numbers." in label for label in labels)
+    assert page.run("return document.querySelectorAll('.scroll[tabindex=\"0\"][aria-labelledby] thead th[scope=col]').length") > 10
+    ids = page.run("return [...document.querySelectorAll('[aria-labelledby]')].map(part => part.getAttribute('aria-labelledby'))")
+    assert all(page.run(f"return document.getElementById('{name}') !== null") for name in ids)
+
+
+def test_hovering_names_the_setting(page: Page, written: Path) -> None:
+    page.open(written)
+    page.run("Plotly.Fx.hover('figure-scatter', [{curveNumber: 3, pointNumber: 4}])")
+    told = page.run("return document.querySelector('#figure-scatter .hoverlayer').textContent")
+    assert "async PS, 16 workers" in told
+    assert "error +2.0%" in told
+
+
+def test_the_legend_hides_a_group_in_both_figures(page: Page, written: Path) -> None:
+    page.open(written)
+    count = "return document.querySelectorAll('#figure-scatter .scatterlayer .trace, #figure-errors .scatterlayer .trace').length"
+    before = page.run(count)
+    page.run("document.querySelector('[data-legend=points] button').click()")
+    WebDriverWait(page.driver, 10).until(lambda _: page.run(count) == before - 2)
+    page.run("document.querySelector('[data-legend=points] button').click()")
+    WebDriverWait(page.driver, 10).until(lambda _: page.run(count) == before)
+
+
+def test_hostile_names_are_harmless(page: Page, tmp_path: Path) -> None:
+    rows = [row(HOSTILE, group=HOSTILE, unit=HOSTILE, note=HOSTILE), row(HOSTILE, group="other", settings={"workers": 2.0})]
+    hostile = validation_of(
+        rows, title=HOSTILE, command=HOSTILE, machine=HOSTILE, about=(HOSTILE,), notes=(HOSTILE,), missed=(HOSTILE,), wanted="x"
+    )
+    page.open(write_validation(hostile, tmp_path / "page.html"), 390, 844)
+    for figure, curve in (("scatter", 3), ("errors", 1), ("overlay", 1)):
+        page.run(f"Plotly.Fx.hover('figure-{figure}', [{{curveNumber: {curve}, pointNumber: 0}}])")
+    assert page.run("return window.pwned === undefined")
+    assert page.run("return document.querySelectorAll('main img, main script, main a, main iframe, .hoverlayer a').length") == 0
+    assert page.run("return document.scripts.length") == 3
+    assert page.run("return document.documentElement.scrollWidth") == 390
+    assert page.complaints() == []
+    assert page.requests() == []
+
+
+def _few() -> list[Compared]:
+    return [row()]
+
+
+def _many() -> list[Compared]:
+    return [row(f"setting {index}", 100.0 + index, (100.0 + index / 2,), group=f"regime {index % 9}") for index in range(300)]
+
+
+def _far_off() -> list[Compared]:
+    return [row("slow", 1.0, (1e-6,)), row("fast", 1.0, (1e9,)), row("wide", 5.0).model_copy(update={"fitted": True})]
+
+
+@pytest.mark.parametrize("rows", [_few(), _many(), _far_off()], ids=["one setting", "three hundred settings", "errors beyond measure"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_unusual_validations_are_drawn_too(page: Page, tmp_path: Path, rows: list[Compared], width: int) -> None:
+    page.open(write_validation(validation_of(rows, tables=(), notes=()), tmp_path / "page.html"), width, 844)
+    assert all(figure["drawn"] >= 1 and figure["marks"] == figure["expected"] for figure in page.run(FIGURES))
+    assert page.run("return document.documentElement.scrollWidth") == width
+    assert page.run(OVERLAPPING_LABELS) == []
+    assert page.complaints() == []

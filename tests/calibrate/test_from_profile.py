@@ -1,0 +1,422 @@
+"""``paceline calibrate --from-profile``: real profiles of known steps, and profiles made by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sample_profiles import HOST, POOL, Sample, gpu_sample, host_sample
+
+from calibrate.from_profile import fit_profiles
+from calibrate.xplane import read_profiles
+from calibrate.xplane_batches import BACKWARD_SHARE, Profiled, read_steps
+from calibrate.xplane_files import profile_files
+from calibrate.xplane_gradients import GradientOp, gradient_ops, readiness
+from calibrate.xplane_ops import role_of, uncovered_s
+from calibrate.xplane_phases import StepsOfProfile, steps_of
+from calibrate.xplane_variables import ModelVariable, ModelVariables, variables_of
+from paceline.cli.app import main
+from simulator.errors import CalibrationError, InputError
+from simulator.loading import load_scenario, load_workload
+
+pytest.importorskip("tensorflow.tsl", reason="TensorFlow is not installed", exc_type=ImportError)
+
+DATA = Path(__file__).parent / "data" / "profiles"
+VARIABLES = DATA / "variables.json"
+REAL = [("loop-32", 0.01), ("loop-256", 0.01), ("keras-64", 0.01)]
+"""Profiles of real steps; ``walls.json`` has [step, begun, ended] of each by ``time.perf_counter``."""
+PARTS = ("input_s", "forward_s", "backward_s", "apply_s", "collective_s")
+NET = ModelVariables(
+    (ModelVariable(name="net/first/kernel", shape=(100, 50)), ModelVariable(name="net/head/kernel", shape=(50, 10))), "test", "creation"
+)
+
+
+def real(name: str) -> StepsOfProfile:
+    return steps_of(read_profiles(profile_files(DATA / name))[0])
+
+
+def made(sample: Sample, folder: Path) -> StepsOfProfile:
+    return steps_of(read_profiles([sample.write(folder / "lab.xplane.pb")])[0])
+
+
+def walls(name: str, marks: StepsOfProfile) -> np.ndarray:
+    """Begin and end of the profiled steps by the wall clock, shape (steps, 2)."""
+    rows = {int(number): (begun, ended) for number, begun, ended in json.loads((DATA / name / "walls.json").read_text())}
+    return np.array([rows[step.number] for step in marks.steps])
+
+
+@pytest.mark.parametrize(("name", "tolerance"), REAL)
+def test_steps_last_as_long_as_the_wall_clock_says(name: str, tolerance: float) -> None:
+    found = real(name)
+    clock = walls(name, found)
+    whole = np.array([step.whole_s for step in found.steps])
+    # the callback's clock starts before the profiler does, which the first step cannot know
+    first = 1 if name.startswith("keras") else 0
+    assert whole[first:].sum() == pytest.approx(clock[-1, 1] - clock[first, 0], rel=tolerance)
+    # each step by itself, to a few microseconds of the clock's own calls
+    assert whole[first:-1].tolist() == pytest.approx(np.diff(clock[first:, 0]).tolist(), rel=0.03, abs=40e-6)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in REAL])
+def test_parts_of_a_real_step_add_up_and_none_is_empty(name: str) -> None:
+    for step in real(name).steps:
+        assert sum(getattr(step, part) for part in PARTS) == pytest.approx(step.whole_s, rel=1e-9)
+        assert min(step.forward_s, step.backward_s or 0, step.apply_s or 0, step.input_s) > 0
+
+
+@pytest.mark.parametrize("name", [name for name, _ in REAL])
+def test_gradients_of_a_real_model_come_from_its_end_to_its_beginning(name: str) -> None:
+    names = [row["name"] for row in json.loads(VARIABLES.read_text())]
+    shares = readiness(names, gradient_ops(real(name).steps))
+    assert set(shares) == set(names)
+    kernels = [shares[f"small/{layer}/kernel"] for layer in ("head", "second", "first")]
+    assert kernels == sorted(kernels)
+    assert shares["small/second/kernel"] < shares["small/norm/gamma"] < shares["small/first/kernel"] <= 1
+
+
+def test_two_batch_sizes_give_a_line_through_what_was_measured() -> None:
+    profiled = read_steps([(DATA / "loop-32", 32), (DATA / "loop-256", 256)])
+    workload = fit_profiles(profiled, variables_of(listed=VARIABLES), "small", "paceline calibrate ...")
+    assert workload.fit is not None
+    assert workload.calibrated is not None
+    assert workload.calibrated.batch == (32, 256)
+    for batch, ones in profiled.by_batch.items():
+        measured = np.mean([step.compute_s for one in ones for step in one.steps])
+        assert workload.compute_s(batch) + workload.apply_s == pytest.approx(measured, rel=0.03)
+    assert workload.forward.per_sample_s > 0
+    assert workload.backward.per_sample_s > 0
+    for key, (low, high) in workload.fit.intervals_90.items():
+        assert low < high, key
+    files = [profile_files(DATA / name)[0] for name in ("loop-32", "loop-256")]
+    assert workload.provenance["profiles_sha256"].split() == [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    assert "undetermined" not in workload.provenance
+    assert workload.input_bytes_per_sample == pytest.approx(64 * 4 + 4)  # 64 floats and a label
+    assert workload.parameter_bytes == 4 * (64 * 512 + 512 + 2 * 512 + 512 * 256 + 256 + 256 * 10 + 10)
+
+
+def test_one_batch_size_leaves_fixed_and_per_sample_cost_undetermined() -> None:
+    profiled = read_steps([(DATA / "keras-64", 64)])
+    workload = fit_profiles(profiled, variables_of(listed=VARIABLES), "small")
+    measured = np.mean([step.compute_s for step in profiled.profiles[0].steps])
+    assert workload.forward.base_s == workload.backward.base_s == 0
+    assert workload.compute_s(64) + workload.apply_s == pytest.approx(measured, rel=1e-5)
+    assert "one batch size (64)" in workload.provenance["undetermined"]
+    assert workload.uncertainty is not None
+    assert set(workload.uncertainty.parameters) == {"forward.per_sample_s", "backward.per_sample_s", "apply_s"}
+    assert workload.calibrated is not None
+    assert workload.calibrated.batch == (64, 64)
+
+
+def test_a_batch_size_that_the_shapes_contradict_is_told() -> None:
+    flagged = fit_profiles(read_steps([(DATA / "keras-64", 16)]), variables_of(listed=VARIABLES), "small")
+    assert "64 rows in the profile for which batch 16 was given" in flagged.provenance["batch"]
+    right = fit_profiles(read_steps([(DATA / "keras-64", 64)]), variables_of(listed=VARIABLES), "small")
+    assert "batch" not in right.provenance
+
+
+@pytest.mark.parametrize("lag", [0.0, 5000.0])
+def test_a_gpus_steps_are_its_own_however_far_behind_the_host(tmp_path: Path, lag: float) -> None:
+    found = made(gpu_sample(lag=lag), tmp_path)
+    assert found.device == "/device:GPU:0"
+    assert len(found.steps) == 12
+    for step in found.steps[:-1]:
+        parts = [step.whole_s, step.forward_s, step.backward_s, step.apply_s, step.collective_s]
+        # 200 microseconds at the end idle: the host's; of the collective's 150 all but 50 are exposed
+        assert parts == pytest.approx([1000e-6, 500e-6, 300e-6, 100e-6, 100e-6], abs=1e-9)
+    assert found.steps[-1].whole_s == pytest.approx(800e-6, abs=1e-9)
+
+
+def test_a_devices_own_line_of_steps_is_believed(tmp_path: Path) -> None:
+    sample = gpu_sample(lag=5000.0)
+    for number in range(12):
+        sample.add(("/device:GPU:0", "Steps"), str(number), 5000.0 + number * 1000, 5900.0 + number * 1000)
+    # the host's marks could mean anything now
+    sample.lines[POOL] = []
+    found = made(sample, tmp_path)
+    assert [step.number for step in found.steps] == list(range(12))
+    assert [step.whole_s for step in found.steps] == pytest.approx([1000e-6] * 11 + [900e-6], abs=1e-9)
+    assert found.steps[3].backward_s == pytest.approx(300e-6, abs=1e-9)
+
+
+def test_communication_and_copies_are_counted_with_their_bytes(tmp_path: Path) -> None:
+    profiled = Profiled({8: (made(gpu_sample(), tmp_path),)})
+    (report,) = profiled.reports
+    totals = {total.name: total for total in report.communication}
+    assert totals["ncclDevKernel_AllReduce_Sum_f32_RING_LL"].seconds == pytest.approx(150e-6)
+    assert totals["MemcpyH2D"].size_bytes == 4096
+    assert totals["MemcpyH2D"].calls == 1
+    workload = fit_profiles(profiled, NET, "net")
+    assert "100 µs a step, while the device computed nothing, are taken out" in workload.provenance["communication"]
+    assert [variable.name for variable in workload.variables] == ["net/head/kernel", "net/first/kernel"]
+    assert [variable.ready for variable in workload.variables] == pytest.approx([1 / 3, 1.0], abs=1e-5)
+
+
+def test_waiting_for_input_is_no_computation_where_it_is_prefetched(tmp_path: Path) -> None:
+    step = made(host_sample(), tmp_path).steps[0]
+    assert [getattr(step, part) for part in PARTS] == pytest.approx([100e-6, 300e-6, 400e-6, 200e-6, 0.0], abs=1e-9)
+    plain = made(host_sample(prefetch=False), tmp_path / "plain")
+    assert [getattr(plain.steps[0], part) for part in PARTS] == pytest.approx([0.0, 400e-6, 400e-6, 200e-6, 0.0], abs=1e-9)
+    beside = fit_profiles(Profiled({10: (made(host_sample(), tmp_path),)}), NET, "net")
+    assert beside.input(10) == pytest.approx(150e-6)
+    assert beside.input_bytes_per_sample == 320
+    within = fit_profiles(Profiled({10: (plain,)}), NET, "net")
+    assert within.input(10) == 0
+
+
+def test_steps_without_marks_are_calls_of_the_function(tmp_path: Path) -> None:
+    found = made(host_sample(marks=False), tmp_path)
+    assert found.marks.name == "__inference_train_step_7"
+    assert [step.whole_s for step in found.steps[:-1]] == pytest.approx([1000e-6] * 11, abs=1e-9)
+
+
+def test_tracing_steps_and_pauses_are_left_out(tmp_path: Path) -> None:
+    sample = host_sample(steps=6)
+    sample.add(HOST, "train_step", 100.0, 900.0, tf_function_call="traced-nonXla")
+    sample.add(HOST, "train_step", 1100.0, 1900.0, tf_function_call="notTraced-nonXla")
+    for number in range(3):  # after an evaluation of a second
+        at = 1e6 + number * 1000
+        sample.add(HOST, "train", at, at + 980.0, step_num=6 + number, _r=1)
+    found = made(sample, tmp_path)
+    assert found.marks.traced == 1
+    assert found.marks.pauses == 1
+    assert [step.number for step in found.steps] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert max(step.whole_s for step in found.steps) < 1.001e-3
+    flags = fit_profiles(Profiled({10: (found,)}), NET, "net").provenance
+    assert flags["traced"].startswith("1 steps")
+    assert flags["pauses"].startswith("1 pauses")
+    assert "too few for the law" in flags["jitter"]
+
+
+def test_without_gradients_names_the_documented_split_is_taken(tmp_path: Path) -> None:
+    workload = fit_profiles(Profiled({10: (made(host_sample(gradients=False), tmp_path),)}), NET, "net")
+    assert workload.backward(10) / workload.compute_s(10) == pytest.approx(BACKWARD_SHARE)
+    assert workload.apply_s == 0
+    assert "no step names the gradients' operations" in workload.provenance["split"]
+    assert "each counts as ready at the end" in workload.provenance["gradients"]
+    assert {variable.ready for variable in workload.variables} == {1.0}
+
+
+def test_profiles_of_one_batch_size_are_runs_whose_spread_is_seen(tmp_path: Path) -> None:
+    slow = host_sample()
+    for events in slow.lines.values():
+        events[:] = [(name, short, start * 1.2, end * 1.2, statistics) for name, short, start, end, statistics in events]
+    both = (made(host_sample(), tmp_path / "a"), made(slow, tmp_path / "b"))
+    workload = fit_profiles(Profiled({10: both}), NET, "net")
+    assert workload.provenance["runs"] == "2"
+    assert workload.run_to_run_cv == pytest.approx(0.2 / 2.2 * 2**0.5, rel=0.05)  # of two numbers 1 and 1.2
+    assert fit_profiles(Profiled({10: both[:1]}), NET, "net").run_to_run_cv < 0.01
+
+
+@pytest.mark.parametrize(
+    ("scopes", "layers"),
+    [
+        (("net/norm", "net/norm_1"), ("net/norm", "net/norm_1")),
+        (("net_1/norm_1", "net_1/norm_1_1"), ("net/norm", "net/norm_1")),
+        (("block_0_1/query_1", "block_1_1/query_1"), ("net/block_0/query", "net/block_1/query")),
+        (("norm_2", "norm_1_2"), ("net/norm", "net/norm_1")),
+    ],
+)
+def test_scopes_are_told_from_layers_with_numbers_of_their_own(scopes: tuple[str, str], layers: tuple[str, str]) -> None:
+    ops = [GradientOp(f"{scope}/MatMul/MatMul_1", "MatMul", ready) for scope, ready in zip(scopes, (0.9, 0.3), strict=True)]
+    assert readiness([f"{layer}/kernel" for layer in layers], ops) == {f"{layers[0]}/kernel": 0.9, f"{layers[1]}/kernel": 0.3}
+
+
+def test_variables_of_a_layer_have_operations_of_their_own() -> None:
+    ops = [
+        GradientOp("net/conv/Conv2D/Conv2DBackpropFilter", "Conv2DBackpropFilter", 0.5),
+        GradientOp("net/conv/Conv2D/Conv2DBackpropInput", "Conv2DBackpropInput", 0.7),
+        GradientOp("net/conv/BiasAdd/BiasAddGrad", "BiasAddGrad", 0.2),
+        GradientOp("net/norm/FusedBatchNormGradV3", "FusedBatchNormGradV3", 0.1),
+    ]
+    ops += [GradientOp("net/query/Add/Sum", "Sum", 0.3), GradientOp("net/query/MatMul/MatMul_1", "MatMul", 0.4)]
+    found = readiness([f"net/{name}" for name in ("conv/kernel", "conv/bias", "norm/gamma", "norm/beta", "query/bias", "lost/kernel")], ops)
+    wanted = {"conv/kernel": 0.5, "conv/bias": 0.2, "norm/gamma": 0.1, "norm/beta": 0.1, "query/bias": 0.3}
+    assert found == {f"net/{name}": ready for name, ready in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "role"),
+    [
+        ("gradient_tape/net/dense/MatMul/MatMul_1", "MatMul", "gradient"),
+        ("StatefulPartitionedCall/gradient_tape/net/dense/BiasAdd/BiasAddGrad", "BiasAddGrad", "gradient"),
+        ("gradients/dense/MatMul_grad/MatMul", "MatMul", "gradient"),
+        ("gradients_1/dense/MatMul_grad/MatMul", "MatMul", "gradient"),
+        ("adam/truediv_5", "RealDiv", "optimizer"),
+        ("GradientDescent/update_dense/kernel/ResourceApplyGradientDescent", "ResourceApplyGradientDescent", "optimizer"),
+        ("", "ncclKernel_AllReduce_RING_LL_Sum_float", "communication"),
+        ("CollectiveReduceV2", "CollectiveReduceV2", "communication"),
+        ("IteratorGetNext", "IteratorGetNext", "input"),
+        ("", "MemcpyD2H", "copy"),
+        ("net/dense/Relu", "_FusedMatMul", "forward"),
+    ],
+)
+def test_an_operations_name_tells_its_part_in_the_step(path: str, kind: str, role: str) -> None:
+    assert role_of(path, kind) == role
+
+
+def test_only_what_nothing_else_covers_is_exposed() -> None:
+    assert uncovered_s([(0, 4), (3, 6)], [(1, 2), (5, 9)]) == pytest.approx(4)
+    assert uncovered_s([(0, 1)], []) == 1
+    assert uncovered_s([], [(0, 1)]) == 0
+
+
+def test_the_newest_run_is_taken_or_the_one_named(tmp_path: Path) -> None:
+    old = host_sample(steps=3).write(tmp_path / "train/plugins/profile/2026_01_02_03_04_05/h1.xplane.pb")
+    new = tmp_path / "train/plugins/profile/2026_01_10_00_00_00"
+    files = [shutil.copyfile(old, (new.mkdir(exist_ok=True), new / f"{host}.xplane.pb")[1]) for host in ("h2", "h1")]
+    assert profile_files(tmp_path) == sorted(files)
+    assert profile_files(tmp_path, "2026_01_02_03_04_05") == [old]
+    assert profile_files(new) == sorted(files)
+    assert profile_files(old) == [old]
+    with pytest.raises(InputError, match=r"has no run of that name; it has 2026_01_02_03_04_05, 2026_01_10_00_00_00"):
+        profile_files(tmp_path, "2026")
+
+
+def test_marks_that_only_trace_are_no_training(tmp_path: Path) -> None:
+    sample = host_sample(steps=1)
+    sample.add(HOST, "train_step", 100.0, 900.0, tf_function_call="traced-nonXla")
+    with pytest.raises(CalibrationError, match="each of its 1 steps traced a graph anew"):
+        made(sample, tmp_path)
+
+
+def test_a_python_without_tensorflow_is_told_how_to_install_it(tmp_path: Path) -> None:
+    empty = tmp_path / "python"
+    empty.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
+    empty.chmod(0o755)
+    with pytest.raises(CalibrationError, match=r"cannot import TensorFlow .*`pip install 'paceline\[tensorflow\]'"):
+        read_profiles(profile_files(DATA / "loop-32"), str(empty))
+
+
+@pytest.fixture
+def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs ``paceline calibrate`` in a folder of its own: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["paceline", "calibrate", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+def test_the_command_writes_a_workload_and_a_scenario_that_uses_it(paceline: Any, tmp_path: Path) -> None:
+    config = json.dumps({"cluster": {"worker": ["h1:1", "h2:1"], "ps": ["h3:1"]}})
+    profiles = [part for name, batch in (("loop-32", 32), ("loop-256", 256)) for part in ("--from-profile", f"{DATA / name}@{batch}")]
+    code, out, err = paceline("--name", "small", *profiles, "--variables", str(VARIABLES), "--from-tf-config", config, "-o", "s.toml")
+    assert code == 0, err
+    assert "batch 256: 14 steps of" in out
+    workload = load_workload(tmp_path / "models/workloads/small.toml")
+    assert workload.provenance["command"].startswith("paceline calibrate --name small --from-profile")
+    scenario = load_scenario(tmp_path / "s.toml")
+    assert scenario.workload.name == "small"
+    assert scenario.batch == 256
+    assert (scenario.replicas, scenario.servers, scenario.cluster.nodes) == (2, 1, 3)
+
+
+def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: Any, tmp_path: Path) -> None:
+    code, out, err = paceline("--name", "small", "--from-profile", str(DATA / "keras-64"), "--batch", "64")
+    assert code == 2
+    assert "batch 64: 12 steps of" in out
+    assert "gradients" in out
+    assert "add MODEL.py:FUNCTION, --checkpoint PATH or --variables FILE.json" in err
+    assert not (tmp_path / "models/workloads/small.toml").exists()
+    code, out, _ = paceline("--name", "small", "--from-profile", str(DATA / "keras-64"), "--batch", "64", "--json")
+    assert code == 2
+    (report,) = json.loads(out)["profiles"]
+    assert report["steps"] == 12
+    assert report["gradients"][0][1] < report["gradients"][-1][1] <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--from-profile", "logs"], "--batch is missing: a profile does not tell"),
+        (["--from-profile", "logs", "--batch", "16,32"], "--batch 16,32: has 2 sizes for 1 profiles"),
+        (["--from-profile", "logs@16", "--batch", "16"], "--batch 16: each --from-profile names its batch size already"),
+        (["--from-profile", "logs@16", "--from-profile", "other"], "give every profile its batch size as LOGDIR@BATCH, or none"),
+        (["--from-profile", "logs@0"], "--batch 0: must be at least 1"),
+        (["--from-profile", "none@16"], "--from-profile none: there is no such file or folder"),
+        (["--from-profile", "logs@16"], "--from-profile logs: holds no profile (*.xplane.pb); tf.profiler"),
+        (["--from-profile", "note.txt@16"], "--from-profile note.txt: must end in .xplane.pb"),
+        (["--from-profile", "half.xplane.pb@16"], "half.xplane.pb: is no XPlane protobuf, or was cut off in writing"),
+        (["--from-profile", "empty.xplane.pb@16"], "empty.xplane.pb: has no training steps among its 0 events (nothing)"),
+        (
+            ["--from-profile", "idle.xplane.pb@16"],
+            "idle.xplane.pb: has no training steps among its 1 events (/host:CPU); mark each step with",
+        ),
+        (["--from-profile", "half.xplane.pb@16", "--profile-run", "x"], "--profile-run 'x': half.xplane.pb is one profile already"),
+        (["--from-profile", "idle.xplane.pb@16", "--from-profile", "idle.xplane.pb@32"], "is named twice; a profile counts once"),
+        (["--from-profile", "REAL@64", "--variables", "none.json"], "--variables none.json: cannot be read"),
+        (["--from-profile", "REAL@64", "--variables", "note.txt"], "--variables note.txt: is no JSON; give a list such as"),
+        (["--from-profile", "REAL@64", "--variables", "bad.json"], "--variables bad.json: 0.shape: Field required"),
+        (["--from-profile", "REAL@64", "--variables", "twice.json"], "--variables twice.json: 'a' is named twice"),
+        (["--from-profile", "REAL@64", "--checkpoint", "logs"], "--checkpoint logs: holds no checkpoint"),
+        (["--from-profile", "REAL@64", "--checkpoint", "logs", "--variables", "x"], "--checkpoint and --variables: give one of them"),
+        (["m.py:none", "--from-profile", "REAL@64"], "has no function 'none'; it has build"),
+        (["--step", "m.py:build", "--from-profile", "REAL@64"], "--step: nothing is run with --from-profile"),
+        (["m.py:build", "--checkpoint", "logs"], "--checkpoint: goes with --from-profile; add that"),
+    ],
+)
+def test_bad_input_is_one_line(paceline: Any, tmp_path: Path, arguments: list[str], says: str) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "note.txt").write_text("no profile")
+    (tmp_path / "bad.json").write_text('[{"name": "a"}]')
+    (tmp_path / "twice.json").write_text('[{"name": "a", "shape": [1]}, {"name": "a", "shape": [2]}]')
+    (tmp_path / "m.py").write_text("def build():\n    return None\n")
+    (tmp_path / "empty.xplane.pb").write_bytes(b"")
+    whole = profile_files(DATA / "loop-32")[0].read_bytes()
+    (tmp_path / "half.xplane.pb").write_bytes(whole[: len(whole) // 2])
+    idle = Sample()
+    idle.add(HOST, "sleep", 0.0, 1.0)
+    idle.write(tmp_path / "idle.xplane.pb")
+    code, _, err = paceline("--name", "x", *[one.replace("REAL", str(DATA / "keras-64")) for one in arguments])
+    *_, line = err.strip().splitlines()
+    assert says in line
+    assert "Traceback" not in err
+    assert code == (1 if "training steps" in says else 2)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Keras, when it saves
+@pytest.mark.parametrize("kind", ["checkpoint", "saved_model", "keras", "model"])
+def test_sizes_are_read_from_whatever_the_model_was_saved_as(kind: str, tmp_path: Path) -> None:
+    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+    builder = (
+        "import keras\n\ndef build():\n    L = keras.layers\n    return keras.Sequential([keras.Input((4,)), L.Dense(8, name='first'), "
+        "L.BatchNormalization(name='norm'), L.Dropout(0.5), L.Dense(3, name='head')], name='net')\n"
+    )
+    (tmp_path / "m.py").write_text(builder)
+    spaces: dict[str, Any] = {}
+    exec(builder, spaces)  # noqa: S102 - the lines above
+    model = spaces["build"]()
+    model.compile("adam", "mse")
+    model.fit(tensorflow.zeros((4, 4)), tensorflow.zeros((4, 3)), verbose=0)
+    place = tmp_path / "saved"
+    if kind == "checkpoint":
+        tensorflow.train.Checkpoint(model=model, optimizer=model.optimizer).save(str(place / "ckpt"))
+    elif kind == "saved_model":
+        model.export(str(place), verbose=False)
+    elif kind == "keras":
+        place = tmp_path / "net.keras"
+        model.save(place)
+    found = variables_of(model=f"{tmp_path / 'm.py'}:build") if kind == "model" else variables_of(checkpoint=place)
+    assert found is not None
+    # Keras leaves the name of the model itself out when it loads one
+    assert [(f"net/{one.name.removeprefix('net/')}", one.shape, one.bytes) for one in found.variables] == [
+        ("net/first/kernel", (4, 8), 128),
+        ("net/first/bias", (8,), 32),
+        ("net/norm/gamma", (8,), 32),
+        ("net/norm/beta", (8,), 32),
+        ("net/head/kernel", (8, 3), 96),
+        ("net/head/bias", (3,), 12),
+    ]

@@ -1,0 +1,393 @@
+"""A testbed that goes wrong: a clear error, what was measured is kept, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import calibrate
+from calibrate.measurements import read_measurements
+from calibrate.records import LinkCheck
+from calibrate.testbed.measure import measure_setting
+from calibrate.testbed.readings import read_run
+from calibrate.testbed.setting import TestbedSetting
+from simulator.errors import CalibrationError
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+
+FOLDER = Path(calibrate.__file__).parent / "probes" / "testbed"
+ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+LOCK = Path("/run/paceline-testbed.lock")
+HANGS = """
+import time
+
+def build():
+    print("opening the data set", flush=True)
+    time.sleep(600)
+"""
+
+
+def _setting(**fields: Any) -> TestbedSetting:
+    table = {
+        "mode": "between-graph",
+        "workers": 2,
+        "servers": 1,
+        "model": "ladder-1mb",
+        "link": {"bandwidth_bytes_per_s": 50e6},
+        "compute": {"mean_s": 0.02},
+        "steps": 10,
+        "warm_up": 1,
+    }
+    return TestbedSetting.model_validate(table | fields)
+
+
+def _obstacle() -> str | None:
+    if sys.platform != "linux":
+        return "network namespaces need Linux"
+    if os.geteuid():
+        return "shaped links need root"
+    if not shutil.which("ip") or not shutil.which("tc"):
+        return "shaped links need iproute2"
+    trial = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x40000000))"
+    lacks = subprocess.run([sys.executable, "-c", trial], capture_output=True, timeout=60).returncode or not os.access(ALLOWED, os.W_OK)
+    return "this root may not make network namespaces" if lacks else None
+
+
+def _allowed() -> str:
+    """What the machine allows when no testbed is in the moment of its choice."""
+    with LOCK.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return ALLOWED.read_text()
+
+
+def _interfaces() -> set[str]:
+    return set(os.listdir("/sys/class/net"))
+
+
+@pytest.fixture
+def shaped() -> Iterator[None]:
+    """Skips where links cannot be shaped; afterwards the machine must be as it was before."""
+    if obstacle := _obstacle():
+        pytest.skip(obstacle)
+    before = _interfaces(), _allowed()
+    yield
+    assert (_interfaces(), _allowed()) == before
+
+
+class Testbed:
+    """A run of the probe, in a session of its own."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path, setting: TestbedSetting, *, repeats: int = 2, timeout_s: float = 100.0, name: str = "run") -> None:
+        spec = folder / f"{name}.json"
+        spec.write_text(json.dumps(setting.for_probe(repeats, 0, timeout_s)))
+        self.setting = setting
+        self.out = folder / f"{name}.ndjson"
+        self.printed = folder / f"{name}.txt"
+        command = [sys.executable, "-B", str(FOLDER / "run.py"), "--setting", str(spec), "--out", str(self.out)]
+        with self.printed.open("w") as file:
+            self.process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+
+    def members(self) -> list[int]:
+        """All living processes of the run, the starter included, in the order in which they began."""
+        found = []
+        for entry in os.listdir("/proc"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == self.process.pid and fields[0] not in "ZX":
+                    found.append((int(fields[19]), int(entry)))
+        return [number for _, number in sorted(found)]
+
+    def until(self, what: Callable[[], Any], seconds: float = 90.0) -> Any:
+        """Wait for something to be true."""
+        end = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < end, f"waited in vain; it printed: {self.printed.read_text()[-2000:]}"
+            time.sleep(0.02)
+        return found
+
+    def whole_repeats(self) -> int:
+        return self.out.read_text().count('"kind": "repeat"') if self.out.exists() else 0
+
+    def tasks_in_second_repeat(self) -> list[int]:
+        """The tasks (server, worker 0, worker 1), once they are in the middle of the second repeat's steps."""
+        self.until(lambda: self.whole_repeats() == 1)
+        warm_bytes = (self.setting.warm_up + 2) * self.setting.parameter_bytes
+
+        def running() -> list[int]:
+            tasks = self.members()[1:]
+            return tasks if len(tasks) == 3 and all(_received(task) > warm_bytes for task in tasks[1:]) else []
+
+        return list(self.until(running))
+
+    def end(self, seconds: float = 60.0) -> int:
+        """Its exit status; nothing of it may live on."""
+        status = self.process.wait(timeout=seconds)
+        self.until(lambda: not self.members(), 10.0)
+        return status
+
+
+def _received(task: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{task}/net/dev").read_text().splitlines():
+            name, _, counts = line.partition(":")
+            if name.strip() == "eth0":
+                return int(counts.split()[0])
+    return 0
+
+
+@pytest.fixture
+def testbed(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
+    started: list[Testbed] = []
+
+    def start(setting: TestbedSetting, **options: Any) -> Testbed:
+        started.append(Testbed(tmp_path, setting, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.process.pid, signal.SIGKILL)
+        one.process.wait(timeout=30)
+
+
+def _failure(path: Path) -> str:
+    failure = read_measurements(path).failure
+    assert failure is not None
+    return failure.message
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_worker_that_is_killed(testbed: Callable[..., Testbed]) -> None:
+    run = testbed(_setting(steps=60), repeats=3)
+    worker = run.tasks_in_second_repeat()[2]
+    os.kill(worker, signal.SIGKILL)
+    assert run.end() == 3
+    assert re.fullmatch(r"worker 1 was killed by signal 9 before 'reported'; its last lines: .+", _failure(run.out))
+    readings = read_run(run.out)
+    assert [len(one.steps) for one in readings.runs] == [120]
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_coordinated_worker_that_is_killed(testbed: Callable[..., Testbed]) -> None:
+    run = testbed(_setting(mode="async", steps=300), repeats=1)
+    run.until(lambda: len(run.members()) == 5 and _received(run.members()[3]) > 5 * run.setting.parameter_bytes)
+    os.kill(run.members()[3], signal.SIGKILL)
+    assert run.end() == 3
+    assert "worker 1 was killed by signal 9" in _failure(run.out)
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_starter_that_is_killed(testbed: Callable[..., Testbed]) -> None:
+    run = testbed(_setting(steps=60))
+    tasks = run.tasks_in_second_repeat()
+    assert len(tasks) == 3
+    os.kill(run.process.pid, signal.SIGKILL)
+    assert run.end() == -signal.SIGKILL
+    assert len(read_run(run.out).runs) == 1
+
+
+@pytest.mark.usefixtures("shaped")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_interrupted(number: signal.Signals, status: int, testbed: Callable[..., Testbed]) -> None:
+    run = testbed(_setting(steps=60))
+    run.tasks_in_second_repeat()
+    os.killpg(run.process.pid, number)
+    assert run.end() == status
+    assert len(read_run(run.out).runs) == 1
+    assert _failure(run.out) == {130: "was interrupted (Ctrl-C)", 143: "was ended by SIGTERM"}[status]
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_task_that_stands_still(testbed: Callable[..., Testbed]) -> None:
+    run = testbed(_setting(steps=60), timeout_s=25)
+    os.kill(run.tasks_in_second_repeat()[2], signal.SIGSTOP)
+    assert run.end() == 3
+    assert re.match(r"worker 1 did not get to 'reported' within 25 s \(--timeout\); last lines of worker 1: ", _failure(run.out))
+    assert len(read_run(run.out).runs) == 1
+
+
+@pytest.mark.usefixtures("shaped")
+def test_the_last_lines_of_a_hung_task(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(HANGS)
+    setting = _setting(link=None, model=f"{tmp_path}/slow.py:build", variables=_setting().variables, compute={"kind": "real"})
+    with pytest.raises(
+        CalibrationError, match=r"worker 0, worker 1 did not get to .* within 8 s .*last lines of worker 0: opening the data set"
+    ):
+        measure_setting(setting, tmp_path / "kept", repeats=1, timeout_s=8)
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_rate_that_no_machine_reaches(testbed: Callable[..., Testbed]) -> None:
+    run = testbed(_setting(link={"bandwidth_bytes_per_s": 400e9 / 8}))
+    assert run.end() == 3
+    message = _failure(run.out)
+    found = re.fullmatch(r"--link: asked for 400000 Mbit/s, but this machine moves (\d+) Mbit/s between two hosts; ask for less", message)
+    assert found, message
+    (check,) = read_measurements(run.out).of(LinkCheck)
+    assert check.bytes_per_s * 8e-6 == pytest.approx(float(found[1]), abs=0.5)
+    with pytest.raises(CalibrationError, match="holds no whole repeat: --link: asked for 400000"):
+        read_run(run.out)
+
+
+@pytest.mark.usefixtures("shaped")
+def test_two_testbeds_at_once_and_a_file_that_is_cut(testbed: Callable[..., Testbed], tmp_path: Path) -> None:
+    # rates that two of them reach on two cores
+    slow = {"bandwidth_bytes_per_s": 12.5e6, "congestion": "reno"}
+    runs = [testbed(_setting(link=slow, steps=4), name="one"), testbed(_setting(mode="ring", servers=0, link=slow, steps=4), name="two")]
+    assert [run.end(120) for run in runs] == [0, 0]
+    for run in runs:
+        readings = read_run(run.out)
+        assert [len(one.steps) for one in readings.runs] == [8, 8]
+        assert all(0.5 * 12.5e6 < rate < 1.2 * 12.5e6 for rate in readings.link_bytes_per_s)
+    _check_cut(runs[0].out, tmp_path / "cut.ndjson")
+
+
+def _check_cut(whole: Path, cut: Path) -> None:
+    """However a file is cut: its whole repeats, or one clear error."""
+    content = whole.read_bytes()
+    ends = [content.index(b"\n", found.start()) for found in re.finditer(rb'"kind": "repeat"', content)]
+    for size in range(1, len(content), 97):
+        cut.write_bytes(content[:size])
+        expected = sum(end <= size for end in ends)
+        if expected:
+            assert len(read_run(cut).runs) == expected
+            assert len(read_run(cut).runs[0].steps) == 8
+        else:
+            with pytest.raises(CalibrationError, match=r"holds no (whole repeat|measurements); measure again"):
+                read_run(cut)
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_clock_that_jumps(tmp_path: Path) -> None:
+    """The starter's clock is set forward by a twentieth of what passes."""
+    driver = tmp_path / "driver.py"
+    driver.write_text(
+        "import os, runpy, sys, time\n"
+        "starter, began, real = os.getpid(), time.monotonic(), time.time\n"
+        "time.time = lambda: real() + (0.05 * (time.monotonic() - began) if os.getpid() == starter else 0.0)\n"
+        "runpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
+    )
+    spec, out = tmp_path / "spec.json", tmp_path / "out.ndjson"
+    spec.write_text(json.dumps(_setting(link=None, steps=40).for_probe(1, 0, 60)))
+    command = [sys.executable, "-B", str(driver), str(FOLDER / "run.py"), "--setting", str(spec), "--out", str(out)]
+    assert subprocess.run(command, capture_output=True, timeout=90).returncode == 3
+    assert re.match(r"the machine's clock jumped by \d+ ms during the run, so its times mean nothing; run it again", _failure(out))
+
+
+def _sentence(command: list[str], tmp_path: Path, **options: Any) -> str:
+    """What a run says that ends before TensorFlow has even been imported."""
+    folder = Path(tempfile.mkdtemp(dir=tmp_path if "user" not in options else "/tmp"))
+    try:
+        folder.chmod(0o777)
+        spec, out = folder / "spec.json", folder / "out.ndjson"
+        spec.write_text(json.dumps(_setting().for_probe(1, 0, 60)))
+        spec.chmod(0o644)
+        command = [*command, "-B", str(FOLDER / "run.py"), "--setting", str(spec), "--out", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+        assert done.returncode == 3, done.stderr
+        return _failure(out)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.usefixtures("shaped")
+def test_without_iproute2(tmp_path: Path) -> None:
+    said = _sentence([sys.executable], tmp_path, env={**os.environ, "PATH": str(tmp_path)})
+    assert said == "the program ip is missing; install iproute2, or use --link loopback"
+
+
+@pytest.mark.usefixtures("shaped")
+def test_without_root(tmp_path: Path) -> None:
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if python is None or subprocess.run([python, "-c", ""], user=65534, cwd="/").returncode:
+        pytest.skip("no Python here that a user without rights can run")
+    said = _sentence([python], tmp_path, user=65534, cwd="/")
+    assert said == "shaped links need root; run it as root, or use --link loopback"
+
+
+@pytest.mark.usefixtures("shaped")
+def test_root_without_capabilities(tmp_path: Path) -> None:
+    if shutil.which("setpriv") is None:
+        pytest.skip("there is no setpriv")
+    said = _sentence(["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable], tmp_path)
+    assert said == "no network namespace: Operation not permitted; shaped links need root, or use --link loopback"
+
+
+# -- TCP's congestion control, which is the machine's ------------------------------------
+
+
+def _congestion() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("congestion_of_the_testbed", FOLDER / "congestion.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _one_not_allowed(module: ModuleType) -> str:
+    available = Path(module.AVAILABLE).read_text().split()
+    missing = [name for name in available if name not in _allowed().split()]
+    if not missing:
+        pytest.skip("this machine allows every congestion control that it has")
+    return missing[0]
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_congestion_control_is_allowed_for_a_moment_only() -> None:
+    module = _congestion()
+    name, before = _one_not_allowed(module), _allowed()
+    control = module.Congestion(name)
+    with control.choosable():
+        assert name in ALLOWED.read_text().split()
+    assert _allowed() == before
+
+    def fails() -> None:
+        with control.choosable():
+            raise OSError("in the moment")
+
+    with pytest.raises(OSError, match="in the moment"):
+        fails()
+    assert _allowed() == before
+    assert LOCK.read_bytes() == b""
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_run_that_was_killed_in_that_moment_is_mended_by_the_next() -> None:
+    module = _congestion()
+    name, before = _one_not_allowed(module), _allowed()
+    killed = (
+        f"import os, sys; sys.path.insert(0, {str(FOLDER)!r}); import congestion\n"
+        f"with congestion.Congestion({name!r}).choosable(): os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-B", "-c", killed], timeout=60).returncode == -signal.SIGKILL
+    # a run to which nothing has to be allowed mends it too
+    with module.Congestion(before.split()[0]).choosable():
+        assert ALLOWED.read_text() == before
+    assert (_allowed(), LOCK.read_bytes()) == (before, b"")
+
+
+def test_a_congestion_control_that_the_machine_lacks() -> None:
+    module = _congestion()
+    if not Path(module.AVAILABLE).exists():
+        pytest.skip("this system does not list its congestion controls")
+    with pytest.raises(RuntimeError, match=r"--congestion snail: this machine has .*; choose one of them"):
+        module.Congestion("snail")

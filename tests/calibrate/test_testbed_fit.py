@@ -1,0 +1,156 @@
+"""The fit of a testbed gives back what the runs were made with, and says what they do not determine."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calibrate.testbed.fitting import PRIORS, fit_platform
+from calibrate.testbed.platform import MEANINGS, Platform
+from calibrate.testbed.prediction import predict_setting
+from calibrate.testbed.readings import Readings, read_run
+from calibrate.testbed.scenarios import scenario_of
+from calibrate.testbed.setting import TestbedSetting
+from simulator import simulate
+from simulator.errors import CalibrationError, InputError
+
+TRUE = {name: prior[0] for name, prior in PRIORS.items()} | {
+    "wire_bytes_per_byte": 1.053,
+    "tensor_s": 9e-5,
+    "chunk_s": 3e-4,
+    "chunk_per_byte_s": 2.5e-9,
+    "loopback_bytes_per_s": 1.8e9,
+    "accumulate_s": 4e-3,
+    "dispatch_s": 2.5e-3,
+    "coordinator_s": 3e-3,
+    "session_s": 1e-3,
+}
+FAST = {"bandwidth": "400 Mbit/s"}
+GIGABIT = {"bandwidth": "1 Gbit/s"}
+
+
+def setting(mode: str, workers: int, link: dict[str, Any] | None = None, model: str = "ladder-4mb", **more: Any) -> TestbedSetting:
+    servers = 0 if mode in ("ring", "mirrored") else 1
+    table = {"mode": mode, "workers": workers, "servers": servers, "link": link, "model": model, "compute": {"mean": "20 ms"}, "steps": 12}
+    return TestbedSetting.model_validate(table | more)
+
+
+def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = TRUE, repeats: int = 2) -> Readings:
+    """A measurement file such as a machine with these parameters would write: steps of equal length, clocks inside."""
+    whole_s = 1.0 / simulate(scenario_of(given, values, 2.0, replications=2)).updates_per_s.mean
+    gap_s = {"async": values["dispatch_s"] + values["coordinator_s"], "ring": values["ring_step_s"]}.get(given.mode, values["session_s"])
+    compute_s = given.compute.mean_s + values["sleep_s"]
+    moving_s = whole_s - gap_s - compute_s
+    lines: list[dict[str, Any]] = [
+        {"kind": "header", "schema_version": 1, "probe": "testbed", "started": "", "arguments": given.for_probe(repeats, 0, 60.0)},
+        {"kind": "fingerprint", "tensorflow": "2", "python": "3", "device": "", "device_kind": "CPU", "device_name": "", "cores": 2},
+    ]
+    for repeat in range(repeats):
+        if given.link is not None:
+            asked = given.link.bandwidth_bytes_per_s
+            rate = asked / values["wire_bytes_per_byte"]
+            lines.append({"kind": "link", "repeat": repeat, "asked_bytes_per_s": asked, "bytes_per_s": rate})
+        for worker in range(given.workers):
+            for step in range(given.steps):
+                # the first step's gap is before the common start's first read
+                start_s = step * whole_s + gap_s
+                lines.append({
+                    "kind": "update", "repeat": repeat, "worker": worker, "start_s": start_s, "pulled_s": start_s + moving_s / 2,
+                    "computed_s": start_s + moving_s / 2 + compute_s, "applied_s": start_s + moving_s + compute_s,
+                    "read_version": step, "version": step + 1,
+                })  # fmt: skip
+        used = {"sent_bytes": 1.0, "received_bytes": 1.0, "system_s": 0.0}
+        lines.append({"kind": "used", "repeat": repeat, "task": "chief 0", "user_s": values["dispatch_s"] * given.steps, **used})
+        lines.append({"kind": "repeat", "repeat": repeat, "clock_drift_s": 0.0})
+    path = folder / f"{given.hash}.ndjson"
+    path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"kind": "end"}]), encoding="utf-8")
+    return read_run(path)
+
+
+@pytest.fixture(scope="module")
+def readings(tmp_path_factory: pytest.TempPathFactory) -> list[Readings]:
+    folder = tmp_path_factory.mktemp("runs")
+    settings = [
+        setting("async", 1, FAST),
+        setting("between-graph", 1, FAST, "ladder-1mb/16"),
+        setting("between-graph", 1, GIGABIT),
+        setting("sync", 1, FAST),
+        setting("async", 1),
+        setting("ring", 2, FAST),
+        setting("ring", 2, GIGABIT, "ladder-1mb"),
+        setting("ring", 2),
+    ]
+    return [as_measured(folder, one) for one in settings]
+
+
+@pytest.fixture(scope="module")
+def platform(readings: list[Readings]) -> Platform:
+    return fit_platform(readings, "made up", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("wire_bytes_per_byte", 0.003), ("chunk_per_byte_s", 0.05), ("loopback_bytes_per_s", 0.10), ("accumulate_s", 0.15),
+        ("dispatch_s", 1e-6), ("coordinator_s", 1e-6), ("session_s", 1e-6), ("sleep_s", 1e-6),
+    ],
+)  # fmt: skip
+def test_what_the_runs_determine_comes_out(platform: Platform, name: str, within: float) -> None:
+    found = platform.parameters[name]
+    assert found.determined
+    assert found.value == pytest.approx(TRUE[name], rel=within)
+    assert found.low <= TRUE[name] * (1 + 1e-9)
+    assert TRUE[name] <= found.high * (1 + 1e-9)
+    assert found.why
+
+
+def test_what_no_run_determines_keeps_its_prior_and_is_flagged(platform: Platform) -> None:
+    for name in ("weight_sigma", "queue_s", "server_s"):
+        found = platform.parameters[name]
+        assert not found.determined
+        assert (found.value, found.low, found.high) == PRIORS[name]
+
+
+def test_without_a_ring_the_ring_is_not_claimed_to_be_known(readings: list[Readings]) -> None:
+    found = fit_platform([one for one in readings if one.setting.servers], "no ring", 2.0).parameters
+    assert not found["chunk_per_byte_s"].determined
+    assert not found["ring_step_s"].determined
+    assert found["wire_bytes_per_byte"].determined
+
+
+def test_a_larger_setting_is_predicted_as_the_true_machine_would_run_it(platform: Platform) -> None:
+    larger = setting("between-graph", 4, GIGABIT, "ladder-1mb", compute={"mean": "50 ms", "law": {"kind": "gamma", "shape": 16.0}}, steps=20)
+    truth = simulate(scenario_of(larger, TRUE, 2.0, replications=59, seed=7))
+    found = predict_setting(larger, platform, replications=59)
+    assert found.updates_per_s.mean == pytest.approx(truth.updates_per_s.mean, rel=0.01)
+    assert found.updates_per_s.low < truth.updates_per_s.mean < found.updates_per_s.high
+    assert found.mean_staleness == pytest.approx(truth.staleness.mean, rel=0.02)
+    assert isinstance(found.staleness, Counter)
+
+
+def test_predictions_repeat_byte_for_byte(platform: Platform) -> None:
+    one = setting("async", 2, FAST, compute={"mean": "50 ms", "law": {"kind": "exponential"}})
+    assert predict_setting(one, platform, replications=19) == predict_setting(one, platform, replications=19)
+
+
+def test_a_platform_is_written_and_read_back(platform: Platform, tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    platform.write(path)
+    assert Platform.read(path) == platform
+    path.write_text(path.read_text(encoding="utf-8").replace('"sleep_s": {', '"slep_s": {'), encoding="utf-8")
+    with pytest.raises(InputError, match="slep_s"):
+        Platform.read(path)
+
+
+def test_every_parameter_has_a_meaning_and_a_prior() -> None:
+    assert set(MEANINGS) == set(PRIORS)
+    assert all(low < value < high for value, low, high in PRIORS.values())
+
+
+def test_without_a_single_worker_there_is_no_fit(readings: list[Readings]) -> None:
+    with pytest.raises(CalibrationError, match="one worker and a server"):
+        fit_platform([one for one in readings if one.setting.mode == "ring"], "ring only", 2.0)

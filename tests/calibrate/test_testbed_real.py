@@ -1,0 +1,175 @@
+"""Real compute on the testbed: the model's own gradients, between pull and push, in each of the five ways."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import calibrate
+from calibrate.records import Note
+from calibrate.testbed.ladder import variables_of
+from calibrate.testbed.measure import measure_setting
+from calibrate.testbed.model import builder_of, describe_model
+from calibrate.testbed.setting import TestbedSetting
+from simulator.errors import CalibrationError, InputError
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+
+PROBES = Path(calibrate.__file__).parent / "probes"
+
+MODELS = """
+import keras
+from keras import layers, ops
+
+def words():
+    inputs = keras.Input((6,), dtype="int32")
+    hidden = layers.Embedding(500, 8, name="words")(inputs)
+    hidden = layers.Dropout(0.5)(layers.BatchNormalization()(ops.mean(hidden, axis=1)))
+    hidden = layers.Dense(4, kernel_regularizer=keras.regularizers.L2(0.1), name="last")(hidden)
+    return keras.Model(inputs, hidden), keras.losses.SparseCategoricalCrossentropy(from_logits=True), None
+
+def still():
+    inputs = keras.Input((12,))
+    hidden = layers.BatchNormalization(name="norm")(layers.Dense(5, activation="tanh")(inputs))
+    hidden = layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.1))(hidden)
+    return keras.Model(inputs, hidden), "mse", None
+
+def raises():
+    raise ValueError("no weights for this model")
+
+def another():
+    other = keras.Variable(1.0)
+    inputs = keras.Input((3,))
+    return keras.Model(inputs, layers.Lambda(lambda x: x * other)(layers.Dense(2)(inputs))), "mse", None
+"""
+
+GRADIENTS = """
+import os, sys, types
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+probes, target = sys.argv[1:]
+for name, folder in (("_paceline_probes", probes), ("_paceline_testbed", probes + "/testbed")):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [folder]
+import numpy as np
+import tensorflow as tf
+from _paceline_probes import inputs, training
+from _paceline_testbed import real
+model = real.RealCompute(tf, target, 7)
+values = [np.random.default_rng(index).normal(size=one.shape).astype("float32") for index, one in enumerate(model.initial)]
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    ours, _ = session.run(model.gradients(tf, [tf.constant(one) for one in values]))
+plain = training.ModelSteps(tf, training.load_function(target)(), inputs.make_batch, False)
+x, y = plain.batch_of(7)
+for variable, value in zip(plain.variables(), values):
+    variable.assign(value)
+with tf.GradientTape() as tape:
+    outputs = plain.model(x, training=True)
+    loss = plain.loss_of(y, outputs, plain.model.losses)
+for mine, theirs in zip(ours, tape.gradient(loss, plain.variables()), strict=True):
+    assert np.abs(theirs).max() > 1e-4
+    np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+print(len(ours), "alike")
+"""
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    path = tmp_path / "models_of_mine.py"
+    path.write_text(MODELS)
+    return path
+
+
+@pytest.fixture
+def isolated() -> None:
+    """Skips where a process cannot have a network of its own."""
+    trial = f"import sys; sys.path.insert(0, {str(PROBES)!r}); import isolation; isolation.isolate()"
+    if subprocess.run([sys.executable, "-c", trial], capture_output=True, timeout=60).returncode:
+        pytest.skip("no network namespace can be made here: TensorFlow's server would listen on all interfaces")
+
+
+def _setting(mode: str, **fields: object) -> TestbedSetting:
+    servers = 1 if mode in ("async", "between-graph", "sync") else 0
+    table = {"mode": mode, "workers": 2, "servers": servers, "compute": {"kind": "real"}, "steps": 3, "warm_up": 1, **fields}
+    return TestbedSetting.model_validate(table)
+
+
+@pytest.mark.usefixtures("isolated")
+@pytest.mark.parametrize("mode", ["async", "between-graph", "sync", "ring", "mirrored"])
+def test_every_way_computes_the_model(mode: str, tmp_path: Path) -> None:
+    batch = 4096
+    readings = measure_setting(_setting(mode, model="ladder-1mb", batch=batch), tmp_path, repeats=1, timeout_s=120)
+    (run,) = readings.runs
+    assert len(run.steps) == 6
+    # two multiply-adds of the backward pass for each of the forward pass, but for the first layer's input;
+    # no thread makes more than 400 GFLOP/s
+    operations = 2 * batch * (3 * 2**18 - 2**16)
+    assert min(step.computed_s - step.pulled_s for step in run.steps) > operations / 400e9
+    assert run.cpu_s("worker") > 6 * operations / 400e9
+    notes = [note.model_extra for note in readings.files[0].of(Note)]
+    assert [(note["compute"], note["batch"], note["pulled_dense"]) for note in notes if note] == [("real", batch, [])]
+
+
+@pytest.mark.usefixtures("isolated")
+@pytest.mark.parametrize(("mode", "overlap"), [("async", True), ("sync", False), ("ring", True)])
+def test_a_sparse_model(mode: str, overlap: bool, models: Path, tmp_path: Path) -> None:
+    target = f"{models}:words"
+    variables = describe_model(target, batch=8)
+    assert [(one.shape, one.rows) for one in variables] == [((500, 8), 48), ((8,), None), ((8,), None), ((8, 4), None), ((4,), None)]
+    assert [one.ready for one in variables] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    setting = _setting(mode, model=target, variables=variables, batch=8, overlap=overlap)
+    readings = measure_setting(setting, tmp_path, repeats=1, timeout_s=120)
+    assert len(readings.runs[0].steps) == 6
+    (note,) = readings.files[0].of(Note)
+    assert (note.model_extra or {})["pulled_dense"] == ["words/embeddings"]
+    assert readings.setting == setting
+
+
+def test_the_gradients_are_those_of_keras(models: Path) -> None:
+    command = [sys.executable, "-c", GRADIENTS, str(PROBES), f"{models}:still"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "6 alike\n", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("model", ["ladder-1mb", "ladder-1mb/3", "ladder-4mb/16"])
+def test_the_file_of_the_ladder_builds_the_shapes_of_the_ladder(model: str) -> None:
+    known = variables_of(model)
+    assert known is not None
+    built = describe_model(builder_of(model), batch=2)
+    assert [(one.shape, pytest.approx(one.ready)) for one in built] == [(one["shape"], one["ready"]) for one in known]
+    assert all(one.rows is None for one in built)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "said"),
+    [
+        ("missing", InputError, "has no function 'missing'; it has .*words"),
+        ("raises", CalibrationError, "ValueError.*no weights for this model; nothing had been measured"),
+        ("another", CalibrationError, "reads a variable that is not the model's own.*choose emulated compute for it"),
+    ],
+)
+def test_a_model_that_cannot_be_described(function: str, error: type[Exception], said: str, models: Path) -> None:
+    with pytest.raises(error, match=said):
+        describe_model(f"{models}:{function}")
+
+
+def test_a_workload_has_no_code() -> None:
+    with pytest.raises(InputError, match=r"model 'cnn-cpu' has no code to be computed; give FILE\.py:FUNCTION .*or choose emulated"):
+        builder_of("cnn-cpu")
+
+
+@pytest.mark.usefixtures("isolated")
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("still", r"its variables are 6 \(12x5, 5, 5, 5, \.\.\.\), but the setting has 4 \(256x256, .*; describe the model anew"),
+        ("raises", r"worker 0: .*cannot be computed on pulled values \(ValueError: no weights for this model\); choose emulated"),
+    ],
+)
+def test_a_model_that_cannot_be_computed(function: str, said: str, models: Path, tmp_path: Path) -> None:
+    setting = _setting("between-graph", model=f"{models}:{function}", variables=variables_of("ladder-1mb"))
+    with pytest.raises(CalibrationError, match=said):
+        measure_setting(setting, tmp_path, repeats=1, timeout_s=60)
+    assert not list(tmp_path.glob("*.ndjson"))

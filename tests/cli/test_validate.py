@@ -1,0 +1,206 @@
+"""``paceline validate`` through the real command line: comparison, refit, thresholds, files, bad input."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from calibrate.validation.scores import Thresholds
+from paceline.cli.validating import share_of, thresholds_of
+from simulator import load_scenario
+from simulator.errors import InputError
+from tests.cli.conftest import SCENARIO, Answer
+
+Runner = Callable[..., Answer]
+POINTS = "workers,servers,throughput,staleness\n1,1,1000,0\n1,1,1020,0\n2,1,1900,0.9\n2,1,1960,1.0\n"
+MEASURED = ("validate", "s.toml", "--measured", "p.csv")
+
+
+@pytest.fixture
+def points(folder: Path) -> Path:
+    file = folder / "p.csv"
+    file.write_text(POINTS)
+    return file
+
+
+def test_points_are_compared(paceline: Runner, points: Path) -> None:
+    answer = paceline(*MEASURED)
+    assert answer.code == 0
+    assert "Of 2 settings, predicted throughput is off by" in answer.stdout
+    for wanted in ("plain, async PS", "noise floor", "inside 90% interval", "1 worker, 1 server", "1,010", "2 workers"):
+        assert wanted in answer.stdout
+
+
+def test_json_holds_rows_and_scores(paceline: Runner, points: Path) -> None:
+    told = json.loads(paceline(*MEASURED, "--json").stdout)
+    assert [(row["name"], row["measured"]) for row in told["rows"]] == [
+        ("1 worker, 1 server", [1000.0, 1020.0]),
+        ("2 workers, 1 server", [1900.0, 1960.0]),
+    ]
+    first = told["rows"][0]
+    assert first["error"] == pytest.approx(first["predicted"]["mean"] / 1010 - 1)
+    (score,) = told["scores"]
+    assert score["settings"] == 2
+    assert score["median_absolute_error"] == pytest.approx(sum(abs(row["error"]) for row in told["rows"]) / 2)
+    assert told["thresholds"] == {"wanted": "", "missed": []}
+    assert told["command"] == "paceline validate s.toml --measured p.csv --json"
+
+
+def test_page_and_markdown_are_written(paceline: Runner, folder: Path, points: Path) -> None:
+    answer = paceline(*MEASURED, "--out", "deep/v.html", "--markdown", "f.md")
+    assert answer.code == 0
+    assert "wrote deep/v.html" in answer.stderr
+    assert (folder / "deep/v.html").read_text().startswith("<!DOCTYPE html>")
+    assert "## plain, async PS" in (folder / "f.md").read_text()
+    again = paceline(*MEASURED, "--out", "deep/v.html", "--markdown", "f.md")
+    assert again.code == 0
+    assert (folder / "f.md").read_text().count("## plain, async PS") == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["deep", "f.md", "p.csv", "s.toml"]
+
+
+def test_a_missed_threshold_is_exit_code_3_with_a_line_each(paceline: Runner, points: Path) -> None:
+    answer = paceline(*MEASURED, "--max-median", "0.001%", "--max-worst", "0", "--min-coverage", "100%", "--max-staleness", "0")
+    assert answer.code == 3
+    missed = [line for line in answer.stderr.splitlines() if line.startswith("paceline: threshold missed: ")]
+    assert 3 <= len(missed) <= 4
+    assert "above 0.0%" in missed[0]
+    assert paceline(*MEASURED, "--max-median", "60%", "--max-worst", "0.6", "--min-coverage", "0").code == 0
+
+
+def test_missed_thresholds_stand_in_the_json_and_on_the_page(paceline: Runner, folder: Path, points: Path) -> None:
+    answer = paceline(*MEASURED, "--max-worst", "0.0001%", "--json", "--out", "v.html")
+    assert answer.code == 3
+    told = json.loads(answer.stdout)["thresholds"]
+    assert told["wanted"] == "worst error up to 0.0001%"
+    assert len(told["missed"]) == 1
+    assert "Threshold missed: " in (folder / "v.html").read_text()
+
+
+@pytest.mark.parametrize(("text", "value"), [("2%", 0.02), ("0.02", 0.02), (" 80 % ", 0.8), ("0", 0.0), ("1e-3", 0.001)])
+def test_shares_in_either_way(text: str, value: float) -> None:
+    assert share_of(text, "--x") == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "two", "-1%", "nan", "inf", "1e999%", "2%%"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(InputError, match=r"--x .*: must be a number from 0 on, such as 2%"):
+        share_of(text, "--x")
+
+
+def test_thresholds_by_name() -> None:
+    assert thresholds_of(median="2%", worst=None, coverage="0.8") == Thresholds(median=0.02, coverage=0.8)
+    with pytest.raises(InputError, match="--min-coverage '80': must be at most 1"):
+        thresholds_of(coverage="80")
+
+
+def test_a_refit_moves_compute_and_writes_a_scenario_that_loads(paceline: Runner, folder: Path, points: Path) -> None:
+    slow = "workers,servers,throughput\n1,1,500\n1,1,510\n2,1,980\n2,1,1000\n"
+    points.write_text(slow)
+    answer = paceline(*MEASURED, "--refit", "--out-scenario", "new.toml", "--json", "--max-median", "25%")
+    assert answer.code == 0, answer.stderr
+    told = json.loads(answer.stdout)
+    moved = {each["name"]: each for each in told["refit"]["moved"]}
+    # 6 ms of compute and what it takes besides give the prediction; 10 samples in 1 / 50.5 s were measured
+    given = next(row for row in told["rows"] if row["group"] == "as given")["predicted"]["mean"]
+    assert moved["compute"]["factor"] == pytest.approx((10 / 505 - (10 / given - 6e-3)) / 6e-3, rel=0.05)
+    assert moved["compute"]["most_determined_by"] in ("1 worker, 1 server", "2 workers, 1 server")
+    low, high = moved["compute"]["interval_90"]
+    assert low < moved["compute"]["factor"] < high
+    assert "server's cost of a gradient" in told["refit"]["not_determined"]
+    assert [(score["group"]) for score in told["scores"]] == ["as given", "each point from the others"]
+    before, left_out = (abs(score["median_error"]) for score in told["scores"])
+    assert left_out < before
+    fitted = [row for row in told["rows"] if row["fitted"]]
+    assert {row["group"] for row in fitted} == {"refitted to all points"}
+    keys = moved["compute"]["keys"]["workload.forward.base_s"]
+    assert load_scenario(folder / "new.toml").workload.forward.base_s == pytest.approx(keys["to"], rel=1e-6)
+    assert "refit" in tomllib.loads((folder / "new.toml").read_text())["workload"]["provenance"]
+    # and what it writes predicts them
+    after = json.loads(paceline("validate", "new.toml", "--measured", "p.csv", "--json").stdout)
+    assert after["scores"][0]["median_absolute_error"] < 0.1
+
+
+def test_a_refit_is_told_to_people(paceline: Runner, points: Path) -> None:
+    answer = paceline(*MEASURED, "--refit")
+    assert answer.code == 0
+    for wanted in ("What the points do not determine", "each point from the others", "as given", "* took part in the fit"):
+        assert wanted in " ".join(answer.stdout.split())
+
+
+def refused(answer: Answer) -> str:
+    assert answer.code == 2, answer
+    (line,) = answer.stderr.strip().splitlines()
+    assert "Traceback" not in line
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("validate --regime NCCL", "--regime: chooses among the published tables; give --published too"),
+        ("validate --published --regime nccl", "there is no published regime 'nccl'; choose from sync PS"),
+        ("validate --published --refit", "--refit, --out-scenario and --set: are about a scenario and your own points"),
+        ("validate --published --out mine.md", "--out 'mine.md': is there already and is no page of Paceline"),
+        ("validate s.toml", "SCENARIO.toml and --measured POINTS.csv belong together"),
+        ("validate --measured p.csv", "SCENARIO.toml and --measured POINTS.csv belong together"),
+        ("validate s.toml --measured p.csv --published", "--published: goes without a scenario"),
+        ("validate s.toml --measured none.csv", "none.csv: there is no such file"),
+        ("validate s.toml --measured bad.csv", "bad.csv:3: throughput: 'x' must be a number"),
+        ("validate none.toml --measured p.csv", "none.toml: there is no such file"),
+        ("validate bad.toml --measured p.csv", "bad.toml: strategy.wrokers: is no key of this table"),
+        ("validate s.toml --measured s.toml", "s.toml:1: "),
+        ("validate s.toml --measured p.csv --unit steps/s", "--unit 'steps/s': must be samples/s or updates/s"),
+        ("validate s.toml --measured p.csv --max-median much", "--max-median 'much': must be a number from 0 on, such as 2%"),
+        ("validate s.toml --measured p.csv --max-distance 3", "--max-distance '3': must be at most 1"),
+        (
+            "validate s.toml --measured p.csv --out-scenario x.toml",
+            "--out-scenario: is the scenario with refitted values; give --refit too",
+        ),
+        ("validate s.toml --measured p.csv --refit --out-scenario s.toml", "is the file that is read"),
+        ("validate s.toml --measured p.csv --refit --out-scenario s.toml --force", "is the file that is read"),
+        ("validate s.toml --measured p.csv --refit --out-scenario mine.md", "--out-scenario 'mine.md': is there already"),
+        ("validate s.toml --measured p.csv --out p.csv", "is the file that is read"),
+        ("validate s.toml --measured p.csv --out mine.md", "--out 'mine.md': is there already and is no page of Paceline"),
+        ("validate s.toml --measured p.csv --markdown mine.md/x", "--markdown 'mine.md/x': cannot be written"),
+        ("validate s.toml --measured p.csv --out x --markdown x", "--out and --markdown: both are 'x'"),
+        ("validate s.toml --measured p.csv --set strategy.bound=3", "s.toml: strategy: bound (3) is of mode"),
+        ("validate s.toml --measured p.csv --markdown torn.md", "torn.md': has <!-- begin paceline validate: points --> without"),
+        ("validate s.toml --measured p.csv --markdown latin.md", "--markdown 'latin.md': is no text in UTF-8"),
+    ],
+)
+def test_bad_use_is_one_line_and_exit_code_2(paceline: Runner, folder: Path, points: Path, arguments: str, says: str) -> None:
+    (folder / "bad.csv").write_text("workers,throughput\n1,900\n2,x\n")
+    (folder / "bad.toml").write_text(SCENARIO.replace("workers = 2", "wrokers = 2"))
+    (folder / "mine.md").write_text("mine")
+    (folder / "torn.md").write_text("<!-- begin paceline validate: points -->\n")
+    (folder / "latin.md").write_bytes(b"\xe9t\xe9")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert says in refused(paceline(*arguments.split()))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_force_replaces_what_is_no_page(paceline: Runner, folder: Path, points: Path) -> None:
+    (folder / "mine.html").write_text("mine")
+    assert paceline(*MEASURED, "--out", "mine.html", "--force").code == 0
+    assert "Paceline" in (folder / "mine.html").read_text()
+
+
+def test_help_teaches(paceline: Runner) -> None:
+    answer = paceline("validate", "--help")
+    assert answer.code == 0
+    told = " ".join(answer.stdout.replace("│", " ").split())
+    for wanted in ("paceline validate async-ps --measured points.csv", "8,2,1234.5", "--refit", "Exit code 3"):
+        assert wanted in told
+
+
+def test_hostile_names_are_harmless_in_terminal_and_page(paceline: Runner, folder: Path, points: Path) -> None:
+    (folder / "s.toml").write_text(SCENARIO.replace('name = "plain"', r'name = "<script>alert(1)</script>[red]\u001b[31m"'))
+    answer = paceline(*MEASURED, "--out", "v.html", "--markdown", "f.md")
+    assert answer.code == 0
+    assert "\x1b" not in answer.stdout
+    assert "<script>alert" not in (folder / "v.html").read_text()
+    assert "<script>" not in (folder / "f.md").read_text()

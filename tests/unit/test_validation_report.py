@@ -1,0 +1,216 @@
+"""A validation as words, as a page and as Markdown: right numbers, nothing of a hostile name alive, the same bytes again."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from calibrate.validation.scores import scores_of
+from paceline.reporting.validation import Table, place_section, render_validation, section, write_validation
+from paceline.reporting.validation.facts import rows_table, scores_table, share, signed, summary
+from paceline.reporting.validation.overlay import curves_of
+from simulator.errors import InputError
+from tests.sample_validations import HOSTILE, row, validation_of
+
+
+def figures_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script id="figures" type="application/json">(.*?)</script>', page, flags=re.DOTALL)
+    assert found is not None
+    drawn: dict[str, Any] = json.loads(found.group(1))
+    return drawn
+
+
+def body_of(page: str) -> str:
+    return re.sub(r"<script.*?</script>|<style>.*?</style>", "", page, flags=re.DOTALL)
+
+
+def text_of(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", body_of(page)).split())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.018, "+1.8%"),
+        (-0.018, "−1.8%"),
+        (0.0, "0.0%"),
+        (-0.0001, "0.0%"),
+        (0.48, "+48%"),
+        (-0.12, "−12%"),
+        (0.0996, "+10%"),
+        (12.0, "+1200%"),
+    ],
+)
+def test_signed_shares(value, text):
+    assert signed(value) == text
+
+
+def test_shares_that_were_not_measured_are_dashes():
+    assert [share(value) for value in (None, 0.0123, 0.5)] == ["–", "1.2%", "50%"]
+
+
+def test_the_summary_says_how_good_and_how_sure():
+    first, second, third = summary(validation_of())
+    assert first == (
+        "Of 12 settings, predicted throughput is off by 3.0% in the median (bias +2.0%), at worst by +6.0% (ring all-reduce, 16 workers)."
+    )
+    assert second == (
+        "The 90% intervals hold 86% of what was measured; the median width of an interval is 10% of what was measured; "
+        "repeats scatter by 1.0%, so an interval is 10.2 times that noise wide."
+    )
+    assert third == "Mean staleness is off by 0.03 updates in the median, at worst by +0.03."
+
+
+def test_the_summary_of_little():
+    assert summary(validation_of([row(measured=(100.0,))]))[0] == "One setting was predicted: 8 workers, off by +3.0%."
+    assert "nothing was repeated" in summary(validation_of([row(measured=(100.0,))]))[1]
+    assert summary(validation_of([row(fitted=True)])) == [
+        "Every setting took part in the fit, so nothing here tells how good predictions of other settings are."
+    ]
+
+
+def test_a_headline_is_told_of_its_own_group():
+    rows = [row(group="as given", predicted=150.0), row(group="left out"), row("16 workers", group="left out")]
+    told = summary(validation_of(rows, headline="left out"))[0]
+    assert told.startswith("Of 2 settings (left out), predicted throughput is off by 3.0%")
+
+
+def test_tables_leave_out_what_nobody_measured():
+    plain = validation_of([row(), row("16 workers")])
+    assert rows_table(plain).columns == (
+        "", "setting", "group", "measured", "repeats", "predicted", "90% interval", "error", "noise",
+    )  # fmt: skip
+    names = [cells[0] for cells in scores_table(plain).rows]
+    assert "staleness error" not in names
+    assert "width over noise" in names
+    full = rows_table(validation_of())
+    assert full.columns[-3:] == ("alpha-beta", "ideal linear", "note")
+    assert full.rows[0][:5] == ("1", "async PS, 1 workers *", "async PS", "88.20", "87.3; 88.2; 89.1")
+
+
+def test_units_that_differ_stand_beside_each_number():
+    cells = rows_table(validation_of([row(), row(unit="samples/s")])).rows
+    assert [each[3] for each in cells] == ["100.0 updates/s", "100.0 samples/s"]
+
+
+def test_every_setting_stands_on_the_page_and_in_markdown():
+    validation = validation_of()
+    text, markdown = text_of(render_validation(validation)), section(validation)
+    for number, each in enumerate(validation.rows, start=1):
+        assert f"{number} {each.name}" in text
+        assert f"| {number} | {each.name}" in markdown
+    assert summary(validation)[0] in text
+    assert summary(validation)[0] in markdown
+    for wanted in ("2026-01-02 03:04", "a machine, 2 cores", "paceline validate --published", "What was moved"):
+        assert wanted in text
+        assert wanted in markdown
+
+
+def test_thresholds_are_told():
+    assert "All thresholds are met: median error up to 5%." in text_of(render_validation(validation_of(wanted="median error up to 5%")))
+    missed = validation_of(wanted="median error up to 1%", missed=("all: median error is 3%, above 1%",))
+    assert "Threshold missed: all: median error is 3%, above 1%" in text_of(render_validation(missed))
+    assert "- all: median error is 3%, above 1%" in section(missed)
+
+
+def test_figures_hold_every_setting_its_range_and_its_interval():
+    validation = validation_of()
+    drawn = figures_of(render_validation(validation))
+    assert set(drawn) == {"scatter", "errors", "overlay"}
+    points = [trace for trace in drawn["scatter"]["data"] if trace["mode"] == "markers"]
+    assert [len(trace["x"]) for trace in points] == [5, 5, 5]
+    first = validation.rows[0]
+    assert points[0]["error_x"]["array"][0] == pytest.approx(max(first.measured) - first.mean)
+    assert points[0]["error_y"]["arrayminus"][0] == pytest.approx(first.predicted.mean - first.predicted.low)
+    assert [trace["marker"]["symbol"] for trace in points] == ["circle", "square", "diamond"]
+    assert points[0]["marker"]["color"] == ["var(--paper)", *["var(--series-1)"] * 4]
+    noise, *errors = drawn["errors"]["data"]
+    assert noise["x"] == pytest.approx([2 * each.noise for each in validation.rows])
+    assert [value for trace in errors for value in trace["x"]] == pytest.approx([each.error for each in validation.rows])
+
+
+def test_axes_are_logarithmic_where_throughputs_span_much():
+    assert figures_of(render_validation(validation_of()))["scatter"]["layout"]["xaxis"]["type"] == "log"
+    few = figures_of(render_validation(validation_of([row(), row(predicted=120.0)])))
+    assert "type" not in few["scatter"]["layout"]["xaxis"]
+
+
+def test_curves_of_many_groups_are_not_drawn():
+    assert [curve.name for curve in curves_of(validation_of())] == ["async PS", "sync PS", "ring all-reduce"]
+    assert curves_of(validation_of([row(group=f"group {index}") for index in range(8)])) == ()
+    assert curves_of(validation_of([row(settings={})])) == ()
+    assert curves_of(validation_of(overlay=False)) == ()
+
+
+def test_the_same_validation_gives_the_same_bytes(tmp_path):
+    one = write_validation(validation_of(), tmp_path / "one.html").read_bytes()
+    assert one == write_validation(validation_of(), tmp_path / "two.html").read_bytes()
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["one.html", "two.html"]
+
+
+def hostile():
+    rows = [row(HOSTILE, group=HOSTILE, unit=HOSTILE, note=HOSTILE, settings={"workers": 8.0, HOSTILE: HOSTILE}, baselines={HOSTILE: 90.0})]
+    table = Table(HOSTILE, (HOSTILE, "b"), ((HOSTILE, HOSTILE),), HOSTILE)
+    return validation_of(
+        rows,
+        title=HOSTILE,
+        command=HOSTILE,
+        machine=HOSTILE,
+        about=(HOSTILE,),
+        notes=(HOSTILE,),
+        tables=(table,),
+        missed=(HOSTILE,),
+        wanted=HOSTILE,
+    )
+
+
+def test_hostile_names_are_text_on_the_page():
+    page = render_validation(hostile())
+    body = body_of(page)
+    assert "&lt;script&gt;window.pwned" in body
+    assert not re.search(r"<(img|a|iframe|object)\b", body)
+    assert page.count("<script") == 3
+    assert "://" not in body.replace("http://www.w3.org/2000/svg", "")
+    shown = json.dumps(figures_of(page))
+    assert "<script" not in shown
+    assert "<img" not in shown
+    assert "\u202e" not in body
+
+
+def test_hostile_names_are_text_in_markdown():
+    told = re.sub(r"by `[^`]*`\.$", "", section(hostile()), flags=re.MULTILINE)  # the command, as code
+    assert "<script" not in told
+    assert "<img" not in told
+    assert not re.search(r"(?<!\\)[`\[]", told)
+    grid = [line for line in told.splitlines() if line.startswith("| ")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == len(re.findall(r"(?<!\\)\|", grid[-1])) for line in grid[-2:])
+    assert told.count("<!--") == 2
+
+
+def test_a_section_replaces_its_predecessor_alone():
+    first, second = validation_of(title="First"), validation_of(title="Second")
+    other = validation_of(title="Other", key="other")
+    document = place_section(place_section("# Fidelity\n\nBy hand.\n", first), other)
+    again = place_section(document, second)
+    assert again.startswith("# Fidelity\n\nBy hand.\n\n<!-- begin paceline validate: sample -->")
+    assert "## First" not in again
+    assert again.index("## Second") < again.index("## Other")
+    assert place_section(again, second) == again
+    assert place_section("", first) == section(first)
+
+
+def test_a_section_without_its_end_is_not_guessed_at():
+    with pytest.raises(InputError, match="has <!-- begin paceline validate: sample --> without"):
+        place_section("<!-- begin paceline validate: sample -->\nmine", validation_of())
+
+
+def test_scores_of_very_many_settings_are_drawn_in_a_bounded_height():
+    rows = [row(f"{index}", group=f"g{index % 3}") for index in range(500)]
+    page = render_validation(validation_of(rows, scores=tuple(scores_of(rows))))
+    height = re.search(r'id="figure-errors"[^>]*--height: (\d+)px', page)
+    assert height is not None
+    assert int(height.group(1)) <= 2400
+    assert len(figures_of(page)["errors"]["layout"]["yaxis"]["tickvals"]) == 50
