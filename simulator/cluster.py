@@ -128,8 +128,15 @@ class Cluster(Spec):
         default=None,
         ge=1,
         le=1e6,
-        description="all nodes are processes of one machine with so many cores, which the hosts' work shares: that on messages, servers, "
-        "the coordinator, input, and with device_is_host the replicas' compute, each on one core at most; left out: nodes share none",
+        multiple_of=1,
+        description="all nodes are processes of one machine with so many cores, for which the hosts' work queues: that on messages, "
+        "servers, the coordinator, input, and with device_is_host the replicas' compute, each on one core at a time; "
+        "left out: nodes share none",
+    )
+    time_slice_s: Seconds = Field(
+        default=3e-3,
+        ge=1e-6,
+        description="of shared_cores: how long one task keeps a core while others wait (Linux: base slice or minimum granularity, some ms)",
     )
     overlap_slowdown: float = Field(
         default=0.0, ge=0, le=10, description="compute takes this share longer while the device communicates (measure it)"

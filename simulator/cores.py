@@ -1,60 +1,175 @@
 """One machine's cores, where all nodes of a cluster are processes on it.
 
-Whatever is at work shares the cores equally, each task on one core at most: processor
-sharing, as a fair scheduler comes to over some time slices. With k tasks on c cores each
-goes on at min(1, c / k) of its own speed.
+Tasks stand in one queue, in order of arrival. A free core takes the task in front and
+works on it for a time slice at most while others wait; what is then left of it goes to
+the back of the queue (round robin: Kleinrock, Queueing Systems II, 4.4, of several
+servers). Work shorter than a slice is done in order of arrival; long work comes to
+processor sharing, of which round robin is the limit for short slices.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable
 
 from simpy.events import Event
 
 from simulator.kernel import Kernel
-from simulator.network.flows import Network
-from simulator.network.limits import Limits
-from simulator.network.ports import Connection, Port
 
-__all__ = ["cores_of", "on_cores", "seat"]
+__all__ = ["Cores", "Task", "cores_of", "on_cores"]
 
+_ROUNDING = 1e-9
+"""What is left after a slice, as a share of one, that is the rounding of sums and not work."""
 
-def cores_of(number: float | None) -> Port | None:
-    """The pool of so many cores: a port of as many seconds of work a second; none if nodes have cores of their own."""
-    return Port("cores", number, Limits(ceiling=1.0)) if number is not None else None
+Ended = Callable[[Event | None], object]
 
 
-def seat(kernel: Kernel, network: Network, *ports: Port) -> Callable[[float], Event]:
-    """How one task works on what it shares with others.
+class Cores:
+    """A queue before so many cores, each of which does one second of work a second.
+
+    A task that has a core while nobody waits is left alone until somebody does: slices
+    are then counted from when it began, so that it leaves when it would have, had they
+    been counted all along.
 
     Parameters
     ----------
-    ports
-        What it shares: a device, a pool of cores, or both, seconds of work a second each.
+    number
+        How many cores.
+    slice_s
+        Seconds that a task keeps a core while others wait.
 
-    Returns
-    -------
-    callable
-        Given seconds of work, it gives the event of their end. What is asked for before
-        that waits: a task does one thing at a time.
+    Attributes
+    ----------
+    name
+        For results.
+    kernel
+        The environment.
     """
-    connection = Connection(ports, 0.0)
 
-    def work(work_s: float) -> Event:
-        done = kernel.event()
+    name = "cores"
+
+    def __init__(self, kernel: Kernel, number: float, slice_s: float) -> None:
+        self.kernel = kernel
+        self._number = number
+        self._slice_s = slice_s
+        self._waiting: deque[Task] = deque()
+        self._running: dict[Task, None] = {}
+        self._worked_s = 0.0  # of tasks that have left their core since
+
+    def in_use_s(self, now: float) -> float:
+        """Seconds of all cores that the work done up to now stands for."""
+        return (self._worked_s + sum(now - task.began_s for task in self._running)) / self._number
+
+    def enter(self, task: Task) -> None:
+        """A task comes that has something to do."""
+        if len(self._running) < self._number:
+            self._begin(task)
+            return
+        self._waiting.append(task)
+        if len(self._waiting) == 1:
+            for other in self._running:
+                if self._stop_s(other) != other.stop_s:
+                    self._plan(other)
+
+    def _begin(self, task: Task) -> None:
+        self._running[task] = None
+        task.began_s = self.kernel.now
+        self._plan(task)
+
+    def _plan(self, task: Task) -> None:
+        """Wake up when the task is to leave its core."""
+        task.stop_s = self._stop_s(task)
+        task.turn += 1
+        ran_s = self.kernel.now - task.began_s
+        self.kernel.call_later(max(task.stop_s - ran_s, 0.0), self._stop, (task, task.turn))
+
+    def _stop_s(self, task: Task) -> float:
+        """Seconds that the task works before it leaves its core: to its end, or where others wait to that of its slice."""
+        if not self._waiting:
+            return task.left_s
+        slices = max(math.ceil((self.kernel.now - task.began_s) / self._slice_s - _ROUNDING), 1)
+        cut_s = slices * self._slice_s
+        return cut_s if cut_s < task.left_s - _ROUNDING * self._slice_s else task.left_s
+
+    def _stop(self, event: Event) -> None:
+        """The end of a task's work, or of its slice."""
+        task, turn = event._value
+        if turn != task.turn:
+            return  # it leaves earlier, as others wait
+        ended = task.stop_s == task.left_s
+        if not ended and not self._waiting:
+            self._plan(task)
+            return
+        del self._running[task]
+        self._worked_s += task.stop_s
+        task.left_s -= task.stop_s
+        done = task.end() if ended else None
+        if task.left_s:
+            self._waiting.append(task)
+        if self._waiting:
+            self._begin(self._waiting.popleft())
+        if done is not None:
+            done(None)
+
+
+class Task:
+    """A process, or a thread of one: does one thing at a time, in order, each of which stands for a core by itself.
+
+    Attributes
+    ----------
+    left_s
+        Seconds of work left of what is in front.
+    began_s, stop_s, turn
+        For the cores: when it got the one that it has; after how much work it leaves it; the number of the wake-up that counts.
+    """
+
+    __slots__ = ("_begun_s", "_busy_s", "_cores", "_items", "began_s", "left_s", "stop_s", "turn")
+
+    def __init__(self, cores: Cores) -> None:
+        self._cores = cores
+        self._items: deque[tuple[float, Ended]] = deque()
+        self._busy_s = 0.0
+        self._begun_s = 0.0
+        self.began_s = self.left_s = self.stop_s = 0.0
+        self.turn = 0
+
+    def work(self, work_s: float, done: Ended) -> None:
+        """Do so many seconds of work, more than 0, after what was asked for before; ``done`` is called at its end."""
+        self._items.append((work_s, done))
+        if len(self._items) == 1:
+            self._begun_s = self._cores.kernel.now
+            self.left_s = work_s
+            self._cores.enter(self)
+
+    def event(self, work_s: float) -> Event:
+        """The same, as the event of its end; no work has ended at once."""
+        ended = self._cores.kernel.event()
         if work_s > 0:
-            network.send(connection, work_s, lambda _: _end(done))
+            self.work(work_s, lambda _: ended.succeed())
         else:
-            done.succeed()
+            ended.succeed()
+        return ended
+
+    def end(self) -> Ended:
+        """What is in front has been done; whom to tell."""
+        _, done = self._items.popleft()
+        if self._items:
+            self.left_s = self._items[0][0]
+        else:
+            self._busy_s += self._cores.kernel.now - self._begun_s
         return done
 
-    return work
+    def in_use_s(self, now: float) -> float:
+        """Seconds up to now in which it had something to do: on a core, or waiting for one."""
+        return self._busy_s + (now - self._begun_s if self._items else 0.0)
 
 
-def on_cores(kernel: Kernel, network: Network) -> Callable[[float], Event] | None:
-    """How a process works on the cores that all share; none if it has one of its own."""
-    return seat(kernel, network, network.cores) if network.cores is not None else None
+def cores_of(kernel: Kernel, number: float | None, slice_s: float) -> Cores | None:
+    """The cores that all nodes share; none if each has its own."""
+    return Cores(kernel, number, slice_s) if number is not None else None
 
 
-def _end(done: Event) -> None:
-    done.succeed()
+def on_cores(cores: Cores | None) -> Callable[[float], Event] | None:
+    """How a process works on the cores that all share: given seconds of work, the event of their end; none if it has one of its own."""
+    return Task(cores).event if cores is not None else None

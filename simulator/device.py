@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from simpy.events import Event
 
-from simulator.cores import seat
+from simulator.cores import Task
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
-from simulator.network.ports import Port
+from simulator.network.ports import Connection, Port
 
 __all__ = ["Device"]
 
@@ -19,14 +19,14 @@ class Device:
 
     A shared device is a port whose capacity is one second of work a second: whoever
     computes on it at the same time shares it as connections share a link. One that is a
-    CPU of a machine on which all nodes run is at most one of its cores.
+    CPU of a machine on which all nodes run is one task on its cores.
 
     Parameters
     ----------
     shared
         Whether several replicas, or a replica and a parameter server, use it.
     on_cores
-        Whether its work takes place on the cores that all nodes share.
+        Whether its work takes place on the cores that all nodes share; of a device that is not shared.
     slowdown
         Share by which work takes longer while the device communicates; of a device that is not shared.
 
@@ -36,7 +36,7 @@ class Device:
         For results and traces.
     """
 
-    __slots__ = ("_busy_s", "_done", "_flights", "_free_s", "_kernel", "_left_s", "_network", "_port", "_ports", "_since_s", "_turn",
+    __slots__ = ("_busy_s", "_done", "_flights", "_free_s", "_kernel", "_left_s", "_network", "_port", "_since_s", "_task", "_turn",
                  "name", "slowdown")  # fmt: skip
 
     def __init__(
@@ -46,9 +46,8 @@ class Device:
         self.slowdown = slowdown
         self._kernel = kernel
         self._network = network
-        cores = network.cores if on_cores else None
-        self._port = Port(self.name, 1.0) if shared or cores is not None else None
-        self._ports = tuple(port for port in (self._port, cores) if port is not None)
+        self._port = Port(self.name, 1.0) if shared else None
+        self._task = Task(network.cores) if on_cores and network.cores is not None else None
         self._busy_s = 0.0  # including what is left of the work in progress
         self._free_s = 0.0
         self._flights = 0
@@ -60,8 +59,11 @@ class Device:
 
     def seat(self) -> Callable[[float], Event]:
         """How one replica computes here: a call with seconds of work gives the event of its end."""
-        if self._ports:
-            return seat(self._kernel, self._network, *self._ports)
+        if self._task is not None:
+            return self._task.event
+        if self._port is not None:
+            connection = Connection((self._port,), 0.0)
+            return lambda work_s: self._shared(connection, work_s)
         return self._stretched if self.slowdown else self._alone
 
     def cancel(self) -> None:
@@ -77,6 +79,14 @@ class Device:
         self._busy_s += work_s
         self._free_s = self._kernel.now + work_s
         return self._kernel.timeout(work_s)
+
+    def _shared(self, connection: Connection, work_s: float) -> Event:
+        done = self._kernel.event()
+        if work_s > 0:
+            self._network.send(connection, work_s, lambda _: _end(done))
+        else:
+            done.succeed()
+        return done
 
     # -- compute that communication slows down ----------------------------------------
 
@@ -113,7 +123,13 @@ class Device:
             self._schedule()
 
     def in_use_s(self, now: float) -> float:
-        """Seconds in which the device has computed, up to now."""
+        """Seconds in which the device has computed, up to now; on shared cores, in which it had something to."""
+        if self._task is not None:
+            return self._task.in_use_s(now)
         if self._port is not None:
             return self._port.busy_until(now)
         return self._busy_s - max(self._free_s - now, 0.0)
+
+
+def _end(done: Event) -> None:
+    done.succeed()

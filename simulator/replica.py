@@ -76,7 +76,7 @@ class Replica:
         self._observer = observer
         self._input_ready_s = paces.start_s + paces.input_s
         # input prepared on cores that others use as well
-        self._prepare = on_cores(kernel, network) if paces.input_s else None
+        self._prepare = on_cores(network.cores) if paces.input_s else None
         self._batch: Event | None = None
         if self._prepare is not None and paces.start_s:
             kernel.call_later(paces.start_s, self._prefetch)

@@ -46,7 +46,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
         }
     )
     kernel = Kernel()
-    cores = cores_of(drawn.cluster.shared_cores)
+    cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
     network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
     recorder = Recorder(kernel, drawn, observer)
     if cores is not None:

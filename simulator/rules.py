@@ -190,6 +190,11 @@ def _check_run(scenario: Scenario) -> None:
             "cluster.shared_cores and cluster.transport.cpu_per_byte exclude each other: work on bytes while they cross is not simulated "
             "on shared cores; give copy_per_byte, which is"
         )
+    if cluster.shared_cores is not None and cluster.device_is_host and cluster.replicas_per_device > 1:
+        raise ValueError(
+            f"cluster.replicas_per_device ({cluster.replicas_per_device}) must be 1 where compute is on cluster.shared_cores: a task has "
+            "a core to itself for its time slice; give devices_per_node"
+        )
     asynchronous = isinstance(scenario.strategy, ParameterServer) and scenario.strategy.mode != "sync"
     if not asynchronous and run.job_steps is not None:
         raise ValueError(

@@ -54,7 +54,7 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "async, copies in order": (_ASYNC, {"transport": {"discipline": "in-order", "copy_per_byte_s": 3e-10}}, {}),
     "async, shared cores": (
         {**_ASYNC, "servers": 2, "coordinator": {"dispatch": "1 ms", "latency": "2 ms"}},
-        {"shared_cores": 2.5, "device_is_host": True, "transport": {"copy_per_byte_s": 3e-10, "cpu_per_message": "10 us"}},
+        {"shared_cores": 3.0, "device_is_host": True, "transport": {"copy_per_byte_s": 3e-10, "cpu_per_message": "10 us"}},
         {"job_steps": 90, "drain": True},
     ),
     "in graph, shared cores": ({**_ASYNC, "replication": "in-graph"}, {"shared_cores": 1.0, "transport": {"copy_per_byte_s": 3e-10}}, {}),
@@ -84,7 +84,7 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "mirrored, shared cores": ({"kind": "mirrored"}, {"shared_cores": 2.0, "device_is_host": True, "devices_per_node": 4}, {}),
     "sync, backups on shared cores": (
         {**_SYNC, "server_placement": "colocated", "backup_workers": 1},
-        {"shared_cores": 2.0, "device_is_host": True, "replicas_per_device": 2, "transport": {"copy_per_byte_s": 3e-10}},
+        {"shared_cores": 2.0, "time_slice": "1 ms", "device_is_host": True, "devices_per_node": 2, "transport": {"copy_per_byte_s": 3e-10}},
         {},
     ),
     "ring, buckets": ({**_RING, "bucket_size": "1 MB"}, _CLASSES, {}),

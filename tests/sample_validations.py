@@ -66,7 +66,7 @@ def validation_of(rows: Sequence[Compared] | None = None, **changes: Any) -> Val
         "about": ("points.csv holds 45 runs at 15 settings.",),
         "notes": ("the network is an assumption, not a measurement",),
         "tables": (Table("What was moved", ("quantity", "from", "to"), (("bandwidth", "1 Gbit/s", "2 Gbit/s"),), "By the fit."),),
-        "overlay": True,
+        "overlay": tuple(each.group for each in chosen),
         "scores": tuple(scores_of(chosen)),
     }
     return Validation(rows=chosen, **{**about, **changes})

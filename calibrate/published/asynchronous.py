@@ -103,7 +103,7 @@ def asynchronous_scenario(
         first, second = rows
         assert first is not None
         whole_s = fitted_cost(first, second, tail, noise)(servers)
-        return max(whole_s - transfer_s, _LEAST_SHARE * whole_s)
+        return float(max(whole_s - transfer_s, _LEAST_SHARE * whole_s))
 
     cv = constants["async_row_noise"]
     uncertainty = None
@@ -135,5 +135,5 @@ def asynchronous_scenario(
         ),
     )
     strategy = ParameterServer(mode="async", workers=workers, servers=1, tensor_grouping="per-server")
-    run = Run(steps=20, warmup_steps=2, replications=19 if draws else 3, seed=seed, start="random-phase")
+    run = Run(steps=10, warmup_steps=1, replications=19 if draws else 4, seed=seed, start="random-phase")
     return Scenario(workload=workload, cluster=cluster, strategy=strategy, run=run)

@@ -35,4 +35,4 @@ def alpha_beta(situation: Situation, smallest: Row, row: Row) -> float:
     else:
         workers = row.nodes if stack.worker == "node" else row.replicas
         communication_s = 2 * link.latency_s + 2 * workers * size / ((row.servers or row.nodes) * bandwidth)
-    return row.replicas * row.batch_per_replica / (compute_s + communication_s)
+    return float(row.replicas * row.batch_per_replica / (compute_s + communication_s))

@@ -3,9 +3,10 @@
 One constant after another, in the order of the file, the others as they stand: every row
 that feels it is predicted on a grid of values by the simulator. The value is the one with
 the smallest mean size of the rows' logarithmic errors, each counted up to a cap so that
-rows that are off for another reason do not decide. The interval spans the values that
-single series would choose, from their 5% to their 95% quantile: it says how much the
-constant differs from one machine and software to the next, which a new table meets too.
+rows that are off for another reason do not decide. The interval is as wide as the values
+are spread that single series would choose, by their quartiles as of a lognormal: it says
+how much the constant differs from one machine and software to the next, which a new
+table meets too.
 """
 
 from __future__ import annotations
@@ -31,8 +32,13 @@ __all__ = ["Choice", "choose", "fit_constants", "main"]
 _GRID = 7
 _SPAN = 3.0
 _FELT = 0.01
-_CAP = 0.25
+_CAP = 0.1
 _FEWEST_SERIES = 5
+_LONE_REACH = 1.5
+"""With fewer series than these, how much machines differ is not known: a factor assumed."""
+_NORMAL_95 = 1.6449
+_NORMAL_QUARTILES = 1.349
+"""Distance between the quartiles of a normal, in standard deviations."""
 _ROWS_OF_A_SERIES = 2
 NOISES = ("row_noise", "async_row_noise")
 """Constants that only widen intervals: set from what the fitted rows leave, not on a grid."""
@@ -60,7 +66,11 @@ def fit_constants(tables: Tables, constants: Constants, only: Sequence[str] = ()
     for constant in constants.all:
         if constant.name in NOISES or (only and constant.name not in only):
             continue
-        own = [(situation, rows) for situation, rows in situations if situation.series.table in constant.fit_on]
+        own = [
+            (situation, rows)
+            for situation, rows in situations
+            if situation.series.table in constant.fit_on and situation.stack.id not in constant.not_on
+        ]
         current = next(each for each in constants.all if each.name == constant.name)
         top = 1.0 if current.name.endswith("_share") else math.inf
         grid = np.geomspace(current.value / _SPAN, min(current.value * _SPAN, top), _GRID)
@@ -97,12 +107,11 @@ def choose(grid: NDArray[np.float64], errors: Sequence[NDArray[np.float64]]) -> 
         return None
     best = float(fine[int(np.argmin(np.sum(losses, axis=0)))])
     if len(losses) < _FEWEST_SERIES:
-        # too few to tell how machines differ: as far as the loss stays within a tenth of the cap
-        near = fine[np.sum(losses, axis=0) <= np.min(np.sum(losses, axis=0)) + 0.1 * _CAP * sum(len(each) for each in felt)]
-        return Choice(best, float(near[0]), float(near[-1]))
+        return Choice(best, best / _LONE_REACH, best * _LONE_REACH)
     single = [float(fine[int(np.argmin(loss))]) for loss in losses]
-    low, high = np.quantile(single, [0.05, 0.95])
-    return Choice(best, min(float(low), best), max(float(high), best))
+    quarter, three = np.quantile(np.log(single), [0.25, 0.75])
+    reach = min(max(math.exp(_NORMAL_95 * float(three - quarter) / _NORMAL_QUARTILES), 1.0), _SPAN)
+    return Choice(best, best / reach, best * reach)
 
 
 def _errors(situation: Situation, rows: Sequence[Row], constants: Constants, name: str, grid: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -127,10 +136,10 @@ def main() -> None:
     file = tables.home / "constants.toml"
     fitted = {constant.name: constant for constant in fit_constants(tables, load_constants(tables.home)).all}
     document = tomlkit.parse(file.read_text(encoding="utf-8"))
-    for entry in document["constant"]:  # type: ignore[union-attr]
-        constant = fitted[entry["name"]]  # type: ignore[index]
+    for entry in document["constant"]:
+        constant = fitted[entry["name"]]
         for key in ("value", "low", "high"):
-            entry[key] = float(f"{getattr(constant, key):.3g}")  # type: ignore[index]
+            entry[key] = float(f"{getattr(constant, key):.3g}")
     file.write_text(tomlkit.dumps(document), encoding="utf-8")
 
 

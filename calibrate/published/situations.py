@@ -27,7 +27,9 @@ _PIECES = 8
 _MANY = 40
 """Above so many workers a server's tensors travel as one message."""
 _AMPLE_BYTES_PER_S = 1e13
-_RING_PIECES = 64
+_RING_PIECES = 24
+_FEWEST = 19
+"""Replications that give a 90% interval."""
 _DRAWS = 40
 
 
@@ -64,8 +66,7 @@ def scenario_of(
             "uncertainty": _uncertainty(_WORKLOAD, [each for each, _ in drawn]), "run_to_run_cv": constants["row_noise"],
         })  # fmt: skip
         cluster = cluster.model_copy(update={"uncertainty": _uncertainty(_cluster_parameters(cluster), [each for _, each in drawn])})
-    steps, warmup = (10, 2) if isinstance(strategy, MultiWorkerMirrored) else (4, 1)
-    run = Run(steps=steps, warmup_steps=warmup, replications=19 if draws else 3, seed=seed)
+    run = Run(steps=4, warmup_steps=1, replications=_FEWEST if draws else 4, seed=seed)
     return Scenario(workload=workload, cluster=cluster, strategy=strategy, run=run)
 
 
@@ -100,7 +101,7 @@ def _all_reduce(
         between = min(between * constants["tcp_share"], constants["socket_bytes_per_s"], flow * constants["tcp_share"])
         hop_s = constants["socket_hop_s"]
     else:
-        between *= constants["rdma_share"]
+        between *= min(constants["rdma_share"], 1.0)
     cluster = Cluster(
         name=facts.name,
         basis=facts.basis,
@@ -187,7 +188,7 @@ def _server_link(situation: Situation, row: Row, constants: Mapping[str, float])
     process = constants["grpc_bytes_per_s" if stack.between == "grpc" else "ps_lite_bytes_per_s"]
     if row.nodes == 1:
         return process  # by the host's own stack
-    return min(facts.inter_node.bandwidth_bytes_per_s * facts.nics_per_node * constants["tcp_share"], process)
+    return float(min(facts.inter_node.bandwidth_bytes_per_s * facts.nics_per_node * constants["tcp_share"], process))
 
 
 def _pulls_overlap(workload: Workload, share: float) -> Workload:
@@ -216,7 +217,7 @@ def _crowd(situation: Situation, row: Row, constants: Mapping[str, float]) -> fl
 
 def _inside_bytes_per_s(situation: Situation, constants: Mapping[str, float]) -> float:
     share = constants[{"nvlink": "nvlink_share", "pcie": "pcie_share", "host-memory": "host_memory_share"}[situation.series.inside]]
-    return situation.cluster.intra_node.bandwidth_bytes_per_s * min(share, 1.0)
+    return float(situation.cluster.intra_node.bandwidth_bytes_per_s * min(share, 1.0))
 
 
 def element_bytes(situation: Situation) -> float:

@@ -25,6 +25,8 @@ from paceline.cli.simulate import simulate
 from paceline.cli.sweep import sweep
 from paceline.cli.testbed import run as testbed_run
 from paceline.cli.testbed import show as testbed_show
+from paceline.cli.testbed_fit import fit as testbed_fit
+from paceline.cli.testbed_fit import predict as testbed_predict
 from paceline.cli.validate import validate
 from simulator.errors import PacelineError, ScenarioError
 
@@ -77,8 +79,13 @@ for _name, _command in _COMMANDS.items():
     app.command(_name, help=_flowing(_command))(_command)
 app.callback(help=_flowing(_root))(_root)
 app.add_typer(models, name="models")
-_testbed = typer.Typer(no_args_is_help=True, help="Start a real TensorFlow cluster on this machine, and measure it.")
-_TESTBED: dict[str, Callable[..., None]] = {"run": testbed_run, "show": testbed_show}
+_testbed = typer.Typer(no_args_is_help=True, help="Start a real TensorFlow cluster on this machine, measure it, and predict larger ones.")
+_TESTBED: dict[str, Callable[..., None]] = {
+    "run": testbed_run,
+    "show": testbed_show,
+    "fit": testbed_fit,
+    "predict": testbed_predict,
+}
 for _name, _command in _TESTBED.items():
     _testbed.command(_name, help=_flowing(_command))(_command)
 app.add_typer(_testbed, name="testbed")

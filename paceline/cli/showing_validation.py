@@ -66,7 +66,7 @@ def _rows(validation: Validation, group: str) -> Grid:
     title = group
     most = _MOST_ROWS if len(validation.rows) <= _MOST_IN_ALL else _FEW_ROWS
     if len(rows) > most:
-        rows = sorted(rows, key=lambda row: -abs(row.error))[:most]
+        rows = sorted(rows, key=lambda row: (row.fitted, -abs(row.error)))[:most]
         title = f"{group}: the {most} largest errors of {sum(row.group == group for row in validation.rows)}"
     unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
     whole = rows_table(Validation("", "", tuple(rows), ()))

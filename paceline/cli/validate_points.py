@@ -99,7 +99,7 @@ class _Case:
             machine=machine(),
             about=about,
             notes=tuple(notes),
-            overlay=True,
+            overlay=tuple(dict.fromkeys(row.group for row in rows if row.group != LEFT_OUT)),
             **more,
         )
 

@@ -195,7 +195,7 @@ def together_s(plan: Plan, size_bytes: float) -> Times:
     ranks = plan.schedule.ranks
     wire = plan.wire
     transport = Transport(cpu_per_message_s=wire.message_s, copy_per_byte_s=wire.copy_per_byte_s)
-    network = Network(kernel, transport, cores=cores_of(wire.shared_cores))
+    network = Network(kernel, transport, cores=cores_of(kernel, wire.shared_cores, wire.time_slice_s))
     run = ByMessages(kernel, network, [plan], [size_bytes], connect=wire.fresh())
     finish_s = np.zeros(ranks)
 

@@ -80,6 +80,7 @@ def collective_for(
             transport.cpu_per_message_s,
             transport.copy_per_byte_s,
             cluster.shared_cores,
+            cluster.time_slice_s,
         )
         for name in protocols
     }

@@ -5,6 +5,7 @@ NCCL's protocols trade latency for bytes: see :class:`simulator.cluster.Protocol
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Wire:
         Work of each of two hosts on a message between nodes, and on each of its bytes.
     shared_cores
         Cores that all hosts share; none if each has its own.
+    time_slice_s
+        How long one keeps a core while others wait.
     """
 
     connect: Connect
@@ -48,6 +51,7 @@ class Wire:
     message_s: float = 0.0
     copy_per_byte_s: float = 0.0
     shared_cores: float | None = None
+    time_slice_s: float = math.inf
 
     @property
     def bytes_per_byte(self) -> float:

@@ -19,6 +19,7 @@ from heapq import heappop
 import numpy as np
 from simpy.events import Event
 
+from simulator.cores import Cores, Task
 from simulator.kernel import Kernel
 from simulator.network.admission import Admission
 from simulator.network.fairness import settle, settle_plain
@@ -56,7 +57,7 @@ class Network:
         kernel: Kernel,
         transport: Transport | None = None,
         rng: np.random.Generator | None = None,
-        cores: Port | None = None,
+        cores: Cores | None = None,
     ) -> None:
         self.cores = cores
         self._kernel = kernel
@@ -133,19 +134,12 @@ class Network:
 
     def _work(self, host: Host, work_s: float, done: Arrived) -> None:
         """A host works on a message, after those that came to it before."""
-        kernel = self._kernel
         if self.cores is None:
-            kernel.call_later(host.occupy(kernel.now, work_s), done)
+            self._kernel.call_later(host.occupy(self._kernel.now, work_s), done)
             return
-
-        def ended(event: Event | None) -> None:
-            host.ended(kernel.now)
-            done(event)
-
-        if host.work is None:
-            host.work = Connection((self.cores,), 0.0)
-        host.queue(kernel.now)
-        self.send(host.work, work_s, ended)
+        if host.task is None:
+            host.task = Task(self.cores)
+        host.task.work(work_s, done)
 
     def _stand_for_link(self, connection: Connection, size: float, arrived: Arrived) -> None:
         arrival = self._admission.arrival() if self._admission is not None else 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from simulator.cores import Task
+
 __all__ = ["Host", "Turns"]
 
 
@@ -34,22 +36,19 @@ class Host:
         For results.
     sending, receiving
         The turns of its two directions; none if it takes on any number.
-    work
-        Where its work on messages queues for cores that it shares with other hosts; none as long as there was none.
+    task
+        Works on messages where hosts share cores; none as long as there was nothing to do.
     """
 
-    __slots__ = ("_begun_s", "_free_s", "_queued", "_worked_s", "name", "receiving", "sending", "work")
+    __slots__ = ("_free_s", "_worked_s", "name", "receiving", "sending", "task")
 
     def __init__(self, name: str, at_a_time: int | None = None) -> None:
         self.name = name
         self.sending = Turns(at_a_time) if at_a_time is not None else None
         self.receiving = Turns(at_a_time) if at_a_time is not None else None
-        self.work: Any = None
+        self.task: Task | None = None
         self._free_s = 0.0
         self._worked_s = 0.0
-        # of work on shared cores, which takes as long as it takes
-        self._queued = 0
-        self._begun_s = 0.0
 
     def occupy(self, now: float, work_s: float) -> float:
         """Work on one message more, after those that came before; seconds from now until it is done."""
@@ -57,20 +56,8 @@ class Host:
         self._worked_s += work_s
         return self._free_s - now
 
-    def queue(self, now: float) -> None:
-        """One message more waits for shared cores, or is worked on there."""
-        if not self._queued:
-            self._begun_s = now
-        self._queued += 1
-
-    def ended(self, now: float) -> None:
-        """Work on a message on shared cores has ended."""
-        self._queued -= 1
-        if not self._queued:
-            self._worked_s += now - self._begun_s
-
     def in_use_s(self, now: float) -> float:
-        """Seconds of work on messages up to now."""
-        if self._queued:
-            return self._worked_s + now - self._begun_s
+        """Seconds of work on messages up to now; on shared cores, in which it had messages to work on."""
+        if self.task is not None:
+            return self.task.in_use_s(now)
         return self._worked_s - max(self._free_s - now, 0.0)

@@ -217,10 +217,10 @@ def test_a_run_that_is_interrupted(number: signal.Signals, status: int, testbed:
 
 @pytest.mark.usefixtures("shaped")
 def test_a_task_that_stands_still(testbed: Callable[..., Testbed]) -> None:
-    run = testbed(_setting(steps=60), timeout_s=25)
+    run = testbed(_setting(steps=60), timeout_s=20)
     os.kill(run.tasks_in_second_repeat()[2], signal.SIGSTOP)
     assert run.end() == 3
-    assert re.match(r"worker 1 did not get to 'reported' within 25 s \(--timeout\); last lines of worker 1: ", _failure(run.out))
+    assert re.match(r"worker 1 did not get to 'reported' within 20 s \(--timeout\); last lines of worker 1: ", _failure(run.out))
     assert len(read_run(run.out).runs) == 1
 
 
@@ -229,7 +229,7 @@ def test_the_last_lines_of_a_hung_task(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(HANGS)
     setting = _setting(link=None, model=f"{tmp_path}/slow.py:build", variables=_setting().variables, compute={"kind": "real"})
     with pytest.raises(
-        CalibrationError, match=r"worker 0, worker 1 did not get to .* within 8 s .*last lines of worker 0: opening the data set"
+        CalibrationError, match=r"worker 0 did not get to 'initialised' within 8 s .*last lines of worker 0: opening the data set"
     ):
         measure_setting(setting, tmp_path / "kept", repeats=1, timeout_s=8)
 

@@ -123,7 +123,8 @@ def test_without_a_ring_the_ring_is_not_claimed_to_be_known(readings: list[Readi
 
 
 def test_a_larger_setting_is_predicted_as_the_true_machine_would_run_it(platform: Platform) -> None:
-    larger = setting("between-graph", 4, GIGABIT, "ladder-1mb", compute={"mean": "50 ms", "law": {"kind": "gamma", "shape": 16.0}}, steps=20)
+    law = {"kind": "gamma", "shape": 16.0}
+    larger = setting("between-graph", 4, GIGABIT, "ladder-1mb", compute={"mean": "50 ms", "law": law}, steps=20)
     truth = simulate(scenario_of(larger, TRUE, 2.0, replications=59, seed=7))
     found = predict_setting(larger, platform, replications=59)
     assert found.updates_per_s.mean == pytest.approx(truth.updates_per_s.mean, rel=0.01)

@@ -140,9 +140,10 @@ def test_axes_are_logarithmic_where_throughputs_span_much():
 
 def test_curves_of_many_groups_are_not_drawn():
     assert [curve.name for curve in curves_of(validation_of())] == ["async PS", "sync PS", "ring all-reduce"]
+    assert [len(curve.rows) for curve in curves_of(validation_of(overlay=("sync PS",)))] == [5]
     assert curves_of(validation_of([row(group=f"group {index}") for index in range(8)])) == ()
     assert curves_of(validation_of([row(settings={})])) == ()
-    assert curves_of(validation_of(overlay=False)) == ()
+    assert curves_of(validation_of(overlay=())) == ()
 
 
 def test_the_same_validation_gives_the_same_bytes(tmp_path):

@@ -29,6 +29,8 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
     model = real.load(tf, task)
     layers = twin.layers_of(setting)
     local = strategy.num_replicas_in_sync if workers == 1 else 1
+    # clocks inside the graph would have one replica wait for the other, so a mirrored model is timed from outside, as a whole
+    outside = model is not None and setting["mode"] == "mirrored"
     with strategy.scope():
         variables = twin.create(tf, layers, lambda value, name: tf.Variable(value, name=name), model)
 
@@ -36,8 +38,11 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
         context = tf.distribute.get_replica_context()
         own = durations[context.replica_id_in_sync_group] if local > 1 else durations[0]
         values = [variable.read_value() for variable in variables]
-        begun = tf.timestamp()
-        gradients, _, ended = twin.compute(tf, setting, layers, values, own, None, model)
+        begun = None if outside else tf.timestamp()
+        if outside:
+            gradients, ended = model.gradients(tf, values)[0], None
+        else:
+            gradients, _, ended = twin.compute(tf, setting, layers, values, own, None, model)
         gradients = [tf.convert_to_tensor(one) for one in gradients]  # sparse ones are reduced dense
         if setting.get("overlap"):
             order = sorted(range(len(layers)), key=lambda index: layers[index].ready)
@@ -46,6 +51,9 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
             reduced = [value for _, value in sorted(zip(order, reduced_in_order), key=lambda pair: pair[0])]
         else:
             reduced = context.all_reduce("SUM", gradients)
+        if outside:
+            # a value that follows from every gradient, so that none is left out
+            return tf.add_n([tf.reduce_sum(tf.cast(one, tf.float64)) for one in reduced])
         with tf.control_dependencies(list(reduced)):
             done = tf.timestamp()
         return tf.stack([begun, begun, ended, done])
@@ -66,8 +74,9 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
     began_s = time.time()
     rows = []
     for one in arguments:
-        results = step(one)
-        rows.append([value.numpy() for value in results])
+        asked_s = time.time()
+        results = [value.numpy() for value in step(one)]
+        rows.append([(asked_s, asked_s, asked_s, time.time())] * local if outside else results)
     ended_s = time.time()
     task.end()
     task.line.say("window", seconds=ended_s - began_s)
@@ -87,9 +96,19 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
     task.line.wait("finish")
 
 
+OF_EACH_REPLICA = frozenset(
+    ("Timestamp", "TensorDataset", "SleepDataset", "ExperimentalSleepDataset", "TakeDataset", "DatasetToSingleElement")
+)
+"""Operations of ours that have side effects, so that a tf.function would run them one after the other."""
+
+
 def mirrored(tf: Any, task: Task) -> None:
     """MirroredStrategy on logical devices of one physical device."""
+    from tensorflow.python.framework import auto_control_deps
+
     setting = task.setting
+    # clocks and sleeps of one replica must not wait for those of another; those of one replica have their order from us
+    auto_control_deps.SKIPPED_ORDER_INSENSITIVE_STATEFUL_OPS |= OF_EACH_REPLICA
     replicas = setting["workers"]
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
     physical = tf.config.list_physical_devices(kind)[0]

@@ -9,17 +9,11 @@ writes the variables of a model.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
 import json
 import os
 import platform
-import selectors
 import signal
-import socket
 import sys
-import tempfile
-import time
 import traceback
 import types
 from typing import Any
@@ -35,12 +29,6 @@ EXIT_NO_TENSORFLOW = 4
 EXIT_USAGE = 5
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_ENDED = 128 + signal.SIGTERM
-PR_SET_PDEATHSIG = 1
-PORT = 2222
-CLOCK_JUMP_S = 0.01
-CHECK_S = 0.4
-CHECKS = 3
-GOOD_SHARE = 0.94
 
 
 def _package(name: str, folder: str) -> None:
@@ -50,288 +38,12 @@ def _package(name: str, folder: str) -> None:
     sys.modules[name] = module
 
 
-def _die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent, a process of this number, ends however it may."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before that was said
-        os._exit(1)
-
-
-class RunFailedError(RuntimeError):
-    """A task died, or hung; the message names it and its last lines."""
-
-
-class UsageError(ValueError):
-    """What was asked for cannot be had: the asker's fault."""
-
-
-class Child:
-    """A forked task, as its starter sees it."""
-
-    def __init__(self, name: str, pid: int, line: Any, errors: Any) -> None:
-        self.name = name
-        self.pid = pid
-        self.line = line
-        self.errors = errors
-        self.said: list[dict[str, Any]] = []
-
-    def end(self) -> str:
-        """How it ended, once it has."""
-        for _ in range(20):
-            with contextlib.suppress(ChildProcessError):
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-                if pid and os.WIFSIGNALED(status):
-                    return f"was killed by signal {os.WTERMSIG(status)}"
-                if pid:
-                    return f"ended with status {os.WEXITSTATUS(status)}"
-            time.sleep(0.05)
-        return "closed its line"
-
-    def last_lines(self) -> str:
-        """What it printed last."""
-        self.errors.seek(0)
-        text = self.errors.read().decode("utf-8", "replace")
-        found = [line.strip() for line in text.splitlines() if line.strip() and "oneDNN" not in line and "cudart_stub" not in line]
-        return " | ".join(found[-3:])[-600:] or "it printed nothing"
-
-
-class Supervisor:
-    """One repeat: forks the tasks, wires them, lets them run, collects what they measured."""
-
-    def __init__(self, tf: Any, setting: dict[str, Any], recorder: Any, congestion: Any, repeat: int) -> None:
-        self.tf = tf
-        self.setting = setting
-        self.recorder = recorder
-        self.congestion = congestion
-        self.repeat = repeat
-        self.deadline = time.monotonic() + setting["timeout_s"]
-        self.selector = selectors.DefaultSelector()
-        self.children: list[Child] = []
-
-    # -- who takes part ---------------------------------------------------------------
-
-    def roles(self) -> list[tuple[str, int]]:
-        """Job and index of each task, in the order of their hosts."""
-        setting = self.setting
-        if setting["mode"] == "mirrored":
-            return [("worker", 0)]
-        found = [("ps", index) for index in range(setting["servers"])] + [("worker", index) for index in range(setting["workers"])]
-        return found + ([("chief", 0)] if setting["mode"] == "async" else [])
-
-    def cluster(self, roles: list[tuple[str, int]]) -> dict[str, list[str]]:
-        """Addresses by job."""
-        from _paceline_testbed import links
-
-        shaped = self.setting["link"] is not None
-        found: dict[str, list[str]] = {}
-        for host, (job, _) in enumerate(roles):
-            found.setdefault(job, []).append(f"{links.address(host)}:{PORT}" if shaped else f"127.0.0.1:{PORT + host}")
-        return found
-
-    # -- life -------------------------------------------------------------------------
-
-    def run(self) -> None:
-        """All of it; raises RunFailedError."""
-        roles = self.roles()
-        cluster = self.cluster(roles)
-        switch = None
-        try:
-            for host, (job, index) in enumerate(roles):
-                self._fork(host, len(roles), job, index, cluster)
-            self._gather("born")
-            if self.setting["link"] is not None:
-                from _paceline_testbed import links
-
-                switch = links.Switch(self._shape())
-                switch.connect([child.pid for child in self.children])
-                with self.congestion.choosable():
-                    self._tell("plug")
-                    self._gather("plugged")
-                self._check_link()
-            self._tell("start")
-            if self.setting["mode"] in ("between-graph", "sync"):
-                self._gather("initialised", lambda child: child.name == "worker 0")
-                self._tell("initialised", lambda child: child.name.startswith("worker"))
-            self._gather("ready")
-            self._measure()
-        finally:
-            self._end()
-            if switch is not None:
-                with contextlib.suppress(Exception):
-                    switch.close()
-
-    def _measure(self) -> None:
-        began_s, began_monotonic = time.time() + 0.3, time.monotonic() + 0.3
-        self._tell("run", began_s=began_s)
-        drivers = self._drivers()
-        self._gather("reported", lambda child: child in drivers)
-        drift_s = (time.time() - began_s) - (time.monotonic() - began_monotonic)
-        self._tell("finish")
-        self._gather("used")
-        if abs(drift_s) > CLOCK_JUMP_S:
-            raise RunFailedError(
-                f"the machine's clock jumped by {drift_s * 1000:.0f} ms during the run, so its times mean nothing; run it again"
-            )
-        for child in self.children:
-            for message in child.said:
-                fields = {key: value for key, value in message.items() if key != "kind"}
-                if message["kind"] == "update":
-                    self.recorder.write("update", repeat=self.repeat, **fields)
-                elif message["kind"] == "note":
-                    self.recorder.write("note", repeat=self.repeat, **fields)
-                elif message["kind"] == "used":
-                    self.recorder.write("used", repeat=self.repeat, task=child.name, **fields)
-        self.recorder.write("repeat", repeat=self.repeat, clock_drift_s=drift_s)
-
-    def _drivers(self) -> list[Child]:
-        job = "chief" if self.setting["mode"] == "async" else "worker"
-        return [child for child in self.children if child.name.startswith(job)]
-
-    def _shape(self) -> Any:
-        from _paceline_testbed import links
-
-        link = self.setting["link"]
-        return links.Shape(link["bits_per_s"], link["sharing"], link["buffer_ms"])
-
-    def _check_link(self) -> None:
-        """How fast bytes cross between two hosts by plain sockets, before TensorFlow starts."""
-        if len(self.children) < 2:
-            return
-        from _paceline_testbed import links
-
-        source, target = self.children[0], self.children[1]
-        asked = self.setting["link"]["bits_per_s"] / 8
-        rate = 0.0
-        for _ in range(CHECKS):  # one may be unlucky: a short transfer, and a machine that does other things as well
-            target.line.say("sink", seconds=CHECK_S)
-            self._gather("listening", lambda child: child is target)
-            source.line.say("pour", address=links.address(1), seconds=CHECK_S)
-            self._gather("poured", lambda child: child is target)
-            rate = max(rate, *(message["bytes_per_s"] for message in target.said if message["kind"] == "poured"))
-            target.said = [message for message in target.said if message["kind"] not in ("listening", "poured")]
-            if rate > GOOD_SHARE * asked:
-                break
-        self.recorder.write("link", repeat=self.repeat, asked_bytes_per_s=asked, bytes_per_s=rate)
-        if rate < 0.85 * asked:
-            raise RunFailedError(
-                f"--link: asked for {asked * 8e-6:.0f} Mbit/s, but this machine moves {rate * 8e-6:.0f} Mbit/s "
-                "between two hosts; ask for less"
-            )
-
-    # -- messages ---------------------------------------------------------------------
-
-    def _tell(self, kind: str, who: Any = None, **fields: Any) -> None:
-        for child in self.children:
-            if who is None or who(child):
-                with contextlib.suppress(OSError):
-                    child.line.say(kind, **fields)
-
-    def _gather(self, kind: str, who: Any = None) -> None:
-        """Wait until every child (or those that ``who`` picks) has said it; all that is said meanwhile is kept."""
-        waiting = {child.name for child in self.children if who is None or who(child)}
-        waiting -= {child.name for child in self.children if any(message["kind"] == kind for message in child.said)}
-        while waiting:
-            left_s = self.deadline - time.monotonic()
-            if left_s <= 0:
-                silent = ", ".join(sorted(waiting)[:4])
-                child = next(one for one in self.children if one.name in waiting)
-                raise RunFailedError(
-                    f"{silent} did not get to {kind!r} within {self.setting['timeout_s']:g} s (--timeout); "
-                    f"last lines of {child.name}: {child.last_lines()}"
-                )
-            for key, _ in self.selector.select(timeout=min(left_s, 1.0)):
-                child = key.data
-                messages = child.line.heard()
-                if messages is None:
-                    if any(message["kind"] == "used" for message in child.said):  # it has said its last word
-                        self.selector.unregister(child.line.sock)
-                        continue
-                    raise RunFailedError(f"{child.name} {child.end()} before {kind!r}; its last lines: {child.last_lines()}")
-                for message in messages:
-                    if message["kind"] == "failed":
-                        raise (UsageError if message["usage"] else RunFailedError)(f"{child.name}: {message['message']}")
-                child.said += messages
-                if any(message["kind"] == kind for message in messages):
-                    waiting.discard(child.name)
-
-    # -- processes --------------------------------------------------------------------
-
-    def _fork(self, host: int, hosts: int, job: str, index: int, cluster: dict[str, list[str]]) -> None:
-        from _paceline_testbed import hub
-
-        ours, theirs = socket.socketpair()
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 - the task prints to it as long as it lives
-        starter = os.getpid()
-        pid = os.fork()
-        if pid:
-            theirs.close()
-            child = Child(f"{job} {index}", pid, hub.Line(ours), errors)
-            self.children.append(child)
-            self.selector.register(ours, selectors.EVENT_READ, child)
-            return
-        # the task; it must never come back from here
-        task = hub.Task(hub.Line(theirs), self.setting, job, index, cluster, self.repeat)
-        try:
-            _die_with(starter)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            os.dup2(errors.fileno(), 2)
-            os.dup2(errors.fileno(), 1)
-            ours.close()
-            for child in self.children:
-                child.line.sock.close()
-            self._live(task, host, hosts)
-        except BaseException as error:
-            traceback.print_exc()
-            sys.stderr.flush()
-            if type(error).__name__ in ("CannotComputeError", "NetworkError", "UsageError"):  # they say it all
-                task.line.say("failed", message=str(error), usage=type(error).__name__ == "UsageError")
-            os._exit(1)
-        os._exit(0)
-
-    def _live(self, task: Any, host: int, hosts: int) -> None:
-        from _paceline_testbed import between_graph, coordinated, links, pouring, ring
-
-        if self.setting["link"] is not None:
-            links.new_namespace()
-            task.line.say("born")
-            task.line.wait("plug")
-            links.plug_in(host, hosts, self._shape(), self.setting["link"]["congestion"])
-            task.line.say("plugged")
-            pouring.until_start(task.line)
-        else:
-            task.line.say("born")
-            task.line.wait("start")
-        mode = self.setting["mode"]
-        if task.job == "ps" or (mode == "async" and task.job == "worker"):
-            coordinated.serve(self.tf, task)
-        elif task.job == "chief":
-            coordinated.coordinate(self.tf, task)
-        elif mode in ("between-graph", "sync"):
-            between_graph.train(self.tf, task)
-        elif mode == "ring":
-            ring.train(self.tf, task)
-        else:
-            ring.mirrored(self.tf, task)
-
-    def _end(self) -> None:
-        for child in self.children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGKILL)
-        for child in self.children:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(child.pid, 0)
-            child.line.sock.close()
-            child.errors.close()
-        self.selector.close()
-
-
 def _measure(setting: dict[str, Any], recorder: Any) -> None:
     """All repeats of a setting, each with a cluster of its own."""
     from _paceline_probes import environment, isolation
     from _paceline_probes import recorder as recording
     from _paceline_testbed import congestion as tcp
-    from _paceline_testbed import links
+    from _paceline_testbed import links, supervisor
 
     starter = os.getppid()
     congestion = None
@@ -342,7 +54,7 @@ def _measure(setting: dict[str, Any], recorder: Any) -> None:
         links.new_namespace()
     else:
         isolation.isolate()
-    _die_with(starter)  # a new namespace may have cleared it
+    supervisor.die_with(starter)  # a new namespace may have cleared it
     tf = _tensorflow()
     recorder.write(
         "fingerprint",
@@ -358,7 +70,7 @@ def _measure(setting: dict[str, Any], recorder: Any) -> None:
     if setting["compute"]["kind"] == "emulated":
         recorder.write("note", compute="emulated", why="the setting asks for it")
     for repeat in range(setting["repeats"]):
-        Supervisor(tf, setting, recorder, congestion, repeat).run()
+        supervisor.Supervisor(tf, setting, recorder, congestion, repeat).run()
         recording.progress(repeat + 1, setting["repeats"], setting.get("name", setting["mode"]))
     recorder.write("end")
 
@@ -391,11 +103,13 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
-    _die_with(os.getppid())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
     _package("_paceline_testbed", HERE)
     _package("_paceline_probes", os.path.dirname(HERE))
     from _paceline_probes import recorder as recording
+    from _paceline_testbed import supervisor
+
+    supervisor.die_with(os.getppid())
 
     recorder = recording.Recorder(arguments.out)
     try:

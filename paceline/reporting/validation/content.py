@@ -56,7 +56,7 @@ class Validation:
     tables
         Whatever else there is to show, such as moved parameters or exclusions.
     overlay
-        Whether to draw throughput against workers, measured over predicted.
+        Groups to draw as throughput against workers, measured over predicted.
     headline
         Group whose score the summary tells; the last one if left out.
     checked
@@ -77,7 +77,7 @@ class Validation:
     about: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
-    overlay: bool = False
+    overlay: tuple[str, ...] = ()
     headline: str = ""
     checked: tuple[str, ...] = ()
     wanted: str = ""

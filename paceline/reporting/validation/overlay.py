@@ -29,13 +29,14 @@ class Curve:
 
 def curves_of(validation: Validation) -> tuple[Curve, ...]:
     """The curves to draw; none where there are too many to tell apart, or no setting names its workers."""
-    if not validation.overlay or not validation.rows or not all(isinstance(row.settings.get("workers"), float) for row in validation.rows):
+    drawn = [row for row in validation.rows if row.group in validation.overlay]
+    if not all(isinstance(row.settings.get("workers"), float) for row in drawn):
         return ()
-    others = list(dict.fromkeys(key for row in validation.rows for key in row.settings if key != "workers"))
-    varied = [key for key in others if len({row.settings.get(key) for row in validation.rows}) > 1]
-    several = len(validation.groups) > 1
+    others = list(dict.fromkeys(key for row in drawn for key in row.settings if key != "workers"))
+    varied = [key for key in others if len({row.settings.get(key) for row in drawn}) > 1]
+    several = len({row.group for row in drawn}) > 1
     held: dict[str, list[Compared]] = {}
-    for row in validation.rows:
+    for row in drawn:
         parts = [row.group] if several or not varied else []
         parts += [f"{key}: {_plain(row.settings[key])}" for key in varied if key in row.settings]
         held.setdefault(", ".join(parts), []).append(row)

@@ -115,7 +115,7 @@ class AllReduceTraining:
 def _network(scenario: Scenario, streams: Streams) -> str:
     """What the times of collectives depend on, as text: equal for equal networks."""
     parts = {"devices_per_node", "intra_node", "intra_node_topology", "inter_node", "nics_per_node", "fabric", "transport", "protocols",
-             "shared_cores"}  # fmt: skip
+             "shared_cores", "time_slice_s"}  # fmt: skip
     network = scenario.cluster.model_dump_json(include=parts)
     links = [kind.model_dump_json(include={"nodes", "inter_node"}) for kind in scenario.cluster.node_classes]
     # routes over several spines are drawn for each replication

@@ -49,7 +49,7 @@ class ParameterServerTraining:
             updates,
             job=_job(scenario),
             clocks=Clocks(kernel, len(replicas), strategy.bound) if strategy.bound is not None else None,
-            dispatcher=Dispatcher(kernel, strategy.coordinator, on_cores(kernel, network)) if strategy.coordinator is not None else None,
+            dispatcher=Dispatcher(kernel, strategy.coordinator, on_cores(network.cores)) if strategy.coordinator is not None else None,
             client=_client(kernel, network, scenario) if in_graph else None,
             # from then on not all workers are busy
             out_of_steps=(lambda: None) if scenario.run.drain else lambda: kernel.at_end_of_instant(recorder.close),
@@ -77,7 +77,7 @@ class ParameterServerTraining:
 
 def _client(kernel: Kernel, network: Network, scenario: Scenario) -> Client:
     load, batch = scenario.workload, scenario.batch
-    return Client(kernel, load.input(batch), (load.input_bytes_per_sample or 0.0) * batch, on_cores(kernel, network))
+    return Client(kernel, load.input(batch), (load.input_bytes_per_sample or 0.0) * batch, on_cores(network.cores))
 
 
 def _job(scenario: Scenario) -> Job:
@@ -98,7 +98,7 @@ def _servers(kernel: Kernel, network: Network, scenario: Scenario, replicas: lis
     servers = []
     for index in range(strategy.servers):
         neighbour = index * cluster.replicas_per_node  # the first replica on the server's node
-        work = replicas[neighbour].device.seat() if on_devices and neighbour < len(replicas) else on_cores(kernel, network)
+        work = replicas[neighbour].device.seat() if on_devices and neighbour < len(replicas) else on_cores(network.cores)
         servers.append(Server(kernel, index, recorder.observer, work))
     return servers
 
