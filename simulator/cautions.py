@@ -8,6 +8,7 @@ from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
+from simulator.uncertainty import Uncertainty
 from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
 
@@ -69,9 +70,11 @@ def _outside(path: str, value: float, limits: tuple[float, float], what: str) ->
         yield Warned(code="outside-calibration", path=path, value=value, range=limits, text=text)
 
 
-def _overridden(section: str, parts: tuple[str, ...]) -> Warned:
+def _overridden(section: str, parts: tuple[str, ...], uncertainty: Uncertainty | None) -> Warned:
     names = ", ".join(parts)
-    text = f"the scenario sets {names} of the {section} itself, in place of what its file gives, and without its uncertainty"
+    drawn = uncertainty is not None and any(name.startswith(part) for name in uncertainty.parameters for part in parts)
+    without = "" if drawn else ", and without its uncertainty"
+    text = f"the scenario sets {names} of the {section} itself, in place of what its file gives{without}"
     return Warned(code="overridden", path=section, value=names, text=text)
 
 
@@ -88,7 +91,7 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
             text="the workload knows no service time of a parameter server, so applying gradients costs nothing there",
         )  # fmt: skip
     if load.overridden:
-        yield _overridden("workload", load.overridden)
+        yield _overridden("workload", load.overridden, load.uncertainty)
     known = load.calibrated
     if known is None:
         yield Warned(
@@ -120,7 +123,7 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
     if scenario.replicas == 1 and not scenario.servers:
         return
     if cluster.overridden:
-        yield _overridden("cluster", cluster.overridden)
+        yield _overridden("cluster", cluster.overridden, cluster.uncertainty)
     if cluster.basis == "assumed":
         yield Warned(
             code="assumed-network",

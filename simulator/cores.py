@@ -97,14 +97,10 @@ class Cores:
         task, turn = event._value
         if turn != task.turn:
             return  # it leaves earlier, as others wait
-        ended = task.stop_s == task.left_s
-        if not ended and not self._waiting:
-            self._plan(task)
-            return
         del self._running[task]
         self._worked_s += task.stop_s
         task.left_s -= task.stop_s
-        done = task.end() if ended else None
+        done = None if task.left_s else task.end()
         if task.left_s:
             self._waiting.append(task)
         if self._waiting:

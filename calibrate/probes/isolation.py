@@ -47,8 +47,10 @@ def _loopback_up() -> None:
         fcntl.ioctl(sock, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
 
 
-def isolate() -> None:
+def isolate(otherwise: str = "; run it as root") -> None:
     """Move this process, which must have one thread, into a network of its own.
+
+    ``otherwise`` says what to do where that is not allowed.
 
     As root a network namespace is enough; else one within a user namespace.
     """
@@ -56,9 +58,7 @@ def isolate() -> None:
     if not _unshare(CLONE_NEWNET):
         if not _unshare(CLONE_NEWUSER | CLONE_NEWNET):
             raise NotIsolatedError(
-                "this system does not allow a network namespace, and TensorFlow's server would listen on all interfaces; "
-                "if this network is trusted, "
-                "run `paceline calibrate-link --serve 127.0.0.1:2222` in one terminal and `--peer 127.0.0.1:2222` in another"
+                "this system does not allow a network namespace, and TensorFlow's server would listen on all interfaces" + otherwise
             )
         _map_user(uid, gid)
     try:

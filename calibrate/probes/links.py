@@ -161,7 +161,11 @@ def main() -> int:
         recorder.header("links", {key: value for key, value in vars(arguments).items() if key != "out"})
     try:
         if recorder is not None and not arguments.peer:
-            _sibling("isolation").isolate()  # before TensorFlow starts its threads
+            # before TensorFlow starts its threads
+            _sibling("isolation").isolate(
+                "; if this network is trusted, "
+                "run `paceline calibrate-link --serve 127.0.0.1:2222` in one terminal and `--peer 127.0.0.1:2222` in another"
+            )
         try:
             import tensorflow as tf
         except ImportError as error:

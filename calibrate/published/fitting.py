@@ -27,7 +27,7 @@ from calibrate.published.tables import Row, Tables, load_tables
 from calibrate.published.validation import situations_of
 from simulator import simulate
 
-__all__ = ["Choice", "choose", "fit_constants", "main"]
+__all__ = ["NOISES", "Choice", "choose", "fit_constants", "fit_noises", "main"]
 
 _GRID = 7
 _SPAN = 3.0
@@ -40,6 +40,7 @@ _NORMAL_95 = 1.6449
 _NORMAL_QUARTILES = 1.349
 """Distance between the quartiles of a normal, in standard deviations."""
 _ROWS_OF_A_SERIES = 2
+_TO_DEVIATION = 1.4826
 NOISES = ("row_noise", "async_row_noise")
 """Constants that only widen intervals: set from what the fitted rows leave, not on a grid."""
 
@@ -78,6 +79,25 @@ def fit_constants(tables: Tables, constants: Constants, only: Sequence[str] = ()
         choice = choose(grid, errors)
         if choice is not None:
             constants = _replaced(constants, current, choice)
+    return constants
+
+
+def fit_noises(tables: Tables, constants: Constants) -> Constants:
+    """The noise constants: 1.4826 times the median size of what the fitted tables' rows are off, a deviation that outliers do not move."""
+    situations = situations_of(tables)
+    for name in NOISES:
+        current = next(each for each in constants.all if each.name == name)
+        own = [
+            (situation, rows)
+            for situation, rows in situations
+            if situation.series.table in current.fit_on and (situation.stack.kind == "asynchronous") == name.startswith("async")
+        ]
+        grid = np.array([current.value])
+        errors = Parallel(n_jobs=-1)(delayed(_errors)(situation, rows, constants, name, grid) for situation, rows in own)
+        each_series = [_TO_DEVIATION * float(np.median(np.abs(its))) for its in errors if its.size]
+        value = _TO_DEVIATION * float(np.median(np.abs(np.concatenate([its.ravel() for its in errors]))))
+        quarter, three = np.quantile(each_series, [0.25, 0.75])
+        constants = _replaced(constants, current, Choice(value, min(float(quarter), value), max(float(three), value)))
     return constants
 
 
@@ -126,7 +146,8 @@ def _errors(situation: Situation, rows: Sequence[Row], constants: Constants, nam
 
 
 def _replaced(constants: Constants, current: Constant, choice: Choice) -> Constants:
-    changed = current.model_copy(update={"value": choice.value, "low": choice.low, "high": choice.high})
+    top = 1.0 if current.name.endswith("_share") else math.inf
+    changed = current.model_copy(update={"value": choice.value, "low": choice.low, "high": min(choice.high, top)})
     return Constants(changed if each.name == current.name else each for each in constants.all)
 
 
@@ -134,7 +155,7 @@ def main() -> None:
     """Fit, and write the values into ``constants.toml``."""
     tables = load_tables()
     file = tables.home / "constants.toml"
-    fitted = {constant.name: constant for constant in fit_constants(tables, load_constants(tables.home)).all}
+    fitted = {constant.name: constant for constant in fit_noises(tables, fit_constants(tables, load_constants(tables.home))).all}
     document = tomlkit.parse(file.read_text(encoding="utf-8"))
     for entry in document["constant"]:
         constant = fitted[entry["name"]]

@@ -154,6 +154,8 @@ def calibrate(
         raise InputError(
             "--step: nothing is run with --from-profile; for the sizes of the variables give MODEL.py:FUNCTION or --checkpoint"
         )
+    if from_profile and (device is not None or jit):
+        raise InputError(f"{'--jit' if jit else '--device'}: nothing is run with --from-profile; the profile tells where it was made")
     if precision not in ("float32", "mixed_float16"):
         raise InputError(f"--precision {precision!r}: must be float32 or mixed_float16")
     check_name(name)

@@ -34,9 +34,10 @@ def fit(
     Each parameter gets a 90% interval and a sentence on what determines it; one that the
     runs do not determine keeps a documented prior, and is marked.
 
-    Example: [bold]paceline testbed run --workers 1 --compute 'constant 50 ms' --model ladder-4mb[/bold],
-    the same with [bold]--model ladder-1mb/16[/bold], then
-    [bold]paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json[/bold]
+    The fewest: [bold]paceline testbed run --workers 1 --compute 'constant 50 ms' --model ladder-4mb[/bold],
+    and the same with [bold]--model ladder-1mb/16[/bold]; for rings one with 2 workers.
+
+    Example: [bold]paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json[/bold]
     """
     from calibrate.testbed.fitting import fit_platform
     from calibrate.testbed.readings import read_run
@@ -126,7 +127,10 @@ def _show_parameters(platform: Platform) -> None:
     from calibrate.testbed.platform import MEANINGS
     from paceline.reporting.wording import amount
 
-    table = Table("parameter", "value", "90% interval", "determined", "what it is", box=None, padding=(0, 1), header_style="bold")
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for column in ("parameter", "value", "90% interval", "determined"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("what it is")
     for name, one in platform.parameters.items():
         interval = f"{amount(one.low)} to {amount(one.high)}"
         table.add_row(name, amount(one.value), interval, "yes" if one.determined else "no: prior", MEANINGS[name])

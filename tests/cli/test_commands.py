@@ -19,7 +19,8 @@ from simulator.results import Result
 from tests.cli.conftest import Answer
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["quickstart", "calibrate", "calibrate-link", "simulate", "sweep", "report", "schema", "models list", "models show"]
+COMMANDS = ["quickstart", "calibrate", "calibrate-link", "simulate", "sweep", "report", "schema", "models list", "models show", "validate",
+            "testbed run", "testbed show", "testbed fit", "testbed predict"]  # fmt: skip
 Runner = Callable[..., Answer]
 
 

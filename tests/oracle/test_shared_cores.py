@@ -32,26 +32,49 @@ def services(records) -> list[tuple]:
     return [(one.worker, *ms(one.start_s, one.end_s)) for one in records.services]
 
 
-@pytest.mark.parametrize("cores", [1.0, 2.0, 2.5, 16.0])
+LOCKSTEP = {
+    "sync": {**ASYNC, "mode": "sync"},
+    "ring": RING,
+    "ring by messages": {**RING, "messages": True},
+    "mirrored": {"kind": "mirrored"},
+    "local": {**RING, "sync_every": 2},
+}
+
+
+def in_step(kind: str, replicas: int, cores: float, slice_s: float) -> tuple[dict, dict]:
+    """Strategy and cluster of so many replicas that compute on so many cores."""
+    several = kind in ("mirrored", "several devices")
+    strategy = {**LOCKSTEP, "async": ASYNC, "several devices": ASYNC}[kind]
+    if kind != "mirrored":
+        strategy = {**strategy, "workers": replicas}
+    return strategy, on_cores(cores, time_slice_s=slice_s, devices_per_node=replicas if several else 1)
+
+
+@pytest.mark.parametrize("cores", [1.0, 2.0, 3.0, 16.0])
 @pytest.mark.parametrize("replicas", [1, 2, 3, 8])
-@pytest.mark.parametrize("kind", ["async", "sync", "ring", "ring by messages", "mirrored", "several devices", "local"])
+@pytest.mark.parametrize("kind", [*LOCKSTEP, "async", "several devices"])
 def test_compute_of_replicas_in_step_takes_n_x_over_c(scenario, kind, replicas, cores):
-    """Each on one core at most: n replicas of X seconds on c cores take max(1, n / c) X, forward and backward and apply alike."""
-    strategy = {
-        "async": {**ASYNC, "workers": replicas},
-        "sync": {**ASYNC, "mode": "sync", "workers": replicas},
-        "ring": {**RING, "workers": replicas},
-        "ring by messages": {**RING, "workers": replicas, "messages": True},
-        "mirrored": {"kind": "mirrored"},
-        "several devices": {**ASYNC, "workers": replicas},
-        "local": {**RING, "workers": replicas, "sync_every": 2},
-    }[kind]
-    cluster = on_cores(cores, devices_per_node=replicas if kind in ("mirrored", "several devices") else 1)
+    """In short slices n replicas of X seconds on c cores take max(1, n / c) X, forward and backward and apply alike, to a slice each."""
+    slice_s = 20e-6
+    strategy, cluster = in_step(kind, replicas, cores, slice_s)
     result = simulate(scenario(cluster=cluster, strategy=strategy, run=RUN))
     stretch = max(1.0, replicas / cores)
-    assert result.breakdown_s.compute == pytest.approx(stretch * COMPUTE_S, rel=1e-6)
-    assert result.breakdown_s.apply == pytest.approx(0.0 if "mode" in strategy else stretch * 0.5e-3, rel=1e-4, abs=1e-9)
-    assert result.utilisation.cores == pytest.approx(min(1.0, replicas / cores), rel=1e-4)
+    off_s = 0.0 if replicas <= cores else math.ceil(replicas / cores) * slice_s
+    assert result.breakdown_s.compute == pytest.approx(stretch * COMPUTE_S, rel=1e-6, abs=off_s)
+    assert result.breakdown_s.apply == pytest.approx(0.0 if "mode" in strategy else stretch * 0.5e-3, rel=1e-4, abs=off_s + 1e-9)
+    assert result.utilisation.cores == pytest.approx(min(1.0, replicas / cores), rel=1e-2 if off_s else 1e-4)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 16])
+@pytest.mark.parametrize("replicas", [1, 2, 3, 8])
+@pytest.mark.parametrize("kind", ["sync", "ring", "mirrored"])
+def test_compute_within_a_slice_is_done_in_order(scenario, kind, replicas, cores):
+    """The k-th of n replicas has computed after ceil(k / c) X, in every step; the mean over all of them is what is told."""
+    strategy, cluster = in_step(kind, replicas, float(cores), 1.0)
+    result = simulate(scenario(workload={"apply": "0 s"}, cluster=cluster, strategy=strategy, run=RUN))
+    ends = [math.ceil(k / cores) * COMPUTE_S for k in range(1, replicas + 1)]
+    assert result.breakdown_s.compute == pytest.approx(np.mean(ends), rel=1e-5)
+    assert result.step_time_s.mean == pytest.approx(max(ends), rel=1e-5)
 
 
 def test_compute_on_an_accelerator_is_off_the_cores(scenario):
@@ -62,26 +85,18 @@ def test_compute_on_an_accelerator_is_off_the_cores(scenario):
         assert result.utilisation.cores == 0.0
 
 
-def test_a_device_that_replicas_share_is_one_core_at_most(scenario):
-    """Two replicas on each of two devices: half a core each however many there are, and a quarter of a single one."""
-    for cores, stretch in ((8.0, 2.0), (2.0, 2.0), (1.0, 4.0)):
-        cluster = on_cores(cores, replicas_per_device=2)
-        result = simulate(scenario(cluster=cluster, strategy={**RING, "workers": 4}, run=RUN))
-        assert result.breakdown_s.compute == pytest.approx(stretch * COMPUTE_S, rel=1e-6)
-
-
 # -- work on messages, servers, coordinator, input ------------------------------------
 
 
 class Hosts:
     """Messages of 10 bytes over links of 10 bytes/s; a second of work on each at either end, on cores that all share."""
 
-    def __init__(self, cores: float) -> None:
-        cluster = {"inter_node": {"bandwidth_bytes_per_s": 10.0, "latency_s": 0.0}, "shared_cores": cores,
+    def __init__(self, cores: float, slice_s: float = 10.0) -> None:
+        cluster = {"inter_node": {"bandwidth_bytes_per_s": 10.0, "latency_s": 0.0}, "shared_cores": cores, "time_slice_s": slice_s,
                    "transport": {"cpu_per_message_s": 0.5, "copy_per_byte_s": 0.05}}  # fmt: skip
         scenario = scenario_from_table(scenario_table(cluster=cluster, strategy={**RING, "workers": 6}), "test")
         self.kernel = Kernel()
-        self.network = Network(self.kernel, scenario.cluster.transport, cores=cores_of(cores))
+        self.network = Network(self.kernel, scenario.cluster.transport, cores=cores_of(self.kernel, cores, slice_s))
         self.topology = Topology(scenario)
         self.ends: dict[tuple[int, int], float] = {}
 
@@ -94,16 +109,34 @@ class Hosts:
         return list(self.ends.values())
 
 
-@pytest.mark.parametrize(("cores", "each_s"), [(1.0, 3.0), (2.0, 1.5), (2.5, 1.2), (4.0, 1.0)])
-def test_hosts_work_at_the_same_time_shares_the_cores(cores, each_s):
-    """Three pairs in step: three pieces of work of 1 s, then the wire for 1 s, then three again."""
+@pytest.mark.parametrize(
+    ("cores", "ends", "busy"),
+    [
+        # 0-1, 1-2 and 2-3 at the senders, the wire until 2, 3 and 4, and then 3-4, 4-5 and 5-6 at the receivers
+        (1.0, [4.0, 5.0, 6.0], [1.0, 2.0, 2.0, 2.0, 3.0, 2.0]),
+        # 0-1, 0-1 and 1-2; 2-3, 2-3 and 3-4: copies of one pair while the others' bytes cross
+        (2.0, [3.0, 3.0, 4.0], [1.0, 1.0, 1.0, 1.0, 2.0, 1.0]),
+        (3.0, [3.0, 3.0, 3.0], [1.0] * 6),
+    ],
+)
+def test_hosts_work_in_order_of_arrival(cores, ends, busy):
+    """Three pairs that begin together: three pieces of work of 1 s, then the wire for 1 s each, then three again."""
     hosts = Hosts(cores)
     for source in (0, 2, 4):
         hosts.send(source, source + 1)
-    assert hosts.run() == pytest.approx([2 * each_s + 1.0] * 3, rel=1e-12)
+    assert hosts.run() == ends
     assert hosts.network.cores is not None
-    assert hosts.network.cores.in_use_s(hosts.kernel.now) * cores == pytest.approx(6.0, rel=1e-12)
-    assert [host.in_use_s(hosts.kernel.now) for host in hosts.topology.hosts] == pytest.approx([each_s] * 6, rel=1e-12)
+    assert hosts.network.cores.in_use_s(hosts.kernel.now) * cores == 6.0
+    assert [host.in_use_s(hosts.kernel.now) for host in hosts.topology.hosts] == busy
+
+
+@pytest.mark.parametrize(("cores", "each_s"), [(1.0, 3.0), (2.0, 1.5), (4.0, 1.0)])
+def test_hosts_work_in_short_slices_shares_the_cores(cores, each_s):
+    """The same three pairs keep in step, to a round of slices at either end: k tasks on c cores go on at min(1, c / k)."""
+    hosts = Hosts(cores, 1e-3)
+    for source in (0, 2, 4):
+        hosts.send(source, source + 1)
+    assert hosts.run() == pytest.approx([2 * each_s + 1.0] * 3, abs=6e-3)
 
 
 def test_a_host_works_on_one_message_at_a_time_however_many_cores():
@@ -116,19 +149,22 @@ def test_a_host_works_on_one_message_at_a_time_however_many_cores():
 
 
 def test_servers_share_the_cores_with_one_another_and_with_compute(scenario):
-    """Two workers, speeds 1 and 3, two servers of 1.5 ms a tensor, one core: everything by turns in equal parts.
+    """Two workers, speeds 1 and 3, two servers of 1.5 ms a tensor, one core, slices of 3 ms.
 
-    0-4: both compute, the faster ends its 2 ms. 4-8.5: its two gradients are served beside
-    the slow one's compute, a third of the core each: at 8.5 both are served, and the slow
-    one has 6 - 2 - 1.5 = 2.5 ms left.
+    0-3 the slow worker computes, 3-5 the faster one, all of its 2 ms; 5-8 the slow one's
+    other 3 ms, while the servers wait; 8-9.5 and 9.5-11 they serve the faster one. Then
+    they do the slow one's two gradients until 14, behind which the faster one computes.
     """
     load = {"apply": "0 s", "server": {"base": "1.5 ms"},
             "variables": [{"name": f"v{i}", "size_bytes": 8.0, "creation_index": i, "ready": 1.0} for i in range(2)]}  # fmt: skip
     strategy = {**ASYNC, "workers": 2, "servers": 2, "server_placement": "colocated"}
-    records = recorded(scenario(workload=load, cluster=on_cores(1.0, node_speed=[1.0, 3.0]), strategy=strategy, run=RUN))
-    assert services(records)[:2] == [(1, pytest.approx(4.0), pytest.approx(8.5))] * 2
-    # then both compute until the faster has made its 2 ms by 12.5, with 0.5 ms left to the slow one
-    assert [ms(one.start_s, one.end_s) for one in records.spans if one.replica == 1][:2] == [[0.0, 4.0], pytest.approx([8.5, 12.5])]
+    cluster = on_cores(1.0, node_speed=[1.0, 3.0])
+    records = recorded(scenario(workload=load, cluster=cluster, strategy=strategy, run=RUN))
+    near = [pytest.approx(at) for at in (5.0, 9.5, 11.0, 12.5, 14.0)]
+    assert services(records)[:4] == [(1, near[0], near[1]), (1, near[0], near[2]), (0, near[1], near[3]), (0, near[2], near[4])]
+    spans = {replica: [ms(one.start_s, one.end_s) for one in records.spans if one.replica == replica] for replica in (0, 1)}
+    assert spans[0][0] == pytest.approx([0.0, 8.0])
+    assert spans[1][:2] == [[0.0, 5.0], pytest.approx([11.0, 16.0])]
 
 
 def test_servers_with_an_accelerator_beside_them_have_the_cores_to_themselves(scenario):
@@ -138,17 +174,16 @@ def test_servers_with_an_accelerator_beside_them_have_the_cores_to_themselves(sc
 
 
 def test_the_coordinator_works_on_the_cores_too(scenario):
-    """One core, 3 ms to hand out a step and 1 ms on its way.
+    """One core, slices of 3 ms, 3 ms to hand out a step and 1 ms on its way.
 
-    0-3 the first; 3-6 the second alone, while the first is on its way until 4, computes
-    from 4 and shares the core: by 8 it has done 2 ms, the second is handed out. It goes on
-    alone until the second is there at 9: 3 ms done; then both share.
+    0-3 the first; 3-6 the second, while the first is there at 4 and waits; it computes
+    6-9. The second, there at 7, has the core 9-12, the first 12-15, the second 15-18.
     """
     strategy = {**ASYNC, "workers": 2, "coordinator": {"dispatch": "3 ms", "latency": "1 ms"}}
     records = recorded(scenario(workload={"apply": "0 s"}, cluster=on_cores(1.0), strategy=strategy, run=RUN))
     first, second = (next(one for one in records.spans if one.replica == replica) for replica in (0, 1))
     assert ms(first.start_s, first.end_s) == pytest.approx([4.0, 15.0])
-    assert ms(second.start_s)[0] == pytest.approx(9.0)
+    assert ms(second.start_s, second.end_s) == pytest.approx([7.0, 18.0])
 
 
 @pytest.mark.parametrize("latency_s", [0.0, 1e-3])
@@ -168,7 +203,7 @@ def test_a_drained_job_of_a_coordinator_on_the_cores(scenario, workers, latency_
 
 
 def test_input_is_prepared_on_the_cores(scenario):
-    """One core: 5 ms of input, then 6 ms of compute beside the next one's 5: 10 ms for both, and 1 ms of compute alone."""
+    """One core: 5 ms of input; the next one's 5 ms and 6 ms of compute take turns of 3 ms: 3, 3, 2 and 3."""
     load = {"apply": "0 s", "input": {"base": "5 ms", "per_sample": "0 s"}}
     for strategy in ({**ASYNC, "workers": 1}, {"kind": "single"}):
         records = recorded(scenario(workload=load, cluster=on_cores(1.0), strategy=strategy, run=RUN))
@@ -178,24 +213,29 @@ def test_input_is_prepared_on_the_cores(scenario):
 
 
 def test_a_client_prepares_batches_on_the_cores(scenario):
-    """One core: 4 ms of input for either worker; the second batch is prepared beside the first one's compute."""
+    """One core: 4 ms of input for either worker. 4-7 the client goes on with the second; 7-10 the first computes; 10-11 the client."""
     load = {"apply": "0 s", "input": {"base": "4 ms", "per_sample": "0 s"}, "input_bytes_per_sample": 1.0}
     records = recorded(scenario(workload=load, cluster=on_cores(1.0), strategy={**ASYNC, "workers": 2, "replication": "in-graph"}, run=RUN))
     begun = {span.replica: ms(span.start_s)[0] for span in reversed(records.spans)}
-    assert begun == pytest.approx({0: 4.0, 1: 12.0}, rel=1e-6)
+    assert begun == pytest.approx({0: 4.0, 1: 11.0}, rel=1e-6)
 
 
 # -- against queueing theory --------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [{"kind": "exponential"}, {"kind": "gamma", "shape": 4.0}], ids=lambda law: law["kind"])
+@pytest.mark.parametrize(
+    ("law", "slice_s"),
+    [({"kind": "exponential"}, 3e-3), ({"kind": "exponential"}, 1.0), ({"kind": "gamma", "shape": 4.0}, 2e-4)],
+    ids=["exponential, some slices", "exponential, in order", "gamma, short slices"],
+)
 @pytest.mark.parametrize(("workers", "cores"), [(4, 1.0), (6, 2.0), (8, 3.0)])
-def test_machine_repairmen_with_processor_sharing(scenario, law, workers, cores):
+def test_machine_repairmen(scenario, law, slice_s, workers, cores):
     """n workers wait 6 ms on the network and compute 6 ms on c cores.
 
-    A closed network of a delay and a station of processor sharing has the throughput of
-    M/M/c//n whatever the laws of either (Baskett, Chandy, Muntz and Palacios, JACM 1975):
-    p(k) ~ Z^(n - k) / (n - k)! X^k / prod min(j, c).
+    Exponential work does not know how long it has lasted, so that slices change nothing.
+    A closed network of a delay and a station of processor sharing, which short slices come
+    to, has the same throughput whatever the laws of either (Baskett, Chandy, Muntz and
+    Palacios, JACM 1975): that of M/M/c//n, p(k) ~ Z^(n - k) / (n - k)! X^k / prod min(j, c).
     """
     latency_s = 3e-3
     weights, served = [], 1.0
@@ -205,7 +245,7 @@ def test_machine_repairmen_with_processor_sharing(scenario, law, workers, cores)
     rate = sum(weight * min(k, cores) for k, weight in enumerate(weights)) / sum(weights) / COMPUTE_S
     built = scenario(
         workload={"apply": "0 s", "jitter": law},
-        cluster={**on_cores(cores), "inter_node": {"bandwidth": "1000000 GB/s", "latency_s": latency_s}},
+        cluster={**on_cores(cores, time_slice_s=slice_s), "inter_node": {"bandwidth": "1000000 GB/s", "latency_s": latency_s}},
         strategy={**ASYNC, "workers": workers},
         run={"steps": 400, "warmup_steps": 40},
     )
@@ -241,7 +281,7 @@ def test_cores_for_everybody_are_as_good_as_cores_of_ones_own(mode):
     strategy, cluster, run = MODES[mode]
     parts = {"workload": LOAD, "run": {"steps": 12, "warmup_steps": 2, **run}}
     own = {key: value for key, value in cluster.items() if key not in ("shared_cores", "device_is_host")}
-    off_cores = strategy.get("late_workers") == "cancel" or "overlap_slowdown" in own
+    off_cores = strategy.get("late_workers") == "cancel" or "overlap_slowdown" in own or "replicas_per_device" in own
     ample = {**own, "shared_cores": 1e4, "device_is_host": not off_cores}
     if mode in REFUSED:
         with pytest.raises(ScenarioError, match="shared_cores"):
@@ -257,14 +297,35 @@ def test_cores_for_everybody_are_as_good_as_cores_of_ones_own(mode):
 
 
 def test_work_on_messages_of_an_all_reduce_and_compute_share_the_cores(scenario):
-    """Two ranks, one core; 2 messages each way of half a megabyte, 2 ms of copying at either end.
+    """Two ranks A and B, one core, slices of 3 ms; 2 messages each way of half a megabyte, 2 ms of copying at either end.
 
-    Compute of both: 12 ms. Then in each of two rounds both send: 4 ms for two pieces of
-    work, 0.5 ms on the wire, 4 ms to take them in.
+    A and B compute by turns until 9 and 12. A copies out 12-14, B 14-16, while A's bytes
+    cross; B copies in 16-18, A 18-20, and as soon as it has, B copies out 20-22 and A
+    22-24; A copies in 24-26, B 26-28.
     """
     cluster = {"shared_cores": 1.0, "device_is_host": True, "transport": {"copy_per_byte_s": 4e-9}}
     built = scenario(workload={"apply": "0 s"}, cluster=cluster, strategy={**RING, "workers": 2}, run=RUN)
     records = recorded(built)
-    assert ms(records.steps[0].end_s)[0] == pytest.approx(12.0 + 2 * (4.0 + 0.5 + 4.0), rel=1e-9)
+    assert [(step.replica, ms(step.end_s)[0]) for step in records.steps[:2]] == [(0, pytest.approx(26.0)), (1, pytest.approx(28.0))]
     assert len({transfer.target for transfer in records.transfers}) == 2  # every message was simulated
-    assert np.ptp([step.end_s - step.start_s for step in records.steps]) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("ranks", "cores"), [(2, 2), (4, 2), (8, 2), (8, 3)])
+def test_a_ring_spreads_out_on_few_cores(scenario, ranks, cores):
+    """Copies in order of arrival are done beside others' transfers and compute: faster than in step.
+
+    In step, all ranks copy, then all transfer: 2 (n - 1) rounds of (2 ceil(n / c) copies + a
+    transfer). It cannot be faster than a rank alone, nor than the cores with all copies.
+    """
+    size, per_byte_s = 1e6, 4e-9
+    cluster = {"shared_cores": float(cores), "inter_node": {"bandwidth": "100 MB/s"}, "transport": {"copy_per_byte_s": per_byte_s}}
+    built = scenario(workload={"apply": "0 s"}, cluster=cluster, strategy={**RING, "workers": ranks}, run={"steps": 20})
+    step_s = simulate(built).step_time_s.mean
+    chunk, rounds = size / ranks, 2 * (ranks - 1)
+    copy_s, wire_s = per_byte_s * chunk, chunk / 1e8
+    in_step_s = 6.5e-3 + rounds * (2 * math.ceil(ranks / cores) * copy_s + wire_s)
+    least_s = max(6.5e-3 + rounds * (2 * copy_s + wire_s), rounds * ranks * 2 * copy_s / cores)
+    if ranks <= cores:
+        assert step_s == pytest.approx(least_s, rel=1e-9)
+    else:
+        assert least_s * (1 - 1e-9) <= step_s < 0.95 * in_step_s

@@ -20,7 +20,11 @@ CORES = {"shared_cores": 2.0, "device_is_host": True}
 @pytest.mark.parametrize(
     ("strategy", "cluster", "rule"),
     [
-        (ASYNC, {"shared_cores": 0.5}, "0.5 must be at least 1"),
+        (ASYNC, {"shared_cores": 0.0}, "0 must be at least 1"),
+        (ASYNC, {"shared_cores": 2.5}, "2.5 must be a multiple of 1"),
+        (ASYNC, {**CORES, "time_slice_s": 0.0}, "time_slice_s: 0.0 must be at least 1e-06"),
+        (ASYNC, {**CORES, "time_slice": "10 ns"}, "must be at least 1e-06"),
+        (ASYNC, {**CORES, "replicas_per_device": 2}, "cluster.replicas_per_device (2) must be 1 where compute is on cluster.shared_cores"),
         (ASYNC, {"shared_cores": 2.0, "transport": {"cpu_per_byte_s": 1e-9}}, "give copy_per_byte"),
         (ASYNC, {"transport": {"copy_per_byte_s": -1e-9}}, "must be at least 0"),
         ({**RING, "priority": "forward"}, CORES, "which cluster.shared_cores rules out"),

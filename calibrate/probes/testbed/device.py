@@ -29,7 +29,7 @@ def durations(law: dict[str, Any], mean_s: float, workers: int, steps: int, seed
         elif kind == "gamma":
             drawn[worker] = stream.gamma(law["shape"], 1.0 / law["shape"], steps)
         elif kind == "lognormal":
-            drawn[worker] = stream.lognormal(-law["sigma"] ** 2 / 2, law["sigma"], steps)
+            drawn[worker] = stream.lognormal(-(law["sigma"] ** 2) / 2, law["sigma"], steps)
         elif kind == "empirical":
             drawn[worker] = stream.choice(np.asarray(law["values"], dtype=float), steps)
         else:

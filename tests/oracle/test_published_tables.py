@@ -1,0 +1,64 @@
+"""A few rows of published tables, predicted from their smallest row: errors as they were seen, plus about a fifth.
+
+Which rows: one or two of each kind of software and network. What they were measured on
+stands in ``models/published``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from calibrate.published.constants import load_constants
+from calibrate.published.prediction import compared
+from calibrate.published.tables import load_tables
+from calibrate.published.validation import situations_of, validate_published
+
+TABLES = load_tables()
+CONSTANTS = load_constants(TABLES.home)
+SITUATIONS = {situation.series.id: (situation, rows) for situation, rows in situations_of(TABLES)}
+
+SEEN = {
+}  # fmt: skip
+"""Largest absolute error of the series' predicted rows."""
+
+
+@pytest.mark.parametrize("series", sorted(SEEN))
+def test_errors_stay_as_they_were_seen(series):
+    rows = compared(*SITUATIONS[series], CONSTANTS)
+    predicted = [row for row in rows if not row.fitted]
+    assert predicted
+    assert max(abs(row.error) for row in predicted) <= SEEN[series]
+
+
+def test_rows_that_were_fitted_come_back_and_are_not_scored():
+    rows = compared(*SITUATIONS["tensorpack-p100-resnet50-tensorpack-replicated"], CONSTANTS)
+    fitted = [row for row in rows if row.fitted]
+    assert [row.settings["workers"] for row in fitted] == [1]
+    assert fitted[0].error == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_series_without_a_row_of_one_device_says_so():
+    rows = compared(*SITUATIONS["fleetx-bert-large-paddle-1-6-collective"], CONSTANTS)
+    assert [row.fitted for row in rows] == [True, True, False]
+    assert all("no row of one device: fitted on its two smallest rows" in row.note for row in rows)
+    assert all(abs(row.error) < 0.02 for row in rows if row.fitted)
+
+
+def test_the_same_run_gives_the_same_rows():
+    situation, rows = SITUATIONS["mxnet2015-gtx980-inception-bn-batch-48"]
+    assert compared(situation, rows, CONSTANTS) == compared(situation, rows, CONSTANTS)
+
+
+def test_a_regime_by_itself():
+    """Asynchronous tables: every series, its intervals around its predictions, the rules beside, coverage of all."""
+    told = []
+    found = validate_published(["async PS"], progress=lambda *args: told.append(args))
+    series = [each for each in TABLES.series if each.regime == "async PS"]
+    assert {row.settings["series"] for row in found.rows} == {each.id for each in series}
+    assert [done for done, _, _ in told] == list(range(1, len(series) + 1))
+    assert {row.group for row in found.rows} == {"async PS", "async PS, constants fitted on its table"}
+    for row in found.rows:
+        assert row.predicted.low <= row.predicted.mean <= row.predicted.high
+        assert set(row.baselines) == {"linear", "alpha-beta"}
+    assert found.coverage.rows_in < found.coverage.rows
+    assert found.constants == CONSTANTS.all
