@@ -25,9 +25,7 @@ class Constant(Spec):
     low: float = Field(gt=0)
     high: float = Field(gt=0)
     fit_on: tuple[str, ...] = Field(min_length=1, description="tables that determine it; no other had a part in it")
-    not_on: tuple[str, ...] = Field(
-        default=(), description="software among them that has no part in it; its meaning says why"
-    )
+    not_on: tuple[str, ...] = Field(default=(), description="software among them that has no part in it; its meaning says why")
     meaning: str = Field(min_length=20)
 
     @model_validator(mode="after")

@@ -134,9 +134,7 @@ class Tables:
         for table in dict.fromkeys(series.table for series in self.series):
             for row in _rows(home / f"{table}.csv"):
                 if row.series not in self._rows:
-                    raise ScenarioError(
-                        f"{home / table}.csv: series {row.series!r} is not in series.toml; add it there"
-                    )
+                    raise ScenarioError(f"{home / table}.csv: series {row.series!r} is not in series.toml; add it there")
                 self._rows[row.series].append(row)
 
     def rows(self, series: Series) -> list[Row]:

@@ -41,7 +41,13 @@ class Prediction:
 
 
 def predict_setting(
-    setting: TestbedSetting, platform: Platform, *, compute: RealCompute | None = None, replications: int = 59, seed: int = 0
+    setting: TestbedSetting,
+    platform: Platform,
+    *,
+    compute: RealCompute | None = None,
+    one_gpu: bool = False,
+    replications: int = 59,
+    seed: int = 0,
 ) -> Prediction:
     """Simulate a setting on a calibrated platform.
 
@@ -56,6 +62,8 @@ def predict_setting(
         The machine as calibrated, by runs that are not of this setting.
     compute
         Of a real model, measured alone.
+    one_gpu
+        The replicas share one GPU.
     replications
         Simulated runs; 19 is the fewest for a distribution-free interval.
     seed
@@ -66,7 +74,7 @@ def predict_setting(
     stale: Counter[int] = Counter()
     for number in range(replications):
         values = platform.values(number)
-        scenario = scenario_of(setting, values, platform.cores, compute=compute, replications=2, seed=seed)
+        scenario = scenario_of(setting, values, platform.cores, compute=compute, one_gpu=one_gpu, replications=2, seed=seed)
         run = replicate(scenario, number)
         spread = values["spread" if setting.link is not None else "loopback_spread"]
         factor = math.exp(rng.normal(0.0, spread)) if spread else 1.0

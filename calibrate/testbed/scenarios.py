@@ -31,6 +31,7 @@ def scenario_of(
     cores: float,
     *,
     compute: RealCompute | None = None,
+    one_gpu: bool = False,
     replications: int = 19,
     seed: int = 0,
 ) -> Scenario:
@@ -46,6 +47,8 @@ def scenario_of(
         Of the machine.
     compute
         Of a real model, as measured alone; needed where the setting computes really.
+    one_gpu
+        The replicas of MirroredStrategy are logical devices of one GPU, and share it.
     """
     mean_s = setting.compute.mean_s + values["sleep_s"]
     # without overlap nothing happens between the passes, so that one will do
@@ -53,7 +56,11 @@ def scenario_of(
     if compute is not None:
         mean_s, forward_share, law = compute.mean_s, compute.forward_share, compute.law
     # what a worker's own process does between two steps holds nobody else up; asynchronously it stands before the read
-    own_s = {"sync": values["session_s"] + values["accumulate_s"]}.get(setting.mode, 0.0 if setting.servers else values["ring_step_s"])
+    own_s = 0.0
+    if setting.mode == "sync":
+        own_s = values["session_s"] + values["accumulate_s"]
+    elif setting.mode == "ring" or (setting.mode == "mirrored" and compute is None):  # a mirrored model is timed with it
+        own_s = values["ring_step_s"]
     table = {
         "workload": {
             "name": setting.model,
@@ -64,7 +71,7 @@ def scenario_of(
             "server": {"base_s": values["server_s"], "per_byte_s": values["server_per_byte_s"]},
             "variables": _variables(setting),
         },
-        "cluster": _cluster(setting, values, cores, real=compute is not None),
+        "cluster": _cluster(setting, values, cores, real=compute is not None, one_gpu=one_gpu),
         "strategy": _strategy(setting, values),
         "run": _run(setting, replications, seed),
     }
@@ -87,7 +94,7 @@ def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
     return sorted(found, key=lambda entry: (entry["ready"], -entry["creation_index"]))
 
 
-def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool) -> dict[str, Any]:
+def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool, one_gpu: bool) -> dict[str, Any]:
     link, ring = setting.link, setting.servers == 0
     transport: dict[str, Any] = {
         "wire_bytes_per_byte": values["wire_bytes_per_byte"] if link is not None else 1.0,
@@ -109,7 +116,10 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         },
         "transport": transport,
     }
-    if setting.mode == "mirrored":
+    if one_gpu:
+        del cluster["shared_cores"]
+        cluster |= {"device_is_host": False, "replicas_per_device": setting.workers}
+    elif setting.mode == "mirrored":
         # one process: the replicas' devices are in one node, whose memory joins them
         cluster |= {
             "devices_per_node": setting.workers,

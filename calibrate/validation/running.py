@@ -127,7 +127,14 @@ def _cores(readings: list[Readings]) -> float:
 
 def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readings], replications: int, seed: int) -> Compared:
     setting = one.setting
-    prediction = predict_setting(setting, platform, compute=compute_of(setting, fitted), replications=replications, seed=seed + 1)
+    prediction = predict_setting(
+        setting,
+        platform,
+        compute=compute_of(setting, fitted),
+        one_gpu=one.files[0].fingerprint.device_kind == "GPU",
+        replications=replications,
+        seed=seed + 1,
+    )
     measured, predicted = one.staleness, prediction.staleness
     return Compared(
         name=setting.label,
@@ -150,6 +157,8 @@ def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute |
         one for one in fitted if one.setting.compute.kind == "real" and one.setting.workers == 1 and one.setting.model == setting.model
     ]
     alone = [one for one in alone if one.setting.batch == setting.batch and one.setting.threads == setting.threads]
+    # a mirrored model is timed from outside, with the call of its function
+    alone = [one for one in alone if (one.setting.mode == "mirrored") == (setting.mode == "mirrored")]
     if not alone:
         raise CalibrationError(
             f"{setting.label}: no run of the fit times {setting.model} with batch {setting.batch} and 1 worker; add one to [[fit]]"

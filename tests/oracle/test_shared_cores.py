@@ -323,8 +323,8 @@ def test_a_ring_spreads_out_on_few_cores(scenario, ranks, cores):
     step_s = simulate(built).step_time_s.mean
     chunk, rounds = size / ranks, 2 * (ranks - 1)
     copy_s, wire_s = per_byte_s * chunk, chunk / 1e8
-    in_step_s = 6.5e-3 + rounds * (2 * math.ceil(ranks / cores) * copy_s + wire_s)
-    least_s = max(6.5e-3 + rounds * (2 * copy_s + wire_s), rounds * ranks * 2 * copy_s / cores)
+    in_step_s = COMPUTE_S + rounds * (2 * math.ceil(ranks / cores) * copy_s + wire_s)
+    least_s = max(COMPUTE_S + rounds * (2 * copy_s + wire_s), rounds * ranks * 2 * copy_s / cores)
     if ranks <= cores:
         assert step_s == pytest.approx(least_s, rel=1e-9)
     else:

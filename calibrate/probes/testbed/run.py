@@ -56,13 +56,15 @@ def _measure(setting: dict[str, Any], recorder: Any) -> None:
         isolation.isolate()
     supervisor.die_with(starter)  # a new namespace may have cleared it
     tf = _tensorflow()
+    # replicas of MirroredStrategy share a GPU where there is one; TensorFlow itself is not asked before the tasks are forked
+    gpus = environment.gpus_of_machine() if setting["mode"] == "mirrored" else []
     recorder.write(
         "fingerprint",
         tensorflow=tf.__version__,
         python=platform.python_version(),
-        device="/CPU:0",
-        device_kind="CPU",
-        device_name=environment.cpu_model(),
+        device=f"/{'GPU' if gpus else 'CPU'}:0",
+        device_kind="GPU" if gpus else "CPU",
+        device_name=gpus[0] if gpus else environment.cpu_model(),
         cores=environment.usable_cores(),
         os=platform.platform(),
         load=os.getloadavg()[0],
