@@ -73,7 +73,7 @@ def fit_constants(tables: Tables, constants: Constants, only: Sequence[str] = ()
             if situation.series.table in constant.fit_on and situation.stack.id not in constant.not_on
         ]
         current = next(each for each in constants.all if each.name == constant.name)
-        top = 1.0 if current.name.endswith("_share") else math.inf
+        top = 1.0 if current.name.endswith(("_share", "_overlap")) else math.inf
         grid = np.geomspace(current.value / _SPAN, min(current.value * _SPAN, top), _GRID)
         errors = Parallel(n_jobs=-1)(delayed(_errors)(situation, rows, constants, current.name, grid) for situation, rows in own)
         choice = choose(grid, errors)
@@ -146,7 +146,7 @@ def _errors(situation: Situation, rows: Sequence[Row], constants: Constants, nam
 
 
 def _replaced(constants: Constants, current: Constant, choice: Choice) -> Constants:
-    top = 1.0 if current.name.endswith("_share") else math.inf
+    top = 1.0 if current.name.endswith(("_share", "_overlap")) else math.inf
     changed = current.model_copy(update={"value": choice.value, "low": choice.low, "high": min(choice.high, top)})
     return Constants(changed if each.name == current.name else each for each in constants.all)
 

@@ -2,73 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
+from sample_testbed import FAST, GIGABIT, TRUE, as_measured, setting
 
 from calibrate.testbed.fitting import PRIORS, fit_platform
 from calibrate.testbed.platform import MEANINGS, Platform
 from calibrate.testbed.prediction import predict_setting
-from calibrate.testbed.readings import Readings, read_run
+from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
-from calibrate.testbed.setting import TestbedSetting
 from simulator import simulate
 from simulator.errors import CalibrationError, InputError
-
-TRUE = {name: prior[0] for name, prior in PRIORS.items()} | {
-    "wire_bytes_per_byte": 1.053,
-    "tensor_s": 9e-5,
-    "chunk_s": 3e-4,
-    "chunk_per_byte_s": 2.5e-9,
-    "loopback_bytes_per_s": 1.8e9,
-    "accumulate_s": 4e-3,
-    "dispatch_s": 2.5e-3,
-    "coordinator_s": 3e-3,
-    "session_s": 1e-3,
-}
-FAST = {"bandwidth": "400 Mbit/s"}
-GIGABIT = {"bandwidth": "1 Gbit/s"}
-
-
-def setting(mode: str, workers: int, link: dict[str, Any] | None = None, model: str = "ladder-4mb", **more: Any) -> TestbedSetting:
-    servers = 0 if mode in ("ring", "mirrored") else 1
-    table = {"mode": mode, "workers": workers, "servers": servers, "link": link, "model": model, "compute": {"mean": "20 ms"}, "steps": 12}
-    return TestbedSetting.model_validate(table | more)
-
-
-def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = TRUE, repeats: int = 2) -> Readings:
-    """A measurement file such as a machine with these parameters would write: steps of equal length, clocks inside."""
-    whole_s = 1.0 / simulate(scenario_of(given, values, 2.0, replications=2)).updates_per_s.mean
-    gap_s = {"async": values["dispatch_s"] + values["coordinator_s"], "ring": values["ring_step_s"]}.get(given.mode, values["session_s"])
-    compute_s = given.compute.mean_s + values["sleep_s"]
-    moving_s = whole_s - gap_s - compute_s
-    lines: list[dict[str, Any]] = [
-        {"kind": "header", "schema_version": 1, "probe": "testbed", "started": "", "arguments": given.for_probe(repeats, 0, 60.0)},
-        {"kind": "fingerprint", "tensorflow": "2", "python": "3", "device": "", "device_kind": "CPU", "device_name": "", "cores": 2},
-    ]
-    for repeat in range(repeats):
-        if given.link is not None:
-            asked = given.link.bandwidth_bytes_per_s
-            rate = asked / values["wire_bytes_per_byte"]
-            lines.append({"kind": "link", "repeat": repeat, "asked_bytes_per_s": asked, "bytes_per_s": rate})
-        for worker in range(given.workers):
-            for step in range(given.steps):
-                # the first step's gap is before the common start's first read
-                start_s = step * whole_s + gap_s
-                lines.append({
-                    "kind": "update", "repeat": repeat, "worker": worker, "start_s": start_s, "pulled_s": start_s + moving_s / 2,
-                    "computed_s": start_s + moving_s / 2 + compute_s, "applied_s": start_s + moving_s + compute_s,
-                    "read_version": step, "version": step + 1,
-                })  # fmt: skip
-        used = {"sent_bytes": 1.0, "received_bytes": 1.0, "system_s": 0.0}
-        lines.append({"kind": "used", "repeat": repeat, "task": "chief 0", "user_s": values["dispatch_s"] * given.steps, **used})
-        lines.append({"kind": "repeat", "repeat": repeat, "clock_drift_s": 0.0})
-    path = folder / f"{given.hash}.ndjson"
-    path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"kind": "end"}]), encoding="utf-8")
-    return read_run(path)
 
 
 @pytest.fixture(scope="module")

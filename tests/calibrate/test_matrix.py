@@ -1,0 +1,159 @@
+"""A matrix of testbed settings: read, split, measured once, predicted, judged. No cluster is started here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_testbed import as_measured
+
+import calibrate.validation.running as running
+from calibrate.testbed.readings import Readings
+from calibrate.testbed.setting import TestbedSetting
+from calibrate.validation.matrix import Matrix, read_matrix
+from calibrate.validation.running import measure_matrix, validate_matrix
+from simulator.errors import CalibrationError, ScenarioError
+
+FIT = """
+[[fit]]
+mode = "between-graph"
+workers = 1
+servers = 1
+link = { bandwidth = "400 Mbit/s" }
+model = ["ladder-1mb/16", "ladder-4mb"]
+compute = { mean = "20 ms" }
+steps = 10
+"""
+HELD_OUT = """
+[[held_out]]
+group = "servers"
+mode = "between-graph"
+workers = [2, 3]
+servers = 1
+link = { bandwidth = "1 Gbit/s" }
+model = "ladder-1mb"
+compute = { mean = "50 ms" }
+steps = 10
+"""
+
+
+def matrix_of(folder: Path, text: str) -> Matrix:
+    path = folder / "m.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_matrix(path)
+
+
+@pytest.mark.parametrize("name", ["quick", "development", "headline", "reference"])
+def test_the_matrices_that_come_along_hold_nothing_out_that_they_fit(name: str) -> None:
+    matrix = read_matrix(Path("models/matrices") / f"{name}.toml")
+    fitted = {setting.hash for setting in matrix.fit}
+    assert not fitted & {one.setting.hash for one in matrix.held_out}
+    alone = 2 if any(one.mode == "ring" for one in matrix.fit) else 1
+    assert all(one.workers <= alone for one in matrix.fit)
+    assert all(one.setting.workers > 1 for one in matrix.held_out)
+
+
+def test_the_headline_was_never_developed_on() -> None:
+    headline = {one.setting.hash for one in read_matrix(Path("models/matrices/headline.toml")).held_out}
+    others = {one.setting.hash for name in ("development", "reference", "quick") for one in _matrix(name).held_out}
+    assert len(headline) >= 12
+    assert not headline & others
+
+
+def _matrix(name: str) -> Matrix:
+    return read_matrix(Path("models/matrices") / f"{name}.toml")
+
+
+def test_lists_stand_for_all_combinations(tmp_path: Path) -> None:
+    matrix = matrix_of(tmp_path, FIT + HELD_OUT)
+    assert [one.model for one in matrix.fit] == ["ladder-1mb/16", "ladder-4mb"]
+    assert [(one.group, one.setting.workers) for one in matrix.held_out] == [("servers", 2), ("servers", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (FIT + FIT.replace("[[fit]]", "[[held_out]]"), "is fitted as well"),
+        (FIT + "[[held]]\n", "held: is no key of a matrix"),
+        (FIT.replace("workers = 1", "workers = 0"), r"fit\[0\].workers"),
+        (FIT.replace("servers = 1", "servers = 0"), "takes at least one server"),
+        (FIT.replace('"400 Mbit/s"', '"400"'), "bandwidth"),
+        (FIT.replace('["ladder-1mb/16", "ladder-4mb"]', '"ladder-5mb"'), "ladder-5mb"),
+        ("fit = 3\n", r"must be tables, written as \[\[fit\]\]"),
+        (HELD_OUT, "fit"),
+        ("repeats = 0\n" + FIT, "repeats"),
+    ],
+)
+def test_faults_of_a_matrix_are_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ScenarioError, match=said) as caught:
+        matrix_of(tmp_path, text)
+    assert "m.toml" in str(caught.value)
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> tuple[Matrix, Path]:
+    """A matrix whose settings have all been measured, as a machine with known parameters would."""
+    matrix = matrix_of(tmp_path, "repeats = 2\nseed = 4\n" + FIT + HELD_OUT)
+    for setting in matrix.settings:
+        as_measured(tmp_path, setting, seed=4)
+    return matrix, tmp_path
+
+
+def test_what_is_measured_is_not_measured_again(measured: tuple[Matrix, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix, folder = measured
+    monkeypatch.setattr(running, "measure_setting", _refuse)
+    assert [one.setting for one in measure_matrix(matrix, folder)] == list(matrix.settings)
+
+
+def test_other_repeats_another_seed_or_a_cut_file_are_measured_again(
+    measured: tuple[Matrix, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix, folder = measured
+    asked: list[str] = []
+
+    def measure(setting: TestbedSetting, where: Path, **_: Any) -> Readings:
+        asked.append(setting.label)
+        return as_measured(where, setting, seed=4)
+
+    monkeypatch.setattr(running, "measure_setting", measure)
+    cut = next(folder.glob(f"*{matrix.fit[0].hash}*"))
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    measure_matrix(matrix, folder)
+    assert asked == [matrix.fit[0].label]
+    asked.clear()
+    measure_matrix(matrix.model_copy(update={"seed": 5}), folder)
+    assert asked == [one.label for one in matrix.settings]
+
+
+def test_held_out_settings_are_predicted_from_the_fit_alone(measured: tuple[Matrix, Path]) -> None:
+    matrix, folder = measured
+    found = validate_matrix(matrix, folder, replications=19)
+    assert [row.fitted for row in found.rows] == [True, True, False, False]
+    held_out = [row for row in found.rows if not row.fitted]
+    assert all(abs(row.error) < 0.02 for row in held_out)
+    assert all(row.staleness_distance is not None for row in held_out)
+    # what is held out takes no part: other values of it change nothing that was fitted
+    for one in matrix.held_out:
+        as_measured(folder, one.setting, {**_slow()}, seed=4)
+    again = validate_matrix(matrix, folder, replications=19)
+    assert again.platform.parameters == found.platform.parameters
+    assert all(row.error > 0.1 for row in again.rows if not row.fitted)
+
+
+def _slow() -> dict[str, float]:
+    from sample_testbed import TRUE
+
+    return TRUE | {"session_s": 0.1}
+
+
+def test_a_real_model_needs_a_run_alone(measured: tuple[Matrix, Path]) -> None:
+    matrix, folder = measured
+    table = matrix.held_out[0].setting.model_dump(mode="json") | {"compute": {"kind": "real"}}
+    real = TestbedSetting.model_validate(table)
+    with pytest.raises(CalibrationError, match=r"add one to \[\[fit\]\]"):
+        running.compute_of(real, measure_matrix(matrix, folder)[:2])
+
+
+def _refuse(*_: Any, **__: Any) -> Readings:
+    raise AssertionError("nothing was to be measured")
