@@ -2,9 +2,9 @@
 
 Tasks stand in one queue, in order of arrival. A free core takes the task in front and
 works on it for a time slice at most while others wait; what is then left of it goes to
-the back of the queue (round robin: Kleinrock, Queueing Systems II, 4.4, of several
-servers). Work shorter than a slice is done in order of arrival; long work comes to
-processor sharing, of which round robin is the limit for short slices.
+the back of the queue: round robin (Kleinrock, Queueing Systems, volume 2, chapter 4),
+with several servers. Work shorter than a slice is done in order of arrival; long work
+comes to processor sharing, which is the limit of ever shorter slices.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from simulator import simulate
 TRUE = {name: prior[0] for name, prior in PRIORS.items()} | {
     "wire_bytes_per_byte": 1.053,
     "tensor_s": 9e-5,
-    "chunk_s": 3e-4,
-    "chunk_per_byte_s": 2.5e-9,
+    "turn_s": 6e-4,
+    "turn_per_byte_s": 5e-9,
     "loopback_bytes_per_s": 1.8e9,
     "accumulate_s": 4e-3,
     "dispatch_s": 2.5e-3,

@@ -32,7 +32,7 @@ __all__ = ["NOISES", "Choice", "choose", "fit_constants", "fit_noises", "main"]
 _GRID = 7
 _SPAN = 3.0
 _FELT = 0.01
-_CAP = 0.1
+_CAP = 0.25
 _FEWEST_SERIES = 5
 _LONE_REACH = 1.5
 """With fewer series than these, how much machines differ is not known: a factor assumed."""

@@ -31,8 +31,8 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9),
     "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4),
     "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9),
-    "chunk_s": (2.0e-4, 2.0e-5, 2.0e-3),
-    "chunk_per_byte_s": (1.5e-9, 2.0e-10, 5.0e-9),
+    "turn_s": (4.0e-4, 4.0e-5, 4.0e-3),
+    "turn_per_byte_s": (3.0e-9, 5.0e-10, 1.0e-8),
     "dispatch_s": (2.0e-3, 5.0e-4, 6.0e-3),
     "coordinator_s": (2.0e-3, 2.0e-4, 1.0e-2),
     "session_s": (1.5e-3, 2.0e-4, 1.0e-2),
@@ -49,7 +49,7 @@ PRIORS: dict[str, tuple[float, float, float]] = {
 """Where a parameter is put that no run determines: value, and the ends of its 90% interval (orders of magnitude seen on
 CPU machines). In the fit the interval weighs as one more, weak observation."""
 
-_IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_per_byte_s", "chunk_s", "chunk_per_byte_s",
+_IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_per_byte_s", "turn_s", "turn_per_byte_s",
                 "loopback_bytes_per_s", "accumulate_s")  # fmt: skip
 _DRAWS = 60
 _Z90 = 1.6449
@@ -226,7 +226,7 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
             "wire_bytes_per_byte": one.setting.link is not None,
             "loopback_bytes_per_s": one.setting.link is None,
             "accumulate_s": one.setting.mode == "sync",
-        }.get(name, (one.setting.servers == 0) == name.startswith("chunk"))
+        }.get(name, (one.setting.servers == 0) == name.startswith("turn"))
         for one in used
     )
 

@@ -95,11 +95,17 @@ def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
 
 
 def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool, one_gpu: bool) -> dict[str, Any]:
-    link, ring = setting.link, setting.servers == 0
+    link = setting.link
+    each_end_s, each_end_per_byte_s = values["tensor_s"], values["tensor_per_byte_s"]
+    if not setting.servers:
+        # a chunk is turned round between its 2 (n - 1) messages, so once less often than it is sent; a message has two ends
+        messages = max(2 * (setting.workers - 1), 1)
+        share = (messages - 1) / messages / 2
+        each_end_s, each_end_per_byte_s = values["turn_s"] * share, values["turn_per_byte_s"] * share
     transport: dict[str, Any] = {
         "wire_bytes_per_byte": values["wire_bytes_per_byte"] if link is not None else 1.0,
-        "cpu_per_message_s": values["chunk_s" if ring else "tensor_s"],
-        "copy_per_byte_s": values["chunk_per_byte_s" if ring else "tensor_per_byte_s"],
+        "cpu_per_message_s": each_end_s,
+        "copy_per_byte_s": each_end_per_byte_s,
     }
     latency_s = 0.0
     if link is not None and link.sharing == "tcp":

@@ -41,7 +41,7 @@ def platform(readings: list[Readings]) -> Platform:
 @pytest.mark.parametrize(
     ("name", "within"),
     [
-        ("wire_bytes_per_byte", 0.003), ("chunk_per_byte_s", 0.05), ("loopback_bytes_per_s", 0.10), ("accumulate_s", 0.15),
+        ("wire_bytes_per_byte", 0.003), ("turn_per_byte_s", 0.05), ("loopback_bytes_per_s", 0.10), ("accumulate_s", 0.15),
         ("dispatch_s", 1e-6), ("coordinator_s", 1e-6), ("session_s", 1e-6), ("sleep_s", 1e-6),
     ],
 )  # fmt: skip
@@ -63,7 +63,7 @@ def test_what_no_run_determines_keeps_its_prior_and_is_flagged(platform: Platfor
 
 def test_without_a_ring_the_ring_is_not_claimed_to_be_known(readings: list[Readings]) -> None:
     found = fit_platform([one for one in readings if one.setting.servers], "no ring", 2.0).parameters
-    assert not found["chunk_per_byte_s"].determined
+    assert not found["turn_per_byte_s"].determined
     assert not found["ring_step_s"].determined
     assert found["wire_bytes_per_byte"].determined
 
