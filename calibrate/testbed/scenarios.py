@@ -114,7 +114,8 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
     cluster: dict[str, Any] = {
         "name": "testbed",
         "basis": "measured",
-        "shared_cores": cores,
+        # behind shaped links a sleeping device leaves the cores idle most of the time: hosts hardly wait for one
+        "shared_cores": cores if link is None or real else None,
         "device_is_host": real,
         "inter_node": {
             "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s if link is not None else values["loopback_bytes_per_s"],
@@ -123,8 +124,7 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         "transport": transport,
     }
     if one_gpu:
-        del cluster["shared_cores"]
-        cluster |= {"device_is_host": False, "replicas_per_device": setting.workers}
+        cluster |= {"shared_cores": None, "device_is_host": False, "replicas_per_device": setting.workers}
     elif setting.mode == "mirrored":
         # one process: the replicas' devices are in one node, whose memory joins them
         cluster |= {
@@ -145,7 +145,8 @@ def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, An
         halves = largest / setting.workers > _LARGEST_CHUNK_BYTES
         fused = {"bucket_size_bytes": 1.0} if setting.overlap else {}
         algorithm = "bidirectional-ring" if halves else "ring"
-        return {"kind": "multi-worker-mirrored", "workers": setting.workers, "algorithm": algorithm, **fused}
+        # message by message: ranks that are ready early begin early
+        return {"kind": "multi-worker-mirrored", "workers": setting.workers, "algorithm": algorithm, "messages": True, **fused}
     strategy: dict[str, Any] = {
         "kind": "parameter-server",
         "mode": "sync" if setting.mode == "sync" else "async",
