@@ -8,9 +8,9 @@ from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
-from simulator.uncertainty import Uncertainty
 from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
+from simulator.uncertainty import Uncertainty
 
 __all__ = ["cautions"]
 

@@ -16,8 +16,8 @@ from simulator.units import format_bytes, format_seconds
 from simulator.workload import Workload
 
 if TYPE_CHECKING:
-    from calibrate.xplane_batches import Profiled
-    from calibrate.xplane_report import ProfileReport
+    from calibrate.xplane.batches import Profiled
+    from calibrate.xplane.report import ProfileReport
 
 __all__ = ["calibrate_profiles", "places_of"]
 
@@ -70,9 +70,9 @@ def calibrate_profiles(
     InputError
         A profile cannot be used, or nothing tells the sizes of the variables.
     """
-    from calibrate.from_profile import fit_profiles
-    from calibrate.xplane_batches import read_steps
-    from calibrate.xplane_variables import variables_of
+    from calibrate.xplane.batches import read_steps
+    from calibrate.xplane.fitting import fit_profiles
+    from calibrate.xplane.variables import variables_of
 
     profiled = read_steps(places, run, python, timeout_s)
     found = variables_of(model, checkpoint, variables, python, timeout_s)

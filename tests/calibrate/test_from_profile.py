@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from sample_profiles import HOST, POOL, Sample, gpu_sample, host_sample
 
-from calibrate.from_profile import fit_profiles
-from calibrate.xplane import read_profiles
-from calibrate.xplane_batches import BACKWARD_SHARE, Profiled, read_steps
-from calibrate.xplane_files import profile_files
-from calibrate.xplane_gradients import GradientOp, gradient_ops, readiness
-from calibrate.xplane_ops import role_of, uncovered_s
-from calibrate.xplane_phases import StepsOfProfile, steps_of
-from calibrate.xplane_variables import ModelVariable, ModelVariables, variables_of
+from calibrate.xplane.batches import BACKWARD_SHARE, Profiled, read_steps
+from calibrate.xplane.files import profile_files
+from calibrate.xplane.fitting import fit_profiles
+from calibrate.xplane.gradients import GradientOp, gradient_ops, readiness
+from calibrate.xplane.ops import role_of, uncovered_s
+from calibrate.xplane.phases import StepsOfProfile, steps_of
+from calibrate.xplane.reading import read_profiles
+from calibrate.xplane.variables import ModelVariable, ModelVariables, variables_of
 from paceline.cli.app import main
 from simulator.errors import CalibrationError, InputError
 from simulator.loading import load_scenario, load_workload

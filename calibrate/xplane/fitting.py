@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from calibrate.estimators import AffineCost
 from calibrate.step_law import StepTimeLaw
 from calibrate.step_table import StepTable
-from calibrate.xplane_batches import Profiled
-from calibrate.xplane_gradients import gradient_ops, readiness
-from calibrate.xplane_provenance import device_name, facts_of, flags_of
-from calibrate.xplane_variables import ModelVariables
+from calibrate.xplane.batches import Profiled
+from calibrate.xplane.gradients import gradient_ops, readiness
+from calibrate.xplane.provenance import device_name, facts_of, flags_of
+from calibrate.xplane.variables import ModelVariables
 from simulator.laws import Constant, Law
 from simulator.uncertainty import Uncertainty
 from simulator.workload import Affine, CalibrationFit, CalibrationPoint, LawScore, Variable, Workload, WorkloadRange

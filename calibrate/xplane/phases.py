@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from calibrate.xplane import Profile, Timeline
-from calibrate.xplane_ops import Op, begin, device_ops, host_ops, uncovered_s, union_s
-from calibrate.xplane_steps import Marks, Window, device_windows, host_marks
+from calibrate.xplane.ops import Op, begin, device_ops, host_ops, uncovered_s, union_s
+from calibrate.xplane.reading import Profile, Timeline
+from calibrate.xplane.steps import Marks, Window, device_windows, host_marks
 
 __all__ = ["InputPipeline", "MeasuredStep", "StepsOfProfile", "steps_of"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from calibrate.xplane_gradients import gradient_ops
-from calibrate.xplane_ops import Op
-from calibrate.xplane_phases import MeasuredStep, StepsOfProfile
+from calibrate.xplane.gradients import gradient_ops
+from calibrate.xplane.ops import Op
+from calibrate.xplane.phases import MeasuredStep, StepsOfProfile
 
 __all__ = ["ProfileReport", "Total", "report_of"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 
-from calibrate.xplane_phases import StepsOfProfile
+from calibrate.xplane.phases import StepsOfProfile
 from simulator.units import format_seconds
 
 __all__ = ["batch_seen", "device_name", "facts_of", "flags_of"]

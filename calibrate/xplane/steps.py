@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from calibrate.xplane import Event, Profile, Timeline
-from calibrate.xplane_ops import Op, begin
+from calibrate.xplane.ops import Op, begin
+from calibrate.xplane.reading import Event, Profile, Timeline
 from simulator.errors import CalibrationError
 
 __all__ = ["Marks", "Window", "device_windows", "host_marks"]

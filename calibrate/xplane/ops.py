@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from calibrate.xplane import Event, Timeline
+from calibrate.xplane.reading import Event, Timeline
 
 __all__ = ["Op", "Role", "begin", "device_ops", "host_ops", "role_of", "uncovered_s", "union_s"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from calibrate.xplane_phases import MeasuredStep
+from calibrate.xplane.phases import MeasuredStep
 
 __all__ = ["GradientOp", "gradient_ops", "readiness"]
 

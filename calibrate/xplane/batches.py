@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.step_table import StepTable
-from calibrate.xplane import read_profiles
-from calibrate.xplane_files import profile_files
-from calibrate.xplane_phases import MeasuredStep, StepsOfProfile, steps_of
-from calibrate.xplane_report import ProfileReport, report_of
+from calibrate.xplane.files import profile_files
+from calibrate.xplane.phases import MeasuredStep, StepsOfProfile, steps_of
+from calibrate.xplane.reading import read_profiles
+from calibrate.xplane.report import ProfileReport, report_of
 from simulator.errors import CalibrationError, InputError
 
 __all__ = ["BACKWARD_SHARE", "Profiled", "read_steps"]

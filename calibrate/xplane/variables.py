@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from calibrate.profiling import check_target
-from calibrate.xplane import run_reader
+from calibrate.xplane.reading import run_reader
 from simulator.errors import InputError
 
 __all__ = ["ModelVariable", "ModelVariables", "variables_of"]
