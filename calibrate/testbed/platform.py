@@ -32,7 +32,7 @@ MEANINGS: dict[str, str] = {
     "server_s": "a server's service of one gradient tensor",
     "server_per_byte_s": "the same for each byte",
     "sleep_s": "how much longer than asked the emulated device sleeps",
-    "queue_s": "delay of a message behind others where one queue serves all (sharing = tcp)",
+    "queue_s": "delay of a short message behind the data of each other worker, where one queue serves all (sharing = tcp)",
     "weight_sigma": "spread of the random weights with which transfers share a link where TCP decides: sigma of their logarithm",
     "spread": "over shaped links: relative standard deviation of whole runs that nothing above explains (repeats, what the fit leaves)",
     "loopback_spread": "the same over loopback, where the cores are the limit",

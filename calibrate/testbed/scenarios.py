@@ -107,10 +107,8 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         "cpu_per_message_s": each_end_s,
         "copy_per_byte_s": each_end_per_byte_s,
     }
-    latency_s = 0.0
     if link is not None and link.sharing == "tcp":
         transport |= {"discipline": "weighted", "weight_sigma": values["weight_sigma"]}
-        latency_s = values["queue_s"]
     cluster: dict[str, Any] = {
         "name": "testbed",
         "basis": "measured",
@@ -119,7 +117,7 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         "device_is_host": real,
         "inter_node": {
             "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s if link is not None else values["loopback_bytes_per_s"],
-            "latency_s": latency_s,
+            "latency_s": 0.0,
         },
         "transport": transport,
     }
@@ -155,14 +153,22 @@ def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, An
         # the order in which TensorFlow answers the requests of a step is random (Hashemi et al., "TicTac", SysML 2019)
         "pull_order": "random" if setting.overlap else "together",
     }
+    queued_s = _queued_s(setting, values)
     if setting.mode == "async":
-        strategy["coordinator"] = {"dispatch_s": values["dispatch_s"], "latency_s": values["coordinator_s"]}
+        strategy["coordinator"] = {"dispatch_s": values["dispatch_s"], "latency_s": values["coordinator_s"] + queued_s}
     elif setting.mode == "between-graph":
         # each worker drives itself: its client's work, which holds up nobody else
-        strategy["coordinator"] = {"latency_s": values["session_s"]}
+        strategy["coordinator"] = {"latency_s": values["session_s"] + queued_s}
     else:
         strategy["backup_workers"] = setting.backup_workers
     return strategy
+
+
+def _queued_s(setting: TestbedSetting, values: dict[str, float]) -> float:
+    """What the short messages between two steps wait behind data: there and back, a part for each other worker, at most the buffer."""
+    if setting.link is None or setting.link.sharing == "fair":
+        return 0.0
+    return 2.0 * float(min(values["queue_s"] * (setting.workers - 1), setting.link.buffer_s))
 
 
 def _run(setting: TestbedSetting, replications: int, seed: int) -> dict[str, Any]:
