@@ -73,7 +73,7 @@ def fit_constants(tables: Tables, constants: Constants, only: Sequence[str] = ()
             if situation.series.table in constant.fit_on and situation.stack.id not in constant.not_on
         ]
         current = next(each for each in constants.all if each.name == constant.name)
-        top = 1.0 if current.name.endswith(("_share", "_overlap")) else math.inf
+        top = _top(current.name)
         grid = np.geomspace(current.value / _SPAN, min(current.value * _SPAN, top), _GRID)
         errors = Parallel(n_jobs=-1)(delayed(_errors)(situation, rows, constants, current.name, grid) for situation, rows in own)
         choice = choose(grid, errors)
@@ -145,8 +145,13 @@ def _errors(situation: Situation, rows: Sequence[Row], constants: Constants, nam
     return np.array(columns).T.reshape(-1, len(grid))
 
 
+def _top(name: str) -> float:
+    """The largest value that means anything: of a share 1; of the tail of replies that beside which the work of calls vanishes."""
+    return 1.0 if name.endswith(("_share", "_overlap")) else 60.0 if name == "reply_tail" else math.inf
+
+
 def _replaced(constants: Constants, current: Constant, choice: Choice) -> Constants:
-    top = 1.0 if current.name.endswith(("_share", "_overlap")) else math.inf
+    top = _top(current.name)
     changed = current.model_copy(update={"value": choice.value, "low": choice.low, "high": min(choice.high, top)})
     return Constants(changed if each.name == current.name else each for each in constants.all)
 

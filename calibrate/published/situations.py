@@ -212,7 +212,7 @@ def _crowd(situation: Situation, row: Row, constants: Mapping[str, float]) -> fl
     if row.replicas_per_node == 1:
         return 1.0
     shared = constants["one_process"] if situation.stack.one_process else 0.0
-    return 1.0 + constants["crowding"] + shared + (constants["mixed_crowding"] if situation.series.mixed else 0.0)
+    return 1.0 + shared + (constants["mixed_crowding"] if situation.series.mixed else 0.0)
 
 
 def _inside_bytes_per_s(situation: Situation, constants: Mapping[str, float]) -> float:

@@ -29,6 +29,8 @@ Progress = Callable[[int, int, str], None]
 PRIORS: dict[str, tuple[float, float, float]] = {
     "wire_bytes_per_byte": (1.046, 1.03, 1.07),
     "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9),
+    "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9),
+    "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9),
     "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4),
     "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9),
     "turn_s": (4.0e-4, 4.0e-5, 4.0e-3),
@@ -133,6 +135,21 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter]) -> None
             for run in one.runs
         ]
         _put(found, key, values, f"from a step's end to the next one's begin, {workers} worker{'s' if workers > 1 else ''}")
+
+    for key, ring in (("loopback_per_byte_s", False), ("loopback_ring_per_byte_s", True)):
+        _put(found, key, _cpu_per_byte(emulated, ring=ring), "CPU time of workers and servers for each byte that went over loopback")
+
+
+def _cpu_per_byte(emulated: Sequence[Readings], *, ring: bool) -> list[float]:
+    """CPU seconds for each byte sent and received over loopback, of each run; a sleeping device takes none."""
+    found = []
+    for one in emulated:
+        if one.setting.link is None and one.setting.mode != "mirrored" and (one.setting.servers == 0) == ring and _is_fitted(one):
+            workers = one.setting.workers
+            # of each worker's step: pulled and pushed, or sent in the two passes of the ring
+            moved = (2.0 * (workers - 1) / workers if ring else 2.0) * one.setting.parameter_bytes
+            found += [(run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps) / moved for run in one.runs]
+    return found
 
 
 def _put(found: dict[str, Parameter], name: str, values: Sequence[float], why: str) -> None:

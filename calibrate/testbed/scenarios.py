@@ -97,7 +97,10 @@ def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
 def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool, one_gpu: bool) -> dict[str, Any]:
     link = setting.link
     each_end_s, each_end_per_byte_s = values["tensor_s"], values["tensor_per_byte_s"]
-    if not setting.servers:
+    if link is None:
+        # over loopback the cores move every byte themselves
+        each_end_per_byte_s = values["loopback_per_byte_s" if setting.servers else "loopback_ring_per_byte_s"] / 2
+    elif not setting.servers:
         # a chunk is turned round between its 2 (n - 1) messages, so once less often than it is sent; a message has two ends
         messages = max(2 * (setting.workers - 1), 1)
         share = (messages - 1) / messages / 2

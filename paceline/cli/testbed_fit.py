@@ -166,7 +166,10 @@ def _show_prediction(wanted: TestbedSetting, found: Prediction, platform: Platfo
 def _of_concern(wanted: TestbedSetting) -> set[str]:
     """Parameters that a prediction of the setting rests on most."""
     names = {"wire_bytes_per_byte" if wanted.link is not None else "loopback_bytes_per_s"}
-    names |= {"tensor_s", "tensor_per_byte_s"} if wanted.servers else {"turn_s", "turn_per_byte_s"}
+    if wanted.link is None:
+        names.add("loopback_per_byte_s" if wanted.servers else "loopback_ring_per_byte_s")
+    else:
+        names |= {"tensor_s", "tensor_per_byte_s"} if wanted.servers else {"turn_s", "turn_per_byte_s"}
     names |= {"async": {"dispatch_s", "coordinator_s"}, "ring": {"ring_step_s"}, "mirrored": {"ring_step_s"}}.get(
         wanted.mode, {"session_s"}
     )
