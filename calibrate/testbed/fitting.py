@@ -30,6 +30,7 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "wire_bytes_per_byte": (1.046, 1.03, 1.07),
     "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9),
     "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9),
+    "loopback_waited_share": (0.5, 0.25, 1.0),
     "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9),
     "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4),
     "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9),
@@ -52,7 +53,7 @@ PRIORS: dict[str, tuple[float, float, float]] = {
 CPU machines). In the fit the interval weighs as one more, weak observation."""
 
 _IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_per_byte_s", "turn_s", "turn_per_byte_s",
-                "loopback_bytes_per_s", "accumulate_s")  # fmt: skip
+                "loopback_bytes_per_s", "loopback_waited_share", "accumulate_s")  # fmt: skip
 _DRAWS = 60
 _Z90 = 1.6449
 _SOCKETS_ERROR = 0.003
@@ -242,6 +243,7 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
         {
             "wire_bytes_per_byte": one.setting.link is not None,
             "loopback_bytes_per_s": one.setting.link is None,
+            "loopback_waited_share": one.setting.link is None and one.setting.servers > 0,
             "accumulate_s": one.setting.mode == "sync",
         }.get(name, (one.setting.servers == 0) == name.startswith("turn"))
         for one in used

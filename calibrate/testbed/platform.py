@@ -21,6 +21,7 @@ MEANINGS: dict[str, str] = {
     "wire_bytes_per_byte": "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)",
     "loopback_bytes_per_s": "rate of a connection over loopback, the cores' work on it apart",
     "loopback_per_byte_s": "work of the cores on a byte of a pull or push over loopback, both hosts together",
+    "loopback_waited_share": "share of that work that a transfer waits for; the rest goes on beside the step, in threads of its own",
     "loopback_ring_per_byte_s": "the same of the ring, whose messages are protocol buffers",
     "tensor_s": "work of each host on a tensor of a pull or push (gRPC RecvTensor), one at a time",
     "tensor_per_byte_s": "the same for each byte: serialising before it is sent, parsing after it has come whole",

@@ -68,6 +68,7 @@ def scenario_of(
             "forward": {"base_s": mean_s * forward_share, "per_sample_s": 0.0},
             "backward": {"base_s": mean_s * (1.0 - forward_share) + own_s, "per_sample_s": 0.0},
             "jitter": law.model_dump(mode="json"),
+            "input": {"base_s": _beside_s(setting, values), "per_sample_s": 0.0},
             "server": {"base_s": values["server_s"], "per_byte_s": values["server_per_byte_s"]},
             "variables": _variables(setting),
         },
@@ -97,9 +98,11 @@ def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
 def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool, one_gpu: bool) -> dict[str, Any]:
     link = setting.link
     each_end_s, each_end_per_byte_s = values["tensor_s"], values["tensor_per_byte_s"]
-    if link is None:
+    if link is None and setting.servers:
         # over loopback the cores move every byte themselves
-        each_end_per_byte_s = values["loopback_per_byte_s" if setting.servers else "loopback_ring_per_byte_s"] / 2
+        each_end_per_byte_s = values["loopback_per_byte_s"] * min(values["loopback_waited_share"], 1.0) / 2
+    elif link is None:
+        each_end_per_byte_s = values["loopback_ring_per_byte_s"] / 2
     elif not setting.servers:
         # a chunk is turned round between its 2 (n - 1) messages, so once less often than it is sent; a message has two ends
         messages = max(2 * (setting.workers - 1), 1)
@@ -165,6 +168,14 @@ def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, An
     else:
         strategy["backup_workers"] = setting.backup_workers
     return strategy
+
+
+def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
+    """What the cores have to do for a step over loopback while it goes on; like an input pipeline it holds up nothing but cores."""
+    if setting.link is not None or not setting.servers:
+        return 0.0
+    share = 1.0 - min(values["loopback_waited_share"], 1.0)
+    return 2.0 * setting.parameter_bytes * values["loopback_per_byte_s"] * share
 
 
 def _queued_s(setting: TestbedSetting, values: dict[str, float]) -> float:

@@ -167,7 +167,7 @@ def _of_concern(wanted: TestbedSetting) -> set[str]:
     """Parameters that a prediction of the setting rests on most."""
     names = {"wire_bytes_per_byte" if wanted.link is not None else "loopback_bytes_per_s"}
     if wanted.link is None:
-        names.add("loopback_per_byte_s" if wanted.servers else "loopback_ring_per_byte_s")
+        names |= {"loopback_per_byte_s", "loopback_waited_share"} if wanted.servers else {"loopback_ring_per_byte_s"}
     else:
         names |= {"tensor_s", "tensor_per_byte_s"} if wanted.servers else {"turn_s", "turn_per_byte_s"}
     names |= {"async": {"dispatch_s", "coordinator_s"}, "ring": {"ring_step_s"}, "mirrored": {"ring_step_s"}}.get(
