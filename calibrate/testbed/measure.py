@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -63,5 +64,7 @@ def measure_setting(
             wanted["builder"] = builder_of(setting.model)
         spec.write_text(json.dumps(wanted), encoding="utf-8")
         # the probe keeps time for each repeat itself; this is for a probe that hangs
-        run_probe("testbed/run.py", ["--setting", str(spec)], path, python, timeout_s * repeats + 60.0, progress)
+        run_probe(
+            "testbed/run.py", ["--setting", str(spec), "--parent", str(os.getpid())], path, python, timeout_s * repeats + 60.0, progress
+        )
     return read_run(path)

@@ -7,7 +7,7 @@ determine it. With a setting it makes a scenario.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -56,11 +56,14 @@ class Parameter(Spec):
 class Platform(Spec):
     """All parameters of a testbed, and joint draws of those that were fitted."""
 
-    schema_version: int = 1
+    schema_version: Literal[1] = 1
     name: str = Field(min_length=1, max_length=200)
     cores: float = Field(ge=1, description="of the machine, which all tasks share")
     parameters: dict[str, Parameter]
-    draws: tuple[dict[str, float], ...] = Field(default=(), description="joint draws: what the fit leaves open")
+    draws: tuple[dict[str, float], ...] = Field(
+        default=(),
+        description="joint draws of what was timed or fitted by least squares; priors, queue_s and weight_sigma stay where they are",
+    )
     provenance: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -79,7 +79,7 @@ class OneRun:
             "push": np.array([step.applied_s - step.computed_s for step in steps]),
         }
         gaps: list[float] = []
-        for worker in {step.worker for step in steps}:
+        for worker in {step.worker for step in steps} - {-1}:  # whose it was is not known
             own = sorted((step for step in steps if step.worker == worker), key=lambda step: step.start_s)
             gaps += [later.start_s - earlier.applied_s for earlier, later in itertools.pairwise(own)]
         found["gap"] = np.array(gaps)
@@ -96,7 +96,7 @@ class OneRun:
 
 @dataclass(frozen=True)
 class Readings:
-    """All whole repeats of one setting, from one file or several.
+    """All whole repeats of one setting, from one file.
 
     Attributes
     ----------

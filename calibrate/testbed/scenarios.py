@@ -21,7 +21,6 @@ class RealCompute(Spec):
     """What a real model's step was measured to take on one core that it has to itself."""
 
     mean_s: float
-    forward_share: float = _FORWARD_SHARE
     law: Law
 
 
@@ -54,7 +53,7 @@ def scenario_of(
     # without overlap nothing happens between the passes, so that one will do
     forward_share, law = _FORWARD_SHARE if setting.overlap else 0.0, setting.compute.law
     if compute is not None:
-        mean_s, forward_share, law = compute.mean_s, compute.forward_share, compute.law
+        mean_s, law = compute.mean_s, compute.law
     # what a worker's own process does between two steps holds nobody else up; asynchronously it stands before the read
     own_s = 0.0
     if setting.mode == "sync":
@@ -89,7 +88,8 @@ def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
             "creation_index": index,
             "ready": variable.ready if setting.overlap else 1.0,
         }
-        if variable.rows is not None:
+        # all-reduces are dense, and real passes take the whole variable
+        if variable.rows is not None and setting.servers and setting.compute.kind == "emulated":
             entry["sparse_bytes_per_sample"] = variable.row_bytes * variable.rows / setting.batch
         found.append(entry)
     return sorted(found, key=lambda entry: (entry["ready"], -entry["creation_index"]))
@@ -175,7 +175,7 @@ def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
     if setting.link is not None or not setting.servers:
         return 0.0
     share = 1.0 - min(values["loopback_waited_share"], 1.0)
-    return 2.0 * setting.parameter_bytes * values["loopback_per_byte_s"] * share
+    return 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
 
 
 def _queued_s(setting: TestbedSetting, values: dict[str, float]) -> float:

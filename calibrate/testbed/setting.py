@@ -124,6 +124,18 @@ class TestbedSetting(Spec):
         return sum(variable.size_bytes for variable in self.variables)
 
     @property
+    def moved_bytes(self) -> float:
+        """Bytes that a worker's step pulls, and pushes: of a sparse variable the rows that it touches, where they travel alone."""
+        sparse = self.servers > 0 and self.compute.kind == "emulated"
+        rows = [one.rows * one.row_bytes if one.rows is not None and sparse else one.size_bytes for one in self.variables]
+        return float(sum(rows))
+
+    @property
+    def kind_of_run(self) -> str:
+        """Content hash without what only says how long it runs: settings that differ in that alone are the same experiment."""
+        return self.model_copy(update={"steps": 2, "warm_up": 1, "gpu_memory_mib": 64}).hash
+
+    @property
     def label(self) -> str:
         """For people: mode, workers, servers, link, model, compute."""
         servers = f" x {self.servers} PS" if self.servers else ""

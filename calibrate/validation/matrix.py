@@ -60,8 +60,8 @@ def read_matrix(path: Path) -> Matrix:
         raise ScenarioError(f"{path}: {unknown[0]}: is no key of a matrix; it has name, repeats, seed, [[fit]] and [[held_out]]")
     fit = [setting for _, setting in _settings(path, table, "fit")]
     held_out = [HeldOut(group=group or setting.mode, setting=setting) for group, setting in _settings(path, table, "held_out")]
-    fitted = {setting.hash for setting in fit}
-    both = next((one.setting for one in held_out if one.setting.hash in fitted), None)
+    fitted = {setting.kind_of_run for setting in fit}
+    both = next((one.setting for one in held_out if one.setting.kind_of_run in fitted), None)
     if both is not None:
         raise ScenarioError(f"{path}: held_out: {both.label!r} is fitted as well; take it out of one of the two")
     try:

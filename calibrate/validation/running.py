@@ -12,20 +12,22 @@ import numpy as np
 from calibrate.measurements import new_file
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.measure import measure_setting
-from calibrate.testbed.platform import Platform
+from calibrate.testbed.platform import MEANINGS, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings, read_run
-from calibrate.testbed.scenarios import RealCompute
+from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.validation.comparison import Compared, histogram_distance
 from calibrate.validation.matrix import Matrix
 from simulator.errors import CalibrationError
 from simulator.laws import Empirical
+from simulator.replication import replicate
 
 __all__ = ["MatrixValidation", "measure_matrix", "validate_matrix"]
 
 Progress = Callable[[int, int, str], None]
 _QUANTILES = 64
+_BASELINE_RUNS = 9
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def validate_matrix(
         A setting could not be measured, or the fit lacks the runs that it needs.
     """
     readings = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
+    _check_machine(readings)
     fitted = readings[: len(matrix.fit)]
     platform = fit_platform(fitted, matrix.name, _cores(readings), seed=matrix.seed, progress=progress)
     groups = ["fit"] * len(fitted) + [one.group for one in matrix.held_out]
@@ -121,6 +124,20 @@ def validate_matrix(
     return MatrixValidation(tuple(rows), platform)
 
 
+def _check_machine(readings: list[Readings]) -> None:
+    """What is predicted must have run where the fit was made."""
+    first = readings[0].files[0]
+    for one in readings:
+        for file in one.files:
+            for key in ("device_name", "cores", "tensorflow"):
+                here, there = (each.fingerprint.model_dump().get(key) for each in (first, file))
+                if here != there:
+                    raise CalibrationError(
+                        f"{file.path}: was measured with {key} {there!r}, {first.path.name} with {here!r}; "
+                        "measure both on one machine, into a folder of its own (--measurements)"
+                    )
+
+
 def _cores(readings: list[Readings]) -> float:
     return float(readings[0].files[0].fingerprint.model_dump().get("cores", 1))
 
@@ -131,7 +148,7 @@ def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readin
         setting,
         platform,
         compute=compute_of(setting, fitted),
-        one_gpu=one.files[0].fingerprint.device_kind == "GPU",
+        one_gpu=setting.compute.kind == "real" and one.files[0].fingerprint.device_kind == "GPU",
         replications=replications,
         seed=seed + 1,
     )
@@ -145,8 +162,23 @@ def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readin
         staleness_measured=one.mean_staleness,
         staleness_predicted=prediction.mean_staleness,
         staleness_distance=histogram_distance(measured, predicted) if measured and predicted else None,
+        baselines={"max-min": _max_min(setting, platform.cores, seed)} if setting.compute.kind == "emulated" else {},
         settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model},
     )
+
+
+_MAX_MIN = {"wire_bytes_per_byte": 1.03, "coordinator_s": 0.004, "session_s": 0.004, "ring_step_s": 0.004, "loopback_bytes_per_s": 1e10}
+"""What the simplest rule knows: headers, and a gap of 4 ms between steps."""
+
+
+def _max_min(setting: TestbedSetting, cores: float, seed: int) -> float:
+    """Updates/s with links shared max-min fairly, a constant gap between steps, and nothing else."""
+    plain = setting
+    if setting.link is not None:
+        plain = setting.model_copy(update={"link": setting.link.model_copy(update={"sharing": "fair"})})
+    values = dict.fromkeys(MEANINGS, 0.0) | _MAX_MIN
+    runs = [replicate(scenario_of(plain, values, cores, replications=2, seed=seed), number) for number in range(_BASELINE_RUNS)]
+    return float(np.mean([run.updates / run.window_s for run in runs]))
 
 
 def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute | None:

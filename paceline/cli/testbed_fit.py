@@ -142,13 +142,15 @@ def _show_parameters(platform: Platform) -> None:
 def _show_prediction(wanted: TestbedSetting, found: Prediction, platform: Platform, *, as_json: bool) -> None:
     import json as json_
 
+    from paceline.cli.testbed_facts import samples_per_update
+
     undetermined = sorted(name for name in _of_concern(wanted) if not platform.parameters[name].determined)
     rate = found.updates_per_s
     if as_json:
         data = {
             "setting": wanted.model_dump(mode="json"),
             "updates_per_s": rate.model_dump(),
-            "samples_per_s": {key: value * wanted.batch * _steps_an_update(wanted) for key, value in rate.model_dump().items()},
+            "samples_per_s": {key: value * samples_per_update(wanted) for key, value in rate.model_dump().items()},
             "mean_staleness": found.mean_staleness,
             "staleness": {str(value): count for value, count in sorted(found.staleness.items())},
             "undetermined": undetermined,
@@ -176,10 +178,3 @@ def _of_concern(wanted: TestbedSetting) -> set[str]:
     if wanted.link is not None and wanted.link.sharing == "tcp":
         names |= {"weight_sigma", "queue_s"}
     return names
-
-
-def _steps_an_update(wanted: TestbedSetting) -> int:
-    """Batches that one update stands for."""
-    if wanted.mode in ("async", "between-graph"):
-        return 1
-    return wanted.workers - wanted.backup_workers

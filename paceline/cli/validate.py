@@ -102,7 +102,7 @@ def validate(
 
     Without any of these: real TensorFlow clusters are run on this machine, small ones are
     fitted, larger and different ones predicted and then compared. [bold]--matrix[/bold]
-    names the settings: quick (some minutes), development, headline, or a file of yours.
+    names the settings: quick (some minutes), headline, first, development, or a file of yours.
 
     Exit code 3 when a threshold is missed, by any group of settings.
 

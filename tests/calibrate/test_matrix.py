@@ -47,16 +47,16 @@ def matrix_of(folder: Path, text: str) -> Matrix:
 @pytest.mark.parametrize("name", ["quick", "development", "first", "headline"])
 def test_the_matrices_that_come_along_hold_nothing_out_that_they_fit(name: str) -> None:
     matrix = read_matrix(Path("models/matrices") / f"{name}.toml")
-    fitted = {setting.hash for setting in matrix.fit}
-    assert not fitted & {one.setting.hash for one in matrix.held_out}
+    fitted = {setting.kind_of_run for setting in matrix.fit}
+    assert not fitted & {one.setting.kind_of_run for one in matrix.held_out}
     alone = 2 if any(one.mode == "ring" for one in matrix.fit) else 1
     assert all(one.workers <= alone for one in matrix.fit)
     assert all(one.setting.workers > 1 for one in matrix.held_out)
 
 
 def test_the_headline_was_never_developed_on() -> None:
-    headline = {one.setting.hash for one in read_matrix(Path("models/matrices/headline.toml")).held_out}
-    others = {one.setting.hash for name in ("development", "first", "quick") for one in _matrix(name).held_out}
+    headline = {one.setting.kind_of_run for one in read_matrix(Path("models/matrices/headline.toml")).held_out}
+    others = {one.setting.kind_of_run for name in ("development", "first", "quick") for one in _matrix(name).held_out}
     assert len(headline) >= 12
     assert not headline & others
 
@@ -75,6 +75,7 @@ def test_lists_stand_for_all_combinations(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (FIT + FIT.replace("[[fit]]", "[[held_out]]"), "is fitted as well"),
+        (FIT + FIT.replace("[[fit]]", "[[held_out]]").replace("steps = 10", "steps = 11"), "is fitted as well"),
         (FIT + "[[held]]\n", "held: is no key of a matrix"),
         (FIT.replace("workers = 1", "workers = 0"), r"fit\[0\].workers"),
         (FIT.replace("servers = 1", "servers = 0"), "takes at least one server"),
@@ -157,3 +158,16 @@ def test_a_real_model_needs_a_run_alone(measured: tuple[Matrix, Path]) -> None:
 
 def _refuse(*_: Any, **__: Any) -> Readings:
     raise AssertionError("nothing was to be measured")
+
+
+def test_runs_of_two_machines_are_not_mixed(measured: tuple[Matrix, Path]) -> None:
+    matrix, folder = measured
+    other = next(folder.glob(f"*{matrix.held_out[0].setting.hash}*"))
+    other.write_text(other.read_text(encoding="utf-8").replace('"cores": 2', '"cores": 4'), encoding="utf-8")
+    with pytest.raises(CalibrationError, match="measured with cores 4"):
+        validate_matrix(matrix, folder, replications=19)
+
+
+def test_a_max_min_rule_stands_beside_each_prediction(measured: tuple[Matrix, Path]) -> None:
+    matrix, folder = measured
+    assert all(row.baselines["max-min"] > 0 for row in validate_matrix(matrix, folder, replications=19).rows)

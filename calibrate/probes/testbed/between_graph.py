@@ -5,7 +5,6 @@ Asynchronous, or synchronous through SyncReplicasOptimizer, with or without back
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,7 @@ def train(tf: Any, task: Task) -> None:
         spread_s = setting.get("start_spread_s", 0.0)
         offsets = np.random.default_rng(task.seed + 1).uniform(0.0, spread_s, setting["workers"]) if spread_s else None
         task.sleep_until(float(offsets[task.index]) if offsets is not None else 0.0)
-        rows = _steps(call, law, setting, task.began_s, synchronous)
+        rows = _steps(call, law, setting, synchronous)
         task.end()
         training.report(task, [(task.index, row) for row in rows], task.began_s)
         task.line.wait("finish")
@@ -70,18 +69,17 @@ def train(tf: Any, task: Task) -> None:
     del server
 
 
-def _steps(call: Any, law: Any, setting: dict[str, Any], began_s: float, synchronous: bool) -> list[Any]:
+def _steps(call: Any, law: Any, setting: dict[str, Any], synchronous: bool) -> list[Any]:
     """Each worker makes as many steps; synchronously all go on until there have been as many updates."""
     rows = []
     for microseconds in law:
         rows.append(call(int(microseconds)))
         if synchronous:
-            # the version read before the last step tells how many updates there have been
+            # the version after the step tells how many updates there have been
             if rows[-1][5] - setting["warm_up"] >= setting["steps"]:
                 break
         elif len(rows) == setting["steps"]:
             break
-    assert time.time() > began_s
     return rows
 
 
@@ -107,6 +105,10 @@ def _synchronous(
         with tf.control_dependencies([read] if variable.device == version.device else [asked]):
             pulled.append(twin.pull(tf, layer, variable, where))
     gradients, begun, ended = twin.compute(tf, setting, layers, pulled, microseconds, where, model)
+    gradients = [
+        tf.IndexedSlices(one, tf.range(layer.rows), tf.constant(layer.shape)) if layer.rows is not None and model is None else one
+        for layer, one in zip(layers, gradients)
+    ]
     optimizer = v1.train.SyncReplicasOptimizer(
         v1.train.GradientDescentOptimizer(0.0),
         replicas_to_aggregate=setting["workers"] - setting.get("backup_workers", 0),

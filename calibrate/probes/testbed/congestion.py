@@ -17,6 +17,10 @@ AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 LOCK = "/run/paceline-testbed.lock"
 
 
+class UsageError(ValueError):
+    """What was asked for cannot be had here: the asker's fault."""
+
+
 class Congestion:
     """Makes one congestion control choosable; to be made in the machine's own network namespace.
 
@@ -27,8 +31,10 @@ class Congestion:
 
     Raises
     ------
+    UsageError
+        This machine has no such congestion control.
     RuntimeError
-        This machine has no such congestion control, or does not let us allow it.
+        It does not let us allow it.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,7 +42,7 @@ class Congestion:
         with open(AVAILABLE, encoding="ascii") as file:
             available = file.read().split()
         if name not in available:
-            raise RuntimeError(f"--congestion {name}: this machine has {', '.join(available)}; choose one of them")
+            raise UsageError(f"--congestion {name}: this machine has {', '.join(available)}; choose one of them")
         # the file is not to be seen from within other namespaces, but stays open there
         try:
             self._allowed = os.open(ALLOWED, os.O_RDWR | os.O_CLOEXEC)

@@ -18,6 +18,7 @@ class Line:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._rest = b""
+        self._unread: list[dict[str, Any]] = []
 
     def say(self, kind: str, **fields: Any) -> None:
         """Send one message."""
@@ -37,12 +38,19 @@ class Line:
     def wait(self, kind: str) -> dict[str, Any]:
         """The next message of a kind; the process ends if the other end has gone."""
         while True:
+            for number, message in enumerate(self._unread):
+                if message["kind"] == kind:
+                    del self._unread[: number + 1]
+                    return message
+            self._unread.clear()
             messages = self.heard()
             if messages is None:
                 os._exit(1)
-            for message in messages:
-                if message["kind"] == kind:
-                    return message
+            self._unread += messages
+
+    def keep(self, messages: list[dict[str, Any]]) -> None:
+        """Put back what has been heard and is for a later :meth:`wait`."""
+        self._unread = messages + self._unread
 
 
 class Task:

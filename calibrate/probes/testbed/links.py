@@ -8,6 +8,7 @@ processes end, and two testbeds never meet.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -70,14 +71,16 @@ def _batch(tool: str, lines: list[str], *, force: bool = False) -> None:
         raise NetworkError(f"{tool} failed: {first}; the kernel may lack what shaped links need: use --link loopback")
 
 
+def _without_ipv6() -> None:
+    """Nothing is to be sent by it; a kernel without it has nothing to be switched off."""
+    for which in ("all", "default"):
+        with contextlib.suppress(FileNotFoundError):
+            _sysctl(f"net.ipv6.conf.{which}.disable_ipv6", "1")
+
+
 def _sysctl(name: str, value: str) -> None:
     with open("/proc/sys/" + name.replace(".", "/"), "w", encoding="ascii") as file:
         file.write(value)
-
-
-def loopback_up() -> None:
-    """Bring up the loopback interface of this process's namespace."""
-    _batch("ip", ["link set lo up"])
 
 
 class Shape:
@@ -128,8 +131,7 @@ class Switch:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._hosts = 0
-        _sysctl("net.ipv6.conf.all.disable_ipv6", "1")
-        _sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+        _without_ipv6()
         _batch("ip", ["link set lo up", "link add br0 type bridge", "link set br0 up"])
 
     def connect(self, pids: list[int]) -> None:
@@ -155,7 +157,7 @@ class Switch:
 
 def plug_in(host: int, hosts: int, shape: Shape, congestion: str) -> None:
     """In a host's own namespace, once its cable is there: address, shape, congestion control."""
-    _sysctl("net.ipv6.conf.all.disable_ipv6", "1")
+    _without_ipv6()
     _batch("ip", ["link set lo up", f"addr add {address(host)}/16 dev eth0", "link set eth0 up"])
     _batch("tc", shape.lines("eth0", [address(other) for other in range(hosts) if other != host], "dst"))
     try:

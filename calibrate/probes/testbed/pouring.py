@@ -19,8 +19,9 @@ def until_start(line: Line) -> None:
         messages = line.heard()
         if messages is None:
             raise SystemExit(1)
-        for message in messages:
+        for number, message in enumerate(messages):
             if message["kind"] == "start":
+                line.keep(messages[number + 1 :])
                 return
             if message["kind"] == "sink":
                 _sink(line, message["seconds"])
@@ -37,7 +38,8 @@ def _sink(line: Line, seconds: float) -> None:
         line.say("listening")
         connection, _ = server.accept()
         with connection:
-            counted, began_s, since_s = 0, time.monotonic(), 0.0
+            began_s = since_s = time.monotonic()
+            counted = 0
             buffer = bytearray(1 << 20)
             while size := connection.recv_into(buffer):
                 now = time.monotonic()

@@ -71,16 +71,13 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
     arguments = [tf.constant(own[:, index], tf.int64) for index in range(setting["steps"])]
     task.line_up()
     task.sleep_until(0.0)
-    began_s = time.time()
     rows = []
     for one in arguments:
         asked_s = time.time()
         results = [value.numpy() for value in step(one)]
         # as a whole: compute, and the all-reduce in it
         rows.append([(asked_s, asked_s, time.time(), time.time())] * local if outside else results)
-    ended_s = time.time()
     task.end()
-    task.line.say("window", seconds=ended_s - began_s)
     for number, row in enumerate(rows):
         for replica_index, times in enumerate(row):
             task.line.say(

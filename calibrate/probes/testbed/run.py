@@ -38,14 +38,13 @@ def _package(name: str, folder: str) -> None:
     sys.modules[name] = module
 
 
-def _measure(setting: dict[str, Any], recorder: Any) -> None:
+def _measure(setting: dict[str, Any], recorder: Any, starter: int) -> None:
     """All repeats of a setting, each with a cluster of its own."""
     from _paceline_probes import environment, isolation
     from _paceline_probes import recorder as recording
     from _paceline_testbed import congestion as tcp
     from _paceline_testbed import links, supervisor
 
-    starter = os.getppid()
     congestion = None
     # before TensorFlow starts its threads: they would stay outside
     if setting["link"] is not None:
@@ -73,7 +72,7 @@ def _measure(setting: dict[str, Any], recorder: Any) -> None:
         recorder.write("note", compute="emulated", why="the setting asks for it")
     for repeat in range(setting["repeats"]):
         supervisor.Supervisor(tf, setting, recorder, congestion, repeat).run()
-        recording.progress(repeat + 1, setting["repeats"], setting.get("name", setting["mode"]))
+        recording.progress(repeat + 1, setting["repeats"], setting["mode"])
     recorder.write("end")
 
 
@@ -103,6 +102,7 @@ def main() -> int:
     what.add_argument("--setting")
     what.add_argument("--describe")
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--parent", type=int, default=0, help="process that this one must not outlive")
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
@@ -111,7 +111,7 @@ def main() -> int:
     from _paceline_probes import recorder as recording
     from _paceline_testbed import supervisor
 
-    supervisor.die_with(os.getppid())
+    supervisor.die_with(arguments.parent or os.getppid())
 
     recorder = recording.Recorder(arguments.out)
     try:
@@ -122,7 +122,7 @@ def main() -> int:
             with open(arguments.setting, encoding="utf-8") as file:
                 setting = json.load(file)
             recorder.header("testbed", setting)
-            _measure(setting, recorder)
+            _measure(setting, recorder, arguments.parent or os.getppid())
     except KeyboardInterrupt:
         recorder.write("error", type="KeyboardInterrupt", message="was interrupted (Ctrl-C)", where="")
         return EXIT_INTERRUPTED
