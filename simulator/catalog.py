@@ -116,4 +116,5 @@ def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
         return known[name]
     near = difflib.get_close_matches(name[:60], known, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known) or 'none'}"
-    raise ScenarioError(f"{where}: there is no {kind} named {name[:60]!r}; {hint} (`paceline models list`)")
+    listed = "" if kind == "matrix" else " (`paceline models list`)"
+    raise ScenarioError(f"{where}: there is no {kind} named {name[:60]!r}; {hint}{listed}")

@@ -56,6 +56,7 @@ _IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_
                 "loopback_bytes_per_s", "loopback_waited_share", "accumulate_s")  # fmt: skip
 _DRAWS = 60
 _SIGMA_STEP = 0.02
+_FEWEST_MISSES = 4
 _Z90 = 1.6449
 _SOCKETS_ERROR = 0.003
 """Relative, of the bytes on the wire for each byte as plain sockets show them."""
@@ -301,6 +302,8 @@ def _spread(used: Sequence[Readings], name: str, found: dict[str, Parameter], co
         return
     values = {key: parameter.value for key, parameter in found.items()}
     misses = [math.log(_step_s(one, values, cores) * rate) for one in used for rate in one.updates_per_s]
+    if len(misses) < _FEWEST_MISSES:  # too few to say anything of a spread
+        return
     spread = math.sqrt(statistics.fmean(miss**2 for miss in misses))
     doubt = _Z90 / math.sqrt(2 * len(misses))  # of a standard deviation from so many values
     found[name] = Parameter(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from simulator.errors import InputError
-from simulator.files import write_whole
+from simulator.files import check_writable, write_whole
 from simulator.spec import Spec
 
 __all__ = ["MEANINGS", "Parameter", "Platform"]
@@ -75,6 +75,22 @@ class Platform(Spec):
         if missing:
             raise ValueError(f"parameters lacks {missing[0]!r}")
         return self
+
+    @classmethod
+    def check_replaceable(cls, path: Path, option: str) -> None:
+        """Make sure that a file of this name may be written: there is none, or one that :meth:`write` has written.
+
+        Raises
+        ------
+        InputError
+            It is something else, or its folder cannot be written to.
+        """
+        check_writable(path, option)
+        if path.is_file() and path.stat().st_size:
+            try:
+                cls.read(path)
+            except InputError:
+                raise InputError(f"{option} {str(path)!r}: is there already and is no such file of Paceline; choose another name") from None
 
     def write(self, path: Path) -> None:
         """Write it as JSON, which :meth:`read` takes."""

@@ -141,7 +141,10 @@ class TestbedSetting(Spec):
         servers = f" x {self.servers} PS" if self.servers else ""
         backup = f" ({self.backup_workers} backup)" if self.backup_workers else ""
         link = "loopback" if self.link is None else f"{self.link.bandwidth_bytes_per_s * 8e-6:g} Mbit/s {self.link.sharing}"
-        compute = self.compute.kind if self.compute.kind == "real" else f"{self.compute.law.kind} {self.compute.mean_s * 1000:g} ms"
+        law = self.compute.law
+        shape = getattr(law, "shape", None) or getattr(law, "sigma", None)
+        named = f"{law.kind}({shape:g})" if shape is not None else law.kind
+        compute = self.compute.kind if self.compute.kind == "real" else f"{named} {self.compute.mean_s * 1000:g} ms"
         extra = (", by layer" if self.overlap else "") + (f", start over {self.start_spread_s:g} s" if self.start_spread_s else "")
         where = "" if self.mode == "mirrored" else f", {link}"
         return f"{self.mode} {self.workers}{servers}{backup}{where}, {self.model}, {compute}{extra}"

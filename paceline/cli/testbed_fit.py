@@ -40,19 +40,26 @@ def fit(
     Example: [bold]paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json[/bold]
     """
     from calibrate.testbed.fitting import fit_platform
+    from calibrate.testbed.platform import Platform
     from calibrate.testbed.readings import read_run
     from paceline.cli.showing import note, progress_bar
     from simulator.errors import CalibrationError, InputError
-    from simulator.files import check_writable
 
-    check_writable(out)
-    try:
-        readings = [read_run(path) for path in files]
-    except CalibrationError as error:  # no run has failed: the file is not one to be read
-        raise InputError(str(error)) from None
+    Platform.check_replaceable(out, "--out")
+    readings = []
+    for path in files:
+        try:
+            readings.append(read_run(path))
+        except CalibrationError as error:  # such as a run that was stopped
+            note(f"paceline: left out: {error}")
+    if not readings:
+        raise InputError("testbed fit: none of the files can be fitted; measure with `paceline testbed run`")
     cores = float(readings[0].files[0].fingerprint.model_dump().get("cores", 1))
     with progress_bar("fitting") as advance:
-        platform = fit_platform(readings, name, cores, seed=seed, progress=lambda done, total, _: advance(done, total))
+        try:
+            platform = fit_platform(readings, name, cores, seed=seed, progress=lambda done, total, _: advance(done, total))
+        except CalibrationError as error:  # nothing has failed: the files are not the ones that are needed
+            raise InputError(f"{', '.join(map(str, files[:3]))}: {error}") from None
     platform.write(out)
     if json:
         typer.echo(platform.model_dump_json(indent=2, exclude={"draws"}))

@@ -49,13 +49,14 @@ def validate(
         list[str] | None, typer.Option("--regime", help="With --published: one regime only. Repeatable.", show_default=False)
     ] = None,
     matrix: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--matrix",
             metavar="NAME|FILE.toml",
             help="Without a scenario: which settings are measured on this machine, which of them fitted and which held out.",
+            show_default="quick",
         ),
-    ] = "quick",
+    ] = None,
     measurements: Annotated[
         Path, typer.Option("--measurements", help="Folder of the matrix's raw measurements; what is there already is not measured again.")
     ] = Path("measurements"),
@@ -128,6 +129,8 @@ def validate(
         raise InputError(
             "--refit, --out-scenario and --set: are about a scenario and your own points; give SCENARIO.toml and --measured POINTS.csv"
         )
+    if matrix is not None and (published or scenario is not None or measured is not None):
+        raise InputError("--matrix: goes without a scenario, --measured and --published; validate one after the other")
     if published:
         if scenario is not None or measured is not None:
             raise InputError("--published: goes without a scenario and --measured; validate one after the other")
@@ -143,4 +146,4 @@ def validate(
     else:
         from paceline.cli.validate_matrix import validate_on_testbed
 
-        validate_on_testbed(matrix, measurements, wanted, python=python, timeout_s=timeout, platform=platform)
+        validate_on_testbed(matrix or "quick", measurements, wanted, python=python, timeout_s=timeout, platform=platform)

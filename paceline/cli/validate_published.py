@@ -83,9 +83,9 @@ def _constants(found: PublishedValidation) -> Table:
         )
         for each in found.constants
     )
-    return Table("Constants common to all", ("constant", "value", "90% interval", "fitted on", "meaning"), cells, left=(0, 3, 4))
+    return Table("Constants common to all", ("constant", "value", "90% interval", "fitted on", "meaning"), cells, left=(0, 3, 4), long=True)
 
 
 def _excluded(found: PublishedValidation) -> Table:
     cells = tuple((each.table, each.series, f"{each.rows:,}", each.reason) for each in found.excluded)
-    return Table("What is not predicted", ("table", "series", "rows", "reason"), cells, left=(0, 1, 3))
+    return Table("What is not predicted", ("table", "series", "rows", "reason"), cells, left=(0, 1, 3), long=True)

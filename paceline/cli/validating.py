@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ import typer
 from pydantic import ValidationError
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.scores import Thresholds
+from calibrate.validation.scores import Score, Thresholds
 from paceline.cli.showing import note
 from paceline.reporting.validation.content import Validation
 from simulator.errors import InputError
@@ -54,6 +55,8 @@ def share_of(text: str, option: str, example: str = "2%") -> float:
         value = float("nan")
     if not 0 <= value < float("inf"):
         raise InputError(f"{option} {text[:40]!r}: must be a number from 0 on, such as {example}")
+    if example.endswith("%") and value > 1 and not plain.endswith("%"):
+        raise InputError(f"{option} {text[:40]!r}: is {value:.0%} as a share; write {plain}% or {value / 100:g}")
     return value
 
 
@@ -140,6 +143,7 @@ def finish(validation: Validation, wanted: Wanted) -> None:
     checked = [score for score in validation.scores if not validation.checked or score.group in validation.checked]
     several = len(validation.scores) > 1
     missed = [f"{score.group}: {line}" if several else line for score in checked for line in wanted.thresholds.missed(score)]
+    missed += _not_to_be_judged(wanted.thresholds, checked)
     validation = dataclasses.replace(validation, wanted=_asked(wanted.thresholds), missed=tuple(missed))
     if wanted.json:
         typer.echo(json.dumps(as_data(validation), indent=2, ensure_ascii=False, allow_nan=False))
@@ -161,6 +165,23 @@ def finish(validation: Validation, wanted: Wanted) -> None:
         note(f"paceline: threshold missed: {line}")
     if missed:
         raise typer.Exit(MISSED)
+
+
+def _not_to_be_judged(thresholds: Thresholds, scores: Sequence[Score]) -> list[str]:
+    """A sentence for each threshold that nothing was measured for: a gate must not pass because there was nothing to see."""
+    given = thresholds.model_dump(exclude_none=True)
+    if given and not scores:
+        return ["no setting was held out, so there is nothing to judge"]
+    seen = {
+        "staleness": any(score.worst_staleness_error is not None for score in scores),
+        "distance": any(score.worst_staleness_distance is not None for score in scores),
+    }
+    words = {"staleness": "mean staleness", "distance": "a distribution of staleness"}
+    return [
+        f"{words[name]} was not measured and predicted in any setting, so it cannot be judged"
+        for name in seen
+        if name in given and not seen[name]
+    ]
 
 
 def as_data(validation: Validation) -> dict[str, Any]:

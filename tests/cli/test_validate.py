@@ -93,7 +93,7 @@ def test_what_is_no_share(text: str) -> None:
 
 def test_thresholds_by_name() -> None:
     assert thresholds_of(median="2%", worst=None, coverage="0.8") == Thresholds(median=0.02, coverage=0.8)
-    with pytest.raises(InputError, match="--min-coverage '80': must be at most 1"):
+    with pytest.raises(InputError, match=r"--min-coverage '80': is 8000% as a share; write 80% or 0\.8"):
         thresholds_of(coverage="80")
 
 

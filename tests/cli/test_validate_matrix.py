@@ -73,3 +73,50 @@ def test_an_unknown_matrix_is_named(paceline: Runner, name: str, said: str) -> N
     assert answer.code == 2
     assert said in answer.stderr
     assert len(answer.stderr.splitlines()) == 1
+
+
+def test_a_gate_does_not_pass_because_there_is_nothing_to_see(paceline: Runner, folder: Path) -> None:
+    path = folder / "mine.toml"
+    path.write_text(TEXT[: TEXT.index("[[held_out]]")], encoding="utf-8")
+    answer = paceline(*asked(folder), "--max-median", "5%")
+    assert answer.code == 3
+    assert "nothing to judge" in answer.stderr
+
+
+def test_a_share_above_one_wants_its_percent_sign(paceline: Runner, folder: Path) -> None:
+    answer = paceline(*asked(folder), "--max-median", "2")
+    assert answer.code == 2
+    assert "write 2% or 0.02" in answer.stderr
+
+
+@pytest.mark.parametrize("command", ["validate", "fit"])
+def test_a_file_of_mine_is_not_replaced(paceline: Runner, folder: Path, command: str) -> None:
+    mine = folder / "notes.json"
+    mine.write_text('{"keep": 1}', encoding="utf-8")
+    runs = sorted(str(path) for path in folder.glob("*-testbed-*.ndjson"))
+    answer = (
+        paceline(*asked(folder), "--platform", str(mine)) if command == "validate" else paceline("testbed", "fit", *runs, "-o", str(mine))
+    )
+    assert answer.code == 2
+    assert "is no such file of Paceline" in answer.stderr
+    assert mine.read_text(encoding="utf-8") == '{"keep": 1}'
+
+
+def test_a_fit_leaves_out_what_cannot_be_read_and_predicts(paceline: Runner, folder: Path) -> None:
+    runs = sorted(folder.glob("*-testbed-*.ndjson"))
+    cut = folder / "cut.ndjson"
+    cut.write_bytes(runs[0].read_bytes()[:2000])
+    platform = folder / "machine.json"
+    answer = paceline("testbed", "fit", str(cut), *map(str, runs), "-o", str(platform))
+    assert answer.code == 0, answer.stderr
+    assert "left out" in answer.stderr
+    predicted = paceline("testbed", "predict", str(platform), "--workers", "3", "--model", "ladder-1mb", "--steps", "10", "--json")
+    assert predicted.code == 0, predicted.stderr
+    assert json.loads(predicted.stdout)["updates_per_s"]["mean"] > 0
+    assert "dispatch_s" in json.loads(predicted.stdout)["undetermined"]
+
+
+def test_a_matrix_goes_alone(paceline: Runner, folder: Path) -> None:
+    answer = paceline(*asked(folder), "--published")
+    assert answer.code == 2
+    assert "--matrix" in answer.stderr

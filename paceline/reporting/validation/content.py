@@ -24,6 +24,8 @@ class Table:
         A sentence below the title.
     left
         Columns that hold words, by their index; the others hold numbers.
+    long
+        For the page and Markdown: too wide or too long for a terminal.
     """
 
     title: str
@@ -31,6 +33,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     text: str = ""
     left: tuple[int, ...] = (0,)
+    long: bool = False
 
 
 @dataclass(frozen=True)
