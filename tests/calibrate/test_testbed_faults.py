@@ -389,5 +389,5 @@ def test_a_congestion_control_that_the_machine_lacks() -> None:
     module = _congestion()
     if not Path(module.AVAILABLE).exists():
         pytest.skip("this system does not list its congestion controls")
-    with pytest.raises(RuntimeError, match=r"--congestion snail: this machine has .*; choose one of them"):
+    with pytest.raises(ValueError, match=r"--congestion snail: this machine has .*; choose one of them"):
         module.Congestion("snail")
