@@ -173,3 +173,12 @@ def test_a_model_that_cannot_be_computed(function: str, said: str, models: Path,
     with pytest.raises(CalibrationError, match=said):
         measure_setting(setting, tmp_path, repeats=1, timeout_s=60)
     assert not list(tmp_path.glob("*.ndjson"))
+
+
+@pytest.mark.usefixtures("isolated")
+@pytest.mark.parametrize("mode", ["between-graph", "sync"])
+def test_an_emulated_sparse_variable_sends_its_rows(mode: str, tmp_path: Path) -> None:
+    variables = [{"name": "rows", "shape": [5000, 64], "rows": 10, "ready": 1.0}, {"name": "whole", "shape": [64, 64], "ready": 0.5}]
+    setting = _setting(mode, variables=variables, model="sparse", compute={"mean": "10 ms"}, steps=4)
+    readings = measure_setting(setting, tmp_path, repeats=1, timeout_s=60)
+    assert readings.runs[0].updates >= 4

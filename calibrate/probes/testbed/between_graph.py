@@ -96,14 +96,7 @@ def _synchronous(
 ) -> tuple[Any, Any]:
     """The step through SyncReplicasOptimizer; ``version`` is its global step. Without initial tokens."""
     v1 = tf.compat.v1
-    with on(tf, where):
-        asked = tf.timestamp()
-    with tf.control_dependencies([asked]), on(tf, version.device):
-        read = version.read_value()
-    pulled = []
-    for layer, variable in zip(layers, variables):
-        with tf.control_dependencies([read] if variable.device == version.device else [asked]):
-            pulled.append(twin.pull(tf, layer, variable, where))
+    asked, read, pulled = training.pull_all(tf, layers, variables, version, where)
     gradients, begun, ended = twin.compute(tf, setting, layers, pulled, microseconds, where, model)
     gradients = [
         tf.IndexedSlices(one, tf.range(layer.rows), tf.constant(layer.shape)) if layer.rows is not None and model is None else one
@@ -119,11 +112,7 @@ def _synchronous(
         applied = optimizer.apply_gradients(list(zip(gradients, variables)), global_step=version)
     with tf.control_dependencies([applied]), on(tf, version.device):
         after = version.read_value()
-    with on(tf, where):
-        after = tf.identity(after)
-        with tf.control_dependencies([after]):
-            done = tf.timestamp()
-        row = tf.stack([asked, begun, ended, done, tf.cast(read, tf.float64), tf.cast(after, tf.float64)])
+    row = training.row_of(tf, asked, begun, ended, read, after, where)
     v1.add_to_collection("paceline_local_init", optimizer.chief_init_op if chief else optimizer.local_step_init_op)
 
     def prepare(session: Any) -> None:

@@ -36,28 +36,39 @@ def step_function(
     """
 
     def step(microseconds: Any) -> Any:
-        with on(tf, where):
-            asked = tf.timestamp()
-        with tf.control_dependencies([asked]), on(tf, version.device):
-            read = version.read_value()
-        pulled = []
-        for layer, variable in zip(layers, variables):
-            # on the version's server it is read first; elsewhere at the same time
-            with tf.control_dependencies([read] if variable.device == version.device else [asked]):
-                pulled.append(twin.pull(tf, layer, variable, where))
+        asked, read, pulled = pull_all(tf, layers, variables, version, where)
         gradients, begun, ended = twin.compute(tf, setting, layers, pulled, microseconds, where, model)
         applied = [twin.push(tf, *one) for one in zip(layers, variables, gradients)]
         with tf.control_dependencies([one for one in applied if one is not None]), on(tf, version.device):
             written = tf.raw_ops.AssignAddVariableOp(resource=version.handle, value=tf.ones([], tf.int64))
             with tf.control_dependencies([written]):
                 after = version.read_value()
-        with on(tf, where):
-            after = tf.identity(after)
-            with tf.control_dependencies([after]):
-                done = tf.timestamp()
-            return tf.stack([asked, begun, ended, done, tf.cast(read, tf.float64), tf.cast(after, tf.float64)])
+        return row_of(tf, asked, begun, ended, read, after, where)
 
     return step
+
+
+def pull_all(tf: Any, layers: list[twin.Layer], variables: list[Any], version: Any, where: str | None) -> tuple[Any, Any, list[Any]]:
+    """The beginning of a step: when it began, the version that it reads, and the value of each variable on the worker."""
+    with on(tf, where):
+        asked = tf.timestamp()
+    with tf.control_dependencies([asked]), on(tf, version.device):
+        read = version.read_value()
+    pulled = []
+    for layer, variable in zip(layers, variables):
+        # on the version's server it is read first; elsewhere at the same time
+        with tf.control_dependencies([read] if variable.device == version.device else [asked]):
+            pulled.append(twin.pull(tf, layer, variable, where))
+    return asked, read, pulled
+
+
+def row_of(tf: Any, asked: Any, begun: Any, ended: Any, read: Any, after: Any, where: str | None) -> Any:
+    """The end of a step: its row, once the version after it has come back to the worker."""
+    with on(tf, where):
+        after = tf.identity(after)
+        with tf.control_dependencies([after]):
+            done = tf.timestamp()
+        return tf.stack([asked, begun, ended, done, tf.cast(read, tf.float64), tf.cast(after, tf.float64)])
 
 
 def report(task: Task, rows: list[tuple[int, Any]], began_s: float) -> None:
