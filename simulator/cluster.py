@@ -14,7 +14,7 @@ from simulator.spec import Bytes, Moderate, Rate, Seconds, Spec
 from simulator.transport import Transport
 from simulator.uncertainty import Uncertainty
 
-__all__ = ["CalibrationFitLink", "Cluster", "ClusterRange", "Fabric", "Link", "LinkPoint", "NodeClass", "Protocol", "Protocols"]
+__all__ = ["CalibrationFitLink", "Cluster", "ClusterRange", "Fabric", "Link", "LinkPoint", "NodeClass", "Price", "Protocol", "Protocols"]
 
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
@@ -72,6 +72,17 @@ class NodeClass(Spec):
     jitter: Law | None = Field(default=None, description="in place of the workload's")
     slowdown: Slowdown | None = Field(default=None, description="devices that stay slow for a while")
     inter_node: Link | None = Field(default=None, description="in place of the cluster's")
+
+
+class Price(Spec):
+    """What a node costs while it is rented, and who says so."""
+
+    usd_per_node_hour: Annotated[Moderate, Field(ge=0)] = Field(
+        description="US dollars for one node for an hour, all of its devices included"
+    )
+    terms: str = Field(default="", max_length=500, description="what the price holds for, such as: on demand, Linux, us-east-1")
+    source: str = Field(default="given in the scenario", min_length=1, max_length=1000, description="where the price was read")
+    date: str = Field(default="", max_length=40, description="when it held, such as 2024-05-01")
 
 
 class ClusterRange(Spec):
@@ -154,6 +165,8 @@ class Cluster(Spec):
     fabric: Fabric | None = Field(default=None, description="left out: one switch that is never the bottleneck")
     transport: Transport = Transport()
     protocols: Protocols = Protocols()
+    price: Price | None = Field(default=None, description="of a node; left out: not known, and no cost is told")
+    server_price: Price | None = Field(default=None, description="of a node that holds parameter servers only; left out: that of any node")
     calibrated: ClusterRange | None = None
     uncertainty: Uncertainty | None = None
     fit: CalibrationFitLink | None = None

@@ -14,6 +14,8 @@ __all__ = [
     "Bottleneck",
     "Breakdown",
     "Estimate",
+    "Failed",
+    "Failure",
     "Histogram",
     "Phase",
     "Quantiles",
@@ -169,4 +171,24 @@ class Result(Spec):
 
     def to_json(self) -> str:
         """One line of JSON; quantities under their SI names; floats round-trip exactly."""
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+class Failed(Spec):
+    """Why a scenario has no result."""
+
+    kind: str = Field(description="the error's name, such as DeadlockError")
+    text: str = Field(description="what it said, in one line")
+
+
+class Failure(Spec):
+    """What a sweep writes in place of the result of a scenario that could not be simulated."""
+
+    schema_version: Literal[1] = 1
+    scenario_hash: str
+    scenario: Scenario
+    failed: Failed
+
+    def to_json(self) -> str:
+        """One line of JSON."""
         return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)

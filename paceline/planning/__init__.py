@@ -1,0 +1,1 @@
+"""Capacity planning: which cluster, how many workers, at what cost, and how sure."""

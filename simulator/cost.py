@@ -1,0 +1,70 @@
+"""What a training costs: nodes, their price, and how long it takes.
+
+A cost is told only where the price has a source or was given by the user; else None, and
+:func:`why_no_cost` says why in a sentence.
+"""
+
+from __future__ import annotations
+
+from simulator.results import Estimate, Result
+from simulator.scenario import Scenario
+from simulator.strategy import ParameterServer
+
+__all__ = ["cost_of_samples", "server_nodes", "time_of_samples_s", "usd_per_hour", "usd_per_million_samples", "why_no_cost"]
+
+_HOUR_S = 3600.0
+
+
+def server_nodes(scenario: Scenario) -> int:
+    """Nodes that hold parameter servers and nothing else."""
+    strategy = scenario.strategy
+    return strategy.servers if isinstance(strategy, ParameterServer) and strategy.server_placement == "dedicated" else 0
+
+
+def usd_per_hour(scenario: Scenario) -> float | None:
+    """US dollars an hour for all nodes that the scenario takes, whole nodes; None where the price is not known.
+
+    A cluster with ``nodes`` is rented as a whole.
+    """
+    cluster = scenario.cluster
+    if cluster.price is None:
+        return None
+    servers = server_nodes(scenario)
+    others = max(scenario.nodes_needed, cluster.nodes or 0) - servers
+    server_price = cluster.server_price or cluster.price
+    return others * cluster.price.usd_per_node_hour + servers * server_price.usd_per_node_hour
+
+
+def why_no_cost(scenario: Scenario) -> str:
+    """Why the scenario has no cost, and what to do about it."""
+    name = scenario.cluster.name
+    return (
+        f"the cluster {name!r} has no price with a source, so no cost is told: give yours with --set cluster.price.usd_per_node_hour=PRICE"
+    )
+
+
+def time_of_samples_s(result: Result, samples: float) -> Estimate:
+    """Seconds in which so many samples are trained, start-up and checkpoints left out: samples / throughput.
+
+    The ends of the interval are those of the throughput, exchanged.
+    """
+    rate = result.throughput_samples_per_s
+    return Estimate(mean=samples / rate.mean, low=samples / rate.high, high=samples / rate.low if rate.low > 0 else _LONGEST_S)
+
+
+_LONGEST_S = 1e15
+"""Stands for ever, where the low end of the throughput is 0."""
+
+
+def cost_of_samples(result: Result, samples: float) -> Estimate | None:
+    """US dollars for so many samples: price of all nodes x time; None where the price is not known."""
+    hourly = usd_per_hour(result.scenario)
+    if hourly is None:
+        return None
+    time_s = time_of_samples_s(result, samples)
+    return Estimate(mean=time_s.mean / _HOUR_S * hourly, low=time_s.low / _HOUR_S * hourly, high=time_s.high / _HOUR_S * hourly)
+
+
+def usd_per_million_samples(result: Result) -> Estimate | None:
+    """US dollars for a million samples; None where the price is not known."""
+    return cost_of_samples(result, 1e6)
