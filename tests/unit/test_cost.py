@@ -1,0 +1,75 @@
+"""What a training costs, against sums worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator import simulate
+from simulator.cost import cost_of_samples, server_nodes, time_of_samples_s, usd_per_hour, usd_per_million_samples, why_no_cost
+
+PRICE = {"usd_per_node_hour": 3.6, "source": "a made-up list", "date": "2026-01-01"}
+
+
+def cluster(**more: Any) -> dict[str, Any]:
+    return {"price": PRICE, **more}
+
+
+@pytest.mark.parametrize(
+    ("parts", "hourly"),
+    [
+        ({"strategy": {"kind": "single"}}, 3.6),
+        ({"strategy": {"kind": "multi-worker-mirrored", "workers": 4}}, 4 * 3.6),
+        # whole nodes are paid: five replicas on nodes of four devices take two
+        ({"strategy": {"kind": "multi-worker-mirrored", "workers": 5}, "cluster": cluster(devices_per_node=4)}, 2 * 3.6),
+        ({"strategy": {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 2}}, 6 * 3.6),
+        ({"strategy": {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 2, "server_placement": "colocated"}}, 4 * 3.6),
+        (
+            {
+                "strategy": {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 2},
+                "cluster": cluster(server_price={"usd_per_node_hour": 0.5}),
+            },
+            4 * 3.6 + 2 * 0.5,
+        ),
+        # a cluster of a given size is paid as a whole
+        ({"strategy": {"kind": "multi-worker-mirrored", "workers": 4}, "cluster": cluster(nodes=8)}, 8 * 3.6),
+    ],
+)
+def test_an_hour_costs_what_its_nodes_cost(scenario, parts, hourly):
+    assert usd_per_hour(scenario(**{"cluster": cluster(), **parts})) == pytest.approx(hourly, rel=1e-12)
+
+
+def test_servers_have_nodes_of_their_own_only_where_they_are_dedicated(scenario):
+    strategy = {"kind": "parameter-server", "mode": "sync", "workers": 3, "servers": 2}
+    assert server_nodes(scenario(strategy=strategy)) == 2
+    assert server_nodes(scenario(strategy={**strategy, "server_placement": "colocated"})) == 0
+    assert server_nodes(scenario(strategy={"kind": "single"})) == 0
+
+
+def test_time_and_cost_of_a_training_in_closed_form(scenario):
+    # 3 ms + 10 samples x 300 us + 500 us apply: 6.5 ms a step of 10 samples
+    result = simulate(scenario(cluster=cluster()))
+    rate = 10 / 6.5e-3
+    assert time_of_samples_s(result, 1e6).mean == pytest.approx(1e6 / rate, rel=1e-9)
+    cost = cost_of_samples(result, 2e6)
+    assert cost is not None
+    assert cost.mean == pytest.approx(2e6 / rate / 3600 * 3.6, rel=1e-9)
+    million = usd_per_million_samples(result)
+    assert million is not None
+    assert cost.mean == pytest.approx(2 * million.mean, rel=1e-12)
+
+
+def test_the_interval_of_a_time_is_that_of_the_throughput_turned_round(scenario):
+    result = simulate(scenario(workload={"jitter": {"kind": "lognormal", "sigma": 0.3}}, cluster=cluster()))
+    rate, time_s = result.throughput_samples_per_s, time_of_samples_s(result, 1000.0)
+    assert rate.low < rate.mean < rate.high
+    assert (time_s.low, time_s.high) == pytest.approx((1000 / rate.high, 1000 / rate.low))
+
+
+def test_without_a_price_there_is_no_cost_but_a_reason(scenario):
+    lone = scenario()
+    assert usd_per_hour(lone) is None
+    assert cost_of_samples(simulate(lone), 1e6) is None
+    assert "'lab'" in why_no_cost(lone)
+    assert "cluster.price.usd_per_node_hour" in why_no_cost(lone)
