@@ -10,6 +10,7 @@ from simulator import simulate
 from simulator.cost import cost_of_samples, server_nodes, time_of_samples_s, usd_per_hour, usd_per_million_samples, why_no_cost
 
 PRICE = {"usd_per_node_hour": 3.6, "source": "a made-up list", "date": "2026-01-01"}
+CUT = {"kind": "fixed-shards", "shards": 2}
 
 
 def cluster(**more: Any) -> dict[str, Any]:
@@ -23,11 +24,23 @@ def cluster(**more: Any) -> dict[str, Any]:
         ({"strategy": {"kind": "multi-worker-mirrored", "workers": 4}}, 4 * 3.6),
         # whole nodes are paid: five replicas on nodes of four devices take two
         ({"strategy": {"kind": "multi-worker-mirrored", "workers": 5}, "cluster": cluster(devices_per_node=4)}, 2 * 3.6),
-        ({"strategy": {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 2}}, 6 * 3.6),
-        ({"strategy": {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 2, "server_placement": "colocated"}}, 4 * 3.6),
+        ({"strategy": {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 2, "partitioner": CUT}}, 6 * 3.6),
         (
             {
-                "strategy": {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 2},
+                "strategy": {
+                    "kind": "parameter-server",
+                    "mode": "async",
+                    "workers": 4,
+                    "servers": 2,
+                    "partitioner": CUT,
+                    "server_placement": "colocated",
+                }
+            },
+            4 * 3.6,
+        ),
+        (
+            {
+                "strategy": {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 2, "partitioner": CUT},
                 "cluster": cluster(server_price={"usd_per_node_hour": 0.5}),
             },
             4 * 3.6 + 2 * 0.5,
@@ -41,7 +54,7 @@ def test_an_hour_costs_what_its_nodes_cost(scenario, parts, hourly):
 
 
 def test_servers_have_nodes_of_their_own_only_where_they_are_dedicated(scenario):
-    strategy = {"kind": "parameter-server", "mode": "sync", "workers": 3, "servers": 2}
+    strategy = {"kind": "parameter-server", "mode": "sync", "workers": 3, "servers": 2, "partitioner": CUT}
     assert server_nodes(scenario(strategy=strategy)) == 2
     assert server_nodes(scenario(strategy={**strategy, "server_placement": "colocated"})) == 0
     assert server_nodes(scenario(strategy={"kind": "single"})) == 0
