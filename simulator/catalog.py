@@ -1,4 +1,4 @@
-"""Find named workloads and clusters (``use = "ethernet-25g"`` in a scenario), and scenarios.
+"""Find named workloads and clusters (``use = "ethernet-25g"`` in a scenario), devices and scenarios.
 
 A name that is a path is that file. Any other is looked up in ``./models``, then in the
 user's data directory, then among those that Paceline brings along.
@@ -17,7 +17,7 @@ from simulator.errors import ScenarioError
 
 __all__ = ["Kind", "builder", "entries", "find", "find_any", "folders", "scenario_file"]
 
-Kind = Literal["workloads", "clusters", "scenarios", "matrices"]
+Kind = Literal["workloads", "clusters", "devices", "scenarios", "matrices"]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -57,12 +57,12 @@ def entries(kind: Kind) -> dict[str, Path]:
 
 
 def find(kind: Kind, name: str, where: str, beside: Path | None = None) -> Path:
-    """The file of a named workload, cluster or matrix of testbed settings.
+    """The file of a named workload, cluster, device or matrix of testbed settings.
 
     Parameters
     ----------
     kind
-        ``"workloads"``, ``"clusters"`` or ``"matrices"``.
+        ``"workloads"``, ``"clusters"``, ``"devices"`` or ``"matrices"``.
     name
         A name of the catalogue, or a path that ends in ``.toml``.
     where
@@ -105,10 +105,10 @@ def scenario_file(path: str | Path) -> Path:
 
 
 def find_any(name: str, where: str) -> Path:
-    """The file of a workload or cluster, as :func:`find`; a cluster where both have the name."""
+    """The file of a workload, cluster or device, as :func:`find`; a cluster where others have the name too."""
     if name.endswith(".toml"):
         return find("workloads", name, where)
-    return _named(name, entries("workloads") | entries("clusters"), "workload or cluster", where)
+    return _named(name, entries("devices") | entries("workloads") | entries("clusters"), "workload, cluster or device", where)
 
 
 def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:

@@ -20,16 +20,17 @@ class Format(StrEnum):
     scenario = "scenario"
     workload = "workload"
     cluster = "cluster"
+    device = "device"
     result = "result"
 
 
 def schema(
     format_: Annotated[
-        Format | None, typer.Argument(metavar="FORMAT", help="scenario, workload, cluster or result; all four if left out.")
+        Format | None, typer.Argument(metavar="FORMAT", help="scenario, workload, cluster, device or result; all five if left out.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The output is JSON in any case.", hidden=True)] = True,  # noqa: ARG001
 ) -> None:
-    """Print the JSON Schema of scenario, workload, cluster and result.
+    """Print the JSON Schema of scenario, workload, cluster, device and result.
 
     A quantity may be given as text with a unit under its short name (latency = "20 us")
     or as a number under its full name (latency_s = 2e-5).
@@ -42,6 +43,7 @@ def schema(
 
 
 def _schema_of(entry: Format) -> dict[str, Any]:
+    from simulator.accelerator import Accelerator
     from simulator.cluster import Cluster
     from simulator.results import Result
     from simulator.scenario import Scenario
@@ -51,6 +53,7 @@ def _schema_of(entry: Format) -> dict[str, Any]:
         Format.scenario: Scenario,
         Format.workload: Workload,
         Format.cluster: Cluster,
+        Format.device: Accelerator,
         Format.result: Result,
     }
     found = formats[entry].model_json_schema()

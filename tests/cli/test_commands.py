@@ -228,15 +228,16 @@ def test_sweep_to_report(folder: Path, paceline: Runner) -> None:
 
 def test_models_are_listed_and_shown(folder: Path, paceline: Runner) -> None:
     rows = json.loads(paceline("models", "list", "--json").stdout)
-    assert {"ethernet-25g", "ethernet-10g"} <= {row["name"] for row in rows}
+    assert {"ethernet-25g", "p3.16xlarge", "t4"} <= {row["name"] for row in rows}
     table = paceline("models", "list").stdout
     for row in rows:
         assert row["name"] in table
         assert not row["description"].startswith("cannot be used")
         shown = paceline("models", "show", row["name"])
-        assert tomllib.loads(shown.stdout)["name"] == row["name"]
+        name = row["device"] if row["kind"] == "device" else row["name"]
+        assert tomllib.loads(shown.stdout)["name"] == name
         full = json.loads(paceline("models", "show", row["name"], "--json").stdout)
-        assert full["name"] == row["name"]
+        assert full["name"] == name
 
 
 def test_the_users_own_models_come_first(folder: Path, paceline: Runner) -> None:
@@ -258,7 +259,7 @@ def _validator(paceline: Runner, name: str) -> jsonschema.Draft202012Validator:
 
 def test_every_file_that_comes_along_obeys_its_schema(paceline: Runner) -> None:
     count = 0
-    for kind in ("workload", "cluster", "scenario"):
+    for kind in ("workload", "cluster", "device", "scenario"):
         validator = _validator(paceline, kind)
         for file in sorted((ROOT / "models" / f"{kind}s").glob("*.toml")):
             validator.validate(tomllib.loads(file.read_text()))
@@ -280,5 +281,5 @@ def test_a_result_obeys_its_schema(paceline: Runner) -> None:
 
 def test_all_schemas_at_once(paceline: Runner) -> None:
     schemas = json.loads(paceline("schema").stdout)
-    assert set(schemas) == {"scenario", "workload", "cluster", "result"}
+    assert set(schemas) == {"scenario", "workload", "cluster", "device", "result"}
     assert all(json.loads(paceline("schema", name).stdout) == schema for name, schema in schemas.items())

@@ -30,6 +30,7 @@ def test_wheel_holds_code_and_models_but_no_package_named_models(wheel):
     assert "models" not in tops
     assert "tests" not in tops
     assert "simulator/models/clusters/ethernet-25g.toml" in names
+    assert "simulator/models/devices/t4.toml" in names
     assert "simulator/models/keras/cnn.py" in names
     assert "paceline/reporting/templates/report.html" in names
 

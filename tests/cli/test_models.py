@@ -1,0 +1,72 @@
+"""``paceline models``: workloads, clusters with their prices, and devices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+
+def _rows(paceline, kind):
+    return {row["name"]: row for row in json.loads(paceline("models", "list", "--json").stdout) if row["kind"] == kind}
+
+
+def test_the_list_as_json_carries_devices_prices_and_figures(folder: Path, paceline) -> None:
+    clusters = _rows(paceline, "cluster")
+    price = clusters["p2.8xlarge"]["price"]
+    assert (price["usd_per_node_hour"], clusters["p2.8xlarge"]["devices_per_node"]) == (7.2, 8)
+    assert price["source"]
+    assert price["date"]
+    assert price["terms"]
+    assert clusters["dgx-1-v100"]["price"] is None
+    assert clusters["dgx-1-v100"]["device"] == "Tesla V100-SXM2"
+    device = _rows(paceline, "device")["a100-sxm4-40gb"]
+    assert device["peak_flops_per_s"]["tf32"] == 156e12
+    assert device["memory_bandwidth_bytes_per_s"] == 1555e9
+    assert "NVIDIA A100-SXM4-40GB" in device["aliases"]
+    assert _rows(paceline, "device")["xeon-8124m-2s"]["float32_flops_per_s"] == 36 * 3e9 * 64
+    assert _rows(paceline, "workload")["cnn-cpu"]["device"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_the_list_fits_the_terminal(folder: Path, paceline, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = paceline("models", "list").stdout.splitlines()
+    assert max(cell_len(line) for line in lines) <= width
+    told = {line.split()[0]: line for line in lines if line.strip()}
+    assert {"workloads", "clusters", "devices"} <= set(told)
+    assert "7.20" in told["p2.8xlarge"]
+    assert "no price" in told["dgx-1-v100"]
+    assert "no price" not in told["p2.8xlarge"]
+    if width >= 100:
+        assert "8 x Tesla V100-SXM2" in told["dgx-1-v100"]
+    assert told["a100-sxm4-40gb"].split()[-5:] == ["40", "1,555", "19.5", "156", "312"]
+
+
+def test_a_device_is_shown_by_name_and_by_path(folder: Path, paceline) -> None:
+    by_name = paceline("models", "show", "t4", "--json")
+    assert (by_name.code, by_name.stderr) == (0, "")
+    assert json.loads(by_name.stdout)["name"] == "Tesla T4"
+    shown = paceline("models", "show", "t4").stdout
+    (folder / "mine.toml").write_text(shown)
+    assert json.loads(paceline("models", "show", "mine.toml", "--json").stdout) == json.loads(by_name.stdout)
+
+
+def test_a_broken_device_is_listed_with_what_is_wrong(folder: Path, paceline) -> None:
+    (folder / "models" / "devices").mkdir(parents=True)
+    (folder / "models" / "devices" / "broken.toml").write_text('name = "x"\ngeneration = "y"\n')
+    rows = _rows(paceline, "device")
+    assert rows["broken"]["description"].startswith("cannot be used: models/devices/broken.toml: year: is missing")
+    assert "t4" in rows
+    assert "cannot be used" in " ".join(paceline("models", "list").stdout.split())
+    answer = paceline("models", "show", "broken")
+    assert (answer.code, answer.stdout) == (2, "")
+    assert "models/devices/broken.toml: year: is missing" in answer.stderr
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(folder: Path, paceline) -> None:
+    answer = paceline("models", "show", "p3.16xlage")
+    assert (answer.code, answer.stdout) == (2, "")
+    assert "did you mean p3.16xlarge" in answer.stderr
