@@ -12,13 +12,13 @@ from pydantic import ValidationError
 from calibrate.estimators import AffineCost, ChainSlope
 from calibrate.measurements import Measurements, read_measurements
 from calibrate.provenance import provenance
-from calibrate.records import Memory, ServerTime
+from calibrate.records import CountedStep, Memory, ServerTime
 from calibrate.step_law import StepTimeLaw
 from calibrate.step_table import StepTable
 from calibrate.variables import fitted_variables
 from simulator.errors import CalibrationError
 from simulator.uncertainty import Uncertainty
-from simulator.workload import Affine, CalibrationFit, CalibrationPoint, ServerCost, Workload, WorkloadRange
+from simulator.workload import Affine, CalibrationFit, CalibrationPoint, Counted, ServerCost, Workload, WorkloadRange
 
 __all__ = ["PARAMETERS", "fit_workload"]
 
@@ -89,6 +89,7 @@ def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: 
     return Workload(
         name=name,
         description=f"{table.batches[0]} to {table.batches[-1]} samples a step on {device}, TensorFlow {fingerprint.tensorflow}",
+        model=_model(measured),
         precision=measured.header.arguments.get("precision", "float32"),
         forward=Affine(base_s=_digits(center[0]), per_sample_s=_digits(center[1])),
         backward=Affine(base_s=_digits(center[2]), per_sample_s=_digits(center[3])),
@@ -113,6 +114,7 @@ def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: 
             peak_memory_bytes={str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)},
         ),
         provenance=provenance(runs, command),
+        counted=_counted(measured),
     )
 
 
@@ -157,6 +159,32 @@ def _server_cost(measured: Measurements) -> ServerCost:
         return ServerCost()
     cost = AffineCost("ratio").fit(sizes, seconds)
     return ServerCost(base_s=_digits(cost.base_), per_byte_s=_digits(cost.slope_))
+
+
+def _model(measured: Measurements) -> str:
+    """The file that builds what was measured, without its ending: by this name other workloads of it are known."""
+    arguments = measured.header.arguments
+    target = arguments.get("model") or arguments.get("step") or ""
+    return Path(str(target).rpartition(":")[0]).stem
+
+
+def _counted(measured: Measurements) -> Counted | None:
+    """Operations and bytes as a line through the smallest and the largest batch; none where a step could not be counted."""
+    found = [
+        (record.batch, record.flops, record.bytes, record.kernels)
+        for record in sorted(measured.of(CountedStep), key=lambda record: record.batch)
+        if record.flops and record.bytes and record.kernels
+    ]
+    if len(found) < 2 or len(found) < len(measured.of(CountedStep)):
+        return None
+    (fewest, _, first_bytes, _), (most, flops, last_bytes, kernels) = found[0], found[-1]
+    slope = max(0.0, (last_bytes - first_bytes) / (most - fewest))
+    return Counted(
+        flops_per_sample=_digits(flops / most),
+        base_bytes=_digits(max(0.0, last_bytes - slope * most)),
+        per_sample_bytes=_digits(slope),
+        kernels=kernels,
+    )
 
 
 def _digits(value: float) -> float:

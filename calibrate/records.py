@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 __all__ = [
     "SCHEMA_VERSION",
+    "CountedStep",
     "End",
     "Failure",
     "Fingerprint",
@@ -136,6 +137,17 @@ class Memory(_Record):
     peak_bytes: NotNegative
 
 
+class CountedStep(_Record):
+    """What one step asks of a device, counted from its graph; nothing where ``why`` says that it could not be."""
+
+    kind: Literal["counted"]
+    batch: Batch
+    flops: NotNegative | None = None
+    bytes: NotNegative | None = None
+    kernels: Count | None = None
+    why: str = ""
+
+
 class ServerTime(_Record):
     """Seconds of one call that applies so many gradients of one size, one after the other."""
 
@@ -233,6 +245,7 @@ Record = Annotated[
     | Rows
     | VariableRecord
     | Memory
+    | CountedStep
     | ServerTime
     | Transfer
     | Updated

@@ -26,6 +26,7 @@ _COMMENTS = {
     "jitter": "law of a step's time around its mean, chosen by an information criterion",
     "server": "what a parameter server needs to apply one gradient tensor",
     "variables": "in the order in which their gradients become ready; ready is a share of the backward pass",
+    "counted": "what a step asks of any device, counted from its graph; bytes as if no operation were fused with another",
     "calibrated": "measured within; results beyond warn",
     "uncertainty": "joint bootstrap draws of the fitted parameters",
     "fit": "how well the curves describe what was measured",

@@ -1,9 +1,10 @@
 """Paceline: what happens to TensorFlow training on more workers, and how sure is that.
 
 >>> import paceline
->>> scenario = paceline.load("models/scenarios/async-ps.toml")     # doctest: +SKIP
->>> result = paceline.simulate(scenario)                      # doctest: +SKIP
->>> result.throughput_samples_per_s                           # doctest: +SKIP
+>>> scenario = paceline.load("ring", {"strategy.workers": 4, "run.steps": 10, "run.replications": 3})
+>>> result = paceline.simulate(scenario)
+>>> result.replicas, result.bottleneck.name
+(4, 'compute')
 
 Everything is imported when first used, so that ``import paceline`` costs nothing.
 """
@@ -14,29 +15,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calibrate import fit_workload, profile_runs
-    from paceline.reporting import read_results, write_report
-    from paceline.sweeping import grid, sweep
-    from simulator import load_scenario as load
-    from simulator import simulate
+    from paceline.face import Report, calibrate, load, plan, report, sweep
+    from paceline.planning.answer import Plan
+    from paceline.reporting import read_results
+    from paceline.sweeping import Sweep
+    from simulator import Result, Scenario, simulate
+    from simulator.workload import Workload
 
 __version__ = "0.1.0"
-__all__ = ["fit_workload", "grid", "load", "profile_runs", "read_results", "simulate", "sweep", "write_report"]
+__all__ = [
+    "Plan", "Report", "Result", "Scenario", "Sweep", "Workload", "calibrate", "load", "plan", "read_results", "report", "simulate", "sweep",
+]  # fmt: skip
 
 _HOME = {
-    "fit_workload": ("calibrate", "fit_workload"),
-    "grid": ("paceline.sweeping", "grid"),
-    "load": ("simulator", "load_scenario"),
-    "profile_runs": ("calibrate", "profile_runs"),
-    "read_results": ("paceline.reporting", "read_results"),
-    "simulate": ("simulator", "simulate"),
-    "sweep": ("paceline.sweeping", "sweep"),
-    "write_report": ("paceline.reporting", "write_report"),
+    **dict.fromkeys(("Report", "calibrate", "load", "plan", "report", "sweep"), "paceline.face"),
+    **dict.fromkeys(("Result", "Scenario", "simulate"), "simulator"),
+    "Plan": "paceline.planning.answer",
+    "Sweep": "paceline.sweeping",
+    "Workload": "simulator.workload",
+    "read_results": "paceline.reporting",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}")
-    module, attribute = _HOME[name]
-    return getattr(import_module(module), attribute)
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

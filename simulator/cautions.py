@@ -8,6 +8,7 @@ from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
+from simulator.speeds import same_device
 from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
 from simulator.uncertainty import Uncertainty
@@ -27,6 +28,7 @@ def cautions(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = 
     """
     return (
         *_on_the_workload(scenario),
+        *_on_the_device(scenario),
         *_on_the_cluster(scenario),
         *_on_the_run(scenario),
         *_on_the_phases(scenario, phase),
@@ -108,14 +110,23 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
-    device = scenario.cluster.device
-    if device and known.device and device != known.device:
+
+
+def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
+    load, device = scenario.workload, scenario.cluster.device
+    moved, known = load.moved, load.calibrated
+    if moved is not None and moved.applied:
+        low, mid, high = moved.low_mid_high
         yield Warned(
-            code="other-device",
-            path="cluster.device",
-            value=device,
-            text=f"the workload was measured on {known.device!r}, the cluster has {device!r}",
-        )
+            code="moved-device", path="workload.moved", value=moved.to_device, range=(low, high),
+            text=f"the workload was measured on {moved.from_device!r}; its compute takes {mid:.3g} times as long "
+            f"({low:.3g} to {high:.3g}) on {moved.to_device!r}, {moved.text}",
+        )  # fmt: skip
+    elif known is not None and known.device and device and not same_device(known.device, device):
+        yield Warned(
+            code="other-device", path="cluster.device", value=device,
+            text=f"the workload was measured on {known.device!r}, the cluster has {device!r}, and its times are taken as they are",
+        )  # fmt: skip
 
 
 def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:

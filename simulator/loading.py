@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,8 +13,11 @@ from simulator import catalog
 from simulator.cluster import Cluster
 from simulator.complaints import is_valid, quoted, validated
 from simulator.errors import ScenarioError
+from simulator.moving import moved_to
+from simulator.reading import read_toml
 from simulator.scenario import Scenario
 from simulator.spec import short_name
+from simulator.speeds import plain, same_device
 from simulator.uncertainty import Uncertainty
 from simulator.workload import Workload
 
@@ -32,39 +35,10 @@ __all__ = [
 SpecT = TypeVar("SpecT", bound=BaseModel)
 Table = dict[str, Any]
 
-_MAX_FILE_BYTES = 64 * 2**20
 _DEEPEST = 20
 _MEASURED_ON_THE_DEVICE = ("precision",)
 _FORMATS: dict[catalog.Kind, tuple[type[BaseModel], str]] = {"workloads": (Workload, "variables"), "clusters": (Cluster, "inter_node")}
 """Each kind with a key that its files, and no others, have."""
-
-
-def read_toml(path: str | Path) -> Table:
-    """Parse a TOML file.
-
-    Raises
-    ------
-    ScenarioError
-        It is missing, not readable, too large, no UTF-8 or no TOML.
-    """
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-        if len(content) > _MAX_FILE_BYTES:
-            raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, which no scenario is; check the path")
-        return tomllib.loads(content.decode("utf-8-sig"))
-    except FileNotFoundError:
-        raise ScenarioError(f"{path}: there is no such file; check the path") from None
-    except OSError as error:
-        raise ScenarioError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; give a TOML file") from None
-    except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: is no text in UTF-8 (byte {error.start}); give a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"{path}: is no valid TOML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise ScenarioError(f"{path}: is nested too deeply") from None
-    except ValueError as error:  # a number with thousands of digits, a path with a zero byte
-        raise ScenarioError(f"{path}: cannot be read: {str(error).partition(':')[0]}") from None
 
 
 def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
@@ -84,6 +58,7 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
     return key, parse_value(raw)
 
 
+_PRICES = ("price", "server_price")
 _EITHER_OR = ("workload.batch_per_replica", "workload.global_batch")
 
 
@@ -121,7 +96,7 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
     for section in ("workload", "cluster"):
         # what a section ``use``s is overlaid later, when its file is read
         if isinstance(own.get(section), Mapping) and "use" not in result[section]:
-            result[section] = _without_draws_of(result[section], own[section], ())
+            result[section] = _without_draws_of(_with_new_prices(result[section], own[section]), own[section], ())
     return result
 
 
@@ -172,7 +147,13 @@ def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None)
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
                 f"run `paceline calibrate` with --{key}, its cost cannot be guessed"
             )
-    return _merged(_without_draws_of(base, own, _MEASURED_PARTS), own)
+    return _merged(_without_draws_of(_with_new_prices(base, own), own, _MEASURED_PARTS), own)
+
+
+def _with_new_prices(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """A cluster with the prices that the scenario gives: source, terms and date of another figure do not hold for them."""
+    given = {key: own[key] for key in _PRICES if isinstance(own.get(key), Mapping) and "usd_per_node_hour" in own[key]}
+    return {**base, **given}
 
 
 def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Sequence[str]) -> Table:
@@ -241,7 +222,32 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
         for key, other in (("batch_per_replica", "global_batch"), ("global_batch", "batch_per_replica")):
             if key in own and other not in own and isinstance(resolved["workload"], dict):
                 resolved["workload"].pop(other, None)
-    return validated(Scenario, resolved, source)
+    return validated(Scenario, _on_its_device(resolved, source), source)
+
+
+def _on_its_device(table: Table, source: str) -> Table:
+    """The scenario with its workload moved to the cluster's device, where that is another than it was measured on."""
+    load, cluster = table.get("workload"), table.get("cluster")
+    measured = load.get("calibrated") if isinstance(load, Mapping) else None
+    here = measured.get("device") if isinstance(measured, Mapping) else None
+    there = cluster.get("device") if isinstance(cluster, Mapping) else None
+    if not (isinstance(here, str) and isinstance(there, str) and here and there) or same_device(here, there):
+        return table
+    if not is_valid(Workload, load) or not is_valid(Cluster, cluster):
+        return table  # what is wrong with them is told when the scenario is validated
+    moving = Workload.model_validate(load)
+    try:
+        return {**table, "workload": moved_to(moving, there, _of_the_same_model(moving))}
+    except ScenarioError as error:
+        raise ScenarioError(*(f"{source}: {line}" for line in error.args)) from None
+
+
+def _of_the_same_model(load: Workload) -> Iterator[Workload]:
+    """Workloads of the catalogue of the same model."""
+    for path in catalog.entries("workloads").values():
+        table = read_toml(path)
+        if load.model and plain(str(table.get("model", ""))) == plain(load.model):
+            yield validated(Workload, table, str(path))
 
 
 def load_scenario(path: str | Path, settings: Iterable[tuple[str, Any]] = ()) -> Scenario:

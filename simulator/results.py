@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from simulator.scenario import Scenario
 from simulator.spec import Spec
+from simulator.tables import Row
 
 __all__ = [
     "Bottleneck",
@@ -17,6 +19,7 @@ __all__ = [
     "Failed",
     "Failure",
     "Histogram",
+    "Outcome",
     "Phase",
     "Quantiles",
     "Reduced",
@@ -132,12 +135,38 @@ class Warned(Spec):
     text: str
 
 
-class Result(Spec):
-    """The answer to one scenario. All but ``wall_time_s`` depends on the scenario alone."""
+class Outcome(Spec):
+    """What became of one scenario: a :class:`Result`, or a :class:`Failure`."""
 
     schema_version: Literal[1] = 1
     scenario_hash: str
     scenario: Scenario
+
+    def to_json(self) -> str:
+        """One line of JSON; quantities under their SI names; floats round-trip exactly."""
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def rows_of(cls, items: Iterable[Outcome]) -> list[Row]:
+        """A row each of :data:`simulator.rows.COLUMNS`, after the settings that differ among them."""
+        from simulator.rows import rows_of_outcomes
+
+        return rows_of_outcomes(items)
+
+    @classmethod
+    def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
+        """All of one row; of several the settings that differ and the most important figures."""
+        from simulator.rows import BRIEF, COLUMNS
+
+        return [name for row in rows[:1] for name in row if len(rows) == 1 or name in BRIEF or name not in COLUMNS]
+
+    def _caption(self) -> str:
+        return f"{type(self).__name__} of {self.scenario.workload.name} on {self.scenario.cluster.name}"
+
+
+class Result(Outcome):
+    """The answer to one scenario. All but ``wall_time_s`` depends on the scenario alone."""
+
     seed: int
     replicas: int
     throughput_samples_per_s: Estimate
@@ -169,10 +198,6 @@ class Result(Spec):
         """Whether it leaves the range in which workload or cluster were calibrated."""
         return any(warning.code == "outside-calibration" for warning in self.warnings)
 
-    def to_json(self) -> str:
-        """One line of JSON; quantities under their SI names; floats round-trip exactly."""
-        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
 
 class Failed(Spec):
     """Why a scenario has no result."""
@@ -181,14 +206,7 @@ class Failed(Spec):
     text: str = Field(description="what it said, in one line")
 
 
-class Failure(Spec):
+class Failure(Outcome):
     """What a sweep writes in place of the result of a scenario that could not be simulated."""
 
-    schema_version: Literal[1] = 1
-    scenario_hash: str
-    scenario: Scenario
     failed: Failed
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)

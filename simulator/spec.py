@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Annotated, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -26,7 +26,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from simulator.errors import UnitError
+from simulator.tables import Row, flat, frame_of, html_of
 from simulator.units import Dimension, parse_quantity
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Bytes", "Moderate", "Positive", "Rate", "Seconds", "Spec", "keys_of", "parts_of", "short_name"]
 
@@ -183,6 +187,29 @@ class Spec(BaseModel):
     """Base of every specification: frozen, unknown keys forbidden, units at the border."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """This as a pandas table of one row, under dotted names; of a result :data:`simulator.rows.COLUMNS`."""
+        return frame_of([self])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a small table, every text escaped."""
+        return html_of([self], self._caption())
+
+    @classmethod
+    def rows_of(cls, items: Iterable[Any]) -> list[Row]:
+        """One row an item: its plain values under dotted names."""
+        return [flat(item) for item in items]
+
+    @classmethod
+    def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
+        """Columns of those rows that a notebook shows: all."""
+        return list(dict.fromkeys(name for row in rows for name in row))
+
+    def _caption(self) -> str:
+        """Above its table in a notebook."""
+        name = getattr(self, "name", "")
+        return f"{type(self).__name__} {name}".rstrip()
 
     @classmethod
     @cache

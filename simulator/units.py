@@ -42,6 +42,7 @@ tebi- = 2**40 = Ti-
 second = [time] = s = sec
 minute = 60 * second = min
 hour = 3600 * second = h = hr
+day = 86400 * second = d
 byte = [information] = B
 bit = byte / 8 = b
 bps = bit / second

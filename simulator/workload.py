@@ -10,7 +10,18 @@ from simulator.laws import Constant, Law
 from simulator.spec import Bytes, Moderate, Seconds, Spec
 from simulator.uncertainty import Uncertainty
 
-__all__ = ["Affine", "CalibrationFit", "CalibrationPoint", "LawScore", "ServerCost", "Variable", "Workload", "WorkloadRange"]
+__all__ = [
+    "Affine",
+    "CalibrationFit",
+    "CalibrationPoint",
+    "Counted",
+    "LawScore",
+    "Moved",
+    "ServerCost",
+    "Variable",
+    "Workload",
+    "WorkloadRange",
+]
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
@@ -112,12 +123,77 @@ class CalibrationFit(Spec):
     )
 
 
+class Counted(Spec):
+    """What a step asks of any device, counted from its graph: no measurement.
+
+    Floating-point operations are those of matrix products and convolutions, forward and
+    backward, a multiplication and an addition being two. Bytes are what every operation
+    reads and writes, as if none were fused with another: an upper bound.
+    """
+
+    flops_per_sample: Annotated[Moderate, Field(gt=0)] = Field(description="floating-point operations for each sample of the batch")
+    base_bytes: Bytes = Field(default=0.0, ge=0, description="moved between device and memory whatever the batch")
+    per_sample_bytes: Bytes = Field(default=0.0, ge=0, description="moved for each sample of the batch")
+    kernels: int = Field(default=0, ge=0, le=10**9, description="operations of a step that a device has to start one by one")
+
+    def flops(self, batch: float) -> float:
+        """Floating-point operations of a step."""
+        return self.flops_per_sample * batch
+
+    def moved_bytes(self, batch: float) -> float:
+        """Bytes that a step moves."""
+        return float(self.base_bytes + self.per_sample_bytes * batch)
+
+
+Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
+
+
+class Moved(Spec):
+    """That a workload's compute times hold for another device than it was measured on, and by which rule.
+
+    A scenario gives ``factor`` (time there over time here: low and high, or low, middle and
+    high) and ``source``; all else is filled in when the scenario is read.
+    """
+
+    rule: Literal["given", "measured-there", "published-pair", "roofline"] = "given"
+    factor: tuple[Factor, ...] = Field(min_length=2, max_length=3, description="time there / time here: low, (middle,) high")
+    source: str = Field(default="", max_length=10_000, description="rule = given: where the factor is from")
+    from_device: str = Field(default="", description="that the workload was measured on; filled in when the scenario is read")
+    to_device: str = Field(default="", description="that it was moved to; filled in when the scenario is read")
+    sources: tuple[str, ...] = Field(default=(), description="of the figures in the factor; filled in when the scenario is read")
+    text: str = Field(default="", description="the rule in a sentence; filled in when the scenario is read")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Moved:
+        if list(self.factor) != sorted(self.factor):
+            raise ValueError("factor must be low and high, or low, middle and high, in this order")
+        if self.rule == "given" and not self.source.strip():
+            raise ValueError("source is missing: say where the factor is from")
+        if self.rule != "given" and not self.to_device:
+            raise ValueError('rule is found by Paceline: give factor and source, or leave "moved" out')
+        return self
+
+    @property
+    def applied(self) -> bool:
+        """Whether the times of the workload are moved already."""
+        return bool(self.to_device)
+
+    @property
+    def low_mid_high(self) -> tuple[float, float, float]:
+        """The factor, with the geometric mean of low and high where no middle is given."""
+        low, high = self.factor[0], self.factor[-1]
+        return low, self.factor[1] if len(self.factor) == 3 else (low * high) ** 0.5, high
+
+
 class Workload(Spec):
     """A model's training step on one device, and what must be communicated for it."""
 
     schema_version: Literal[1] = 1
     name: str = Field(min_length=1, max_length=10_000)
     description: str = ""
+    model: str = Field(
+        default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
+    )
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
     batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
     global_batch: int | None = Field(
@@ -139,6 +215,8 @@ class Workload(Spec):
     fit: CalibrationFit | None = None
     provenance: dict[str, str] = Field(default_factory=dict)
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
+    counted: Counted | None = None
+    moved: Moved | None = Field(default=None, description="to another device than it was measured on")
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:

@@ -171,6 +171,16 @@ class Probe:
                 return
             self.recorder.write("memory", batch=batch, peak_bytes=int(peak))
 
+    def count(self, steps: dict[int, Callable[[], Any]]) -> None:
+        """What each step asks of a device; last, since tracing runs the user's Python once more. A step that cannot be counted is none."""
+        counting = _sibling("counting")
+        float_bytes = 4 if self.arguments.precision == "float32" else 2
+        for batch, step in steps.items():
+            try:
+                self.recorder.write("counted", batch=batch, **counting.count(self.tf, step, float_bytes))
+            except Exception as error:  # whatever it is, the measurement stands
+                self.recorder.write("counted", batch=batch, why=(type(error).__name__ + ": " + str(error))[:500])
+
     def split(self, done: int, total: int) -> int:
         """Steps with clocks inside: how forward, backward and apply share the time. Returns the largest variable's bytes."""
         make = _sibling("stamps").Stamps
@@ -250,6 +260,7 @@ class Probe:
         _sibling("server_cost").measure(self.tf, optimizer, largest, 5, self.recorder)
         name = type(optimizer).__name__ if optimizer is not None else "the step's own; server cost of SGD"
         self.recorder.write("note", optimizer=name, instrumented_without_xla=bool(self.arguments.jit))
+        self.count(steps)
         self.recorder.write("end")
 
 

@@ -16,9 +16,11 @@ from calibrate.validation.comparison import Compared
 from simulator.errors import InputError
 from simulator.spec import Spec
 
-__all__ = ["REGIMES", "Coverage", "PublishedValidation", "coverage_of", "situations_of", "validate_published"]
+__all__ = ["MOVED", "REGIMES", "Coverage", "PublishedValidation", "coverage_of", "situations_of", "validate_published"]
 
 REGIMES = ("sync PS", "async PS", "all-reduce", "staleness", "NCCL")
+MOVED = "moved"
+"""Not a way of training: trainings on one device, moved to another."""
 
 
 class Coverage(Spec):
@@ -45,7 +47,7 @@ def validate_published(regimes: Sequence[str] | None = None, progress: Progress 
     Parameters
     ----------
     regimes
-        Some of :data:`REGIMES`; left out: all.
+        Some of :data:`REGIMES` and :data:`MOVED`; left out: all.
     progress
         Called with how many series are done, of how many, and the next one's name.
 
@@ -56,10 +58,11 @@ def validate_published(regimes: Sequence[str] | None = None, progress: Progress 
     ScenarioError
         A file of the tables is missing or broken.
     """
-    wanted = tuple(regimes or REGIMES)
+    known = (*REGIMES, MOVED)
+    wanted = tuple(regimes or known)
     for regime in wanted:
-        if regime not in REGIMES:
-            raise InputError(f"there is no published regime {regime!r}; choose from {', '.join(REGIMES)}")
+        if regime not in known:
+            raise InputError(f"there is no published regime {regime!r}; choose from {', '.join(known)}")
     tables = load_tables()
     constants = load_constants(tables.home)
     jobs = [(situation, rows) for situation, rows in situations_of(tables) if situation.series.regime in wanted]
@@ -77,6 +80,10 @@ def validate_published(regimes: Sequence[str] | None = None, progress: Progress 
         from calibrate.published.nccl import nccl_rows
 
         rows += nccl_rows()
+    if MOVED in wanted:
+        from calibrate.published.moving import moved_rows
+
+        rows += moved_rows()
     return PublishedValidation(rows=tuple(rows), constants=constants.all, excluded=tuple(tables.excluded), coverage=coverage_of(tables))
 
 

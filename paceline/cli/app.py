@@ -18,6 +18,7 @@ from paceline import __version__
 from paceline.cli.calibrate import calibrate
 from paceline.cli.calibrate_link import calibrate_link
 from paceline.cli.models import models
+from paceline.cli.plan import plan
 from paceline.cli.quickstart import quickstart
 from paceline.cli.report import report
 from paceline.cli.schema import schema
@@ -71,6 +72,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate-link": calibrate_link,
     "simulate": simulate,
     "sweep": sweep,
+    "plan": plan,
     "report": report,
     "validate": validate,
     "schema": schema,

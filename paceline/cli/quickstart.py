@@ -57,7 +57,9 @@ def quickstart(
         scenario for strategy in _strategies() for scenario in grid(_table(workload_file, strategy), [("strategy.workers", _WORKERS)])
     ]
     with progress_bar("scenarios") as advance:
-        results = sweep(scenarios, results_file, jobs=jobs, force=True, progress=advance)
+        swept = sweep(scenarios, results_file, jobs=jobs, force=True, progress=advance)
+    swept.check()
+    results = swept.results
 
     note("3/3  drawing the report")
     write_report(results, out)

@@ -1,9 +1,8 @@
-"""``paceline report``: the results of a sweep as one HTML page."""
+"""``paceline report``: the results of sweeps as one HTML page, its figures as images, its tables as CSV."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -13,49 +12,122 @@ __all__ = ["report"]
 
 
 def report(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS.ndjson", help="What `paceline sweep --out` wrote.", show_default=False)],
+    results: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULTS.ndjson", help="What `paceline sweep --out` wrote; several are compared.", show_default=False),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE.html", help="Where to write; left out: beside the results, ending in .html.", show_default=False
+            "--out",
+            "-o",
+            metavar="FILE.html",
+            help="Where to write; left out: beside the (first) results, ending in .html.",
+            show_default=False,
         ),
     ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="POINTS.csv",
+            help="Your own measurements, shown beside the predictions: a table with the columns workers and throughput (samples/s) "
+            "and, if you like, servers, staleness and batch.",
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PLAN.json", help="A plan's answer, to begin the report with: `paceline plan --out FILE.ndjson` writes FILE.plan.json."
+        ),
+    ] = None,
+    title: Annotated[
+        str, typer.Option(metavar="TEXT", help="Heading of the page; left out: the workload's name.", show_default=False)
+    ] = "",
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write each figure as an image; needs Chromium and the extra `figures` of this package."),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", metavar="png,svg", help="Formats of --figures, separated by commas.")] = "png,svg",
+    tables: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each table as CSV.")] = None,
+    no_simulate: Annotated[
+        bool,
+        typer.Option("--no-simulate", help="Leave out the timeline and the what-ifs, which simulate the answer again for some seconds."),
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="Processes for the what-ifs; 0 takes all cores.", min=0)] = 0,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is no report of ours.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write a scaling report: one HTML file that opens offline.
 
-    Example: paceline report results.ndjson -o reports/resnet50.html
+    Give several results files to compare them, and your own measurements to see them beside
+    the predictions.
+
+    Example: paceline report results.ndjson -o reports/resnet50.html --open
     """
-    from paceline.reporting import read_results, write_report
-    from paceline.reporting.render import GENERATOR
-    from simulator.errors import InputError
+    from paceline.cli.reporting import Extras, extras_of, formats_of, labels_of, last_of_each, open_page, read_all, target_of
+    from paceline.reporting import write_report
+    from paceline.reporting.exporting import check_browser, check_folder, export_figures
+    from paceline.reporting.measured import overlay_of
+    from paceline.reporting.plans import read_plan
+    from simulator.files import check_writable
 
-    held = read_results(results)
-    target = out if out is not None else results.with_suffix(".html")
-    if os.path.exists(target) and os.path.samefile(target, results):
-        raise InputError(f"{target}: is the results file itself; choose another path with --out")
-    if os.path.isfile(target) and not force and not _is_ours(target, GENERATOR):
-        raise InputError(
-            f"{target}: is there already and is no report of Paceline; overwrite it with --force, or choose another path with --out"
-        )
-    write_report(held.results, target, notes=held.notes)
-    for note in held.notes:
+    formats = formats_of(format_)
+    held, notes = read_all(results)
+    named = labels_of(results, [len(its.results) for its in held])
+    found, labels, doubled = last_of_each([result for its in held for result in its.results], named)
+    notes += doubled
+    overlay = overlay_of(measured, found, labels) if measured is not None else None
+    planned = read_plan(plan) if plan is not None else None
+    target = target_of(results, out, force=force, reads=[path for path in (measured, plan) if path is not None])
+    check_writable(target)
+    if figures is not None:
+        check_browser()
+        check_folder(figures, "--figures")
+    if tables is not None:
+        check_folder(tables, "--tables")
+    extras = Extras() if no_simulate else extras_of(found, labels, planned, jobs)
+    notes += extras.notes
+    write_report(
+        found,
+        target,
+        notes=notes,
+        labels=labels,
+        plan=planned,
+        measured=overlay,
+        timeline=extras.timeline,
+        sensitivity=extras.changes,
+        title=title,
+    )
+    for note in notes:
         typer.echo(note, err=True)
+    for its in overlay.unmatched if overlay is not None else ():
+        typer.echo(f"{measured}:{its.line}: {its.setting}: stands beside no prediction: {its.why}", err=True)
     typer.echo(f"Wrote {target}", err=True)
-    if as_json:
-        typer.echo(
-            json.dumps({"report": str(target), "results": len(held.results), "notes": list(held.notes), "bytes": target.stat().st_size})
+    written: dict[str, object] = {"report": str(target), "results": len(found), "notes": notes, "bytes": target.stat().st_size}
+    if tables is not None:
+        from paceline.reporting.tables import tables_of, write_tables
+
+        content = tables_of(
+            found,
+            labels=labels,
+            plan=planned,
+            measured=overlay,
+            timeline=extras.timeline,
+            sensitivity=extras.changes,
+            failures=[failure for its in held for failure in its.failures],
         )
+        files = write_tables(content, tables)
+        typer.echo(f"Wrote {len(files)} tables into {tables}", err=True)
+        written["tables"] = [str(file) for file in files]
+    if figures is not None:
+        from paceline.cli.showing import progress_bar
 
-
-def _is_ours(path: Path, mark: str) -> bool:
-    """Whether a file is empty or a report, which a new one may replace."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(4096)
-    except OSError as error:
-        from simulator.errors import InputError
-
-        raise InputError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; choose another path with --out") from None
-    return not start or mark.encode() in start
+        with progress_bar("figures") as advance:
+            files = export_figures(target, figures, formats, advance)
+        typer.echo(f"Wrote {len(files)} images into {figures}", err=True)
+        written["figures"] = [str(file) for file in files]
+    if as_json:
+        typer.echo(json.dumps(written))
+    if open_ and not open_page(target):
+        typer.echo(f"There is no browser to be found; open {target} yourself", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -25,19 +26,62 @@ def note(message: str) -> None:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Advance]:
-    """A progress bar on stderr; call what it gives with work done and work in all."""
+    """Progress on stderr with the time left; call what it gives with work done and work in all.
+
+    A bar where stderr is a terminal; else a line now and then, so that a log shows life. What
+    was done before the first call does not count towards the time left.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:
+        yield _progress_lines(title)
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=_SPEED_OVER_S) as bar:
         task = bar.add_task(title, total=None)
+        begun = False
 
         def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            nonlocal begun
+            if begun:
+                bar.update(task, completed=done, total=total)
+            else:
+                bar.reset(task, completed=done, total=total)
+            begun = True
 
         yield advance
+
+
+_SPEED_OVER_S = 600.0
+_TOLD_EVERY_S = 30.0
+
+
+def _progress_lines(title: str) -> Advance:
+    """Tells of progress in a line, at most one each half minute."""
+    first: tuple[float, int] | None = None
+    told_s = 0.0
+
+    def advance(done: int, total: int) -> None:
+        nonlocal first, told_s
+        now_s = time.monotonic()
+        if first is None:
+            first, told_s = (now_s, done), now_s
+        elif now_s - told_s >= _TOLD_EVERY_S:
+            begun_s, before = first
+            left = f", about {_duration((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
+            note(f"{title}: {done:,} of {total:,}{left}")
+            told_s = now_s
+
+    return advance
+
+
+def _duration(seconds: float) -> str:
+    """A time for waiting people: 40 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def label(result: Result) -> str:
@@ -77,6 +121,7 @@ _ASSUMPTIONS = (
     "start-in-window",
     "no-uncertainty",
     "not-calibrated",
+    "moved-device",
     "other-device",
     "phase-locked",
     "aligned-collective",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -164,10 +163,11 @@ def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
     finish(validation, wanted)
 
 
-def _simulated(scenarios: Sequence[Scenario], advance: Callable[[int, int], None]) -> list[Result]:
+def _simulated(scenarios: Sequence[Scenario], advance: Callable[[int, int], None]) -> Sequence[Result]:
     """All replications of every scenario, on all cores."""
-    with tempfile.TemporaryDirectory() as folder:
-        return sweep(scenarios, Path(folder) / "results.ndjson", progress=advance)
+    swept = sweep(scenarios, progress=advance)
+    swept.check()
+    return swept.results
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
+from calibrate.published.moving import BY_RATIO, MOVED_BY
 from calibrate.published.validation import REGIMES, PublishedValidation
 from calibrate.published.validation import validate_published as run
 from calibrate.validation.comparison import Compared
@@ -18,6 +20,13 @@ from paceline.reporting.wording import amount
 __all__ = ["validate_published"]
 
 _WORST = 12
+_ABOUT_MOVED = (
+    "Trainings moved from one device to another (rules in docs/scenario.md) are groups apart too: throughput of one device on the newer, "
+    "from that on the older. By a published pair: from pairs of the same model in other sources, with the scatter of other models. By two "
+    "rooflines: the ratio of the bounds of both devices, with the scatter of other models. By one roofline, as from a processor: the bound "
+    "of the device there, with the efficiencies of other models. No row of the same training takes part, but the form of the bound was "
+    "chosen among five with these rows in view. Simpler rules beside them: throughput grows as peaks, or as bandwidths of memory, do.",
+)
 
 
 def validate_published(regimes: Sequence[str], wanted: Wanted) -> None:
@@ -30,6 +39,8 @@ def validate_published(regimes: Sequence[str], wanted: Wanted) -> None:
 
 def published_validation(found: PublishedValidation) -> Validation:
     """What is told of it: scores of tables that no constant was fitted on first, and apart from the others."""
+    if all(row.group in MOVED_BY for row in found.rows):
+        return _validation_of_moved(found.rows)
     held_out = [row for row in found.rows if row.group in REGIMES]
     coverage = found.coverage
     return Validation(
@@ -46,14 +57,54 @@ def published_validation(found: PublishedValidation) -> Validation:
             f"{coverage.rows:,} rows are predicted; the others are excluded, each with its reason.",
             "A series is predicted from its smallest row and from facts about hardware and software; a few constants are common to all and "
             "were fitted on the tables named below. Settings of those tables are groups apart and do not count in the score of all.",
+            *(_ABOUT_MOVED if any(row.group in MOVED_BY for row in found.rows) else ()),
         ),
-        tables=(_worst(held_out), _constants(found), _excluded(found)),
+        tables=(_worst(held_out), *_moved(found.rows), _constants(found), _excluded(found)),
         extra={
             "coverage": coverage.model_dump(mode="json"),
             "constants": [each.model_dump(mode="json") for each in found.constants],
             "excluded": [each.model_dump(mode="json") for each in found.excluded],
         },
     )
+
+
+def _validation_of_moved(rows: Sequence[Compared]) -> Validation:
+    """Moved trainings by themselves."""
+    return Validation(
+        key="moved",
+        title="Published trainings moved to another device",
+        rows=tuple(rows),
+        scores=tuple(score for group in MOVED_BY for score in scores_of(row for row in rows if row.group == group)),
+        headline=BY_RATIO,
+        command=command_line(),
+        date=today(),
+        machine=machine(),
+        about=_ABOUT_MOVED,
+        tables=(_worst(rows), *_moved(rows)),
+    )
+
+
+def _moved(rows: Sequence[Compared]) -> tuple[Table, ...]:
+    """Each way from one device to another with the errors of every rule that led there."""
+    ways: dict[tuple[str, str, str], list[Compared]] = {}
+    for row in rows:
+        if row.group in MOVED_BY:
+            way = str(row.settings.get("from", "a processor")), str(row.settings["to"]), str(row.settings["precision"])
+            ways.setdefault((row.group, f"{way[0]} to {way[1]}", way[2]), []).append(row)
+    cells = tuple(
+        (
+            group.removeprefix("moved, "),
+            way,
+            precision,
+            f"{len(its)}",
+            signed(statistics.median(row.error for row in its)),
+            signed(max((row.error for row in its), key=abs)),
+            f"{sum(row.inside for row in its)} of {len(its)}",
+        )
+        for (group, way, precision), its in sorted(ways.items())
+    )
+    columns = ("rule", "from, to", "precision", "trainings", "median error", "worst", "inside 90%")
+    return (Table("Moved from one device to another", columns, cells, left=(0, 1, 2), long=True),) if cells else ()
 
 
 def _scores(rows: Sequence[Compared], held_out: Sequence[Compared]) -> tuple[Score, ...]:

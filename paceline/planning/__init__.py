@@ -1,1 +1,11 @@
 """Capacity planning: which cluster, how many workers, at what cost, and how sure."""
+
+from __future__ import annotations
+
+from paceline.planning.answer import Candidate, Goal, Improvement, Plan, ServerCount, WorkerCount
+from paceline.planning.goals import goal_of
+from paceline.planning.improvements import improvements
+from paceline.planning.planner import plan
+from paceline.planning.space import Space, space_of
+
+__all__ = ["Candidate", "Goal", "Improvement", "Plan", "ServerCount", "Space", "WorkerCount", "goal_of", "improvements", "plan", "space_of"]

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from simulator.results import Estimate, Result
+from simulator.rows import BRIEF, rows_of_outcomes
 from simulator.spec import Seconds, Spec
+from simulator.tables import Row, frame_of_rows, html_of_rows
 
-__all__ = ["Candidate", "Goal", "Improvement", "Plan", "Scaling", "ServerCount"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Candidate", "Goal", "Improvement", "Plan", "Prefer", "Refused", "Scaling", "ServerCount", "WorkerCount"]
 
 Scaling = Literal["weak", "strong"]
 """Weak: the batch of each replica is fixed; strong: that of all together."""
+
+Prefer = Literal["cheapest", "fastest", "fewest-devices"]
+"""What is best among all that reach the goal."""
 
 
 class Goal(Spec):
@@ -25,7 +34,7 @@ class Goal(Spec):
     deadline_s: Seconds | None = Field(default=None, gt=0)
     budget_usd: float | None = Field(default=None, gt=0)
     confidence: float = Field(default=0.95, gt=0, lt=1, description="share of real runs that must reach the goal")
-    prefer: Literal["cheapest", "fastest", "fewest-devices"] = "cheapest"
+    prefer: Prefer = "cheapest"
 
     @property
     def total_samples(self) -> float | None:
@@ -46,6 +55,39 @@ class Candidate(Spec):
     confidence: float = Field(description="predicted share of real runs that reach the goal, from the replications")
     meets: bool
 
+    @classmethod
+    def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:
+        """A row each: how it stands to the goal, then its result's settings and :data:`simulator.rows.COLUMNS`."""
+        held = list(items)
+        return [its._standing() | row for its, row in zip(held, rows_of_outcomes([its.result for its in held]), strict=True)]
+
+    @classmethod
+    def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
+        """How candidates stand to the goal, and the most important figures."""
+        return [name for name in dict.fromkeys(name for row in rows for name in row) if name in _STANDING or name in BRIEF]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from all other candidates of a plan."""
+        return self.result.scenario_hash, self.scaling
+
+    def _standing(self) -> Row:
+        time_s, cost = self.time_s, self.cost_usd
+        return {
+            "name": self.name,
+            "meets": self.meets,
+            "confidence": self.confidence,
+            "time_s": time_s.mean if time_s else None,
+            "time_low_s": time_s.low if time_s else None,
+            "time_high_s": time_s.high if time_s else None,
+            "cost_usd": cost.mean if cost else None,
+            "cost_low_usd": cost.low if cost else None,
+            "cost_high_usd": cost.high if cost else None,
+        }
+
+
+_STANDING = ("standing", "name", "meets", "confidence", "time_s", "cost_usd")
+
 
 class ServerCount(Spec):
     """Throughput of the chosen configuration with another number of parameter servers."""
@@ -53,6 +95,23 @@ class ServerCount(Spec):
     servers: int
     throughput_samples_per_s: Estimate
     usd_per_hour: float | None
+
+
+class WorkerCount(Spec):
+    """Throughput of the chosen configuration with another number of workers."""
+
+    workers: int
+    replicas: int
+    throughput_samples_per_s: Estimate
+    usd_per_hour: float | None
+
+
+class Refused(Spec):
+    """Configurations that the ranges name and that cannot be: no such machine, a rule, a failed simulation."""
+
+    name: str = Field(description="which, in words")
+    text: str = Field(description="why, in a sentence")
+    configurations: int = Field(ge=1, description="how many of those considered it concerns")
 
 
 class Improvement(Spec):
@@ -80,14 +139,47 @@ class Plan(Spec):
     servers: tuple[ServerCount, ...] = Field(default=(), description="of a parameter-server answer; ascending")
     servers_enough: int | None = Field(default=None, description="the fewest from which more servers gain less than 2%")
     workers_pay_until: int | None = Field(
-        default=None, description="the most replicas up to which another doubling still pays (docs/planning.md)"
+        default=None, description="the most workers up to which each doubling paid: it brought half again as much (docs/planning.md)"
     )
     improvements: tuple[Improvement, ...] = Field(default=(), description="greatest gain first; those without a figure last")
-    considered: int = Field(description="configurations that the ranges name")
+    workers: tuple[WorkerCount, ...] = Field(default=(), description="of the chosen configuration, doubling; ascending")
+    considered: int = Field(description="configurations that the ranges name: those discarded, passed over, refused, and candidates")
     discarded: int = Field(description="of those, ruled out by closed forms, never simulated")
-    simulated: int = Field(description="scenarios that were really simulated, those for servers and improvements included")
+    passed_over: int = Field(default=0, description="of those, not simulated because the search had no need of them")
+    refused: tuple[Refused, ...] = Field(default=(), description="those that cannot be, each with the reason")
+    simulated: int = Field(description="scenarios that were really simulated, those for workers, servers and improvements included")
+    sentences: tuple[str, ...] = Field(default=(), description="for people in a hurry: the answer, how sure it is, what limits it")
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """One line of JSON."""
         return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a candidate, all that were simulated: the chosen one first, then the runners-up, then the others.
+
+        ``standing`` is "chosen", "runner-up" or empty, ``pareto`` whether no other is both
+        cheaper and faster; then come ``name``, ``meets``, ``confidence``, time and cost of
+        the training with their intervals, and the columns of results.
+        """
+        return frame_of_rows(self._rows())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer, and the first candidates."""
+        rows = self._rows()
+        columns = Candidate.shown_columns(rows)
+        shown = [{name: row.get(name) for name in columns} for row in rows[:_MOST_SHOWN]]
+        more = f"and {len(rows) - _MOST_SHOWN:,} more" if len(rows) > _MOST_SHOWN else ""
+        return html_of_rows(shown, " ".join(self.sentences) or f"{self.chosen.name}. {self.why}", more)
+
+    def _rows(self) -> list[Row]:
+        ranked = {its.key: its for its in (self.chosen, *self.runners_up, *self.candidates)}
+        runners_up, front = {its.key for its in self.runners_up}, {its.key for its in self.pareto}
+        rows: list[Row] = []
+        for key, row in zip(ranked, Candidate.rows_of(ranked.values()), strict=True):
+            standing = "chosen" if key == self.chosen.key else "runner-up" if key in runners_up else ""
+            rows.append({"standing": standing, "pareto": key in front, **row})
+        return rows
+
+
+_MOST_SHOWN = 10

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from paceline.reporting.points import Point, Series
+from paceline.reporting.coordinates import Coordinates
+from paceline.reporting.naming import setting_text
 from simulator.results import Result
 
-__all__ = ["Answer", "Asked", "Trust", "answer_of", "asked_of", "trust_of"]
+__all__ = ["Answer", "Asked", "Trust", "answer_of", "asked_of", "name_at", "trust_of"]
 
 
 @dataclass(frozen=True)
@@ -18,50 +18,72 @@ class Asked:
 
     Attributes
     ----------
-    scaling
-        ``weak``: the batch of each worker is fixed; ``strong``: that of all together is.
+    fewest, most
+        Replicas.
+    curves
+        How many strategies, clusters and so on are compared.
+    scalings
+        ``weak``: the batch of each replica is fixed; ``strong``: that of all together is.
     batches
-        The batch sizes, of one worker (weak) or of all (strong).
+        The batch sizes, of one replica (weak) or of all (strong), ascending.
     """
 
     fewest: int
     most: int
-    strategies: int
+    curves: int
     clusters: tuple[str, ...]
-    scaling: Literal["weak", "strong", "both"]
+    scalings: tuple[str, ...]
     batches: tuple[int, ...]
     replications: int
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The best curve at the largest number of workers, and what else must be said of it.
+    """The fastest result among those with the most replicas, and what else must be said of it.
 
     Attributes
     ----------
+    index, result
+        Which one it is among the results.
+    name
+        Its curve, and its settings where more than the number of replicas is swept.
     rivals
-        Curves whose interval there overlaps that of the best.
+        Names of others with as many replicas whose interval overlaps, the fastest first.
     peak, peak_name
         The highest throughput anywhere, where that is clearly elsewhere.
     alone
-        Whether there is nothing to compare the best with.
+        Whether there is nothing to compare it with.
     """
 
+    index: int
+    result: Result
     name: str
-    point: Point
     rivals: tuple[str, ...]
-    peak: Point | None
+    peak: Result | None
     peak_name: str
     alone: bool
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What the numbers rest on."""
+    """What the numbers rest on.
+
+    Attributes
+    ----------
+    results, hollow
+        How many there are, and how many lie beyond the calibrated range.
+    assumed
+        Clusters whose figures are assumed.
+    uncalibrated
+        Workloads that record no calibrated range.
+    unfitted
+        Whether a workload carries no uncertainty.
+    workers, batch, device
+        The calibrated range, where there is one workload.
+    """
 
     results: int
     hollow: int
-    warnings: int
     assumed: tuple[str, ...]
     uncalibrated: tuple[str, ...]
     unfitted: bool
@@ -70,33 +92,63 @@ class Trust:
     device: str
 
 
-def asked_of(results: Sequence[Result], series: Sequence[Series]) -> Asked:
+def asked_of(results: Sequence[Result], at: Coordinates) -> Asked:
     """What the results together ask."""
     loads = [result.scenario.workload for result in results]
-    weak = {load.batch_per_replica for load in loads} - {None}
-    strong = {load.global_batch for load in loads} - {None}
-    chosen = weak or strong
+    batches = {load.batch_per_replica or load.global_batch for load in loads}
     return Asked(
         fewest=min(result.replicas for result in results),
         most=max(result.replicas for result in results),
-        strategies=len(series),
+        curves=len(at.curves),
         clusters=tuple(dict.fromkeys(result.scenario.cluster.name for result in results)),
-        scaling="both" if weak and strong else "weak" if weak else "strong",
-        batches=tuple(sorted(batch for batch in chosen if batch is not None)),
+        scalings=next(group.labels for group in at.groups if group.id == "scaling"),
+        batches=tuple(sorted(batch for batch in batches if batch is not None)),
         replications=max(result.scenario.run.replications for result in results),
     )
 
 
-def answer_of(series: Sequence[Series]) -> Answer:
-    """Find the best curve where there are most workers."""
-    most = max(each.largest.workers for each in series)
-    there = [each for each in series if each.largest.workers == most]
-    best = max(there, key=lambda each: each.largest.throughput)
-    point = best.largest
-    rivals = tuple(each.name for each in there if each is not best and each.largest.high >= point.low)
-    top, peak = max(((each, candidate) for each in series for candidate in each.points), key=lambda pair: pair[1].throughput)
-    elsewhere = peak is not point and peak.low > point.high
-    return Answer(best.name, point, rivals, peak if elsewhere else None, top.name if elsewhere else "", alone=len(there) == 1)
+def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None) -> Answer:
+    """Find the fastest result where there are most replicas.
+
+    Parameters
+    ----------
+    results
+        In the order of ``at``.
+    at
+        Where each stands.
+    chosen
+        Hash of a scenario that something else chose, such as a plan; it is the answer then.
+    """
+
+    def rate(index: int) -> float:
+        return results[index].throughput_samples_per_s.mean
+
+    most = max(result.replicas for result in results)
+    told = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
+    there = [index for index, result in enumerate(results) if result.replicas == (most if told is None else results[told].replicas)]
+    best = told if told is not None else max(there, key=rate)
+    interval = results[best].throughput_samples_per_s
+    rivals = sorted((index for index in there if index != best and results[index].throughput_samples_per_s.high >= interval.low), key=rate)
+    top = max(range(len(results)), key=rate)
+    elsewhere = told is None and results[top].throughput_samples_per_s.low > interval.high
+    return Answer(
+        index=best,
+        result=results[best],
+        name=name_at(at, best),
+        rivals=tuple(name_at(at, index) for index in reversed(rivals)),
+        peak=results[top] if elsewhere else None,
+        peak_name=name_at(at, top) if elsewhere else "",
+        alone=len(there) == 1,
+    )
+
+
+def name_at(at: Coordinates, index: int) -> str:
+    """The name of a result's curve, and its settings where more than the number of replicas is swept."""
+    parts = [at.name_of(index)]
+    for key, place in list(zip(at.keys, at.places[index], strict=True))[1:]:
+        if len(key.values) > 1 and place >= 0:
+            parts.append(setting_text(key.path, key.values[place]))
+    return " · ".join(parts)
 
 
 def trust_of(results: Sequence[Result]) -> Trust:
@@ -107,7 +159,6 @@ def trust_of(results: Sequence[Result]) -> Trust:
     return Trust(
         results=len(results),
         hollow=sum(result.extrapolated for result in results),
-        warnings=sum(len(result.warnings) for result in results),
         assumed=tuple(dict.fromkeys(result.scenario.cluster.name for result in results if result.scenario.cluster.basis == "assumed")),
         uncalibrated=tuple(name for name, load in loads.items() if load.calibrated is None),
         unfitted=any(load.uncertainty is None for load in loads.values()),

@@ -21,6 +21,8 @@ _COLOURS = 7
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 _MOST_TICKS = 9
+_FEWEST_TICKS = 4
+_ROUND = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9))
 
 
 def series_colour(index: int) -> str:
@@ -93,24 +95,24 @@ def workers_axis(workers: Sequence[int], title: str = "Workers") -> dict[str, An
 
 
 def log_axis(values: Sequence[float], title: str = "") -> dict[str, Any]:
-    """A logarithmic axis with ticks at 1, 2, 5 of each decade, or at decades where there are many."""
+    """A logarithmic axis with ticks at round numbers of each decade: the fewer, the more decades there are."""
     positive = [value for value in values if value > 0] or [1.0]
-    low, high = min(positive), max(positive)
-    decades = math.log10(high) - math.log10(low)
-    steps = (1, 2, 5) if decades < 1.6 else (1, 3) if decades < 2.6 else (1,)
+    low, high = math.log10(min(positive)), math.log10(max(positive))
+    decades = high - low
+    room = max(0.05, 0.05 * decades, (0.25 - decades) / 2)
     stride = max(1, round(decades / 5))
-    powers = range(max(-300, math.floor(math.log10(low)) - 1), min(300, math.ceil(math.log10(high)) + 2), stride)
-    ticks = [step * 10.0**power for power in powers for step in steps]
-    room = max(0.05, 0.05 * decades)
-    texts = [compact(float(f"{tick:.6g}")) for tick in ticks]
+    powers = range(max(-300, math.floor(low) - 1), min(300, math.ceil(high) + 2), stride)
+    choices = [[step * 10.0**power for power in powers for step in steps] for steps in _ROUND]
+    seen = [[tick for tick in ticks if low - room <= math.log10(tick) <= high + room] for ticks in choices]
+    ticks = next((found for found in seen if len(found) >= _FEWEST_TICKS), seen[-1])
     return _axis(
         title,
         type="log",
         tickmode="array",
         tickvals=ticks,
-        ticktext=texts,
-        automargin=low < 0.1,
-        range=[math.log10(low) - room, math.log10(high) + room],
+        ticktext=[compact(float(f"{tick:.6g}")) for tick in ticks],
+        automargin=low < -1,
+        range=[low - room, high + room],
     )
 
 

@@ -15,6 +15,7 @@ _TITLES = {
     "few-replications": "Few replications",
     "no-uncertainty": "Uncertainty not known",
     "not-calibrated": "No calibrated range",
+    "moved-device": "Moved to another device",
     "other-device": "Another device",
     "phase-locked": "Workers in lock-step",
 }
@@ -31,7 +32,7 @@ class Caveat:
     values
         The values warned about, as text: one, or "smallest to largest".
     affected
-        (name of the curve, its numbers of workers) of the results that carry it.
+        (name of the curve, its numbers of replicas) of the results that carry it.
     """
 
     code: str
@@ -60,8 +61,8 @@ def _caveat(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: 
     texts = tuple(dict.fromkeys(warned.text for warned, *_ in ordered))
     values = tuple(dict.fromkeys(_written(warned.value) for warned, *_ in ordered))
     numbers: dict[str, set[int]] = {}
-    for _, name, workers, _ in held:
-        numbers.setdefault(name, set()).add(workers)
+    for _, name, replicas, _ in held:
+        numbers.setdefault(name, set()).add(replicas)
     return Caveat(
         code=code,
         title=_TITLES.get(code, code.replace("-", " ").replace("_", " ").capitalize()),
@@ -69,7 +70,7 @@ def _caveat(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: 
         texts=texts if len(texts) <= 2 else (texts[0], texts[-1]),
         values=values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}",
         range=held[0][0].range,
-        affected=tuple((name, tuple(sorted(workers))) for name, workers in numbers.items()),
+        affected=tuple((name, tuple(sorted(counted))) for name, counted in numbers.items()),
         all_results=len({scenario_hash for *_, scenario_hash in held}) == of,
     )
 

@@ -13,7 +13,7 @@ from simulator.scenario import Scenario
 from simulator.strategy import Mirrored, ParameterServer, Single
 from simulator.units import format_bytes, format_rate, format_seconds
 
-__all__ = ["clean", "series_names", "strategy_name", "varied_settings"]
+__all__ = ["clean", "series_names", "setting_text", "settings_of", "strategy_name", "varied_settings"]
 
 LONGEST = 72
 """Characters of a name that a legend or a heading shows."""
@@ -42,13 +42,14 @@ def clean(text: str, longest: int = LONGEST) -> str:
     return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
 
 
-def strategy_name(scenario: Scenario) -> str:
-    """The strategy in words, without its number of workers."""
+def strategy_name(scenario: Scenario, *, servers: bool = True) -> str:
+    """The strategy in words, without its number of workers; with that of its servers unless told otherwise."""
     strategy = scenario.strategy
     if isinstance(strategy, Single):
         return "Single device"
     if isinstance(strategy, ParameterServer):
-        return f"Parameter server, {strategy.mode}, {strategy.servers} server{'s' if strategy.servers != 1 else ''}"
+        counted = f", {strategy.servers} server{'s' if strategy.servers != 1 else ''}" if servers else ""
+        return f"Parameter server, {strategy.mode}{counted}"
     algorithm = strategy.algorithm.replace("-", " ")
     if isinstance(strategy, Mirrored):
         return f"Mirrored ({algorithm} in one node)"
@@ -61,12 +62,12 @@ def series_names(results: Sequence[Result]) -> list[str]:
     Results of one strategy that differ in another setting too (a sweep over the
     bandwidth, say) are told apart by that setting.
     """
-    settings = [_flat(result.scenario) for result in results]
+    settings = [settings_of(result.scenario) for result in results]
     varied = _varied(settings)
     names = []
     for result, own in zip(results, settings, strict=True):
         name = strategy_name(result.scenario)
-        parts = [_setting(path, own[path]) for path in varied if path in own and path not in _ALWAYS_APART]
+        parts = [setting_text(path, own[path]) for path in varied if path in own and path not in _ALWAYS_APART]
         shown = parts[:_MOST_NAMED] + ([f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else [])
         names.append(" · ".join([name, *shown]))
     return _told_apart(names, results, settings)
@@ -74,7 +75,7 @@ def series_names(results: Sequence[Result]) -> list[str]:
 
 def varied_settings(results: Sequence[Result]) -> list[str]:
     """Dotted names of the settings that are not the same in all results."""
-    settings = [_flat(result.scenario) for result in results]
+    settings = [settings_of(result.scenario) for result in results]
     return _varied(settings, apart=False)
 
 
@@ -114,7 +115,8 @@ def _varied(settings: list[dict[str, Any]], *, apart: bool = True) -> list[str]:
     return found
 
 
-def _flat(scenario: Scenario) -> dict[str, Any]:
+def settings_of(scenario: Scenario) -> dict[str, Any]:
+    """Every setting of a scenario under its dotted name, prose and tables of measurements left out."""
     flat: dict[str, Any] = {}
 
     def walk(prefix: str, value: Any) -> None:
@@ -131,7 +133,8 @@ def _flat(scenario: Scenario) -> dict[str, Any]:
     return flat
 
 
-def _setting(path: str, value: Any) -> str:
+def setting_text(path: str, value: Any) -> str:
+    """A setting in words, such as ``"bandwidth 10 Gbit/s"``."""
     *_, leaf = path.split(".")
     if leaf == "name":
         return clean(str(value), 40)

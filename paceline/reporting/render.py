@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jinja2
 from markupsafe import Markup
@@ -13,23 +13,62 @@ from plotly.offline import get_plotlyjs
 
 from paceline.reporting import figures
 from paceline.reporting.axes import marker_symbol
+from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.context import Report, build_report
+from paceline.reporting.coordinates import scaling_of
+from paceline.reporting.grids import written
 from paceline.reporting.naming import clean
-from paceline.reporting.points import PARTS
-from paceline.reporting.wording import amount, counts, duration, interval, join, percent, sentence
+from paceline.reporting.sections import sections_of
+from paceline.reporting.wording import amount, clause, counts, dollars, duration, interval, join, percent, sentence
+from simulator.cluster import Cluster
+from simulator.cost import usd_per_hour
 from simulator.files import write_whole
 from simulator.results import Result
+
+if TYPE_CHECKING:
+    from paceline.planning.answer import Plan
+    from paceline.reporting.measured import Overlay
+    from paceline.reporting.sensitivity import Change
+    from paceline.reporting.timeline import Timeline
 
 __all__ = ["GENERATOR", "render", "write_report"]
 
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
 
-_ROW_PX = 27
-_BARS_MARGIN_PX = 58
+SCRIPTS = (
+    "format.js",
+    "plots.js",
+    "data.js",
+    "state.js",
+    "axes.js",
+    "strokes.js",
+    "tables.js",
+    "scaling.js",
+    "staleness.js",
+    "steps.js",
+    "around.js",
+    "busy.js",
+    "controls.js",
+    "main.js",
+)
+"""The page's own script, in the order in which its parts are put together."""
+
+_MOST_PLAIN_ROWS = 200
 
 
-def write_report(results: Sequence[Result], out: Path, *, notes: Sequence[str] = ()) -> Path:
+def write_report(
+    results: Sequence[Result],
+    out: Path,
+    *,
+    notes: Sequence[str] = (),
+    labels: Sequence[str] | None = None,
+    plan: Plan | None = None,
+    measured: Overlay | None = None,
+    timeline: Timeline | None = None,
+    sensitivity: Sequence[Change] = (),
+    title: str = "",
+) -> Path:
     """Write the scaling report of some results as one HTML file that opens offline.
 
     Parameters
@@ -41,6 +80,19 @@ def write_report(results: Sequence[Result], out: Path, *, notes: Sequence[str] =
     notes
         Sentences to repeat in the report, such as that the results file was cut off.
 
+    labels
+        Of each result, the file that it comes from, where several are compared.
+    plan
+        What a plan answered, if these are its results.
+    measured
+        Measured points beside the predictions.
+    timeline
+        Some steps as a Gantt chart.
+    sensitivity
+        What single changes to the answer's configuration gain.
+    title
+        In place of the workloads' names.
+
     Returns
     -------
     Path
@@ -49,51 +101,62 @@ def write_report(results: Sequence[Result], out: Path, *, notes: Sequence[str] =
     Raises
     ------
     ResultsError
-        There is no result.
+        There is no result, or not one label a result.
     InputError
         ``out`` cannot be written.
     """
-    write_whole(out, render(build_report(results, notes)))
-    return out
+    report = build_report(
+        results, notes, labels=labels, plan=plan, measured=measured, timeline=timeline, sensitivity=sensitivity, title=title
+    )
+    return write_whole(out, render(report))
 
 
 def render(report: Report) -> str:
     """The page as text: the same for the same report, byte for byte."""
-    drawn = _drawn(report)
-    page = _environment().get_template("report.html")
-    return page.render(
-        report=report,
-        figures=drawn,
-        parts=[
-            (part.replace("_", "-"), label)
-            for part, label in PARTS.items()
-            if any(point.share(part) for each in report.series for point in each.points)
-        ],
-        bars_px={each.index: _BARS_MARGIN_PX + _ROW_PX * min(16, len(each.points)) for each in report.series},
-        fitted=[(index, load) for index, load in enumerate(report.workloads) if load.fit is not None and load.fit.points],
-        unfitted=[load for load in report.workloads if load.fit is None or not load.fit.points],
-        # plotly's script is no user's text, and holds no closing script tag
-        plotly=Markup(get_plotlyjs()),  # noqa: S704
-        generator=Markup(GENERATOR),  # noqa: S704
+    fitted = [(index, load) for index, load in enumerate(report.workloads) if load.fit is not None and load.fit.points]
+    drawn = {f"calibration-{index}": figures.calibration(load) for index, load in fitted}
+    extra = sections_of(report)
+    drawn.update(extra.figures)
+    results = report.results
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            report=report,
+            **extra.values,
+            points=columns_of(results, report.at, report.answer.index, extra.measured),
+            figures={name: figures.plain(figure) for name, figure in drawn.items()},
+            parts=_parts([part for part in PARTS if any(getattr(result.breakdown_s, part) for result in results)]),
+            swept=[(index, key) for index, key in enumerate(report.at.keys) if len(key.values) > 1],
+            priced=any(usd_per_hour(result.scenario) is not None for result in results),
+            prices=[cluster for cluster in _clusters(results) if cluster.price is not None],
+            asynchronous={
+                curve
+                for curve, result in zip(report.at.curve_of, results, strict=True)
+                if getattr(result.scenario.strategy, "mode", "sync") != "sync"
+            },
+            answer_scaling=scaling_of(report.answer.result.scenario),
+            error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
+            plain_rows=[
+                (report.at.name_of(index), scaling_of(result.scenario), result) for index, result in enumerate(results[:_MOST_PLAIN_ROWS])
+            ],
+            fitted=fitted,
+            calibration_tables={index: figures.calibration_grid(load, index) for index, load in fitted},
+            unfitted=[load for load in report.workloads if load.fit is None or not load.fit.points],
+            scripts=SCRIPTS,
+            # plotly's script is no user's text, and holds no closing script tag
+            plotly=Markup(get_plotlyjs()),  # noqa: S704
+            generator=Markup(GENERATOR),  # noqa: S704
+        )
     )
 
 
-def _drawn(report: Report) -> dict[str, dict[str, Any]]:
-    """Every figure under the fixed id of the element that it is drawn in."""
-    drawn = {
-        "throughput": figures.throughput(report.series, report.ideals),
-        "efficiency": figures.efficiency(report.series),
-    }
-    for each in report.series:
-        drawn[f"breakdown-{each.index}"] = figures.breakdown(each)
-    for facet in report.facets:
-        drawn[f"staleness-{facet.workers}"] = figures.staleness(facet, report.series)
-    if report.facets:
-        drawn["staleness-means"] = figures.staleness_means(report.series)
-    for index, workload in enumerate(report.workloads):
-        if workload.fit is not None and workload.fit.points:
-            drawn[f"calibration-{index}"] = figures.calibration(workload)
-    return {name: figures.plain(figure) for name, figure in drawn.items()}
+def _parts(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(part.replace("_", "-"), PARTS[part]) for part in names]
+
+
+def _clusters(results: Sequence[Result]) -> list[Cluster]:
+    return list({result.scenario.cluster.name: result.scenario.cluster for result in results}.values())
 
 
 @lru_cache(maxsize=1)
@@ -107,14 +170,18 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         amount=amount,
+        clause=clause,
         clean=clean,
         counts=counts,
+        dollars=dollars,
         joined=join,
+        lower_first=lambda text: text[:1].lower() + text[1:],
         percent=percent,
         plain=lambda value: f"{value:,.6g}",
         seconds=duration,
         sentence=sentence,
         symbol=marker_symbol,
+        written=written,
     )
     environment.globals["interval"] = interval
     return environment

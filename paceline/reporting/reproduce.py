@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import tomlkit
 
-from paceline.reporting.naming import varied_settings
+from paceline.reporting.naming import settings_of, varied_settings
 from simulator.results import Result
 from simulator.scenario import Scenario
 
@@ -18,12 +20,27 @@ __all__ = ["Origin", "Recipe", "RecipeStep", "recipe_of", "scenario_toml"]
 
 @dataclass(frozen=True)
 class RecipeStep:
-    """One curve: the sections to put into the scenario file, and the sweep that draws it."""
+    """Results that one command gives: the sections to put into the scenario file, and the command.
+
+    Attributes
+    ----------
+    name
+        The curve that they belong to; empty where it is all curves.
+    toml
+        Sections that take the place of those in the resolved scenario; empty where none differs.
+    command
+        One ``paceline sweep`` over a grid, or ``paceline simulate`` of a single scenario.
+    out
+        The file that it writes.
+    hashes
+        Of the scenarios, in the order of the grid.
+    """
 
     name: str
     toml: str
     command: str
-    hashes: tuple[tuple[int, str], ...]
+    out: str
+    hashes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ class Recipe:
     replications: tuple[int, ...]
     steps: tuple[int, ...]
     varied: tuple[str, ...]
-    series: tuple[RecipeStep, ...]
+    steps_to_take: tuple[RecipeStep, ...]
     origins: tuple[Origin, ...]
 
 
@@ -57,10 +74,25 @@ def scenario_toml(scenario: Scenario) -> str:
 
 
 def recipe_of(results: Sequence[Result], names: Sequence[str]) -> Recipe:
-    """Describe how to repeat these results, curve by curve."""
-    grouped: dict[str, list[Result]] = {}
-    for name, result in zip(names, results, strict=True):
-        grouped.setdefault(name, []).append(result)
+    """Describe how to repeat these results: one sweep where they form a grid, else as few for each curve as do.
+
+    Parameters
+    ----------
+    results
+        At least one.
+    names
+        The name of the curve that each belongs to.
+    """
+    settings = [settings_of(result.scenario) for result in results]
+    everything = list(range(len(results)))
+    parts: list[tuple[str, _Part]] = []
+    if (whole := _grid(settings, everything)) is not None:
+        parts.append(("", whole))
+    else:
+        curves: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            curves.setdefault(name, []).append(index)
+        parts += [(name, part) for name, indices in curves.items() for part in _grids(settings, indices)]
     first = results[0].scenario
     return Recipe(
         scenario_hash=results[0].scenario_hash,
@@ -69,7 +101,7 @@ def recipe_of(results: Sequence[Result], names: Sequence[str]) -> Recipe:
         replications=_each(result.scenario.run.replications for result in results),
         steps=_each(result.scenario.run.steps for result in results),
         varied=tuple(varied_settings(results)),
-        series=tuple(_step(number, name, group, first) for number, (name, group) in enumerate(grouped.items(), start=1)),
+        steps_to_take=tuple(_step(number, name, part, results, first) for number, (name, part) in enumerate(parts, start=1)),
         origins=_origins(results),
     )
 
@@ -78,34 +110,96 @@ def _each(values: Any) -> tuple[int, ...]:
     return tuple(sorted(set(values)))
 
 
-def _step(number: int, name: str, group: list[Result], first: Scenario) -> RecipeStep:
-    ordered = sorted(group, key=lambda result: result.replicas)
+@dataclass(frozen=True)
+class _Part:
+    """A grid: its axes, and its results in the order of a sweep, the last axis fastest."""
+
+    axes: tuple[tuple[str, tuple[Any, ...]], ...]
+    indices: tuple[int, ...]
+
+
+def _differing(settings: Sequence[dict[str, Any]], indices: Sequence[int]) -> dict[str, list[Any]]:
+    """Values in order of occurrence of each setting that is not the same in all of these results."""
+    found: dict[str, list[Any]] = {}
+    for index in indices:
+        for path, value in settings[index].items():
+            values = found.setdefault(path, [])
+            if value not in values:
+                values.append(value)
+    absent = {path for index in indices for path in found if path not in settings[index]}
+    return {path: values for path, values in found.items() if len(values) > 1 or path in absent}
+
+
+def _grid(settings: Sequence[dict[str, Any]], indices: Sequence[int]) -> _Part | None:
+    """The results as the grid of a sweep, if they are one."""
+    varied = _differing(settings, indices)
+    size = math.prod(len(values) for values in varied.values())
+    if size != len(indices) or any(path not in settings[index] for path in varied for index in indices):
+        return None
+    if not all(_sayable(path, value) for path, values in varied.items() for value in values):
+        return None
+    # the axis that changes most often from result to result is the last, as in the sweep that they come from
+    pairs = list(pairwise(indices))
+    changes = {path: sum(settings[one][path] != settings[other][path] for one, other in pairs) for path in varied}
+    varied = {path: varied[path] for path in sorted(varied, key=changes.__getitem__)}
+    ranks = {path: {value: rank for rank, value in enumerate(values)} for path, values in varied.items()}
+    places = {tuple(ranks[path][settings[index][path]] for path in varied): index for index in indices}
+    if len(places) != size:
+        return None
+    return _Part(tuple((path, tuple(values)) for path, values in varied.items()), tuple(places[place] for place in sorted(places)))
+
+
+def _grids(settings: Sequence[dict[str, Any]], indices: Sequence[int]) -> list[_Part]:
+    """The results as grids: cut along the setting with the fewest values until each part is one."""
+    if (whole := _grid(settings, indices)) is not None:
+        return [whole]
+    varied = _differing(settings, indices)
+    path = min(
+        (path for path in varied if any(path in settings[index] for index in indices)), key=lambda each: len(varied[each]), default=""
+    )
+    parts: dict[str, list[int]] = {}
+    for index in indices:
+        parts.setdefault(repr(settings[index].get(path, ...)) if path else str(index), []).append(index)
+    if len(parts) == 1:  # they differ in what no setting says, such as prose
+        parts = {str(index): [index] for index in indices}
+    return [grid for part in parts.values() for grid in _grids(settings, part)]
+
+
+def _sayable(path: str, value: Any) -> bool:
+    """Whether ``--over`` can say it: one number, truth value or plain word; a name stands for a whole section."""
+    word = isinstance(value, str) and not path.endswith("name") and value.replace("-", "").isalnum()
+    return word or isinstance(value, (bool, int, float))
+
+
+def _step(number: int, name: str, part: _Part, results: Sequence[Result], first: Scenario) -> RecipeStep:
+    ordered = [results[index] for index in part.indices]
     own = _plain(ordered[0].scenario.model_dump(mode="json"))
     reference = _plain(first.model_dump(mode="json"))
-    sections = {key: own[key] for key in ("workload", "cluster", "run") if own.get(key) != reference.get(key)}
-    over = _over(ordered)
-    varied = over.partition("=")[0]
-    strategy = {key: value for key, value in own["strategy"].items() if varied != f"strategy.{key}"}
-    out = f"curve-{number}.ndjson"
-    command = (
-        f"paceline sweep scenario.toml --over {shlex.quote(over)} --out {out}"
-        if over
-        else f"paceline simulate scenario.toml --json > {out}"
-    )
-    hashes = tuple((result.replicas, result.scenario_hash) for result in ordered)
-    return RecipeStep(name, tomlkit.dumps({"strategy": strategy, **sections}), command, hashes)
+    swept = {path for path, _ in part.axes}
+    sections = {}
+    for section in ("workload", "cluster", "strategy", "run"):
+        if _without(own[section], section, swept) != _without(reference[section], section, swept):
+            sections[section] = own[section]
+    overs = [f"{path}={','.join(_value(value) for value in values)}" for path, values in part.axes]
+    out = f"results-{number}.ndjson"
+    command = "paceline simulate scenario.toml --json > " + out
+    if overs:
+        command = " ".join(["paceline sweep scenario.toml", *(f"--over {shlex.quote(over)}" for over in overs), f"--out {out}"])
+    return RecipeStep(name, tomlkit.dumps(sections) if sections else "", command, out, tuple(result.scenario_hash for result in ordered))
 
 
-def _over(ordered: list[Result]) -> str:
-    """The ``--over`` that runs through the numbers of workers, or nothing for a single result."""
-    for path in ("workers", "replicas"):
-        counts = [getattr(result.scenario.strategy, path, None) for result in ordered]
-        if len(counts) > 1 and all(isinstance(count, int) for count in counts):
-            return f"strategy.{path}=" + ",".join(str(count) for count in counts)
-    nodes = [result.scenario.cluster.nodes for result in ordered]
-    if len(nodes) > 1 and all(count is not None for count in nodes):
-        return "cluster.nodes=" + ",".join(str(count) for count in nodes)
-    return ""
+def _without(table: Any, prefix: str, swept: set[str]) -> Any:
+    """A section without the settings that a sweep sets anyway."""
+    if not isinstance(table, dict):
+        return table
+    return {key: _without(value, f"{prefix}.{key}", swept) for key, value in table.items() if f"{prefix}.{key}" not in swept}
+
+
+def _value(value: Any) -> str:
+    """As TOML writes it; text in quotation marks only where it needs them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str) else repr(value)
 
 
 def _origins(results: Sequence[Result]) -> tuple[Origin, ...]:

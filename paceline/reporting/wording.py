@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Sequence
 
 from paceline.reporting.naming import clean
 from simulator.units import format_seconds
 
-__all__ = ["amount", "compact", "counts", "duration", "interval", "join", "percent", "plot_text", "sentence"]
+__all__ = ["amount", "clause", "compact", "counts", "dollars", "duration", "interval", "join", "percent", "plot_text", "sentence"]
 
 _LONGEST_SENTENCE = 600
+_END_OF_SENTENCE = re.compile(r"[.!?] +(?=[A-Z])")
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -38,6 +40,11 @@ def duration(value_s: float) -> str:
     """A time to three significant digits, always as many: ``"13.0 ms"``."""
     number, unit = format_seconds(value_s).split(" ")
     return f"{amount(float(number))} {unit}"
+
+
+def dollars(value: float) -> str:
+    """An amount of money: ``"$1,230"``, ``"$64.80"``, ``"$0.0611"``."""
+    return f"${value:,.0f}" if value >= 1000 else f"${value:.2f}" if value >= 0.1 else f"${amount(value)}"
 
 
 def interval(name: str, ends: Sequence[float]) -> str:
@@ -70,7 +77,14 @@ def plot_text(text: str) -> str:
     return html.escape(clean(text), quote=False)
 
 
-def sentence(text: str) -> str:
+def sentence(text: str, longest: int = _LONGEST_SENTENCE) -> str:
     """Text as a sentence of its own: a capital first, a full stop last."""
-    plain = clean(text, _LONGEST_SENTENCE)
+    plain = clean(text, longest)
     return plain[0].upper() + plain[1:] + ("" if plain.endswith((".", "!", "?", "…")) else ".")
+
+
+def clause(text: str) -> str:
+    """Text as the rest of a sentence: what is several sentences is joined, one full stop last."""
+    plain = _END_OF_SENTENCE.sub("; ", clean(text, _LONGEST_SENTENCE).rstrip(".!? "))
+    plain = plain[:1].upper() + plain[1:]
+    return plain if plain.endswith("…") else plain + "."

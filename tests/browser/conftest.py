@@ -19,6 +19,19 @@ __all__ = ["Page"]
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _DRIVERS = ("chromedriver", "chromium-driver")
 _PATIENCE_S = 60
+_TRACES = """
+return document.getElementById('figure-%s').data.map(
+  trace => ({name: trace.name || '', x: [...trace.x], y: [...trace.y]}))
+"""
+_TABLE = """
+const details = document.querySelector('details[data-of="%s"]');
+const value = cell => cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
+details.open = true;
+return new Promise(done => setTimeout(() => done({
+  columns: [...details.querySelectorAll('thead th')].map(cell => cell.textContent),
+  rows: [...details.querySelectorAll('tbody tr')].map(row => [...row.cells].map(value)),
+}), 50))
+"""
 
 
 def _found(names: tuple[str, ...]) -> str | None:
@@ -54,7 +67,7 @@ class Page:
 
     driver: webdriver.Chrome
 
-    def open(self, file: Path, width: int = 1440, height: int = 900, theme: str = "light") -> None:
+    def open(self, file: Path, width: int = 1440, height: int = 900, theme: str = "light", fragment: str = "") -> None:
         """Load a file at a window size and a theme, and wait until its figures are drawn."""
         phone = width < 600
         screen = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
@@ -63,7 +76,32 @@ class Page:
         self.driver.get("about:blank")
         self.driver.get_log("browser")
         self.driver.get_log("performance")
-        self.driver.get(file.as_uri())
+        self.driver.get(file.as_uri() + ("#" + fragment if fragment else ""))
+        self.settled()
+
+    def again(self, file: Path) -> None:
+        """The same as :meth:`open`; a page that this opened before is only set back to how it began."""
+        self.theme("light")
+        if self.driver.current_url.partition("#")[0] == file.as_uri() and self.run("return window.untouched === true"):
+            self.run("document.querySelectorAll('details').forEach(details => { details.open = false; })")
+            self.run("document.getElementById('reset').click()")
+            self.settled()
+        else:
+            self.open(file)
+            self.run("window.untouched = true")
+
+    def table(self, figure: str) -> list[dict[str, Any]]:
+        """The table behind a figure, opened: its rows by the names of the columns, numbers as they are."""
+        found = self.run(_TABLE % figure)
+        return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+
+    def traces(self, figure: str) -> list[dict[str, Any]]:
+        """What is drawn in a figure: name, x and y of each trace."""
+        found: list[dict[str, Any]] = self.run(_TRACES % figure)
+        return found
+
+    def settled(self) -> None:
+        """Wait until all figures are drawn."""
         WebDriverWait(self.driver, _PATIENCE_S).until(lambda _: self.run("return document.documentElement.dataset.drawn === 'yes'"))
 
     def theme(self, name: str) -> None:
@@ -85,8 +123,8 @@ class Page:
 
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         asked = [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
-        own = self.driver.current_url
-        return [url for url in asked if url != own and not url.startswith(("data:", "blob:", "about:"))]
+        own = self.driver.current_url.partition("#")[0]
+        return [url for url in asked if url.partition("#")[0] != own and not url.startswith(("data:", "blob:", "about:"))]
 
 
 @pytest.fixture

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from paceline.planning.answer import Candidate, Goal, Improvement, Plan, Refused, ServerCount, WorkerCount
 from simulator.cluster import Cluster
+from simulator.cost import cost_of_samples, time_of_samples_s, usd_per_hour, usd_per_million_samples
 from simulator.results import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Result, Staleness, Utilisation, Warned
 from simulator.scenario import Scenario
 
-__all__ = ["WORKERS", "hostile_sweep", "plausible", "scenario_of", "sweep"]
+__all__ = ["HOSTILE", "PRICE", "RATES", "STRATEGIES", "WORKERS", "grid", "hostile_sweep", "planned", "plausible", "scenario_of", "sweep"]
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 STRATEGIES: tuple[dict[str, Any], ...] = (
@@ -190,10 +192,72 @@ def hostile_sweep() -> list[Result]:
         cluster = Cluster.model_validate(
             {**base.cluster.model_dump(), "name": text, "description": text, "device": text, "provenance": {text: text}}
         )
-        workload = base.workload.model_copy(update={"description": text, "provenance": {text: text}})
+        measured = base.workload.calibrated
+        assert measured is not None
+        here = measured.model_copy(update={"device": text})
+        workload = base.workload.model_copy(update={"description": text, "provenance": {text: text}, "calibrated": here})
         result = plausible(base.model_copy(update={"cluster": cluster, "workload": workload}))
         warned = Warned(code=text, path=text, value=text, text=text)
         found.append(
             result.model_copy(update={"bottleneck": Bottleneck(name="compute", text=text), "warnings": (*result.warnings, warned)})
         )
     return found
+
+
+PRICE = {"usd_per_node_hour": 0.9, "terms": "on demand", "source": "a price list", "date": "2026-01-01"}
+RATES = (1.25e9, 3.125e9, 12.5e9)
+
+
+def grid(workers: tuple[int, ...] = (1, 4, 16), servers: tuple[int, ...] = (2, 8), batches: tuple[int, ...] = (16, 64)) -> list[Result]:
+    """A sweep of four keys over three strategies, the ring without servers, on a cluster that has a price."""
+    found = []
+    for rate in RATES:
+        cluster = {"inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 5e-5}, "price": PRICE}
+        for batch in batches:
+            load = {"batch_per_replica": batch}
+            found += sweep(STRATEGIES[:1], workers, cluster=cluster, workload=load)
+            for count in servers:
+                held = tuple({**strategy, "servers": count} for strategy in STRATEGIES[1:])
+                found += sweep(held, workers, cluster=cluster, workload=load)
+    return found
+
+
+def planned(results: list[Result], text: str) -> Plan:
+    """What a plan over such results could have answered, with a text in every place that takes one."""
+
+    def candidate(result: Result) -> Candidate:
+        return Candidate(
+            name=text,
+            scaling="weak",
+            result=result,
+            usd_per_hour=usd_per_hour(result.scenario),
+            usd_per_million_samples=usd_per_million_samples(result),
+            time_s=time_of_samples_s(result, 1e9),
+            cost_usd=cost_of_samples(result, 1e9),
+            confidence=0.97,
+            meets=result.replicas > 4,
+        )
+
+    candidates = tuple(candidate(result) for result in results)
+    chosen = candidates[min(3, len(candidates) - 1)]
+    rate = chosen.result.throughput_samples_per_s
+    return Plan(
+        goal=Goal(samples=1e9, deadline_s=43_200.0),
+        feasible=True,
+        chosen=chosen,
+        why=text,
+        runners_up=candidates[-2:],
+        pareto=candidates[:3],
+        candidates=candidates,
+        servers=(ServerCount(servers=4, throughput_samples_per_s=rate, usd_per_hour=None),),
+        servers_enough=4,
+        workers=(WorkerCount(workers=8, replicas=8, throughput_samples_per_s=rate, usd_per_hour=7.2),),
+        workers_pay_until=8,
+        improvements=(Improvement(name=text, text=text, throughput_samples_per_s=rate, gain=0.12, bottleneck=text),),
+        refused=(Refused(name=text, text=text, configurations=3),),
+        considered=1200,
+        discarded=1100,
+        simulated=42,
+        sentences=("The cheapest is this one.", "Nineteen of twenty runs reach the goal.", "The network limits it."),
+        notes=(text,),
+    )

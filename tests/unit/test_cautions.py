@@ -43,7 +43,16 @@ def test_inside_all_ranges_nothing_is_said():
             "outside-calibration",
             "cluster.inter_node.bandwidth_bytes_per_s",
         ),
-        ({"cluster": {**MEASURED, "device": "GPU"}}, "other-device", "cluster.device"),
+        (
+            {"workload": {**KNOWN, **JITTER, "moved": {"factor": [0.5, 1], "source": "a test"}}, "cluster": {**MEASURED, "device": "GPU"}},
+            "moved-device",
+            "workload.moved",
+        ),
+        (
+            {"workload": {**KNOWN, **JITTER, "overridden": ["forward", "backward"]}, "cluster": {**MEASURED, "device": "GPU"}},
+            "other-device",
+            "cluster.device",
+        ),
         ({"cluster": {}}, "assumed-network", "cluster.basis"),
         ({"cluster": {**MEASURED, "uncertainty": None}}, "no-uncertainty", "cluster.uncertainty"),
         ({"workload": {**JITTER, "calibrated": RANGE}}, "no-uncertainty", "workload.uncertainty"),

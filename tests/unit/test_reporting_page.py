@@ -11,15 +11,31 @@ from typing import Any
 import pytest
 
 from paceline.reporting.context import build_report
-from paceline.reporting.render import render
+from paceline.reporting.measured import Beside, Overlay, Unmatched
+from paceline.reporting.render import SCRIPTS, render
+from paceline.reporting.sensitivity import Change
+from paceline.reporting.timeline import Bar, Timeline
 from simulator.results import Result
-from tests.browser.samples import STRATEGIES, hostile_sweep, sweep
+from tests.browser.samples import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
 
 
-def page_of(results: list[Result], notes: tuple[str, ...] = ()) -> str:
-    return render(build_report(results, notes))
+_FORBIDDEN = (
+    "eval(",
+    "new Function",
+    "innerHTML",
+    "outerHTML",
+    "insertAdjacentHTML",
+    "document.write",
+    "fetch(",
+    "XMLHttpRequest",
+    "import(",
+)
+
+
+def page_of(results: list[Result], notes: tuple[str, ...] = (), **extra: Any) -> str:
+    return render(build_report(results, notes, **extra))
 
 
 def without_scripts(page: str) -> str:
@@ -27,33 +43,71 @@ def without_scripts(page: str) -> str:
 
 
 def text_of(page: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", "", re.sub(r"<style>.*?</style>", "", without_scripts(page), flags=re.DOTALL)).split())
+    markup = re.sub(r"<style>.*?</style>", "", without_scripts(page), flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", "", markup).split())
 
 
-def figures_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script id="figures" type="application/json">(.*?)</script>', page, flags=re.DOTALL)
+def embedded(page: str, name: str) -> dict[str, Any]:
+    found = re.search(rf'<script id="{name}" type="application/json">(.*?)</script>', page, flags=re.DOTALL)
     assert found is not None
-    drawn: dict[str, Any] = json.loads(found.group(1))
-    return drawn
+    held: dict[str, Any] = json.loads(found.group(1))
+    return held
 
 
-def test_the_summary_says_question_answer_and_doubt() -> None:
-    text = text_of(page_of(sweep()))
-    assert "How fast does cnn-cifar train as it grows from 1 to 256 workers on ethernet-10g, with a batch of 32 samples each?" in text
-    assert "Of 3 variants, Ring all-reduce (multi-worker mirrored) is the fastest at 256 workers: 367,000 samples/s" in text
-    assert "(90% prediction interval 261,000 to 453,000), 99.4 times one worker alone, an efficiency of 39%." in text
-    assert "15 of 27 results lie beyond the calibrated range and are drawn hollow: they are extrapolations." in text
-    assert "are assumed, not measured." in text
-    assert "Weak scaling: each worker keeps its batch" in text
+def summary_of(page: str) -> list[str]:
+    found = re.search(r'<div class="summary" id="summary">(.*?)</div>', page, flags=re.DOTALL)
+    assert found is not None
+    return [" ".join(re.sub(r"<[^>]+>", "", text).split()) for text in re.findall(r"<p>(.*?)</p>", found.group(1), flags=re.DOTALL)]
 
 
-def test_every_result_stands_in_the_table() -> None:
-    rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", page_of(sweep()), flags=re.DOTALL)
-    assert len([row for row in rows if " to " in row and row.count("<td") == 9]) == 27
+@pytest.mark.parametrize(
+    "results",
+    [
+        sweep(),
+        grid(),
+        sweep((RING,), (4,)),
+        sweep((ASYNC,), (1, 4), workload={"calibrated": None, "uncertainty": None}),
+        [*sweep((RING,), (1, 2)), *sweep((RING,), (1, 2), workload={"batch_per_replica": None, "global_batch": 64})],
+    ],
+    ids=["plain", "grid", "one", "not calibrated", "weak and strong"],
+)
+def test_the_summary_is_three_sentences(results: list[Result]) -> None:
+    sentences = summary_of(page_of(results))
+    assert len(sentences) == 3
+    for text in sentences:
+        assert text.endswith(".")
+        assert re.findall(r"[.!?] +[A-Z]", text) == []
+
+
+def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
+    answer, confidence, limit = summary_of(page_of(sweep()))
+    assert answer.startswith(
+        "Of 3 variants for training cnn-cifar on ethernet-10g (weak scaling, a batch of 32 samples on each replica, 1 to 256"
+    )
+    assert "Ring all-reduce (multi-worker mirrored) is the fastest with 256 replicas: 367,000 samples/s" in answer
+    assert answer.endswith("(90% prediction interval 261,000 to 453,000), 99.4 times one replica alone, an efficiency of 39%.")
+    assert confidence.startswith(
+        "How sure that is: 15 of 27 results lie beyond the calibrated range and are drawn hollow, as extrapolations;"
+    )
+    assert confidence.endswith("the network’s figures (ethernet-10g) are assumed, not measured.")
+    assert limit == "What limits it there: Latency: each all-reduce waits for 510 messages, one after the other."
+
+
+def test_a_workload_that_was_never_calibrated_is_called_so() -> None:
+    _, confidence, _ = summary_of(page_of(sweep((RING,), (1, 2), workload={"calibrated": None, "uncertainty": None})))
+    assert "no calibrated range is recorded, so nothing tells how far it can be trusted" in confidence
+    assert "the workload carries no uncertainty" in confidence
+
+
+def test_every_result_is_embedded_with_its_numbers() -> None:
+    results = sweep()
+    held = embedded(page_of(results), "points")
+    assert held["numbers"]["throughput"] == [result.throughput_samples_per_s.mean for result in results]
+    assert [name for _, name in held["parts"]] == ["Input", "Compute", "Exposed communication", "Waiting for others", "Apply"]
 
 
 def test_the_same_results_give_the_same_bytes() -> None:
-    assert page_of(sweep()) == page_of(sweep())
+    assert page_of(grid()) == page_of(grid())
 
 
 def test_another_process_gives_the_same_bytes() -> None:
@@ -83,6 +137,48 @@ def test_plotly_is_inside_exactly_once_and_nothing_is_loaded() -> None:
     assert "url(" not in markup
 
 
+def test_the_script_of_the_page_evaluates_no_text() -> None:
+    own = page_of(sweep()).rpartition("<script>")[2]
+    for forbidden in _FORBIDDEN:
+        assert forbidden not in own
+    assert len(SCRIPTS) == len(set(SCRIPTS))
+
+
+def test_a_thousand_scenarios_stay_below_seven_megabytes() -> None:
+    results = grid(workers=(1, 2, 4, 8, 16, 32, 64, 128), servers=(1, 2, 4, 8), batches=(8, 16, 32, 64, 128))
+    assert len(results) >= 1000
+    assert len(page_of(results[:1000]).encode()) < 7_000_000
+
+
+def extras(text: str, results: list[Result]) -> dict[str, Any]:
+    """Sections that only some reports have, with a text in every place that takes one."""
+    first = results[0]
+    beside = Beside(
+        setting=text,
+        name=text,
+        result=0,
+        scenario_hash=first.scenario_hash,
+        replicas=first.replicas,
+        predicted=first.throughput_samples_per_s,
+        measured=4_000.0,
+        repeats=(4_000.0,),
+        error=first.throughput_samples_per_s.mean / 4_000 - 1,
+        inside=False,
+        staleness_predicted=None,
+        staleness_measured=None,
+        line=2,
+    )
+    return {
+        "plan": planned(results, text),
+        "measured": Overlay(source=text, rows=(beside,), unmatched=(Unmatched(setting=text, measured=1.0, line=3, why=text),)),
+        "timeline": Timeline(
+            name=text, lanes=("worker 0",), bars=(Bar("worker 0", 0.0, 1e-3, "compute", True, "compute"),), sentence=text, note=text
+        ),
+        "sensitivity": (Change(text, text, 0.5, 0.4, 0.6, text, "network"), Change("other", text, None, None, None, text, "other")),
+        "title": text,
+    }
+
+
 @pytest.mark.parametrize(
     "results",
     [hostile_sweep(), *([result] for result in hostile_sweep())],
@@ -91,64 +187,106 @@ def test_plotly_is_inside_exactly_once_and_nothing_is_loaded() -> None:
 def test_hostile_text_stays_text(results: list[Result]) -> None:
     page = page_of(results, notes=("<script>window.pwned=1</script>",))
     markup = without_scripts(page)
-    assert page.count("<script") - page.count("<scr'") >= 3
+    assert len(re.findall(r"<script[ >]", page)) - page.count("<script>window.pwned") >= 4
     assert "<script>window.pwned" not in page
     assert "<img" not in markup
     assert "href='javascript" not in markup
     assert "\u202e" not in markup.split('<pre tabindex="0">')[0]
-    assert len(without_scripts(page)) < 1_500_000
+    assert len(markup) < 1_500_000
 
 
-def test_text_inside_figures_has_no_tags_but_ours() -> None:
-    texts = json.dumps([trace.get("hovertext", []) for figure in figures_of(page_of(hostile_sweep())).values() for trace in figure["data"]])
+@pytest.mark.parametrize(
+    "text", [*HOSTILE, "=HYPERLINK(1)", "a\nb\tc"], ids=["tag", "attribute", "right-to-left", "template", "long", "formula", "lines"]
+)
+def test_hostile_text_stays_text_in_every_section(text: str) -> None:
+    results = hostile_sweep()
+    page = page_of(results, (text,), labels=[text + str(index) for index in range(len(results))], **extras(text, results))
+    markup = without_scripts(page)
+    assert "<script>window.pwned" not in page
+    assert "<img" not in markup
+    assert "\u202e" not in markup.split('<pre tabindex="0">')[0]
+    texts = json.dumps([trace.get("hovertext", []) for figure in embedded(page, "figures").values() for trace in figure["data"]])
     assert set(re.findall(r"</?[a-z]+", texts)) <= {"<b", "</b", "<br"}
 
 
-def test_hollow_points_and_the_legend_that_says_so() -> None:
-    page = page_of(sweep((RING,), (8, 16)))
-    curve = figures_of(page)["throughput"]["data"][-1]
-    assert curve["marker"]["color"] == ["var(--series-1)", "var(--paper)"]
-    assert "hollow: beyond the calibrated range" in text_of(page)
-    assert "hollow" not in text_of(page_of(sweep((RING,), (4, 8))))
+def test_sections_appear_only_where_there_is_something() -> None:
+    bare = text_of(page_of(sweep((RING,), (4,))))
+    for heading in ("The plan", "Some steps in time", "Measured against predicted", "What it is sensitive to", "Staleness How"):
+        assert heading not in bare
+    assert "has no price with a source" in bare
+    results = sweep(cluster={"price": PRICE})
+    full = text_of(page_of(results, **extras("some text", results)))
+    for heading in ("The plan", "Some steps in time", "Measured against predicted", "What it is sensitive to", "Staleness How"):
+        assert heading in full
+    assert "has no price with a source" not in full
+    assert "source: a price list, 2026-01-01" in full
 
 
-def test_ticks_stand_at_the_numbers_of_workers() -> None:
-    axis = figures_of(page_of(sweep()))["throughput"]["layout"]["xaxis"]
-    assert axis["ticktext"] == ["1", "2", "4", "8", "16", "32", "64", "128", "256"]
-    many = figures_of(page_of(sweep((RING,), tuple(range(1, 40)))))["throughput"]["layout"]["xaxis"]
-    assert many["ticktext"] == ["1", "2", "4", "8", "16", "32"]
+def test_sections_stand_in_order() -> None:
+    results = sweep(cluster={"price": PRICE})
+    found = re.findall(r"<h2[^>]*>(.*?)</h2>", page_of(results, **extras("some text", results)))
+    assert found == [
+        "Key figures",
+        "The plan",
+        "What is shown",
+        "How it scales",
+        "What it costs",
+        "Staleness",
+        "Where a step’s time goes",
+        "What it is sensitive to",
+        "How busy network and servers are",
+        "Some steps in time",
+        "Calibration",
+        "Measured against predicted",
+        "Assumptions and warnings",
+        "All results",
+        "How to reproduce it",
+    ]
 
 
-def test_a_single_result_makes_a_report() -> None:
-    page = page_of(sweep((RING,), (4,)))
-    assert "At 4 workers, Ring all-reduce (multi-worker mirrored) reaches" in text_of(page)
-    assert "error_y" in json.dumps(figures_of(page)["throughput"]["data"])
-    assert "paceline simulate scenario.toml --json &gt; curve-1.ndjson" in page
+def test_a_plan_answers_in_its_own_sentences() -> None:
+    results = sweep(cluster={"price": PRICE})
+    plan = planned(results, "Ring on 8")
+    assert summary_of(page_of(results, plan=plan)) == list(plan.sentences)
+    text = text_of(page_of(results, plan=plan))
+    assert "1,200 configurations considered, 1,100 of them ruled out by closed forms; 42 scenarios simulated." in text
+    assert embedded(page_of(results, plan=plan), "points")["chosen"] == {"curve": 0, "at": [3]}
+    assert "pareto" in embedded(page_of(results, plan=plan), "figures")
 
 
-def test_asynchronous_results_alone_make_a_report() -> None:
-    assert "staleness-means" in figures_of(page_of(sweep((ASYNC,), (1, 4))))
-    assert "staleness-means" not in figures_of(page_of(sweep((ASYNC,), (1,))))
+def test_measured_points_are_embedded_with_their_prediction() -> None:
+    results = sweep()
+    page = page_of(results, measured=extras("a", results)["measured"])
+    assert embedded(page, "points")["measured"] == [[0, 4000.0]]
+    assert "beside 1 measured setting the median error is 7.6%, and 0 of them lie in their intervals." in summary_of(page)[1]
 
 
 def test_without_a_fit_a_sentence_says_so() -> None:
     page = page_of(sweep((RING,), (1, 2), fit=False))
     assert "The workload holds no measured points, so there is no fit to show" in text_of(page)
-    assert "calibration-0" not in figures_of(page)
+    assert "calibration-0" not in embedded(page, "figures")
 
 
 def test_the_fit_shows_measured_points_and_line() -> None:
-    figure = figures_of(page_of(sweep((RING,), (1,))))["calibration-0"]
+    page = page_of(sweep((RING,), (1,)))
+    figure = embedded(page, "figures")["calibration-0"]
     line, measured = figure["data"][0], figure["data"][-1]
     assert line["y"][0] == pytest.approx(3.6)
     assert measured["x"] == [8, 16, 32, 64]
     assert measured["y"][0] == pytest.approx(4.864 * 1.005)
+    rows = re.findall(r'<th scope="row" data-value="(\d+)">\d+</th><td data-value="60">60</td><td data-value="([\d.e-]+)">', page)
+    assert [float(value) * 1e3 for _, value in rows] == pytest.approx(measured["y"])
 
 
-def test_a_workload_that_was_never_calibrated_is_called_so() -> None:
-    text = text_of(page_of(sweep((RING,), (1, 2), workload={"calibrated": None, "uncertainty": None})))
-    assert "No calibrated range is recorded, so nothing tells how far it can be trusted." in text
-    assert "The workload carries no uncertainty" in text
+def test_weak_or_strong_is_named_in_every_table() -> None:
+    results = sweep(cluster={"price": PRICE})
+    tables = re.findall(
+        r'<table data-csv="([a-z-]+).*?<thead>(.*?)</thead>', page_of(results, **extras("some text", results)), flags=re.DOTALL
+    )
+    elsewhere = {"plan-refused", "measured-only", "timeline", "calibration-"}
+    named = {name for name, head in tables if ">Scaling<" in head}
+    assert {name for name, _ in tables} - named == elsewhere
+    assert len(named) == 8
 
 
 def test_notes_are_repeated() -> None:

@@ -1,0 +1,125 @@
+"""The report of 1,000 scenarios: how large its file is, how long it takes to write, and until its figures are drawn.
+
+Simulates a grid of four strategies over replicas, bandwidth and batch, writes its report
+some times, and opens that in headless Chromium, a new browser each time. Times in the
+browser count from the beginning of the navigation: until the first figure is drawn (the
+page marks it ``first-figure``), and until all are. ``--json`` prints data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from paceline.reporting import write_report
+from paceline.reporting.exporting import headless, open_page
+from paceline.reporting.tables import tables_of
+from paceline.sweeping import Runner
+from simulator.catalog import scenario_file
+from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.results import Result
+
+STRATEGIES = (
+    {"kind": "multi-worker-mirrored"},
+    {"kind": "parameter-server", "mode": "sync", "tensor_grouping": "per-server"},
+    {"kind": "parameter-server", "mode": "async", "tensor_grouping": "per-server"},
+    {"kind": "parameter-server", "mode": "ssp", "bound": 3, "tensor_grouping": "per-server"},
+)
+WORKERS = (1, 2, 4, 8, 16)
+GBIT_PER_S = (1, 2.5, 5, 10, 25)
+BATCHES = (16, 20, 24, 28, 32, 40, 44, 48, 56, 64)
+MOST_BYTES, MOST_FIRST_S = 7e6, 2.0
+
+# notes when the page says that all is drawn
+WATCH = """
+new MutationObserver(() => {
+  if (document.documentElement && document.documentElement.dataset.drawn === "yes") { performance.mark("all-figures"); }
+}).observe(document, {subtree: true, attributes: true, attributeFilter: ["data-drawn"]});
+"""
+
+
+def simulated(jobs: int) -> list[Result]:
+    """A thousand results, as a sweep gives them."""
+    file = scenario_file("async-ps")
+    table = read_toml(file)
+    scenarios = []
+    for strategy in STRATEGIES:
+        for workers in WORKERS:
+            for rate in GBIT_PER_S:
+                for batch in BATCHES:
+                    settings = [
+                        ("cluster.inter_node.bandwidth", f"{rate} Gbit/s"),
+                        ("workload.batch_per_replica", batch),
+                        ("run.steps", 12),
+                        ("run.replications", 5),
+                    ]
+                    own = {**table, "strategy": {**strategy, "workers": workers}}
+                    scenarios.append(scenario_from_table(apply_settings(own, settings, "benchmark: "), "benchmark", file.parent))
+    outcomes = list(Runner(jobs=jobs).run(scenarios))
+    assert all(isinstance(outcome, Result) for outcome in outcomes), "a scenario failed"
+    return outcomes
+
+
+def opened(page: Path) -> dict[str, float]:
+    """Seconds from the navigation's beginning to the first figure and to all, in a new browser."""
+    with headless() as driver:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
+        figures = open_page(driver, page)
+        marks = driver.execute_script(
+            "return ['first-figure', 'all-figures'].map((name) => performance.getEntriesByName(name)[0].startTime / 1000)"
+        )
+        version = driver.capabilities["browserVersion"]
+    return {"first_s": marks[0], "all_s": marks[1], "figures": len(figures), "chromium": version}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="where to leave the page")
+    chosen = parser.parse_args()
+    results = simulated(chosen.jobs)
+    with tempfile.TemporaryDirectory() as folder:
+        page = chosen.keep or Path(folder) / "report.html"
+        written = []
+        for _ in range(chosen.repeats):
+            begun = time.perf_counter()
+            write_report(results, page)
+            written.append(time.perf_counter() - begun)
+        seen = [opened(page) for _ in range(chosen.repeats)]
+        size = page.stat().st_size
+    tables = sum(len(table.to_csv()) for table in tables_of(results))
+    report = {
+        "scenarios": len(results),
+        "bytes": size,
+        "bytes_of_tables": tables,
+        "write_s": round(statistics.median(written), 2),
+        "first_figure_s": round(statistics.median(one["first_s"] for one in seen), 2),
+        "first_figure_worst_s": round(max(one["first_s"] for one in seen), 2),
+        "all_figures_s": round(statistics.median(one["all_s"] for one in seen), 2),
+        "figures": seen[0]["figures"],
+        "chromium": seen[0]["chromium"],
+        "cores": os.cpu_count(),
+        "python": sys.version.split()[0],
+    }
+    report["within_limits"] = size < MOST_BYTES and report["first_figure_worst_s"] < MOST_FIRST_S
+    if chosen.json:
+        print(json.dumps(report))
+        return
+    print(f"report of {report['scenarios']:,} scenarios, {report['figures']} figures, in Chromium {report['chromium']}")
+    print(f"  size           {size / 1e6:8.2f} MB   (limit {MOST_BYTES / 1e6:g} MB); its tables as CSV {tables / 1e6:.2f} MB")
+    print(f"  to write       {report['write_s']:8.2f} s")
+    first = f"{report['first_figure_s']:8.2f} s    (worst {report['first_figure_worst_s']} s; limit {MOST_FIRST_S:g} s)"
+    print(f"  first figure   {first}")
+    print(f"  all figures    {report['all_figures_s']:8.2f} s")
+
+
+if __name__ == "__main__":
+    main()

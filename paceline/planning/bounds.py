@@ -1,0 +1,264 @@
+"""Upper bounds of throughput, without simulating: what no run of a configuration can exceed.
+
+Each is a resource that every step needs for some time: its devices, a link, a server, the
+coordinator. In a window in which K steps end, all but one of each replica have also begun,
+so the resource was needed for (K - n) of them, and the window is at least as long. The
+throughput that is simulated, K x batch / window, is at most that over the longest such
+time. Everything that only makes a run longer, such as latency on long paths, contention
+and waiting for others, is left out; docs/planning.md has each formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.planning.luck import Luck, least_mean, luck_of, worst_of
+from simulator.cluster import Cluster
+from simulator.fusion import buckets
+from simulator.rng import Streams
+from simulator.scenario import Scenario
+from simulator.strategies.parameter_server.tensors import tensors_of
+from simulator.strategy import AllReduceStrategy, ParameterServer
+from simulator.uncertainty import with_draw
+from simulator.workload import Workload
+
+__all__ = ["Ceilings"]
+
+
+class _Draw(NamedTuple):
+    """One replication's parameters, as the simulation draws them."""
+
+    workload: Workload
+    cluster: Cluster
+    slowness: float
+
+
+class _Shares(NamedTuple):
+    """What a step puts on each parameter server, shape (servers,)."""
+
+    pulled_bytes: NDArray[np.float64]
+    pushed_bytes: NDArray[np.float64]
+    tensors: NDArray[np.float64]
+
+
+class _Group(NamedTuple):
+    """Replicas on nodes of one kind."""
+
+    replicas: int
+    speed: float
+    luck: Luck
+
+
+class Ceilings:
+    """Upper bounds for configurations that differ in their strategy's numbers and batch only.
+
+    Parameters
+    ----------
+    scenario
+        One of them: workload, cluster, seed and replications are taken from it.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._draws = tuple(_draws(scenario))
+        self._shares: dict[tuple[int, int], _Shares] = {}
+
+    def of(self, scenario: Scenario) -> NDArray[np.float64]:
+        """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
+        window = _Window.of(scenario)
+        if window is None:
+            return np.full(len(self._draws), math.inf)
+        shares = self._shares_of(scenario)
+        groups = _groups(scenario)
+        rates = []
+        for draw in self._draws:
+            at_least_s = max(_times_s(scenario, draw, window, groups, shares))
+            rates.append(window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
+        return np.array(rates)
+
+    def _shares_of(self, scenario: Scenario) -> _Shares | None:
+        strategy = scenario.strategy
+        if not isinstance(strategy, ParameterServer):
+            return None
+        key = scenario.batch, strategy.servers
+        if key not in self._shares:
+            self._shares[key] = _shares(scenario)
+        return self._shares[key]
+
+
+class _Window(NamedTuple):
+    """What is measured: steps of all replicas that end in the window, and those that also begin in it."""
+
+    steps: int
+    whole: int
+    together: bool
+    """Whether all replicas make each step together."""
+
+    @staticmethod
+    def of(scenario: Scenario) -> _Window | None:
+        """None where the number of steps is not known beforehand, or too small to say anything."""
+        run, strategy, replicas = scenario.run, scenario.strategy, scenario.replicas
+        together = True
+        if isinstance(strategy, ParameterServer):
+            together = strategy.mode == "sync" and not strategy.backup_workers
+            some_end_early = strategy.mode != "sync" and run.sharing == "each-its-own" and not run.drain
+            if some_end_early or strategy.late_workers == "cancel":
+                return None
+        steps = run.total_steps(replicas) - run.warmup * replicas
+        apart = strategy.sync_every if isinstance(strategy, AllReduceStrategy) else 1
+        whole = steps - replicas * (apart if replicas > 1 else 0)
+        return _Window(steps, whole, together) if whole > 0 else None
+
+
+def _draws(scenario: Scenario) -> Iterator[_Draw]:
+    """What ``simulator.replication`` draws for each replication; a test compares the two."""
+    for replication in range(scenario.run.replications):
+        streams = Streams(scenario.run.seed, replication)
+        workload = with_draw(scenario.workload, scenario.workload.uncertainty, streams.generator("workload"))
+        cluster = with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster"))
+        slowness = 1.0
+        if workload.run_to_run_cv:
+            sigma = math.sqrt(math.log1p(workload.run_to_run_cv**2))
+            slowness = float(streams.generator("run").lognormal(-(sigma**2) / 2, sigma))
+        yield _Draw(workload, cluster, slowness)
+
+
+def _shares(scenario: Scenario) -> _Shares:
+    strategy = scenario.strategy
+    assert isinstance(strategy, ParameterServer)
+    apart = strategy.model_copy(update={"tensor_grouping": "none"})  # so that each tensor is counted at its server
+    tensors = tensors_of(scenario.model_copy(update={"strategy": apart}))
+    pulled, pushed, count = np.zeros(strategy.servers), np.zeros(strategy.servers), np.zeros(strategy.servers)
+    for variable in tensors.variables:
+        pulled[variable.server] += variable.size_bytes
+    for gradient in tensors.gradients:
+        pushed[gradient.server] += gradient.size_bytes
+        count[gradient.server] += 1
+    return _Shares(pulled, pushed, count)
+
+
+def _groups(scenario: Scenario) -> tuple[_Group, ...]:
+    """Replicas by the kind of their node."""
+    cluster, jitter = scenario.cluster, scenario.workload.jitter
+    if not cluster.node_classes and not cluster.node_speed:
+        return (_Group(scenario.replicas, 1.0, luck_of(jitter)),)
+    counts: dict[tuple[float, Luck], int] = {}
+    for node in range(scenario.worker_nodes):
+        kind = cluster.class_of(node)
+        law = kind.jitter if kind is not None and kind.jitter is not None else jitter
+        key = cluster.speed_of(node), luck_of(law, kind.slowdown if kind is not None else None)
+        here = min(cluster.replicas_per_node, scenario.replicas - node * cluster.replicas_per_node)
+        counts[key] = counts.get(key, 0) + here
+    return tuple(_Group(count, speed, luck) for (speed, luck), count in counts.items())
+
+
+def _times_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], shares: _Shares | None) -> Iterator[float]:
+    """Seconds that the window lasts at least, one for each resource."""
+    replicas = scenario.replicas
+    input_s = draw.workload.input(scenario.batch)
+    if getattr(scenario.strategy, "replication", "") != "in-graph":
+        yield (window.whole - replicas) * input_s / replicas  # a batch is prepared ahead
+    if shares is not None:
+        yield _compute_s(scenario, draw, window, groups, _round_trip_s(scenario, draw.cluster))
+        yield from _servers_s(scenario, draw, window, shares)
+    else:
+        reduce_s, hidden = _reduce_s(scenario, draw)
+        yield _compute_s(scenario, draw, window, groups, 0.0 if hidden else reduce_s)
+        every = getattr(scenario.strategy, "sync_every", 1)
+        yield window.whole // replicas // every * reduce_s
+
+
+def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], alone_s: float) -> float:
+    """Of the devices; ``alone_s`` is what each step takes besides, while its device waits."""
+    load, cluster, replicas = draw.workload, draw.cluster, scenario.replicas
+    own_device = cluster.replicas_per_device == 1
+    step_s = load.compute_s(scenario.batch) * draw.slowness
+    if not isinstance(scenario.strategy, ParameterServer) and own_device:
+        step_s += load.apply_s * draw.slowness
+    besides_s = alone_s if own_device else 0.0
+    devices = -(-replicas // cluster.replicas_per_device)
+    if window.together:
+        steps = window.whole / replicas
+        each = [step_s / group.speed * least_mean(group.luck, steps * group.replicas) for group in groups]
+        compute_s = steps * (max(each) if own_device else min(each)) * replicas / devices
+    else:
+        # the fastest node's time, and of what has begun but not ended no more than each replica can have
+        luck = worst_of(group.luck for group in groups)
+        fastest_s = step_s / max(group.speed for group in groups)
+        begun = replicas * (luck.most if luck.variance or luck.most > 1 else 0.0)
+        compute_s = fastest_s * max(window.whole * least_mean(luck, window.whole) - begun, 0.0) / devices
+    on_cores_s = compute_s * devices / cluster.shared_cores if cluster.shared_cores is not None and cluster.device_is_host else 0.0
+    return float(max(compute_s + window.whole / replicas * besides_s, on_cores_s))
+
+
+def _round_trip_s(scenario: Scenario, cluster: Cluster) -> float:
+    """Seconds in which a worker's step waits for a message each way, and for the coordinator's, which nothing hides."""
+    strategy = scenario.strategy
+    assert isinstance(strategy, ParameterServer)
+    latency_s = min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, scenario.nodes_needed))
+    if strategy.server_placement == "colocated":
+        latency_s = min(latency_s, cluster.intra_node.latency_s)
+    coordinator_s = 0.0 if strategy.coordinator is None else strategy.coordinator.dispatch_s + strategy.coordinator.latency_s
+    return float(2 * latency_s + coordinator_s)
+
+
+def _kinds_of_nodes(cluster: Cluster, nodes: int) -> range:
+    """Enough nodes to have met each kind that is used."""
+    return range(min(nodes, sum(kind.nodes for kind in cluster.node_classes) + 1))
+
+
+def _servers_s(scenario: Scenario, draw: _Draw, window: _Window, shares: _Shares) -> Iterator[float]:
+    """Of parameter servers, their links and the workers', and the coordinator."""
+    strategy, cluster, load = scenario.strategy, draw.cluster, draw.workload
+    assert isinstance(strategy, ParameterServer)
+    pushes = not strategy.backup_workers  # what comes too late may never be waited for
+    if strategy.coordinator is not None:
+        yield window.whole * strategy.coordinator.dispatch_s
+    if pushes:
+        service_s = shares.tensors * load.server.base_s + shares.pushed_bytes * load.server.per_byte_s
+        yield window.whole * float(service_s.max())
+    if strategy.server_placement == "colocated":
+        return  # a worker beside the server goes by no link, and may make more steps than others
+    wire = cluster.transport.wire_bytes_per_byte
+    busiest = np.maximum(shares.pulled_bytes, shares.pushed_bytes) if pushes else shares.pulled_bytes
+    rates = np.array([cluster.link_of(scenario.worker_nodes + server).bandwidth_bytes_per_s for server in range(strategy.servers)])
+    yield window.whole * wire * float((busiest / rates).max())
+    into, out = float(shares.pulled_bytes.sum()), float(shares.pushed_bytes.sum())
+    yield window.whole * wire * (max(into, out) if pushes else into) / _nodes_bytes_per_s(scenario, cluster)
+
+
+def _nodes_bytes_per_s(scenario: Scenario, cluster: Cluster) -> float:
+    """Bandwidth of all workers' nodes together, in one direction."""
+    nodes = scenario.worker_nodes
+    if not cluster.node_classes:
+        return float(nodes * cluster.link_of(0).bandwidth_bytes_per_s)
+    return math.fsum(cluster.link_of(node).bandwidth_bytes_per_s for node in range(nodes))
+
+
+def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
+    """Seconds of an all-reduce of everything, at least; and whether compute can hide them.
+
+    n ranks that begin with S bytes each must send 2 (n - 1) S together (Patarasuk and Yuan,
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009): over the
+    links of all nodes at once, or inside a node over those of its devices. A ring of one
+    replica a node also passes 2 (n - 1) messages on, one after the other.
+    """
+    strategy, cluster, replicas = scenario.strategy, draw.cluster, scenario.replicas
+    if not isinstance(strategy, AllReduceStrategy) or replicas == 1:
+        return 0.0, False
+    apart = strategy.sync_every > 1
+    size = draw.workload.parameter_bytes if apart else buckets(draw.workload, scenario.batch, None, replicas)[0].size_bytes
+    nodes = scenario.worker_nodes
+    if nodes == 1:
+        links = replicas * (replicas - 1) if cluster.intra_node_topology == "mesh" else replicas
+        reduce_s = 2 * (replicas - 1) * size / (links * cluster.intra_node.bandwidth_bytes_per_s)
+    else:
+        reduce_s = 2 * (nodes - 1) * size * cluster.transport.wire_bytes_per_byte / _nodes_bytes_per_s(scenario, cluster)
+        if strategy.algorithm == "ring" and nodes == replicas:
+            reduce_s += 2 * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
+    whole = strategy.bucket_size_bytes is None and strategy.fusion_cycle_s is None and strategy.priority == "ready"
+    return reduce_s, apart or not whole

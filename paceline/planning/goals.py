@@ -1,0 +1,181 @@
+"""Goals: read with their units, turned into the throughput that they ask of a configuration, and how sure that is.
+
+Every goal is a throughput in the end. A deadline asks for samples / deadline; a budget for
+as many samples an hour as the hour's price of the nodes leaves: samples x price / budget.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from paceline.planning.answer import Goal, Prefer
+from simulator.complaints import quoted, validated
+from simulator.errors import InputError, UnitError
+from simulator.units import parse_quantity
+
+__all__ = ["confidence_of", "enough_of", "goal_of", "reachable_confidence", "replications_for", "required_rate"]
+
+_HOUR_S = 3600.0
+_NUMBER = r"(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)"
+_RATE = re.compile(_NUMBER + r"\s*(?:samples?|images?|examples?|sequences?)\s*(?:/|per)\s*(?P<unit>[A-Za-z]+)", re.ASCII)
+_MONEY = re.compile(r"(?:USD|\$)\s*" + _NUMBER + r"|(?P<before>" + _NUMBER.replace("number", "first") + r")\s*(?:USD|\$)", re.ASCII)
+_ROUNDING = 1e-12
+
+
+def _positive(value: float, shown: object, rule: str) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{quoted(shown)} {rule}")
+    return value
+
+
+def _rate(given: str | float) -> float:
+    """Samples a second."""
+    rule = "must be a number of samples over a time, above 0, such as --target-throughput '20000 samples/s'"
+    if not isinstance(given, str):
+        return _positive(float(given), given, f"--target-throughput {rule}")
+    found = _RATE.fullmatch(given.strip())
+    if not found:
+        raise UnitError(f"--target-throughput {quoted(given)} {rule}")
+    try:
+        unit_s = parse_quantity(f"1 {found['unit']}", "time")
+    except UnitError:
+        raise UnitError(f"--target-throughput {quoted(given)} {rule}") from None
+    return _positive(float(found["number"]) / unit_s, given, f"--target-throughput {rule}")
+
+
+def _time_s(given: str | float) -> float:
+    rule = "must be a time above 0 with its unit, such as --deadline 12h, '30 min' or '2 d'"
+    if not isinstance(given, str):
+        return _positive(float(given), given, f"--deadline {rule}")
+    try:
+        value_s = parse_quantity(given, "time")
+    except UnitError:
+        raise UnitError(f"--deadline {quoted(given)} {rule}") from None
+    if not value_s > 0:
+        raise UnitError(f"--deadline {quoted(given)} {rule}")
+    return value_s
+
+
+def _usd(given: str | float) -> float:
+    rule = "must be a sum of US dollars above 0, such as --budget '500 USD'"
+    if not isinstance(given, str):
+        return _positive(float(given), given, f"--budget {rule}")
+    found = _MONEY.fullmatch(given.strip())
+    if not found:
+        raise UnitError(f"--budget {quoted(given)} {rule}")
+    return _positive(float(found["number"] or found["before"]), given, f"--budget {rule}")
+
+
+def goal_of(
+    *,
+    target_throughput: str | float | None = None,
+    samples: float | None = None,
+    epochs: float | None = None,
+    deadline: str | float | None = None,
+    budget: str | float | None = None,
+    confidence: float = 0.95,
+    prefer: Prefer | None = None,
+) -> Goal:
+    """A goal from what a person says.
+
+    >>> goal_of(samples=1.28e6, epochs=90, deadline="12h").deadline_s
+    43200.0
+
+    Parameters
+    ----------
+    target_throughput
+        Such as ``"20000 samples/s"``, or a number of samples a second.
+    samples, epochs
+        Samples of the data set, and how often all of them are trained on (once, if left out).
+    deadline
+        Such as ``"12h"``, or seconds.
+    budget
+        Such as ``"500 USD"``, or US dollars.
+    confidence
+        Share of real runs that must reach the goal.
+    prefer
+        What is best among all that do; left out: the fastest where only a budget is given, else the cheapest.
+
+    Raises
+    ------
+    InputError
+        None or more than one kind of goal, one that lacks its samples, or a value that cannot be.
+    """
+    if target_throughput is None and deadline is None and budget is None:
+        raise InputError(
+            "there is no goal: give --target-throughput '20000 samples/s', or --samples 1.28e6 --epochs 90 with --deadline 12h, "
+            "--budget '500 USD' or both"
+        )
+    if target_throughput is not None and (deadline is not None or budget is not None or samples is not None):
+        other = next(name for name, given in (("deadline", deadline), ("budget", budget), ("samples", samples)) if given is not None)
+        raise InputError(f"--target-throughput and --{other} are two goals; give one of them")
+    if samples is None and epochs is not None:
+        raise InputError(f"--epochs {epochs:g}: are passes over a data set; say with --samples how many samples it has")
+    if samples is None and target_throughput is None:
+        name = "deadline" if deadline is not None else "budget"
+        what = "time" if deadline is not None else "cost"
+        raise InputError(
+            f"--{name} needs --samples: without the number of samples to train a configuration has no {what}; "
+            "add such as --samples 1.28e6 --epochs 90"
+        )
+    for name, value in (("samples", samples), ("epochs", epochs)):
+        if value is not None:
+            _positive(value, value, f"--{name} must be a number above 0, such as --samples 1.28e6 --epochs 90")
+    if not 0 < confidence < 1:
+        raise InputError(f"--confidence {confidence:g} must lie between 0 and 1, such as 0.95")
+    only_budget = budget is not None and deadline is None
+    return validated(
+        Goal,
+        {
+            "target_throughput_samples_per_s": None if target_throughput is None else _rate(target_throughput),
+            "samples": samples,
+            "epochs": 1.0 if epochs is None else epochs,
+            "deadline_s": None if deadline is None else _time_s(deadline),
+            "budget_usd": None if budget is None else _usd(budget),
+            "confidence": confidence,
+            "prefer": prefer or ("fastest" if only_budget else "cheapest"),
+        },
+        "goal",
+    )
+
+
+def required_rate(goal: Goal, usd_per_hour: float | None) -> float:
+    """Samples a second that a configuration needs to reach the goal; infinite where it cannot.
+
+    The largest of: the target; samples / deadline; samples x price / (3600 budget).
+    """
+    if goal.target_throughput_samples_per_s is not None:
+        return goal.target_throughput_samples_per_s
+    total = goal.total_samples
+    assert total is not None
+    needed = 0.0 if goal.deadline_s is None else total / goal.deadline_s
+    if goal.budget_usd is not None:
+        needed = max(needed, math.inf if usd_per_hour is None else total * usd_per_hour / _HOUR_S / goal.budget_usd)
+    return needed
+
+
+def enough_of(replications: int, confidence: float) -> int:
+    """How many of so many replications must reach a goal: the fewest k with k / (R + 1) at least the confidence."""
+    return max(1, math.ceil(confidence * (replications + 1) - _ROUNDING * (replications + 1)))
+
+
+def confidence_of(rates: Sequence[float], needed: float) -> float:
+    """Chance that the next real run reaches a throughput: k / (R + 1), where k of R replications do.
+
+    Of R + 1 exchangeable runs the last is at least as fast as the k-th fastest of the
+    others with that probability, whatever their distribution (Wilks, "Determination of
+    sample sizes for setting tolerance limits", 1941; as of the prediction intervals).
+    """
+    return sum(rate >= needed * (1 - _ROUNDING) for rate in rates) / (len(rates) + 1)
+
+
+def reachable_confidence(replications: int) -> float:
+    """The most that so many replications support: R / (R + 1)."""
+    return replications / (replications + 1)
+
+
+def replications_for(confidence: float) -> int:
+    """The fewest replications that support a confidence: c / (1 - c)."""
+    return max(2, math.ceil(confidence / (1 - confidence) - _ROUNDING / (1 - confidence)))

@@ -1,0 +1,168 @@
+"""How good a configuration is for a goal: from its bounds before it is simulated, from its result after."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.planning.answer import Candidate, Goal
+from paceline.planning.bounds import Ceilings
+from paceline.planning.goals import confidence_of, enough_of, required_rate
+from paceline.planning.space import Line
+from paceline.sweeping import Outcome
+from simulator.cost import cost_of_samples, time_of_samples_s, usd_per_hour, usd_per_million_samples
+from simulator.results import Result
+from simulator.scenario import Scenario
+
+__all__ = ["Judge", "Point"]
+
+_HOUR_S = 3600.0
+
+
+@dataclass(eq=False)
+class Point:
+    """One configuration of a line.
+
+    Attributes
+    ----------
+    usd_per_hour
+        Price of its nodes; none where it is not known.
+    needed
+        Samples a second that it needs to reach the goal.
+    ceiling
+        Bound of the throughput that as many replications reach as the confidence asks for.
+    mean_ceiling
+        Bound of the mean throughput.
+    guess
+        Throughput by closed forms that are no bounds; only orders the work.
+    outcome
+        What was simulated, once it has been.
+    """
+
+    line: Line
+    workers: int
+    usd_per_hour: float | None
+    needed: float
+    ceiling: float
+    mean_ceiling: float
+    guess: float
+    outcome: Outcome | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """What it stands for."""
+        return self.line.scenarios[self.workers]
+
+    @property
+    def result(self) -> Result | None:
+        """Its result, where it was simulated and did not fail."""
+        return self.outcome if isinstance(self.outcome, Result) else None
+
+
+class Judge:
+    """Judges configurations by a goal.
+
+    Parameters
+    ----------
+    goal
+        What is asked for, and preferred.
+    """
+
+    def __init__(self, goal: Goal) -> None:
+        self.goal = goal
+
+    def points(self, line: Line) -> list[Point]:
+        """The configurations of a line with their bounds, ascending in workers."""
+        ceilings = Ceilings(next(iter(line.scenarios.values())))
+        points = []
+        for workers, scenario in line.scenarios.items():
+            hourly = usd_per_hour(scenario)
+            rates = ceilings.of(scenario)
+            enough = enough_of(len(rates), self.goal.confidence)
+            ceiling = float(np.sort(rates)[-min(enough, len(rates))])
+            guess = scenario.replicas * scenario.batch / scenario.full_step_s
+            points.append(Point(line, workers, hourly, required_rate(self.goal, hourly), ceiling, float(rates.mean()), guess))
+        return points
+
+    # -- before it is simulated --------------------------------------------------------
+
+    def reachable(self, point: Point) -> bool:
+        """Whether its bound leaves room for the goal."""
+        return point.ceiling >= point.needed * (1 - 1e-9)
+
+    def hope(self, point: Point) -> float:
+        """What :meth:`value` is at least."""
+        return self._value(point, point.mean_ceiling)
+
+    def expected(self, point: Point) -> float:
+        """What :meth:`value` may be; infinite where the goal does not seem to be reached."""
+        return self._value(point, point.guess) if point.guess >= point.needed else math.inf
+
+    def _value(self, point: Point, rate: float) -> float:
+        goal = self.goal
+        if goal.prefer == "fastest":
+            return 1 / rate
+        if goal.prefer == "fewest-devices":
+            return float(-(-point.scenario.replicas // point.scenario.cluster.replicas_per_device))
+        if point.usd_per_hour is None:
+            return math.inf
+        total = goal.total_samples
+        return point.usd_per_hour if total is None else point.usd_per_hour * total / rate / _HOUR_S
+
+    # -- after it has been simulated ---------------------------------------------------
+
+    def meets(self, point: Point) -> bool:
+        """Whether enough of its replications reach the goal."""
+        result = point.result
+        if result is None:
+            return False
+        rates = result.throughput_of_each_replication
+        return confidence_of(rates, point.needed) >= self.goal.confidence - 1e-12
+
+    def value(self, point: Point) -> float:
+        """What is to be as small as possible: cost (or price an hour), time of a sample, or devices."""
+        result = point.result
+        return math.inf if result is None else self._value(point, result.throughput_samples_per_s.mean)
+
+    def margin(self, point: Point) -> float:
+        """Throughput that is reached with the confidence asked for, over that needed; at least 1 where the goal is met."""
+        result = point.result
+        if result is None:
+            return -1.0
+        rates = sorted(result.throughput_of_each_replication)
+        enough = enough_of(len(rates), self.goal.confidence)
+        return rates[-min(enough, len(rates))] / point.needed
+
+    def rank(self, point: Point) -> tuple[float | str | int, ...]:
+        """Sorts points that meet the goal, best first: what is preferred, then throughput, nodes, and the name."""
+        result = point.result
+        assert result is not None
+        rate = result.throughput_samples_per_s.mean
+        price = math.inf if point.usd_per_hour is None else point.usd_per_hour
+        return self.value(point), *((price,) if self.goal.prefer != "cheapest" else ()), -rate, *self._order(point)
+
+    def nearness(self, point: Point) -> tuple[float | str | int, ...]:
+        """Sorts points none of which meets the goal, nearest first."""
+        return -self.margin(point), self.value(point), *self._order(point)
+
+    @staticmethod
+    def _order(point: Point) -> tuple[float | str | int, ...]:
+        return point.scenario.nodes_needed, point.workers, point.line.name, point.line.scaling
+
+    def candidate(self, point: Point) -> Candidate:
+        """What is told of a point."""
+        result, total = point.result, self.goal.total_samples
+        assert result is not None
+        return Candidate(
+            name=point.line.title(point.workers),
+            scaling=point.line.scaling,
+            result=result,
+            usd_per_hour=point.usd_per_hour,
+            usd_per_million_samples=usd_per_million_samples(result),
+            time_s=None if total is None else time_of_samples_s(result, total),
+            cost_usd=None if total is None else cost_of_samples(result, total),
+            confidence=confidence_of(result.throughput_of_each_replication, point.needed),
+            meets=self.meets(point),
+        )

@@ -1,0 +1,211 @@
+"""plan: from a goal and a space of configurations to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from paceline.planning.answer import Candidate, Goal, Plan, Refused
+from paceline.planning.devices import check_devices
+from paceline.planning.further import count_servers, count_workers, enough_servers, paying_workers
+from paceline.planning.goals import reachable_confidence, replications_for
+from paceline.planning.improvements import improvements
+from paceline.planning.judging import Judge, Point
+from paceline.planning.memory import does_not_fit, not_checked
+from paceline.planning.search import Search
+from paceline.planning.simulations import Simulations
+from paceline.planning.space import Line, Space
+from paceline.planning.wording import notes_of, sentences_of, why_this
+from paceline.sweeping import Backend, Journal, Runner
+from simulator.cost import why_no_cost
+from simulator.errors import InputError, SimulationError
+from simulator.results import Failure
+
+__all__ = ["plan"]
+
+_RUNNERS_UP = 5
+
+
+def plan(
+    space: Space,
+    goal: Goal,
+    *,
+    out: Path | None = None,
+    jobs: int = 0,
+    backend: Backend = "local",
+    scheduler: str | None = None,
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Plan:
+    """Find the configuration that reaches a goal best.
+
+    Parameters
+    ----------
+    space
+        What to choose from.
+    goal
+        What to reach, how surely, and what is preferred.
+    out
+        Journal of what is simulated: a results file. An interrupted plan goes on in it.
+    jobs, backend, scheduler
+        Where and on how many processes, as for :func:`paceline.sweeping.sweep`. The answer does not depend on them.
+    force
+        Begin anew if ``out`` holds something else.
+    progress
+        Called with scenarios done and asked for so far.
+
+    Returns
+    -------
+    Plan
+        Feasible, or with the nearest configuration in place of the answer.
+
+    Raises
+    ------
+    InputError
+        A confidence that the replications do not support, a budget where nothing has a
+        price, a workload without a device on clusters of several, no configuration that
+        fits into memory, or an ``out`` that cannot be used.
+    SimulationError
+        No configuration could be simulated.
+    """
+    space, refused = _fitting(space)
+    goal, price_note = _priced(space, goal)
+    _check_confidence(space, goal)
+    device_notes = check_devices((next(iter(line.scenarios.values())) for line in space.lines), space.base_name)
+    judge = Judge(goal)
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal.open(out, force=force)) if out is not None else None
+        runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
+        simulations = Simulations(runner, journal, force=force, progress=progress)
+        search = Search(space, judge, simulations)
+        search.run()
+        meeting, missing = search.meeting, search.missing
+        failures = _failures(search.points)
+        if not meeting and not missing:
+            texts = " / ".join(dict.fromkeys(one.text for one in failures))
+            raise SimulationError(f"none of the configurations could be simulated: {texts}")
+        ranked = [*meeting, *missing]
+        chosen = ranked[0]
+        result = chosen.result
+        assert result is not None
+        workers = count_workers(chosen.line, chosen.workers, simulations)
+        servers = count_servers(chosen.scenario, simulations)
+        better = improvements(chosen.scenario, result, simulations)
+        simulations.finish()
+    candidates = {id(point): judge.candidate(point) for point in ranked}
+    runners_up = [candidates[id(point)] for point in _others(meeting or missing)]
+    discarded = sum(search.discarded(point) for point in search.points)
+    unsimulated = sum(point.outcome is None for point in search.points)
+    answer = Plan(
+        goal=goal,
+        feasible=bool(meeting),
+        chosen=candidates[id(chosen)],
+        why=why_this(judge, meeting, missing),
+        runners_up=tuple(runners_up),
+        pareto=_front(list(candidates.values())),
+        candidates=tuple(candidates.values()),
+        servers=servers,
+        servers_enough=enough_servers(servers),
+        workers=workers,
+        workers_pay_until=paying_workers(workers),
+        improvements=better,
+        considered=space.considered + sum(one.configurations for one in refused),
+        discarded=discarded,
+        passed_over=unsimulated - discarded,
+        refused=(*space.refused, *refused, *failures),
+        simulated=len(simulations.outcomes),
+    )
+    notes = [*device_notes, *([price_note] if price_note else []), *_memory_notes(space), *notes_of(answer, chosen, space)]
+    told = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))}
+    return answer.model_copy(update=told)
+
+
+def _fitting(space: Space) -> tuple[Space, list[Refused]]:
+    """The space without what does not fit into its device's memory, where that is known; and what that is."""
+    refused: list[Refused] = []
+    lines: list[Line] = []
+    for line in space.lines:
+        texts = {workers: text for workers, scenario in line.scenarios.items() if (text := does_not_fit(scenario)) is not None}
+        if texts:
+            refused.append(Refused(name=f"{line.name}, {line.scaling} scaling", text=next(iter(texts.values())), configurations=len(texts)))
+        fitting = {workers: scenario for workers, scenario in line.scenarios.items() if workers not in texts}
+        if fitting:
+            lines.append(replace(line, scenarios=fitting))
+    if not lines:
+        raise InputError(f"{space.base_name}: no configuration fits into the memory of its device: {refused[0].text}")
+    return replace(space, lines=lines), refused
+
+
+def _memory_notes(space: Space) -> list[str]:
+    """Whose memory could not be checked, and why."""
+    scenarios = (next(iter(line.scenarios.values())) for line in space.lines)
+    reasons = dict.fromkeys(reason for scenario in scenarios if (reason := not_checked(scenario)) is not None)
+    return [f"whether a batch fits into the devices' memory was not checked: {'; '.join(reasons)}"] if reasons else []
+
+
+def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
+    """The goal, and a note where prices are missing; without any price the cheapest are those of the fewest devices."""
+    scenarios = [next(iter(line.scenarios.values())) for line in space.lines]
+    without = [scenario for scenario in scenarios if scenario.cluster.price is None]
+    if not without:
+        return goal, ""
+    sentences = "; ".join(dict.fromkeys(why_no_cost(scenario) for scenario in without))
+    if len(without) < len(scenarios):
+        return goal, f"{sentences}. It comes after those that have one wherever cost decides"
+    if goal.budget_usd is not None:
+        raise InputError(f"--budget {goal.budget_usd:g} USD cannot be compared with anything: {sentences}")
+    if goal.prefer == "cheapest":
+        return goal.model_copy(update={"prefer": "fewest-devices"}), f"{sentences}. The fewest devices are preferred instead"
+    return goal, sentences
+
+
+def _check_confidence(space: Space, goal: Goal) -> None:
+    """Refuse a confidence that so many replications cannot support."""
+    replications = min(scenario.run.replications for line in space.lines for scenario in line.scenarios.values())
+    if goal.confidence > reachable_confidence(replications) + 1e-12:
+        raise InputError(
+            f"--confidence {goal.confidence:g} is more than {replications} replications support, which is "
+            f"{reachable_confidence(replications):.3g}: give --replications {replications_for(goal.confidence)}, or a lower confidence"
+        )
+
+
+def _failures(points: Sequence[Point]) -> list[Refused]:
+    """What could not be simulated, with what the simulation said."""
+    return [
+        Refused(name=point.line.title(point.workers), text=f"{point.outcome.failed.kind}: {point.outcome.failed.text}", configurations=1)
+        for point in points
+        if isinstance(point.outcome, Failure)
+    ]
+
+
+def _others(pool: Sequence[Point]) -> list[Point]:
+    """The best of each line but that of the first point; where there is no other line, the next ones of the same."""
+    chosen, *rest = pool
+    best_of_line: dict[int, Point] = {}
+    for point in rest:
+        if point.line is not chosen.line:
+            best_of_line.setdefault(id(point.line), point)
+    return (list(best_of_line.values()) or rest)[:_RUNNERS_UP]
+
+
+def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Those than which no other is both cheaper and faster, fastest first; none where nothing has a price.
+
+    Where the goal has samples, cost and time of the training are compared; else the price
+    of an hour and the throughput.
+    """
+    costs = [(_cost(candidate), candidate) for candidate in candidates]
+    priced = [(cost, candidate) for cost, candidate in costs if cost is not None]
+    front: list[Candidate] = []
+    cheapest = float("inf")
+    for cost, candidate in sorted(priced, key=lambda pair: (-pair[1].result.throughput_samples_per_s.mean, pair[0], pair[1].name)):
+        if cost < cheapest:
+            front.append(candidate)
+            cheapest = cost
+    return tuple(front)
+
+
+def _cost(candidate: Candidate) -> float | None:
+    return candidate.cost_usd.mean if candidate.cost_usd is not None else candidate.usd_per_hour

@@ -1,0 +1,273 @@
+"""The search: closed forms discard, simulation decides.
+
+In a line of configurations that differ in their number of workers, the search doubles it
+from the least that the bounds leave until the goal is met, halves the gap to the last that
+missed it, and goes on upwards as long as that can be better. That more workers are faster
+is assumed in between only: the neighbours of the answer are simulated, and a line whose
+throughput falls twice in a row is taken to be past its peak. Lists of workers are not
+searched but simulated, as far as the bounds leave them.
+
+What is simulated next depends on results alone, never on when they come, so that the
+answer does not depend on the number of jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+
+from paceline.planning.judging import Judge, Point
+from paceline.planning.simulations import Simulate
+from paceline.planning.space import Space
+
+__all__ = ["Search"]
+
+_BATCH = 8
+_WORTH_KNOWING = 1.5
+"""What may come within this factor of the best is simulated, so that runners-up are no accident; what cannot is discarded."""
+_FINE = 8
+"""Around the best of a line the search stops when the gaps are an eighth of its workers."""
+_PAST_THE_PEAK = 2
+_MOST_MOVES = 8
+
+Requests = Generator[list[Point], None, None]
+Finding = Generator[list[Point], None, int]
+"""What is to be simulated next; ends with the index of a point."""
+
+
+class Search:
+    """Finds the best configurations of a space.
+
+    Parameters
+    ----------
+    space
+        What to choose from.
+    judge
+        What is good.
+    simulate
+        Simulates scenarios.
+
+    Attributes
+    ----------
+    lines
+        All points, line by line.
+    """
+
+    def __init__(self, space: Space, judge: Judge, simulate: Simulate) -> None:
+        self.lines = [judge.points(line) for line in space.lines]
+        self._judge = judge
+        self._simulate = simulate
+        self._best = math.inf
+
+    @property
+    def points(self) -> list[Point]:
+        """All points of all lines."""
+        return [point for line in self.lines for point in line]
+
+    @property
+    def meeting(self) -> list[Point]:
+        """Simulated points that meet the goal, best first."""
+        return sorted((point for point in self.points if self._judge.meets(point)), key=self._judge.rank)
+
+    @property
+    def missing(self) -> list[Point]:
+        """Simulated points that do not, nearest first."""
+        simulated = (point for point in self.points if point.result is not None and not self._judge.meets(point))
+        return sorted(simulated, key=self._judge.nearness)
+
+    def run(self) -> None:
+        """Simulate what is needed to know the best; where nothing meets the goal, the nearest."""
+        judge = self._judge
+        searches = [self._least_and_best(points) for points in self.lines]
+        promise = [min((judge.expected(point) for point in points), default=math.inf) for points in self.lines]
+        order = sorted(range(len(searches)), key=lambda index: (promise[index], index))
+        self._in_rounds([searches[index] for index in order])
+        if self.meeting:
+            self._look_beside()
+        else:
+            self._approach()
+
+    def discarded(self, point: Point) -> bool:
+        """Whether a point that was not simulated was ruled out by its bounds."""
+        return point.outcome is None and (not self._judge.reachable(point) or self._beaten(point))
+
+    # -- rounds -------------------------------------------------------------------------
+
+    def _in_rounds(self, searches: Sequence[Requests]) -> None:
+        """Let searches go on together: each round simulates some of what they ask for, the most promising first."""
+        waiting = [(search, request) for search in searches if (request := next(search, None)) is not None]
+        while waiting:
+            batch: list[Point] = []
+            taken = 0
+            for _, request in waiting:
+                wanted = [point for point in request if self._wanted(point)]
+                if batch and len(batch) + len(wanted) > _BATCH:
+                    break
+                batch += wanted
+                taken += 1
+            self._simulate_points(batch)
+            advanced = [(search, request) for search, _ in waiting[:taken] if (request := next(search, None)) is not None]
+            waiting = advanced + waiting[taken:]
+
+    def _simulate_points(self, points: Sequence[Point]) -> None:
+        fresh = [point for point in points if point.outcome is None]
+        for point, outcome in zip(fresh, self._simulate([point.scenario for point in fresh]), strict=True):
+            point.outcome = outcome
+            if self._judge.meets(point):
+                self._best = min(self._best, self._judge.value(point))
+
+    def _wanted(self, point: Point) -> bool:
+        return point.outcome is None and not self._beaten(point)
+
+    def _beaten(self, point: Point) -> bool:
+        """Whether the best found so far is out of its reach, by far; what has no price is not compared by it."""
+        hope = self._judge.hope(point)
+        return math.isfinite(hope) and hope > _WORTH_KNOWING * self._best
+
+    # -- one line -----------------------------------------------------------------------
+
+    def _least_and_best(self, points: list[Point]) -> Requests:
+        """The least of a line that meets the goal, and the best."""
+        points = [point for point in points if self._judge.reachable(point)]
+        if not points:
+            return
+        if not points[0].line.searched:
+            ordered = sorted(points, key=self._judge.hope)
+            yield from (ordered[begin : begin + _BATCH // 2] for begin in range(0, len(ordered), _BATCH // 2))
+            return
+        least = yield from self._least(points)
+        if self._judge.meets(points[least]) and self._judge.goal.prefer != "fewest-devices":
+            yield from self._best_from(points, least)
+
+    def _least(self, points: list[Point]) -> Finding:
+        """Double the workers until the goal is met, then halve the gap; the least that meets it; where none does, the nearest."""
+        judge = self._judge
+        low, index, falls, highest = -1, 0, 0, -math.inf
+        while True:
+            yield [points[index]]
+            if judge.meets(points[index]):
+                break
+            margin = judge.margin(points[index])
+            falls = falls + 1 if margin < highest else 0
+            highest = max(highest, margin)
+            low = index
+            index = self._next(points, index)
+            if index == low or falls == _PAST_THE_PEAK:
+                peak = yield from self._refine(points, judge.margin, lambda point: point.ceiling / point.needed)
+                if not judge.meets(points[peak]):
+                    return peak
+                index = peak
+                low = max((at for at in range(peak) if points[at].outcome is not None), default=-1)
+                break
+        while index - low > 1:
+            middle = (low + index) // 2
+            yield [points[middle]]
+            if judge.meets(points[middle]):
+                index = middle
+            else:
+                low = middle
+        return index
+
+    def _next(self, points: list[Point], index: int) -> int:
+        """Twice the workers, or where that can no longer compete, the most that can."""
+        doubled = _doubled(points, index)
+        between = (at for at in range(doubled, index, -1) if not self._beaten(points[at]))
+        return next(between, doubled)
+
+    def _best_from(self, points: list[Point], least: int) -> Requests:
+        """Go on upwards from the least that meets the goal, as long as it can be better."""
+        judge = self._judge
+        full = _node_filled(points, least)
+        yield [points[full]]
+        best = min(judge.value(points[least]), judge.value(points[full]) if judge.meets(points[full]) else math.inf)
+        index, worse = full, 0
+        while worse < _PAST_THE_PEAK and (following := _node_filled(points, _doubled(points, index))) != index:
+            index = following
+            if judge.hope(points[index]) >= best:
+                if all(judge.hope(point) >= best for point in points[index:]):
+                    break
+                continue
+            yield [points[index]]
+            value = judge.value(points[index]) if judge.meets(points[index]) else math.inf
+            worse = 0 if value < best else worse + 1
+            best = min(best, value)
+        yield from self._refine(
+            points,
+            lambda point: -judge.value(point) if judge.meets(point) else -math.inf,
+            lambda point: -judge.hope(point),
+        )
+
+    def _refine(self, points: list[Point], height: Callable[[Point], float], at_most: Callable[[Point], float]) -> Finding:
+        """Halve the gaps on both sides of the highest simulated point until they are small; ends with its index."""
+        while True:
+            known = [index for index, point in enumerate(points) if point.outcome is not None]
+            if not known:
+                return 0
+            top = max(known, key=lambda index: height(points[index]))
+            place = known.index(top)
+            middles = []
+            for other in (*known[max(place - 1, 0) : place], *known[place + 1 : place + 2]):
+                middle = points[(top + other) // 2]
+                gap = abs(points[other].workers - points[top].workers)
+                small = gap <= points[top].workers // _FINE and math.isfinite(height(points[other]))
+                if not small and at_most(middle) > height(points[top]) and self._wanted(middle):
+                    middles.append(middle)
+            if not middles:
+                return top
+            yield middles
+
+    # -- all lines ----------------------------------------------------------------------
+
+    def _look_beside(self) -> None:
+        """Simulate the neighbours of the answer, and of whichever of them is better."""
+        for _ in range(_MOST_MOVES):
+            answer = self.meeting[0]
+            points = next(points for points in self.lines if answer in points)
+            if not answer.line.searched:
+                return
+            place = points.index(answer)
+            beside = [point for point in points[max(place - 1, 0) : place + 2] if point.outcome is None and self._judge.reachable(point)]
+            self._simulate_points(beside)
+            if self.meeting[0] is answer:
+                return
+
+    def _approach(self) -> None:
+        """Nothing meets the goal: find what comes nearest, by what the bounds promise."""
+        judge = self._judge
+
+        def promised(point: Point) -> float:
+            return point.ceiling / point.needed
+
+        coarse = [point for points in self.lines for point in _doublings(points)]
+        while True:
+            nearest = max((judge.margin(point) for point in self.points), default=-1.0)
+            open_ = [point for point in coarse if point.outcome is None and promised(point) > nearest]
+            if not open_:
+                break
+            self._simulate_points(sorted(open_, key=promised, reverse=True)[:_BATCH])
+        missing = self.missing
+        if missing:
+            points = next(points for points in self.lines if missing[0] in points)
+            for request in self._refine(points, judge.margin, promised):
+                self._simulate_points(request)
+
+
+def _doubled(points: Sequence[Point], index: int) -> int:
+    """The first point with at least twice the workers, or the last."""
+    return next((at for at in range(index + 1, len(points)) if points[at].workers >= 2 * points[index].workers), len(points) - 1)
+
+
+def _doublings(points: Sequence[Point]) -> list[Point]:
+    """The first point, each with twice the workers of the one before, and the last; all of a list."""
+    if not points[0].line.searched:
+        return list(points)
+    chain = [0]
+    while (following := _doubled(points, chain[-1])) != chain[-1]:
+        chain.append(following)
+    return [points[index] for index in chain]
+
+
+def _node_filled(points: Sequence[Point], index: int) -> int:
+    """The last point that takes as many nodes: those that are paid for are used."""
+    nodes = points[index].scenario.nodes_needed
+    return max(at for at in range(index, len(points)) if points[at].scenario.nodes_needed == nodes)

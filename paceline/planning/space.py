@@ -1,0 +1,305 @@
+"""What a plan chooses from: lines of configurations that differ in nothing but their number of workers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from paceline.planning.answer import Refused, Scaling
+from paceline.planning.strategies import in_words, strategy_table
+from paceline.sweeping import Axis
+from simulator.catalog import find, scenario_file
+from simulator.complaints import quoted, validated
+from simulator.errors import InputError, ScenarioError
+from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.scenario import Scenario
+from simulator.strategy import Mirrored, ParameterServer, Single, Strategy
+from simulator.workload import Workload
+
+__all__ = ["Counts", "Line", "Space", "counts_of", "space_of", "with_servers", "with_workers"]
+
+_MOST_CONFIGURATIONS = 100_000
+_MOST_WORKERS = 100_000
+_WORKERS = "1..64"
+
+
+class Counts(NamedTuple):
+    """Numbers of workers or servers to choose from.
+
+    Attributes
+    ----------
+    values
+        Ascending.
+    searched
+        Whether they are a range, of which a search needs to simulate only some; else each is simulated.
+    """
+
+    values: tuple[int, ...]
+    searched: bool
+
+
+def counts_of(given: str | Iterable[int], option: str) -> Counts:
+    """Read ``"1..256"`` as a range, ``"1,2,4"`` as a list.
+
+    Raises
+    ------
+    InputError
+        It is empty, or has what is no count.
+    """
+    rule = f"must be a range such as {option} 1..64, or a list such as {option} 1,2,4,8, of whole numbers from 1 to {_MOST_WORKERS}"
+    if not isinstance(given, str):
+        given = ",".join(str(value) for value in given)
+    shown = f"{option} {quoted(given)}"
+    if bounds := re.fullmatch(r"\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*", given):
+        low, high = int(bounds[1]), int(bounds[2])
+        if not 1 <= low <= high <= _MOST_WORKERS:
+            reason = f"has nothing in it, since {low} is above {high};" if low > high else ""
+            raise InputError(f"{shown} {reason} {rule}".replace("  ", " "))
+        return Counts(tuple(range(low, high + 1)), searched=True)
+    if not re.fullmatch(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*", given):
+        raise InputError(f"{shown} {rule}")
+    values = sorted({int(part) for part in given.split(",")})
+    if not 1 <= values[0] <= values[-1] <= _MOST_WORKERS:
+        raise InputError(f"{shown} {rule}")
+    return Counts(tuple(values), searched=False)
+
+
+@dataclass(eq=False)
+class Line:
+    """Configurations that differ in their number of workers alone.
+
+    Attributes
+    ----------
+    name
+        Strategy, cluster and whatever else distinguishes it, in words.
+    scaling
+        What more workers keep as it is.
+    scenarios
+        By number of workers, ascending.
+    searched
+        Whether a search may leave some of them out.
+    """
+
+    name: str
+    scaling: Scaling
+    scenarios: dict[int, Scenario]
+    searched: bool
+
+    def title(self, workers: int) -> str:
+        """A configuration in words."""
+        many = "" if isinstance(self.scenarios[workers].strategy, Single) else f", {workers} worker{'s' if workers > 1 else ''}"
+        return f"{self.name}{many}, {self.scaling} scaling"
+
+
+@dataclass
+class Space:
+    """All lines, and what of the ranges cannot be.
+
+    Attributes
+    ----------
+    base
+        The scenario that the ranges vary.
+    base_name
+        Of its file, for messages.
+    """
+
+    lines: list[Line]
+    refused: list[Refused]
+    base: Scenario
+    base_name: str
+
+    @property
+    def considered(self) -> int:
+        """Configurations that the ranges name, those that cannot be included."""
+        return sum(len(line.scenarios) for line in self.lines) + sum(one.configurations for one in self.refused)
+
+
+def space_of(
+    scenario: Mapping[str, Any] | Path | str | Scenario,
+    *,
+    settings: Iterable[tuple[str, Any]] = (),
+    clusters: Sequence[str] = (),
+    over: Sequence[Axis] = (),
+    strategies: Sequence[str] = (),
+    workers: str | Iterable[int] | None = None,
+    servers: str | Iterable[int] | None = None,
+    scaling: Literal["weak", "strong", "both"] | None = None,
+) -> Space:
+    """Every configuration that the ranges name, validated.
+
+    Parameters
+    ----------
+    scenario
+        Nested tables, the path of a scenario file, the name of one that comes along, or a scenario.
+    settings
+        Keys to set in all configurations, whatever their cluster.
+    clusters
+        Names of the catalogue or paths of files; none: the scenario's own.
+    over
+        Further keys and their values; ``strategy.workers`` and ``strategy.servers`` stand for ``workers`` and ``servers``.
+    strategies
+        Short names (:data:`~paceline.planning.strategies.SHORT_NAMES`); none: the scenario's own.
+    workers, servers
+        Such as ``"1..256"`` or ``"1,2,4"``; left out: 1 to 64 workers, the scenario's own servers.
+    scaling
+        Weak: each replica keeps its batch. Strong: all together keep theirs. Left out: as the scenario has it.
+
+    Raises
+    ------
+    InputError
+        An unknown name, an empty or unreadable range, too many configurations.
+    ScenarioError
+        The scenario itself breaks a rule, or every configuration does.
+    """
+    source, beside, table = _read(scenario)
+    settings = list(settings)
+    base_table = apply_settings(table, settings, f"{source}: ")
+    over, workers, servers = _routed(over, workers, servers)
+    base = scenario_from_table(base_table, source, beside)
+    of_workers = counts_of(_WORKERS if workers is None else workers, "--workers")
+    of_servers = None if servers is None else counts_of(servers, "--servers").values
+    own: Scaling = "weak" if base.workload.global_batch is None else "strong"
+    kinds: tuple[Scaling, ...] = ("weak", "strong") if scaling == "both" else (scaling or own,)
+    for name in clusters:
+        find("clusters", name, f"--clusters {quoted(name)}", beside)
+    cells = len(clusters or [""]) * len(strategies or [""]) * len(kinds) * len(of_servers or [1])
+    for _, values in over:
+        cells *= len(values)
+    if cells * len(of_workers.values) > _MOST_CONFIGURATIONS:
+        raise InputError(
+            f"{source}: the ranges name {cells * len(of_workers.values):,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken"
+        )
+    space = Space([], [], base, source)
+    for cluster, short in itertools.product(clusters or ("",), strategies or ("",)):
+        on = _on_cluster(base_table, cluster, settings) if cluster else base_table
+        if short:
+            on = {**on, "strategy": strategy_table(short, on["strategy"])}
+        for combination in itertools.product(*(values for _, values in over)):
+            chosen = [(key, value) for (key, _), value in zip(over, combination, strict=True)]
+            name = ", ".join(filter(None, [short, f"on {cluster}" if cluster else "", *(f"{key}={value}" for key, value in chosen)]))
+            where = f"{source}{f' ({name})' if name else ''}"
+            count = len(kinds) * _counted(on["strategy"], of_workers, of_servers)
+            try:
+                template = _template(apply_settings(on, chosen, f"{source}: "), of_workers.values, where, beside)
+            except ScenarioError as error:
+                space.refused.append(Refused(name=name or source, text=error.problems[0], configurations=count))
+                continue
+            for kind, server in itertools.product(kinds, _servers_for(template, of_servers)):
+                _add_line(space, template, kind, server, of_workers, chosen, where)
+    if not space.lines:
+        raise ScenarioError(*dict.fromkeys(one.text for one in space.refused[:5]))
+    return space
+
+
+def _read(scenario: Mapping[str, Any] | Path | str | Scenario) -> tuple[str, Path | None, Mapping[str, Any]]:
+    """Name, folder and tables of a scenario."""
+    if isinstance(scenario, Scenario):
+        return "scenario", None, scenario.model_dump(mode="json", exclude_none=True)
+    if isinstance(scenario, Mapping):
+        return "scenario", None, scenario
+    file = scenario_file(scenario)
+    return str(file), file.parent, read_toml(file)
+
+
+def _routed(
+    over: Sequence[Axis], workers: str | Iterable[int] | None, servers: str | Iterable[int] | None
+) -> tuple[list[Axis], str | Iterable[int] | None, str | Iterable[int] | None]:
+    """Axes without those of workers and servers, which have options of their own."""
+    left: list[Axis] = []
+    for key, values in over:
+        if key in ("strategy.workers", "strategy.servers"):
+            option = f"--{key.partition('.')[2]}"
+            if (workers if option == "--workers" else servers) is not None:
+                raise InputError(f"--over {key} and {option} name the same numbers; give one of them")
+            texts = ",".join(str(value) for value in values)
+            workers, servers = (texts, servers) if option == "--workers" else (workers, texts)
+        elif any(key == other for other, _ in left):
+            raise InputError(f"--over {key[:80]}: is given twice; write all its values into one --over, separated by commas")
+        else:
+            left.append((key, values))
+    return left, workers, servers
+
+
+def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A scenario's tables on another cluster; what the scenario says of its own cluster is left behind, what ``--set`` says is not."""
+    own = table.get("cluster")
+    if isinstance(own, Mapping) and own.get("use") == name:
+        return dict(table)
+    moved = {**table, "cluster": {"use": name}}
+    return apply_settings(moved, [(key, value) for key, value in settings if key.startswith("cluster.") and key != "cluster.use"])
+
+
+def _template(table: Mapping[str, Any], counts: Sequence[int], where: str, beside: Path | None) -> Scenario:
+    """The first of some configurations that is valid, from which the others are made; tries powers of two and the ends."""
+    kind = table["strategy"].get("kind") if isinstance(table.get("strategy"), Mapping) else None
+    key = {"mirrored": "strategy.replicas", "single": ""}.get(str(kind), "strategy.workers")
+    tried = [count for count in counts if count & (count - 1) == 0 or count in (counts[0], counts[-1])]
+    problem: ScenarioError | None = None
+    for count in tried[:1] if not key else tried:
+        try:
+            return scenario_from_table(apply_settings(table, [(key, count)]) if key else table, where, beside)
+        except ScenarioError as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def _counted(strategy: Mapping[str, Any], workers: Counts, servers: Sequence[int] | None) -> int:
+    """How many configurations a strategy's numbers of workers and servers make."""
+    kind = strategy.get("kind")
+    return (1 if kind == "single" else len(workers.values)) * (len(servers or [1]) if kind == "parameter-server" else 1)
+
+
+def _servers_for(template: Scenario, given: Sequence[int] | None) -> Sequence[int]:
+    """Numbers of servers to try: those given, or the template's own; a strategy without servers has one line."""
+    return given if given is not None and isinstance(template.strategy, ParameterServer) else (template.servers,)
+
+
+def _add_line(
+    space: Space, template: Scenario, scaling: Scaling, servers: int, counts: Counts, chosen: Sequence[tuple[str, Any]], where: str
+) -> None:
+    """Make a line of configurations, and note which of it cannot be."""
+    workload = _scaled(template.workload, scaling, space.base.replicas)
+    start = with_servers(template.strategy, servers)
+    scenarios: dict[int, Scenario] = {}
+    problems: list[str] = []
+    for count in counts.values if not isinstance(start, Single) else (1,):
+        parts = {"workload": workload, "cluster": template.cluster, "strategy": with_workers(start, count), "run": template.run}
+        try:
+            scenarios[count] = validated(Scenario, parts, where)
+        except ScenarioError as error:
+            problems.append(error.problems[0])
+    line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
+    # what was chosen by --over and cannot be read off the words already
+    others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
+    name = f"{in_words(line_of)} on {template.cluster.name}{others}"
+    if problems:
+        space.refused.append(Refused(name=f"{name}, {scaling} scaling", text=problems[0], configurations=len(problems)))
+    if scenarios:
+        space.lines.append(Line(name, scaling, scenarios, counts.searched))
+
+
+def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workload:
+    """A workload with the batch of a replica fixed, or with that of all: the scenario's own batch times, or over, its own replicas."""
+    each, together = workload.batch_per_replica, workload.global_batch
+    if scaling == "strong" and each is not None:
+        return workload.model_copy(update={"batch_per_replica": None, "global_batch": each * base_replicas})
+    if scaling == "weak" and together is not None:
+        return workload.model_copy(update={"batch_per_replica": max(together // base_replicas, 1), "global_batch": None})
+    return workload
+
+
+def with_workers(strategy: Strategy, count: int) -> Strategy:
+    """A strategy with another number of workers; one device alone has no such number."""
+    if isinstance(strategy, Single):
+        return strategy
+    return strategy.model_copy(update={"replicas" if isinstance(strategy, Mirrored) else "workers": count})
+
+
+def with_servers(strategy: Strategy, count: int) -> Strategy:
+    """A strategy with another number of parameter servers, where it has any."""
+    return strategy.model_copy(update={"servers": count}) if isinstance(strategy, ParameterServer) else strategy

@@ -1,0 +1,117 @@
+"""A scenario with one thing changed: its network, its devices, its servers, its batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from simulator.cluster import Cluster, Link
+from simulator.complaints import validated
+from simulator.scenario import Scenario
+from simulator.spec import Spec
+from simulator.strategy import ParameterServer
+from simulator.uncertainty import Uncertainty
+from simulator.workload import Workload
+
+__all__ = [
+    "changed",
+    "with_batch",
+    "with_compute",
+    "with_host_link",
+    "with_inner_links",
+    "with_latency",
+    "with_network",
+    "with_one_more_server",
+]
+
+SpecT = TypeVar("SpecT", Workload, Cluster)
+
+
+def changed(scenario: Scenario, where: str = "what if", **sections: Spec) -> Scenario:
+    """The scenario with other sections, validated anew.
+
+    Raises
+    ------
+    ScenarioError
+        They break a rule together.
+    """
+    parts = {name: getattr(scenario, name) for name in ("workload", "cluster", "strategy", "run")}
+    return validated(Scenario, {**parts, **sections}, where)
+
+
+def with_network(scenario: Scenario, factor: float) -> Scenario:
+    """Every link between nodes with so many times the bandwidth; latency, and what one connection gets at most, stay."""
+    cluster = _times(scenario.cluster, "inter_node.bandwidth_bytes_per_s", factor)
+    return changed(scenario, cluster=_classes(cluster, bandwidth=factor))
+
+
+def with_latency(scenario: Scenario, factor: float) -> Scenario:
+    """Every latency between nodes times a factor."""
+    cluster = _classes(_times(scenario.cluster, "inter_node.latency_s", factor), latency=factor)
+    if cluster.fabric is not None:
+        cluster = _times(cluster, "fabric.latency_s", factor)
+    return changed(scenario, cluster=cluster)
+
+
+def with_inner_links(scenario: Scenario, factor: float) -> Scenario:
+    """Links between the devices of a node with so many times the bandwidth."""
+    return changed(scenario, cluster=_times(scenario.cluster, "intra_node.bandwidth_bytes_per_s", factor))
+
+
+def with_host_link(scenario: Scenario, factor: float) -> Scenario:
+    """Links between a device and its host with so many times the bandwidth."""
+    return changed(scenario, cluster=_times(scenario.cluster, "host_link.bandwidth_bytes_per_s", factor))
+
+
+def with_compute(scenario: Scenario, factor: float) -> Scenario:
+    """Devices that take so many times as long for forward pass, backward pass and update; hosts and servers stay as they are."""
+    load = scenario.workload
+    for name in ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"):
+        load = _times(load, name, factor)
+    return changed(scenario, workload=load)
+
+
+def with_batch(scenario: Scenario, factor: int) -> Scenario:
+    """So many times the samples a step, of each replica or of all together as the scenario has it."""
+    key = "global_batch" if scenario.workload.batch_per_replica is None else "batch_per_replica"
+    return changed(scenario, workload=scenario.workload.model_copy(update={key: getattr(scenario.workload, key) * factor}))
+
+
+def with_one_more_server(scenario: Scenario) -> Scenario:
+    """One parameter server more; on a node of its own, which a cluster of so many nodes gets besides."""
+    strategy, cluster = scenario.strategy, scenario.cluster
+    assert isinstance(strategy, ParameterServer), "only such a strategy has servers"
+    if cluster.nodes is not None and strategy.server_placement == "dedicated":
+        cluster = cluster.model_copy(update={"nodes": cluster.nodes + 1})
+    return changed(scenario, strategy=strategy.model_copy(update={"servers": strategy.servers + 1}), cluster=cluster)
+
+
+def _times(spec: SpecT, name: str, factor: float) -> SpecT:
+    """A number, and every draw that the fit leaves it, times a factor."""
+    *parents, leaf = name.split(".")
+    spec = spec.model_copy(update=_nested(spec, parents, leaf, factor))
+    uncertain: Uncertainty | None = spec.uncertainty
+    if uncertain is not None and name in uncertain.parameters:
+        scales = [factor if parameter == name else 1.0 for parameter in uncertain.parameters]
+        draws = tuple(tuple(value * scale for value, scale in zip(draw, scales, strict=True)) for draw in uncertain.draws)
+        spec = spec.model_copy(update={"uncertainty": uncertain.model_copy(update={"draws": draws})})
+    return spec
+
+
+def _nested(owner: Spec, parents: list[str], leaf: str, factor: float) -> Mapping[str, Any]:
+    if not parents:
+        return {leaf: getattr(owner, leaf) * factor}
+    inner: Spec = getattr(owner, parents[0])
+    return {parents[0]: inner.model_copy(update=_nested(inner, parents[1:], leaf, factor))}
+
+
+def _classes(cluster: Cluster, bandwidth: float = 1.0, latency: float = 1.0) -> Cluster:
+    """Links that classes of nodes have in place of the cluster's, likewise."""
+
+    def link(own: Link | None) -> Link | None:
+        if own is None:
+            return None
+        return Link(bandwidth_bytes_per_s=own.bandwidth_bytes_per_s * bandwidth, latency_s=own.latency_s * latency)
+
+    kinds = tuple(kind.model_copy(update={"inter_node": link(kind.inter_node)}) for kind in cluster.node_classes)
+    return cluster.model_copy(update={"node_classes": kinds})

@@ -1,0 +1,196 @@
+"""The answer in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from paceline.planning.answer import Candidate, Goal, Improvement, Plan
+from paceline.planning.goals import required_rate
+from paceline.planning.judging import Judge, Point
+from paceline.planning.space import Space
+from simulator.units import format_seconds
+from simulator.workload import Workload
+
+__all__ = ["figure", "goal_in_words", "money", "notes_of", "scaling_note", "sentences_of", "servers_note", "why_this", "workers_note"]
+
+_LITTLE = 0.01
+
+
+def figure(rate: float) -> str:
+    """A throughput for reading."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def money(usd: float) -> str:
+    """A sum for reading."""
+    return f"{usd:,.0f} USD" if usd >= 1000 else f"{usd:,.2f} USD" if usd >= 0.01 or not usd else f"{usd:.2g} USD"
+
+
+def goal_in_words(goal: Goal) -> str:
+    """What is asked for: ``100,000 samples in 12 h``."""
+    if goal.target_throughput_samples_per_s is not None:
+        return f"{figure(goal.target_throughput_samples_per_s)} samples/s"
+    total = goal.total_samples
+    assert total is not None
+    limits = [f"in {format_seconds(goal.deadline_s)}"] if goal.deadline_s is not None else []
+    limits += [f"for {money(goal.budget_usd)}"] if goal.budget_usd is not None else []
+    return f"{total:,.0f} samples {' and '.join(limits)}"
+
+
+def sentences_of(plan: Plan, chosen: Point) -> tuple[str, str, str]:
+    """Three sentences: the answer, how sure it is, what limits it."""
+    return _answer(plan, chosen), _sureness(plan), _limit(plan)
+
+
+def _figures(candidate: Candidate) -> str:
+    """Throughput, time and cost of a candidate."""
+    rate = candidate.result.throughput_samples_per_s
+    parts = [f"{figure(rate.mean)} samples/s (90% of runs: {figure(rate.low)} to {figure(rate.high)})"]
+    if candidate.time_s is not None:
+        parts.append(f"{format_seconds(candidate.time_s.mean)} for the training")
+    if candidate.cost_usd is not None:
+        parts.append(f"{money(candidate.cost_usd.mean)} for all of it")
+    elif candidate.usd_per_hour is not None:
+        parts.append(f"{money(candidate.usd_per_hour)} an hour")
+    return ", ".join(parts)
+
+
+def _answer(plan: Plan, chosen: Point) -> str:
+    goal, best = plan.goal, plan.chosen
+    asked = goal_in_words(goal)
+    if plan.feasible:
+        kind = {"cheapest": "cheapest", "fastest": "fastest", "fewest-devices": "smallest"}[goal.prefer]
+        return f"The {kind} configuration that reaches {asked} is {best.name}: {_figures(best)}."
+    needed = chosen.needed
+    reached = Judge(goal).margin(chosen) * needed
+    if not math.isfinite(needed):
+        return f"Nothing considered reaches {asked}; nearest comes {best.name}: {_figures(best)}, but it has no price."
+    return (
+        f"Nothing considered reaches {asked}; nearest comes {best.name}: {_figures(best)}. With a confidence of {goal.confidence:.4g} it "
+        f"gives {figure(reached)} of the {figure(needed)} samples/s that it needs, so {needed / reached:.3g} times that would be needed."
+    )
+
+
+def _sureness(plan: Plan) -> str:
+    goal, best = plan.goal, plan.chosen
+    runs = len(best.result.throughput_of_each_replication)
+    reach = round(best.confidence * (runs + 1))
+    beyond = "; it lies outside of what was calibrated, which no interval covers" if best.result.extrapolated else ""
+    moved = "; the workload was moved to another device" if any(its.code == "moved-device" for its in best.result.warnings) else ""
+    return (
+        f"{reach} of {runs} simulated runs reach the goal, so a real run does with a confidence of {best.confidence:.4g} "
+        f"(asked for: {goal.confidence:.4g}){moved}{beyond}."
+    )
+
+
+def _limit(plan: Plan) -> str:
+    limit = plan.chosen.result.bottleneck
+    known = [one for one in plan.improvements if one.gain is not None]
+    best = known[0] if known else None
+    text = f"The limit is {limit.name}: {limit.text.rstrip('.')}"
+    if best is None or best.gain is None or best.gain < _LITTLE:
+        return f"{text}; no single improvement that was tried brings more than {_LITTLE:.0%}."
+    text = f"{text}; of single improvements {best.name} buys most, {best.gain:+.0%} throughput{_price_of(best, plan.chosen)}"
+    if plan.feasible:
+        return f"{text}."
+    enough = [one.name for one in known if _is_enough(one, plan.goal)]
+    if not enough:
+        return f"{text}, and none that was tried would reach the goal by itself."
+    return f"{text}; the goal would be reached with {' or '.join(enough)}."
+
+
+def _is_enough(improvement: Improvement, goal: Goal) -> bool:
+    """Whether the lower end of its interval reaches the goal."""
+    rate = improvement.throughput_samples_per_s
+    return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour)
+
+
+def _price_of(improvement: Improvement, chosen: Candidate) -> str:
+    """What an improvement adds to the price of an hour, where it does."""
+    if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
+        return ""
+    return f" for {money(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
+
+
+def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -> str:
+    """Why the first of the points is the answer."""
+    if not meeting:
+        return f"It comes nearest to the goal of {len(missing)} configurations that were simulated, none of which reaches it."
+    what = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[judge.goal.prefer]
+    first = f"Of {len(meeting) + len(missing)} configurations that were simulated {len(meeting)} reach the goal; of those it {what}."
+    others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]
+    if not others or not math.isfinite(judge.value(others[0])):
+        return first
+    more = judge.value(others[0]) / judge.value(meeting[0]) - 1
+    word = {"cheapest": "more", "fastest": "slower", "fewest-devices": "more devices"}[judge.goal.prefer]
+    same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[judge.goal.prefer]
+    far = f"{more:.1%} {word}" if more >= 0.0005 else same
+    return f"{first} Next comes {others[0].line.title(others[0].workers)}: {far}."
+
+
+def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
+    """What the reader must know besides."""
+    notes = [scaling_note(space)]
+    line = chosen.line
+    if line.searched and chosen.workers == max(line.scenarios) and len(line.scenarios) > 1:
+        notes.append(f"the answer has the most workers that the range allows ({chosen.workers}); a wider --workers may have a better one")
+    if plan.passed_over:
+        notes.append(
+            f"{plan.passed_over:,} configurations lie between others that were simulated and were passed over; "
+            "the neighbours of the answer were simulated"
+        )
+    steps = chosen.scenario.run.steps
+    notes.append(
+        f"each simulated run has {steps:,} steps of each worker; a longer real run varies less from step to step, not less in its speed"
+    )
+    return notes
+
+
+def scaling_note(space: Space) -> str:
+    """What weak and strong scaling mean here."""
+    each = sorted({load.batch_per_replica for load in _loads(space) if load.batch_per_replica is not None})
+    together = sorted({load.global_batch for load in _loads(space) if load.global_batch is not None})
+    texts = [f"weak scaling: each replica takes {_either(each)} samples a step, however many there are"] if each else []
+    texts += [f"strong scaling: all replicas together take {_either(together)} samples a step, however many they are"] if together else []
+    return "; ".join(texts)
+
+
+def _loads(space: Space) -> Iterator[Workload]:
+    """The workload of each line."""
+    return (next(iter(line.scenarios.values())).workload for line in space.lines)
+
+
+def _either(values: Sequence[int]) -> str:
+    return " or ".join(f"{value:,}" for value in values)
+
+
+def workers_note(plan: Plan) -> str:
+    """Where adding workers stops paying; nothing where that was not simulated."""
+    counts, until = plan.workers, plan.workers_pay_until
+    if not counts or until is None:
+        return ""
+    if until == counts[-1].workers:
+        return f"Adding workers pays up to {until}, the most that were simulated: each doubling brings at least half again as much."
+    place = next(index for index, count in enumerate(counts) if count.workers == until)
+    after = counts[place + 1]
+    growth = after.throughput_samples_per_s.mean / counts[place].throughput_samples_per_s.mean - 1
+    return (
+        f"Adding workers pays up to {until}: from there to {after.workers} throughput changes by {growth:+.0%}, "
+        f"less than half of the {after.workers / until - 1:.0%} that they add."
+    )
+
+
+def servers_note(plan: Plan) -> str:
+    """How many parameter servers are enough; nothing where there are none."""
+    enough = plan.servers_enough
+    if enough is None:
+        return ""
+    more = [count for count in plan.servers if count.servers > enough]
+    shown = f"{enough} parameter server{'s are' if enough > 1 else ' is'} enough"
+    if not more:
+        return f"{shown}, the most that were simulated: more may still bring 2% or more, or cannot be (no more variables to spread)."
+    best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
+    base = next(count for count in plan.servers if count.servers == enough).throughput_samples_per_s.mean
+    gain = best.throughput_samples_per_s.mean / base - 1
+    return f"{shown}: {best.servers} change throughput by {gain:+.1%}, and no number up to {more[-1].servers} by 2% or more."

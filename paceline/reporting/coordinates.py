@@ -1,0 +1,292 @@
+"""What tells the points of a report apart: labels to choose by, and swept numbers to slide over."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paceline.reporting.naming import clean, setting_text, settings_of, strategy_name
+from simulator.results import Result
+from simulator.scenario import Scenario
+from simulator.strategy import ParameterServer
+
+__all__ = ["ABSENT", "Coordinates", "Curve", "Group", "Key", "coordinates_of", "scaling_of"]
+
+ABSENT = -1
+"""Place of a point on a key that it does not have, such as servers of an all-reduce."""
+
+_OWN = frozenset(
+    {
+        "cluster.name",
+        "cluster.nodes",
+        "run.seed",
+        "strategy.algorithm",
+        "strategy.kind",
+        "strategy.mode",
+        "strategy.replicas",
+        "strategy.servers",
+        "strategy.workers",
+        "workload.name",
+    }
+)
+"""Settings that the replicas, a label or a key of their own say already."""
+
+_LAST_RESORT = ("cluster.nodes", "strategy.workers", "run.seed")
+_MOST_NAMED = 3
+_NAMES = {
+    "replicas": "Replicas",
+    "strategy.servers": "Servers",
+    "workload.batch_per_replica": "Batch of a replica",
+    "workload.global_batch": "Batch of all replicas",
+    "cluster.inter_node.bandwidth_bytes_per_s": "Network bandwidth",
+    "cluster.inter_node.latency_s": "Network latency",
+    "cluster.nodes": "Nodes",
+    "run.seed": "Seed",
+}
+Kind = Literal["number", "rate", "bytes", "seconds"]
+_KINDS: tuple[tuple[str, Kind], ...] = (("_bytes_per_s", "rate"), ("_bytes", "bytes"), ("_s", "seconds"))
+
+
+@dataclass(frozen=True)
+class Key:
+    """A number that was swept.
+
+    Attributes
+    ----------
+    path
+        ``replicas``, or the dotted name of a setting.
+    name
+        What a reader calls it.
+    kind
+        How its values are written; they are in SI units.
+    values
+        All that occur, ascending.
+    """
+
+    path: str
+    name: str
+    kind: Kind
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a reader may choose among: strategies, clusters, workloads, files or kinds of scaling."""
+
+    id: str
+    name: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One choice in each group.
+
+    Attributes
+    ----------
+    name
+        Its labels, those that are the same for all curves left out.
+    labels
+        Index of its label in each group.
+    """
+
+    name: str
+    labels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Where each result stands.
+
+    Attributes
+    ----------
+    keys
+        Replicas first.
+    groups, curves
+        In the order in which they first occur.
+    curve_of
+        Of each result, the index of its curve.
+    places
+        Of each result, for each key the index of its value, or :data:`ABSENT`.
+    """
+
+    keys: tuple[Key, ...]
+    groups: tuple[Group, ...]
+    curves: tuple[Curve, ...]
+    curve_of: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    def name_of(self, result: int) -> str:
+        """The name of the curve that a result lies on."""
+        return self.curves[self.curve_of[result]].name
+
+
+def scaling_of(scenario: Scenario) -> Literal["weak", "strong"]:
+    """Weak: the batch of each replica is fixed; strong: that of all together."""
+    return "weak" if scenario.workload.batch_per_replica is not None else "strong"
+
+
+def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> Coordinates:
+    """Find what tells results apart.
+
+    A setting that a name tells already (another cluster differs in all its figures) is no
+    coordinate; one that goes with the strategy becomes part of its label; any other becomes
+    a key if it is a number, else part of the label too.
+
+    Parameters
+    ----------
+    results
+        At least one.
+    labels
+        Of each result, the file that it comes from, where several are compared.
+    """
+    scenarios = [result.scenario for result in results]
+    sources = list(labels) if labels is not None else [""] * len(results)
+    settings = [settings_of(scenario) for scenario in scenarios]
+    base = [strategy_name(scenario, servers=False) for scenario in scenarios]
+    named = [
+        (name, scenario.workload.name, scenario.cluster.name, source, scaling_of(scenario))
+        for name, scenario, source in zip(base, scenarios, sources, strict=True)
+    ]
+    keys: list[str] = []
+    told: list[str] = []
+    for path in _varied(settings):
+        own = [each.get(path) for each in settings]
+        if path not in _OWN and _constant_within(own, [_tellers(path, each) for each in named]):
+            continue
+        if path == "strategy.servers":
+            if not _constant_within(own, named):
+                keys.append(path)
+        elif path not in _OWN:
+            (told if _constant_within(own, named) or not _numeric(own) else keys).append(path)
+    variants = [
+        _variant(scenario, each, told, servers="strategy.servers" not in keys) for scenario, each in zip(scenarios, settings, strict=True)
+    ]
+    rows: list[tuple[str, ...]] = [(variant, *each[1:]) for variant, each in zip(variants, named, strict=True)]
+    keys = _until_apart(rows, [result.replicas for result in results], settings, keys)
+    clusters = [scenario.cluster.name for scenario in scenarios]
+    columns: list[list[Any]] = [[result.replicas for result in results]]
+    columns += [_swept(path, [each.get(path) for each in settings], clusters) for path in keys]
+    rows = _numbered(rows, columns)
+    found = tuple(_key(path, column) for path, column in zip(["replicas", *keys], columns, strict=True))
+    return _assembled(_distinct_names(found), columns, rows)
+
+
+def _tellers(path: str, named: tuple[str, ...]) -> Hashable:
+    """Those names of a result that say what such a setting is."""
+    _, workload, cluster, source, scaling = named
+    section = path.partition(".")[0]
+    return {"workload": (workload, cluster, source, scaling), "cluster": (cluster, source), "run": (source, scaling)}.get(section, path)
+
+
+def _varied(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Settings that differ among the results that have them."""
+    values: dict[str, set[str]] = {}
+    for own in settings:
+        for path, value in own.items():
+            values.setdefault(path, set()).add(repr(value))
+    return [path for path, seen in values.items() if len(seen) > 1 and path != "schema_version"]
+
+
+def _constant_within(values: Sequence[Any], groups: Sequence[Hashable]) -> bool:
+    first: dict[Hashable, Any] = {}
+    return all(first.setdefault(group, value) == value for group, value in zip(groups, values, strict=True))
+
+
+def _numeric(values: Iterable[Any]) -> bool:
+    return all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in values)
+
+
+def _variant(scenario: Scenario, own: dict[str, Any], told: Sequence[str], *, servers: bool) -> str:
+    parts = [setting_text(path, own[path]) for path in told if path in own]
+    shown = parts[:_MOST_NAMED] + ([f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else [])
+    return " · ".join([strategy_name(scenario, servers=servers and isinstance(scenario.strategy, ParameterServer)), *shown])
+
+
+def _until_apart(
+    rows: Sequence[tuple[str, ...]], replicas: Sequence[int], settings: Sequence[dict[str, Any]], keys: Sequence[str]
+) -> list[str]:
+    """The keys, with further ones as long as results coincide and these tell them apart."""
+
+    def distinct(paths: Sequence[str]) -> int:
+        return len({(row, count, *(own.get(path) for path in paths)) for row, count, own in zip(rows, replicas, settings, strict=True)})
+
+    chosen = list(keys)
+    for path in _LAST_RESORT:
+        if distinct(chosen) < len(rows) and distinct([*chosen, path]) > distinct(chosen):
+            chosen.append(path)
+    return chosen
+
+
+def _numbered(rows: list[tuple[str, ...]], columns: Sequence[Sequence[Any]]) -> list[tuple[str, ...]]:
+    """Results that still coincide get a number into their label."""
+    seen: dict[Hashable, int] = {}
+    numbered = []
+    for row, place in zip(rows, zip(*columns, strict=True), strict=True):
+        count = seen[row, place] = seen.get((row, place), 0) + 1
+        numbered.append(row if count == 1 else (f"{row[0]} · variant {count}", *row[1:]))
+    return numbered
+
+
+def _swept(path: str, values: list[Any], clusters: Sequence[str]) -> list[Any]:
+    """The values of a key; of a cluster whose name tells the only one that it has, none."""
+    if not path.startswith("cluster.") or path == "cluster.nodes" or len(set(clusters)) == 1:
+        return values
+    of_cluster: dict[str, set[Any]] = {}
+    for cluster, value in zip(clusters, values, strict=True):
+        of_cluster.setdefault(cluster, set()).add(value)
+    return [value if len(of_cluster[cluster]) > 1 else None for cluster, value in zip(clusters, values, strict=True)]
+
+
+def _key(path: str, column: Sequence[Any]) -> Key:
+    leaf = path.rpartition(".")[2]
+    kind, suffix = next(((kind, suffix) for suffix, kind in _KINDS if leaf.endswith(suffix)), ("number", ""))
+    name = _NAMES.get(path) or leaf.removesuffix(suffix).replace("_", " ").capitalize()
+    return Key(path, clean(name, 40), kind, tuple(sorted({value for value in column if value is not None})))
+
+
+def _distinct_names(keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    """Keys of one name get their section before it."""
+    names = [key.name for key in keys]
+    return tuple(
+        Key(key.path, clean(f"{key.path.replace('_', ' ').replace('.', ', ')}", 60).capitalize(), key.kind, key.values)
+        if names.count(key.name) > 1
+        else key
+        for key in keys
+    )
+
+
+def _assembled(keys: tuple[Key, ...], columns: Sequence[Sequence[Any]], rows: Sequence[tuple[str, ...]]) -> Coordinates:
+    titles = (("strategy", "Strategies"), ("workload", "Workloads"), ("cluster", "Clusters"), ("source", "Files"), ("scaling", "Scaling"))
+    groups: list[Group] = []
+    indices: list[list[int]] = []
+    for (id_, title), column in zip(titles, zip(*rows, strict=True), strict=True):
+        raw = list(dict.fromkeys(column))
+        groups.append(Group(id_, title, _labels(raw, 72 if id_ == "strategy" else 40)))
+        indices.append([raw.index(value) for value in column])
+    curves: dict[tuple[int, ...], int] = {}
+    curve_of = [curves.setdefault(labels, len(curves)) for labels in zip(*indices, strict=True)]
+    ranks = [{value: rank for rank, value in enumerate(key.values)} for key in keys]
+    places = tuple(
+        tuple(ABSENT if value is None else rank[value] for rank, value in zip(ranks, at, strict=True)) for at in zip(*columns, strict=True)
+    )
+    named = tuple(Curve(_curve_name(groups, labels), labels) for labels in curves)
+    return Coordinates(keys, tuple(groups), named, tuple(curve_of), places)
+
+
+def _labels(raw: Sequence[str], longest: int) -> tuple[str, ...]:
+    """Names as they may be shown; those that look the same then get a number."""
+    seen: dict[str, int] = {}
+    shown = []
+    for name in raw:
+        text = clean(name, longest)
+        seen[text] = seen.get(text, 0) + 1
+        shown.append(text if seen[text] == 1 else f"{text} ({seen[text]})")
+    return tuple(shown)
+
+
+def _curve_name(groups: Sequence[Group], labels: Sequence[int]) -> str:
+    several = [(group, label) for group, label in zip(groups, labels, strict=True) if len(group.labels) > 1 or group.id == "strategy"]
+    parts = [f"{group.labels[label]} scaling" if group.id == "scaling" else group.labels[label] for group, label in several]
+    return " · ".join(parts)

@@ -1,0 +1,219 @@
+"""The figures of a report as image files, drawn by the very page in a headless browser."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+from urllib.parse import unquote
+
+from simulator.errors import InputError, PacelineError
+
+if TYPE_CHECKING:
+    from selenium import webdriver
+
+__all__ = ["FORMATS", "Format", "check_browser", "check_folder", "export_figures", "headless", "open_page"]
+
+Format = Literal["png", "svg"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+"""What figures can be written as: pixels, twice as many as on the page in each direction, or lines."""
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_DRIVERS = ("chromedriver", "chromium-driver")
+_WIDTH_PX, _HEIGHT_PX = 1440, 1200
+_PATIENCE_S = 120
+_PNG_SCALE = 2
+
+# every element that is to hold a figure, and whether it does; those that the page does not show are none
+_FIGURES = """
+return Array.from(document.querySelectorAll('[id^="figure-"]'))
+  .filter(function (element) { return element.getClientRects().length > 0; })
+  .map(function (element) { return [element.id, element.classList.contains('js-plotly-plot')]; });
+"""
+# as the page draws it, with its heading above and its legend below, which in the page stand beside it
+_IMAGE = """
+var done = arguments[arguments.length - 1], element = document.getElementById(arguments[0]);
+var size = element._fullLayout, margin = size.margin, seen = new Set();
+function harmless(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); }
+var words = Array.from((element.closest("figure") || element).querySelectorAll("figcaption h3, figcaption p"));
+var data = element.data.map(function (trace) {
+  var name = trace.name || (trace.legendgroup === "ideal" ? "ideal" : "");
+  var first = name !== "" && trace.showlegend !== false && !seen.has(name);
+  if (first) { seen.add(name); }
+  return Object.assign({}, trace, {name: name, showlegend: first});
+});
+var head = words.length ? TITLE * words.length : 0, foot = seen.size ? ROW * seen.size + 8 : 0;
+var title = words.map(function (word, index) {
+  return index ? "<span style='font-size:12px'>" + harmless(word.textContent) + "</span>" : "<b>" + harmless(word.textContent) + "</b>";
+}).join("<br>");
+var layout = Object.assign({}, element.layout, {
+  paper_bgcolor: "#ffffff",
+  margin: {l: margin.l, r: margin.r, t: margin.t + head, b: margin.b + foot, autoexpand: false},
+  title: {
+    text: title, font: {size: 14}, pad: {l: 8, t: 20},
+    x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top"
+  },
+  showlegend: foot > 0,
+  legend: {orientation: "v", x: 0, xref: "container", xanchor: "left", y: 0, yref: "container", yanchor: "bottom", traceorder: "normal"}
+});
+var image = {format: arguments[1], width: size.width, height: size.height + head + foot, scale: arguments[2]};
+Plotly.toImage({data: data, layout: layout}, image)
+  .then(function (url) { done({url: url}); }, function (error) { done({error: String(error)}); });
+""".replace("TITLE", "20").replace("ROW", "20")
+
+
+def check_browser() -> tuple[str, str]:
+    """Where the browser and its driver are.
+
+    Raises
+    ------
+    InputError
+        One of them, or selenium, is not installed; says what to install.
+    """
+    if find_spec("selenium") is None:
+        raise InputError("--figures: needs selenium, which is not installed; install it with: pip install 'paceline[figures]'")
+    browser, driver = (next((path for name in names if (path := shutil.which(name))), None) for names in (_BROWSERS, _DRIVERS))
+    if browser is None or driver is None:
+        missing = "Chromium" if browser is None else "Chromium's driver"
+        raise InputError(
+            f"--figures: needs {missing}, which is not on the PATH; install both with: apt-get install chromium chromium-driver"
+        )
+    return browser, driver
+
+
+def check_folder(folder: Path, option: str) -> Path:
+    """Make a folder and make sure that files can be written into it, before the work.
+
+    Raises
+    ------
+    InputError
+        It is a file, or cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except FileExistsError:
+        raise InputError(f"{option} {str(folder)[:120]!r}: is a file, not a folder; choose another folder") from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(f"{option} {str(folder)[:120]!r}: cannot be written to: {reason}; choose another folder") from None
+    return folder
+
+
+def export_figures(
+    page: Path, folder: Path, formats: Sequence[Format] = FORMATS, progress: Callable[[int, int], None] | None = None
+) -> tuple[Path, ...]:
+    """Write every figure that a report shows as an image file, named as in the page, in light colours.
+
+    Parameters
+    ----------
+    page
+        A report that :func:`paceline.reporting.write_report` wrote.
+    folder
+        Where to write; made if it is not there; files of the same names are replaced.
+    formats
+        One file a figure and format.
+    progress
+        Called with figures done and in all.
+
+    Returns
+    -------
+    tuple of Path
+        The files, in the order of the page.
+
+    Raises
+    ------
+    InputError
+        Browser or selenium are missing, or the folder cannot be written to.
+    PacelineError
+        The browser failed.
+    """
+    check_browser()
+    check_folder(folder, "--figures")
+    written: list[Path] = []
+    with headless() as driver:
+        names = open_page(driver, page)
+        for number, name in enumerate(names, 1):
+            for kind in formats:
+                image = driver.execute_async_script(_IMAGE, name, kind, _PNG_SCALE if kind == "png" else 1)
+                if "error" in image:
+                    raise PacelineError(f"{name} could not be drawn as {kind}: {image['error'][:200]}")
+                target = folder / f"{name.removeprefix('figure-')}.{kind}"
+                _replace(target, _content(image["url"]))
+                written.append(target)
+            if progress is not None:
+                progress(number, len(names))
+    return tuple(written)
+
+
+@contextmanager
+def headless() -> Iterator[webdriver.Chrome]:
+    """A browser without a window, of 1,440 pixels' width, that prefers light colours; closed in the end.
+
+    Raises
+    ------
+    InputError
+        Browser or selenium are missing.
+    PacelineError
+        The browser fails, to start or later.
+    """
+    browser, chromedriver = check_browser()
+    from selenium import webdriver
+    from selenium.common.exceptions import WebDriverException
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--disable-background-networking"):
+        options.add_argument(argument)
+    options.add_argument(f"--window-size={_WIDTH_PX},{_HEIGHT_PX}")
+    if os.geteuid() == 0:  # Chromium has no sandbox for root
+        options.add_argument("--no-sandbox")
+    driver: webdriver.Chrome | None = None
+    try:
+        driver = webdriver.Chrome(options=options, service=Service(chromedriver))
+        driver.set_script_timeout(_PATIENCE_S)
+        light = {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", light)
+        yield driver
+    except WebDriverException as error:
+        reason = " ".join((error.msg or type(error).__name__).split())[:200]
+        raise PacelineError(f"the browser {browser} failed: {reason}") from None
+    finally:
+        if driver is not None:
+            driver.quit()
+
+
+def open_page(driver: webdriver.Chrome, page: Path) -> list[str]:
+    """Load a report and wait until all of its figures are drawn; the ids of their elements, in the order of the page."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    driver.get(page.resolve().as_uri())
+    waiting = WebDriverWait(driver, _PATIENCE_S, poll_frequency=0.1)
+    waiting.until(lambda _: driver.execute_script("return document.documentElement.dataset.drawn === 'yes'"))
+    waiting.until(lambda _: all(drawn for _, drawn in driver.execute_script(_FIGURES)))
+    return [name for name, _ in driver.execute_script(_FIGURES)]
+
+
+def _content(url: str) -> bytes:
+    """The bytes of a data URL."""
+    head, _, body = url.partition(",")
+    return base64.b64decode(body) if head.endswith(";base64") else unquote(body).encode()
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"--figures {str(target)[:120]!r}: cannot be written: {error.strerror}; choose another folder") from None

@@ -1,0 +1,195 @@
+"""What fills the lanes of a timeline: a run's records between two times, lane by lane."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from paceline.reporting.pieces import Kind, Piece, Spans, clipped, joined
+from simulator.observing.causes import EVERYBODY, Causes
+from simulator.observing.critical_path import CriticalPath, replica_word
+from simulator.observing.recording import Recording
+from simulator.observing.timeline import place
+from simulator.records import Step, Transfer
+
+__all__ = ["PATH_KINDS", "Window"]
+
+PATH_KINDS: dict[str, Kind] = {
+    "compute": "compute",
+    "input": "input",
+    "transfer": "communication",
+    "all-reduce": "communication",
+    "service": "apply",
+    "wait": "waiting",
+}
+"""What the kinds of a critical path are drawn as; the update of the variables is a compute there."""
+
+_WAITS: dict[Kind, str] = {
+    "input": "waits for its input",
+    "communication": "waits for its messages",
+    "apply": "waits for the servers' work on its gradients",
+    "waiting": "waits for others",
+}
+_EVERYBODYS = -1
+"""The worker of a service on the gradients of all."""
+
+
+class Window:
+    """The records of a run between two times, and which of them lie on a critical path.
+
+    Parameters
+    ----------
+    recording
+        The run.
+    causes
+        Of the same recording.
+    path
+        Of one of its steps.
+    start_s, end_s
+        The two times, in the run's seconds.
+    """
+
+    def __init__(self, recording: Recording, causes: Causes, path: CriticalPath, start_s: float, end_s: float) -> None:
+        self.start_s, self.end_s = start_s, end_s
+        self.who = replica_word(recording)
+        self._recording = recording
+        self._causes = causes
+        self._path = path
+        self._critical = {id(segment.record) for segment in path.segments}
+        self.steps: dict[int, list[Step]] = defaultdict(list)
+        for step in recording.steps:
+            self.steps[step.replica].append(step)
+        self._spans: dict[int, list[Piece]] = defaultdict(list)
+        for span in recording.spans:
+            kind: Kind = "apply" if span.name == "apply" else "compute"
+            self._spans[span.replica].append(Piece(span.start_s, span.end_s, kind, span.name, id(span) in self._critical, [span]))
+        self._services: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for service in recording.services:
+            self._services[service.worker].append((service.start_s, service.end_s))
+        self._messages: dict[str, list[Transfer]] = defaultdict(list)
+        for transfer in recording.transfers:
+            for where in {place(transfer.source), place(transfer.target)}:
+                self._messages[where].append(transfer)
+
+    def path(self) -> list[Piece]:
+        """The critical path from the step's start to its end; neighbours that differ in the tensor alone are one piece."""
+        pieces = []
+        for segment in self._path.segments:
+            kind = "apply" if segment.what == "apply" and segment.kind == "compute" else PATH_KINDS[segment.kind]
+            works = [segment.record] if segment.record is not None else []
+            pieces.append(Piece(segment.start_s, segment.end_s, kind, f"{_kind_of(segment.what)}, {segment.where}", True, works))
+        return joined(pieces, 0.0)
+
+    # -- replicas ------------------------------------------------------------------------
+
+    def of_replica(self, replica: int) -> list[Piece]:
+        """What a replica does: its compute, and what it waits for between; its steps are filled without a gap."""
+        spans = clipped(self._spans[replica], float("-inf"), float("inf"))
+        pieces: list[Piece] = []
+        index = 0
+        for step in self.steps[replica]:
+            if step.end_s <= self.start_s or step.start_s >= self.end_s:
+                continue
+            while index < len(spans) and spans[index].end_s <= step.start_s:
+                index += 1
+            own = []
+            while index < len(spans) and spans[index].start_s < step.end_s:
+                own.append(spans[index])
+                index += 1
+            pieces += [*own, *self._between(step, own)]
+        return clipped(pieces, self.start_s, self.end_s)
+
+    def _between(self, step: Step, spans: Sequence[Piece]) -> list[Piece]:
+        """The parts of a step in which the replica computes nothing, by what it waits for."""
+        ends = [step.start_s, *(end for span in spans for end in (span.start_s, span.end_s)), step.end_s]
+        gaps = [(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if high > low]
+        if not gaps:
+            return []
+        first_s = spans[0].start_s if spans else step.end_s
+        fed = Spans([(max(step.start_s, first_s - step.input_s), first_s)])
+        carried = Spans(self._carried(step, gaps))
+        # with all workers' gradients together a server works for everybody
+        served = Spans(
+            (start_s, end_s)
+            for worker in (step.replica, _EVERYBODYS)
+            for start_s, end_s in self._services[worker]
+            if end_s > step.start_s and start_s < step.end_s
+        )
+        name = f"{self.who} {step.replica}"
+        critical = Spans(
+            (segment.start_s, segment.end_s)
+            for segment in self._path.segments
+            if segment.kind in ("input", "wait") and segment.where == name
+        )
+        waits: tuple[tuple[Kind, Spans], ...] = (("input", fed), ("communication", carried), ("apply", served))
+        pieces = []
+        for start_s, end_s in gaps:
+            cuts = sorted({start_s, end_s, *(at for some in (fed, carried, served, critical) for at in some.cuts(start_s, end_s))})
+            for low, high in pairwise(cuts):
+                middle = (low + high) / 2
+                kind: Kind = next((kind for kind, its in waits if its.covers(middle)), "waiting")
+                pieces.append(Piece(low, high, kind, _WAITS[kind], critical.covers(middle)))
+        return joined(pieces, 0.0)
+
+    def _carried(self, step: Step, gaps: Sequence[tuple[float, float]]) -> Iterable[tuple[float, float]]:
+        """When messages from or to a replica are under way during a step.
+
+        Of an all-reduce of which nothing is recorded only the length is known: it ends with
+        the last gap, after which the replica goes on.
+        """
+        messages = self._messages.get(f"replica {step.replica}", [])
+        if messages:
+            for transfer in messages:
+                if transfer.arrived_s > step.start_s and transfer.sent_s < step.end_s:
+                    yield self._causes.began_s(transfer), transfer.arrived_s
+            return
+        left_s = step.communication_s
+        for start_s, end_s in reversed(gaps):
+            if left_s <= 0:
+                return
+            begun_s = max(start_s, end_s - left_s)
+            yield begun_s, end_s
+            left_s -= end_s - begun_s
+
+    # -- connections and servers ---------------------------------------------------------
+
+    def connections(self) -> dict[str, list[Piece]]:
+        """What each connection carries, by its name; an all-reduce of which no messages are recorded is one connection."""
+        held: dict[str, list[Piece]] = defaultdict(list)
+        for transfer in self._recording.transfers:
+            begun_s = self._causes.began_s(transfer)
+            if transfer.arrived_s <= self.start_s or begun_s >= self.end_s:
+                continue
+            lane = "all-reduce" if transfer.target == EVERYBODY else f"{transfer.source} → {transfer.target}"
+            held[lane].append(
+                Piece(begun_s, transfer.arrived_s, "communication", _kind_of(transfer.name), self._on_path(transfer), [transfer])
+            )
+        return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
+
+    def servers(self) -> dict[str, list[Piece]]:
+        """What each parameter server works on, by its name."""
+        held: dict[str, list[Piece]] = defaultdict(list)
+        for service in self._recording.services:
+            if service.end_s > self.start_s and service.start_s < self.end_s:
+                piece = Piece(service.start_s, service.end_s, "apply", service.name, id(service) in self._critical, [service])
+                held[f"server {service.server}"].append(piece)
+        return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
+
+    @property
+    def _unseen_s(self) -> float:
+        """A gap that nobody sees in print."""
+        return (self.end_s - self.start_s) / 1000
+
+    def _on_path(self, transfer: Transfer) -> bool:
+        """Whether the path leads through a message; through an all-reduce if it does through any replica's part in it."""
+        if id(transfer) in self._critical:
+            return True
+        return transfer.target == EVERYBODY and any(
+            segment.kind == "all-reduce" and segment.start_s < transfer.arrived_s <= segment.end_s for segment in self._path.segments
+        )
+
+
+def _kind_of(name: str) -> str:
+    """A message's name without the number of its tensor: ``push 7`` is a push."""
+    return " ".join(word for word in name.split() if not word.isdigit())

@@ -1,0 +1,198 @@
+"""What a plan answers, as sentences, tables and a figure of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+
+from paceline.reporting.axes import INK, MUTED, PAPER, layout, log_axis
+from paceline.reporting.grids import Cell, Column, Grid
+from paceline.reporting.wording import amount, dollars, duration, percent, plot_text
+from simulator.results import Estimate
+
+if TYPE_CHECKING:
+    from paceline.planning.answer import Candidate, Goal, Plan
+
+__all__ = ["all_candidates", "goal_text", "pareto", "plan_grids"]
+
+_FEWEST_DRAWN = 2
+_RATE = (Column("Throughput (samples/s)", "number"), Column("Low", "number"), Column("High", "number"))
+
+
+def goal_text(goal: Goal) -> str:
+    """The goal in words, such as ``"20,000 samples/s"``."""
+    if goal.target_throughput_samples_per_s is not None:
+        return f"at least {amount(goal.target_throughput_samples_per_s)} samples/s"
+    text = f"{amount(goal.samples or 0)} samples" + (f" for {goal.epochs:g} epochs" if goal.epochs != 1 else "")
+    limits = [f"within {duration(goal.deadline_s)}"] if goal.deadline_s is not None else []
+    limits += [f"for at most {dollars(goal.budget_usd)}"] if goal.budget_usd is not None else []
+    return " ".join([text, " and ".join(limits)]).strip()
+
+
+def plan_grids(plan: Plan) -> tuple[Grid, ...]:
+    """The answer with its runners-up, the Pareto front, how many servers are enough, and single improvements."""
+    scaling = plan.chosen.scaling
+    grids = [
+        _candidates("plan-candidates", "The answer and its runners-up", [plan.chosen, *plan.runners_up], plan.chosen),
+        _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan.chosen),
+        Grid(
+            "plan-servers",
+            "The same with other numbers of servers",
+            (Column("Servers", "count"), Column("Scaling"), *_RATE, Column("Cost of an hour", "usd")),
+            tuple((each.servers, scaling, *_ends(each.throughput_samples_per_s), each.usd_per_hour) for each in plan.servers),
+        ),
+        Grid(
+            "plan-workers",
+            "The same with other numbers of workers",
+            (Column("Workers", "count"), Column("Replicas", "count"), Column("Scaling"), *_RATE, Column("Cost of an hour", "usd")),
+            tuple(
+                (each.workers, each.replicas, scaling, *_ends(each.throughput_samples_per_s), each.usd_per_hour) for each in plan.workers
+            ),
+        ),
+        Grid(
+            "plan-improvements",
+            "What one improvement would buy",
+            (
+                Column("Improvement"),
+                Column("Scaling"),
+                Column("Throughput gained", "change"),
+                *_RATE,
+                Column("Cost of an hour", "usd"),
+                Column("Limited by"),
+                Column("What it is"),
+            ),
+            tuple(
+                (
+                    each.name,
+                    scaling,
+                    each.gain,
+                    *_ends(each.throughput_samples_per_s),
+                    each.usd_per_hour,
+                    each.bottleneck.replace("-", " "),
+                    each.text,
+                )
+                for each in plan.improvements
+            ),
+        ),
+        Grid(
+            "plan-refused",
+            "What cannot be",
+            (Column("Configurations"), Column("How many", "count"), Column("Why")),
+            tuple((each.name, each.configurations, each.text) for each in plan.refused),
+        ),
+    ]
+    return tuple(grid for grid in grids if grid.rows)
+
+
+def all_candidates(plan: Plan) -> Grid:
+    """Every configuration that was simulated."""
+    return _candidates("plan-all", "Every configuration simulated", plan.candidates, plan.chosen)
+
+
+def _ends(estimate: Estimate | None) -> tuple[Cell, Cell, Cell]:
+    return (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
+
+
+def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: Candidate) -> Grid:
+    columns = (
+        Column("Configuration"),
+        Column("Scaling"),
+        Column("Replicas", "count"),
+        Column("Servers", "count"),
+        *_RATE,
+        Column("Time of the training", "seconds"),
+        Column("Cost of the training", "usd"),
+        Column("Cost of an hour", "usd"),
+        Column("Cost of a million samples", "usd"),
+        Column("Confidence", "share"),
+        Column("Meets the goal"),
+        Column("Limited by"),
+    )
+    rows = tuple(
+        (
+            each.name,
+            each.scaling,
+            each.result.replicas,
+            each.result.scenario.servers or None,
+            *_ends(each.result.throughput_samples_per_s),
+            each.time_s.mean if each.time_s is not None else None,
+            each.cost_usd.mean if each.cost_usd is not None else None,
+            each.usd_per_hour,
+            each.usd_per_million_samples.mean if each.usd_per_million_samples is not None else None,
+            each.confidence,
+            ("yes" if each.meets else "no") + (" (the answer)" if each == chosen else ""),
+            each.result.bottleneck.name.replace("-", " "),
+        )
+        for each in candidates
+    )
+    told = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
+    return Grid(id_, title, tuple(columns[index] for index in told), tuple(tuple(row[index] for index in told) for row in rows))
+
+
+def pareto(plan: Plan) -> tuple[go.Figure, str, str] | None:
+    """Cost against time of the whole training, or dollars an hour against throughput where the goal is a rate.
+
+    Returns
+    -------
+    tuple or None
+        The figure, what it is of, and what is seen, in words; none where fewer than two candidates have a price.
+    """
+    whole = plan.goal.total_samples is not None
+    priced = [each for each in plan.candidates if _place(each, whole=whole) is not None]
+    if len(priced) < _FEWEST_DRAWN:
+        return None
+    front = sorted(place for each in plan.pareto if (place := _place(each, whole=whole)) is not None)
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[x for x, _ in front],
+        y=[y for _, y in front],
+        mode="lines",
+        line={"color": "var(--series-1)", "width": 1.5, "dash": "dot", "shape": "hv" if whole else "vh"},
+        hoverinfo="skip",
+    )
+    for met, colour in ((True, "var(--series-1)"), (False, MUTED)):
+        held = [each for each in priced if each.meets == met]
+        if held:
+            places = [place for each in held if (place := _place(each, whole=whole)) is not None]
+            figure.add_scatter(
+                x=[x for x, _ in places],
+                y=[y for _, y in places],
+                mode="markers",
+                hoverinfo="text",
+                hovertext=[_hover(each, whole=whole) for each in held],
+                marker={"size": 8, "color": colour if met else PAPER, "symbol": "circle", "line": {"color": colour, "width": 1.5}},
+            )
+    if (chosen := _place(plan.chosen, whole=whole)) is not None:
+        figure.add_scatter(
+            x=[chosen[0]],
+            y=[chosen[1]],
+            mode="markers",
+            hoverinfo="skip",
+            marker={"size": 18, "symbol": "circle-open", "color": INK, "line": {"color": INK, "width": 2}},
+        )
+    everywhere = [place for each in priced if (place := _place(each, whole=whole)) is not None]
+    title_x, title_y = ("Hours of training", "US dollars") if whole else ("Throughput (samples/s)", "US dollars an hour")
+    axes = log_axis([x for x, _ in everywhere], title_x), log_axis([y for _, y in everywhere])
+    figure.update_layout(layout(xaxis=axes[0], yaxis=axes[1]))
+    caption = f"{title_y} against {title_x[0].lower()}{title_x[1:]}; filled: meets the goal; ringed: the answer; dotted: the Pareto front"
+    seen = f"{len(priced)} configurations, {sum(each.meets for each in priced)} of which meet the goal; {len(front)} on the Pareto front."
+    return figure, caption, seen
+
+
+def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:
+    if whole:
+        return (each.time_s.mean / 3600, each.cost_usd.mean) if each.time_s is not None and each.cost_usd is not None else None
+    return (each.result.throughput_samples_per_s.mean, each.usd_per_hour) if each.usd_per_hour is not None else None
+
+
+def _hover(each: Candidate, *, whole: bool) -> str:
+    rate = each.result.throughput_samples_per_s
+    lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {each.result.replicas:,} replicas"]
+    lines.append(f"{amount(rate.mean)} samples/s (90% interval {amount(rate.low)} to {amount(rate.high)})")
+    if whole and each.time_s is not None and each.cost_usd is not None:
+        lines.append(f"{duration(each.time_s.mean)} and {dollars(each.cost_usd.mean)}")
+    elif each.usd_per_hour is not None:
+        lines.append(f"{dollars(each.usd_per_hour)} an hour")
+    return "<br>".join([*lines, f"meets the goal with {percent(each.confidence)} confidence"])

@@ -1,0 +1,74 @@
+// One state, and everything that follows it.
+
+const still = JSON.parse(document.getElementById("figures").textContent);
+const live = [throughputFigure, efficiencyFigure, costFigure, staleMeanFigure, staleDistributionFigure, stepsHereFigure, stepsOverFigure, tornadoFigure, linkFigure, busyFigure]
+  .filter((figure) => plotElement(figure.id));
+const names = [...document.querySelectorAll(".plot")].map((plot) => plot.id.slice("figure-".length));
+const waiting = new Set(names);
+let state = stateFrom(window.location.hash), view = viewOf(state), asked = false;
+
+function drawOne(name) {
+  waiting.delete(name);
+  const figure = live.find((each) => each.id === name), plot = plotElement(name);
+  if (!figure) { return drawPlot(name, still[name]); }
+  if (figure.height) { plot.style.setProperty("--height", figure.height(view) + "px"); }
+  plot.setAttribute("aria-label", figure.describe(view));
+  return drawPlot(name, view.lines.length ? figure.draw(view, plot.clientWidth) : emptyFigure());
+}
+
+function inSight(name) {
+  const box = plotElement(name).getBoundingClientRect();
+  return box.bottom > 0 && box.top < window.innerHeight;
+}
+
+// one figure at a time, those in sight first, so that the page answers meanwhile
+function drawWaiting() {
+  asked = false;
+  const name = [...waiting].find(inSight) || [...waiting][0];
+  if (name === undefined) { document.documentElement.dataset.drawn = "yes"; return; }
+  drawOne(name);
+  askToDraw();
+}
+
+function askToDraw() {
+  if (asked) { return; }
+  asked = true;
+  document.documentElement.dataset.drawn = "no";
+  setTimeout(drawWaiting, 0);
+}
+
+function redrawAll() { names.forEach(drawOne); }
+
+// tables behind figures are made when they are opened, and follow the state while they are open
+function fillBehind(details) {
+  const figure = live.find((each) => each.id === details.dataset.of);
+  fillTable(details.querySelector(".behind-table"), figure.id, details.dataset.title, figure.table(view));
+}
+
+function show() {
+  view = viewOf(state);
+  showState(state);
+  showWhere(view);
+  showLegends(view);
+  showCards(view);
+  fillLimits(view);
+  document.querySelectorAll("details[data-of][open]").forEach(fillBehind);
+  live.forEach((figure) => waiting.add(figure.id));
+  askToDraw();
+}
+
+function update(change) {
+  change(state);
+  keepInAddress(state);
+  show();
+}
+
+listen(update);
+window.addEventListener("hashchange", () => { state = stateFrom(window.location.hash); show(); });
+document.querySelectorAll("details[data-of]").forEach((details) => details.addEventListener("toggle", () => { if (details.open) { fillBehind(details); } }));
+buttonsOfStaticTables();
+followTheme(redrawAll);
+
+show();
+drawOne("throughput").then(() => { performance.mark("first-figure"); });
+fillTable(document.getElementById("all-results"), "results", "All results", resultsTable(false), resultsTable(true));

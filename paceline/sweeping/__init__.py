@@ -1,0 +1,12 @@
+"""Sweeps: grids of scenarios, simulated in parallel here or on a cluster, written as a journal."""
+
+from __future__ import annotations
+
+from paceline.sweeping.axes import Axis, parse_axis
+from paceline.sweeping.grid import Grid, grid
+from paceline.sweeping.journal import Journal
+from paceline.sweeping.outcome import Sweep
+from paceline.sweeping.resuming import sweep
+from paceline.sweeping.running import Backend, Outcome, Runner
+
+__all__ = ["Axis", "Backend", "Grid", "Journal", "Outcome", "Runner", "Sweep", "grid", "parse_axis", "sweep"]

@@ -1,0 +1,170 @@
+"""Where scenarios are simulated: joblib over processes of this machine, a Dask cluster or a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import pydoc
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from simulator.errors import InputError, SimulationError
+
+if TYPE_CHECKING:
+    from joblib import Parallel
+
+__all__ = ["Workers", "check_answers", "check_versions", "deaf_to_ctrl_c", "local_workers"]
+
+ItemT = TypeVar("ItemT")
+AnswerT = TypeVar("AnswerT")
+
+_AHEAD, _MOST_AHEAD = 64, 1024
+"""Tasks handed over together: so many for each process, but no more than that in all."""
+_QUICK_S, _LONG_S = 2.0, 8.0
+"""Batches that take less grow, those that take more shrink."""
+_KILLED = "a worker process was killed, perhaps for want of memory; finished results are kept: run again with fewer --jobs"
+
+
+class Workers:
+    """Processes that stand ready.
+
+    Parameters
+    ----------
+    parallel
+        joblib's, open.
+    count
+        How many tasks they work on at a time.
+    streaming
+        Whether answers come one by one; else they come by batches, of some seconds each.
+    lost
+        Exceptions that mean that a process was killed.
+    here
+        Whether they are of this machine, so that for a single task none need be started.
+    """
+
+    def __init__(
+        self, parallel: Parallel, count: int, *, lost: tuple[type[BaseException], ...], streaming: bool = True, here: bool = False
+    ) -> None:
+        self._parallel, self.count, self._lost, self._streaming, self._here = parallel, count, lost, streaming, here
+        self._batch = 2 * count
+
+    @property
+    def window(self) -> int:
+        """Tasks to hand over together: enough to keep all busy, few enough to hold the answers."""
+        return max(2 * self.count, min(_AHEAD * self.count, _MOST_AHEAD))
+
+    def map(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[AnswerT]:
+        """What a function answers to each item, in order.
+
+        Raises
+        ------
+        SimulationError
+            A process was killed.
+        """
+        from joblib import delayed
+
+        if self._here and len(items) == 1:
+            yield function(items[0])
+            return
+        try:
+            if not self._streaming:
+                yield from self._by_batches(function, items)
+                return
+            with deaf_to_ctrl_c():
+                answers = self._parallel(delayed(function)(item) for item in items)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
+                yield from answers
+        except self._lost:
+            raise SimulationError(_KILLED) from None
+
+    def _by_batches(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[AnswerT]:
+        from joblib import delayed
+
+        begin = 0
+        while begin < len(items):
+            begun_s = time.monotonic()
+            batch = items[begin : begin + self._batch]
+            yield from self._parallel(delayed(function)(item) for item in batch)
+            begin += len(batch)
+            took_s = time.monotonic() - begun_s
+            if took_s < _QUICK_S:
+                self._batch *= 2
+            elif took_s > _LONG_S:
+                self._batch = max(self.count, self._batch // 2)
+
+
+@contextmanager
+def local_workers(jobs: int) -> Iterator[Workers]:
+    """Processes of this machine: as many as asked for, or where that is 0, as it has cores."""
+    from joblib import Parallel
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    count = jobs or os.cpu_count() or 1
+    with Parallel(n_jobs=count, backend="loky", return_as="generator", batch_size=1, pre_dispatch="2*n_jobs") as parallel:
+        yield Workers(parallel, count, lost=(TerminatedWorkerError,), here=True)
+
+
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that are started inside take no notice of Ctrl-C: this one does, and ends them."""
+    if threading.current_thread() is not threading.main_thread():  # others may not set signals
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def check_answers(address: str, shown: str, hint: str) -> None:
+    """Make sure that something listens at ``[scheme://]host:port``, since libraries of clusters try for minutes.
+
+    Raises
+    ------
+    InputError
+        Nothing does; ``shown`` begins the message and ``hint`` ends it.
+    """
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{shown}: nothing answers there ({reason}); {hint}") from None
+
+
+_ANSWER_S = 10
+
+_MUST_AGREE = {
+    "Paceline": "paceline.__version__",
+    "numpy": "numpy.__version__",
+    "scipy": "scipy.__version__",
+    "pydantic": "pydantic.VERSION",
+}
+"""What figures and file format depend on, and where Python finds its version."""
+
+
+def check_versions(workers: Workers, cluster: str) -> None:
+    """Make sure that the workers of a cluster compute what this process would.
+
+    Raises
+    ------
+    InputError
+        One has no Paceline, or another version of something that results depend on.
+    """
+    names = [name for name in _MUST_AGREE.values() for _ in range(workers.count)]
+    there = list(workers.map(pydoc.locate, names))  # a function that Python has wherever it is
+    for package, name in _MUST_AGREE.items():
+        here = pydoc.locate(name)
+        others = {version for asked, version in zip(names, there, strict=True) if asked == name} - {here}
+        if others:
+            found = "no " + package if None in others else f"{package} {min(map(str, others))}"
+            raise InputError(
+                f"{cluster}: a worker has {found}, but here is {here}, so results could differ; install the same version there"
+            )

@@ -1,0 +1,184 @@
+"""Grids: every combination of some values, as scenarios that are built when they are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from paceline.sweeping.axes import Axis
+from simulator.catalog import scenario_file
+from simulator.cluster import Cluster
+from simulator.errors import ScenarioError
+from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.scenario import Scenario
+from simulator.workload import Workload
+
+__all__ = ["Grid", "grid"]
+
+_MOST_SCENARIOS = 1_000_000
+_KEPT_SECTIONS = 256
+_CHOOSES_A_CLUSTER = ("cluster", "cluster.use", "cluster.device")
+"""Keys on which the workload depends too, since it may have to be moved to that cluster's device."""
+
+PartT = TypeVar("PartT", Workload, Cluster)
+Choice = tuple[int, ...]
+
+
+class _Kept(OrderedDict[Choice, PartT]):
+    """Sections that are shared between combinations; those used last are kept."""
+
+    def recall(self, choice: Choice) -> PartT | None:
+        if choice in self:
+            self.move_to_end(choice)
+        return self.get(choice)
+
+    def keep(self, choice: Choice, section: PartT) -> None:
+        self[choice] = section
+        if len(self) > _KEPT_SECTIONS:
+            self.popitem(last=False)
+
+
+class Grid(Sequence[Scenario]):
+    """Every combination of the axes' values, the last axis fastest.
+
+    A scenario is built and validated whenever it is asked for, so that ten thousand take no
+    memory. Combinations that leave the workload, or the cluster, as it is share one object.
+
+    Parameters
+    ----------
+    table
+        A scenario as nested tables, settings already applied.
+    axes
+        Dotted keys and their values.
+    source
+        File name for messages.
+    beside
+        Folder that relative ``use`` paths are also looked up in.
+
+    Raises
+    ------
+    ScenarioError
+        A key is given twice, or there are too many combinations.
+    """
+
+    def __init__(self, table: Mapping[str, Any], axes: Sequence[Axis], *, source: str = "scenario", beside: Path | None = None) -> None:
+        size = math.prod(len(values) for _, values in axes)
+        if size > _MOST_SCENARIOS:
+            raise ScenarioError(f"{source}: the grid has {size:,} scenarios; at most {_MOST_SCENARIOS:,} are taken")
+        keys = [key for key, _ in axes]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise ScenarioError(f"--over {twice[:80]}: is given twice; write all its values into one --over, separated by commas")
+        self.axes: tuple[Axis, ...] = tuple((key, list(values)) for key, values in axes)
+        self._table, self._source, self._beside, self._size = dict(table), source, beside, size
+        heads = [key.partition(".")[0] for key in keys]
+        self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
+        self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload" or keys[axis] in _CHOOSES_A_CLUSTER]
+        self._workloads: _Kept[Workload] = _Kept()
+        self._clusters: _Kept[Cluster] = _Kept()
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> Scenario: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Scenario]: ...
+    def __getitem__(self, index: int | slice) -> Scenario | list[Scenario]:
+        """Build a scenario, or several.
+
+        Raises
+        ------
+        ScenarioError
+            The combination breaks a rule; the message says which combination.
+        """
+        places = range(self._size)[index]
+        return self._built(places) if isinstance(places, int) else [self._built(place) for place in places]
+
+    def combination(self, index: int) -> dict[str, Any]:
+        """The keys and values that scenario ``index`` sets, in the order of the axes."""
+        return {key: values[at] for (key, values), at in zip(self.axes, self._choice(index), strict=True)}
+
+    def check(self) -> None:
+        """Validate every combination, keeping none.
+
+        Raises
+        ------
+        ScenarioError
+            A combination breaks a rule.
+        """
+        for index in range(self._size):
+            self._built(index)
+
+    def _choice(self, index: int) -> Choice:
+        """Which value each axis takes in combination ``index``."""
+        places: list[int] = []
+        for _, values in reversed(self.axes):
+            index, place = divmod(index, len(values))
+            places.append(place)
+        return tuple(reversed(places))
+
+    def _built(self, index: int) -> Scenario:
+        choice = self._choice(index)
+        chosen = list(self.combination(index).items())
+        of_workload, of_cluster = tuple(choice[axis] for axis in self._of_workload), tuple(choice[axis] for axis in self._of_cluster)
+        shared: dict[str, Workload | Cluster] = {}
+        if (workload := self._workloads.recall(of_workload)) is not None:
+            shared["workload"] = workload
+            # only beside a workload that is on its device already: a new one must be moved to what the cluster's table says
+            if (cluster := self._clusters.recall(of_cluster)) is not None:
+                shared["cluster"] = cluster
+        settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
+        where = self._source + "".join(f" --over {key}={value}" for key, value in chosen)
+        table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ")
+        scenario = scenario_from_table(table, where, self._beside)
+        self._workloads.keep(of_workload, scenario.workload)
+        self._clusters.keep(of_cluster, scenario.cluster)
+        return scenario
+
+
+def grid(
+    table_or_scenario: Mapping[str, Any] | Path | str | Scenario,
+    axes: Sequence[Axis],
+    settings: Iterable[tuple[str, Any]] = (),
+    *,
+    source: str = "scenario",
+    beside: Path | None = None,
+) -> Grid:
+    """A grid around a scenario, each of its combinations validated once.
+
+    >>> swept = grid("ring", [("strategy.workers", [1, 2]), ("run.seed", [1, 2, 3])])
+    >>> len(swept), swept[5].replicas, swept.combination(5)
+    (6, 2, {'strategy.workers': 2, 'run.seed': 3})
+
+    Parameters
+    ----------
+    table_or_scenario
+        Nested tables as a scenario file has them, the path of such a file, the name of one
+        that comes along, or a scenario.
+    axes
+        Dotted keys and their values; the last axis changes fastest.
+    settings
+        Keys to set in all scenarios.
+    source
+        File name for messages; that of the file, where one is given.
+    beside
+        Folder that relative ``use`` paths are also looked up in; that of the file, where one is given.
+
+    Raises
+    ------
+    ScenarioError
+        A combination breaks a rule; the message says which combination.
+    """
+    if isinstance(table_or_scenario, Scenario):
+        table: Mapping[str, Any] = table_or_scenario.model_dump(mode="json", exclude_none=True)
+    elif isinstance(table_or_scenario, Mapping):
+        table = table_or_scenario
+    else:
+        file = scenario_file(table_or_scenario)
+        table, source, beside = read_toml(file), str(file), file.parent
+    made = Grid(apply_settings(table, settings, f"{source}: "), axes, source=source, beside=beside)
+    made.check()
+    return made

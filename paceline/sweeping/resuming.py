@@ -1,0 +1,132 @@
+"""sweep: scenarios into a journal, going on where it was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paceline.sweeping.journal import Journal, timeless
+from paceline.sweeping.lines import begins_line
+from paceline.sweeping.outcome import Sweep
+from paceline.sweeping.retrying import clean_up, retried
+from paceline.sweeping.running import Backend, Outcome, Runner
+from simulator.complaints import quoted
+from simulator.errors import ResultsError
+from simulator.scenario import Scenario
+
+__all__ = ["sweep"]
+
+Progress = Callable[[int, int], None]
+
+
+def sweep(
+    scenarios: Sequence[Scenario],
+    out: Path | None = None,
+    *,
+    jobs: int = 0,
+    backend: Backend = "local",
+    scheduler: str | None = None,
+    force: bool = False,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Simulate scenarios in parallel, and write each outcome to a journal.
+
+    A scenario whose simulation fails is written as a failure, and the others go on. The
+    journal's bytes depend on the scenarios alone. Stopped at any moment and called again,
+    it goes on after the last whole line.
+
+    Parameters
+    ----------
+    scenarios
+        What to simulate, in order; a :class:`~paceline.sweeping.grid.Grid` builds each when its turn comes.
+    out
+        The journal; outcomes that it already has, in this order, are kept. None: outcomes are held in memory.
+    jobs, backend, scheduler
+        Where and on how many processes, as in :class:`~paceline.sweeping.running.Runner`.
+    force
+        Begin anew if ``out`` holds another sweep.
+    retry_failed
+        Simulate those again of which the journal tells that they failed.
+    progress
+        Called with scenarios done and in all.
+
+    Raises
+    ------
+    InputError
+        ``out`` cannot be written or is being written, or the cluster cannot be used.
+    ResultsError
+        ``out`` holds results of another sweep, or is no results file.
+    SimulationError
+        A worker process was killed; earlier outcomes are kept.
+    """
+    runner = Runner(jobs=jobs, backend=backend, scheduler=scheduler)
+    tell = progress if progress is not None else _silent
+    total = len(scenarios)
+    if out is None:
+        tell(0, total)
+        held: list[Outcome] = []
+        for outcome in runner.run(scenarios):
+            held.append(timeless(outcome))
+            tell(len(held), total)
+        return Sweep(None, tuple(held))
+    journal = Journal.open(out, force=force)
+    try:
+        if (fault := _another(journal, scenarios)) is not None:
+            if not force:
+                raise ResultsError(f"{fault}; choose another --out, or --force to replace it")
+            journal.clear()
+        clean_up(out)
+        if retry_failed and journal.lines.failed:
+            journal = retried(journal, scenarios, runner, tell)
+        tell(len(journal), total)
+        for outcome in runner.run(scenarios[index] for index in range(len(journal), total)):
+            journal.append(outcome)
+            tell(len(journal), total)
+        return Sweep(out, journal.lines)
+    finally:
+        journal.close()
+
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def _another(journal: Journal, scenarios: Sequence[Scenario]) -> str | None:
+    """Where and how a journal differs from what a sweep of these scenarios would have written; None where it does not."""
+    path = journal.lines.path
+    for index, found in enumerate(journal.lines.hashes):
+        if index >= len(scenarios):
+            return f"{path}:{index + 1}: holds the results of another sweep, of {len(journal):,} scenarios and not {len(scenarios):,}"
+        if scenarios[index].hash != found:
+            return f"{path}:{index + 1}: holds the results of another sweep{_difference(journal, index, scenarios[index])}"
+    index = len(journal)
+    if journal.tail and (index >= len(scenarios) or not begins_line(journal.tail, scenarios[index].hash)):
+        return f"{path}:{index + 1}: holds the results of another sweep"
+    return None
+
+
+def _difference(journal: Journal, index: int, scenario: Scenario) -> str:
+    """What a scenario of a journal has otherwise than the one that would be there."""
+    try:
+        there = journal.lines[index].scenario
+    except ResultsError:
+        return ""
+    found = list(_differing(there.model_dump(mode="json"), scenario.model_dump(mode="json")))
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f", where {found[0]}{more}" if found else ""
+
+
+def _differing(there: Any, here: Any, where: str = "") -> Iterator[str]:
+    """Each dotted key that differs, with both values where they are short."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in (*there, *(key for key in here if key not in there)):
+            yield from _differing(there.get(key), here.get(key), f"{where}.{key}" if where else key)
+    elif there != here:
+        both_short = not any(isinstance(value, (Mapping, list)) for value in (there, here))
+        yield f"{where} was {_shown(there)} and is now {_shown(here)}" if both_short else f"{where} differs"
+
+
+def _shown(value: object) -> str:
+    return "left out" if value is None else quoted(value)

@@ -1,0 +1,128 @@
+"""Scenarios into outcomes: in order, as a stream, on processes of this machine or of a cluster."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, get_args
+
+from paceline.sweeping.backends import Workers, local_workers
+from paceline.sweeping.on_dask import check_dask_address, dask_workers
+from paceline.sweeping.on_ray import check_ray_address, ray_workers
+from simulator.errors import InputError, PacelineError
+from simulator.results import Failed, Failure, Result
+from simulator.run import simulate
+from simulator.scenario import Scenario
+
+__all__ = ["Backend", "Outcome", "Runner"]
+
+Backend = Literal["local", "dask", "ray"]
+Outcome = Result | Failure
+
+
+class Runner:
+    """Simulates scenarios in parallel, giving the outcomes in the order of the scenarios.
+
+    The outcomes depend on the scenarios alone, not on backend or number of jobs. Used as a
+    context manager, it keeps the connection to a cluster for several runs.
+
+    Parameters
+    ----------
+    jobs
+        Processes, or tasks at a time; 0 takes all cores, of the cluster where there is one.
+    backend
+        ``"local"``: processes of this machine. ``"dask"``, ``"ray"``: a cluster of theirs,
+        which runs what it is sent: use one that you trust, on your own network.
+    scheduler
+        Address of the cluster: ``tcp://host:port`` of a Dask scheduler; ``host:port``,
+        ``ray://host:port`` or ``auto`` of Ray, which starts a cluster of its own on this machine if it is left out.
+
+    Raises
+    ------
+    InputError
+        There is no such backend, jobs are negative, or the scheduler does not fit the backend.
+    """
+
+    def __init__(self, *, jobs: int = 0, backend: Backend = "local", scheduler: str | None = None) -> None:
+        if backend not in get_args(Backend):
+            raise InputError(f"--backend {str(backend)[:40]!r}: must be local, dask or ray")
+        if jobs < 0:
+            raise InputError(f"--jobs {jobs}: must be at least 0, which takes all cores")
+        if backend == "local" and scheduler is not None:
+            raise InputError(f"--scheduler {scheduler[:80]!r}: is of a cluster; say which kind with --backend dask or --backend ray")
+        if backend == "dask":
+            check_dask_address(scheduler)
+        if backend == "ray":
+            check_ray_address(scheduler)
+        self.jobs, self.backend, self.scheduler = jobs, backend, scheduler
+        self._connected = ExitStack()
+        self._workers: Workers | None = None
+
+    def __enter__(self) -> Runner:
+        self._workers = self._connected.enter_context(self._connection())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._workers = None
+        self._connected.close()
+
+    def run(self, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+        """Simulate scenarios; each outcome comes as soon as it and all before it are there.
+
+        No more than some scenarios are read, and held, ahead of the outcome that is waited for.
+
+        Yields
+        ------
+        Result or Failure
+            A failure where the simulation of a scenario ended in an error of
+            :class:`~simulator.errors.PacelineError`; the others go on.
+
+        Raises
+        ------
+        InputError
+            The cluster cannot be reached, or does not have this version of Paceline.
+        SimulationError
+            A worker process was killed, or the cluster was lost.
+        """
+        waiting = iter(scenarios)
+        first = list(itertools.islice(waiting, 1))
+        if not first:
+            return
+        with ExitStack() as stack:
+            workers = self._workers or stack.enter_context(self._connection())
+            while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
+                first = []
+                for scenario, answer in zip(window, workers.map(_answer, window), strict=True):
+                    yield _outcome(scenario, answer)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Workers]:
+        with ExitStack() as stack:
+            if self.backend == "dask":
+                assert self.scheduler is not None
+                yield stack.enter_context(dask_workers(self.jobs, self.scheduler))
+            elif self.backend == "ray":
+                yield stack.enter_context(ray_workers(self.jobs, self.scheduler))
+            else:
+                yield stack.enter_context(local_workers(self.jobs))
+
+
+Answer = Failed | dict[str, Any]
+"""What a worker sends back: why there is no result, or the result's fields without the scenario, which is here already."""
+
+
+def _answer(scenario: Scenario) -> Answer:
+    """Simulate one scenario, in a worker."""
+    try:
+        result = simulate(scenario)
+    except PacelineError as error:
+        return Failed(kind=type(error).__name__, text=" ".join(str(error).split()))
+    return {name: getattr(result, name) for name in Result.model_fields if name != "scenario"}
+
+
+def _outcome(scenario: Scenario, answer: Answer) -> Outcome:
+    """An answer, with the scenario that it is of."""
+    if isinstance(answer, Failed):
+        return Failure(scenario_hash=scenario.hash, scenario=scenario, failed=answer)
+    return Result.model_construct(scenario=scenario, **answer)

@@ -1,0 +1,157 @@
+"""Results as rows of a table: the figures that one compares, under plain names with their units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from simulator.cost import usd_per_hour, usd_per_million_samples
+from simulator.results import Failure, Outcome, Result
+from simulator.scenario import Scenario
+from simulator.strategy import AllReduceStrategy, ParameterServer
+from simulator.tables import Cell, Row, flat
+
+__all__ = ["BRIEF", "COLUMNS", "row_of", "rows_of_outcomes"]
+
+COLUMNS: dict[str, str] = {
+    "workload": "name of the workload",
+    "cluster": "name of the cluster",
+    "strategy": "kind, with the mode or the algorithm",
+    "scaling": "weak: each replica keeps its batch; strong: all together keep theirs",
+    "replicas": "copies of the model that train",
+    "servers": "parameter servers",
+    "batch_per_replica": "samples that a replica takes a step",
+    "global_batch": "samples that all replicas take a step",
+    "throughput_samples_per_s": "mean over replications",
+    "throughput_low": "low end of the 90% prediction interval, samples/s",
+    "throughput_high": "high end",
+    "updates_per_s": "updates of the model a second",
+    "speedup": "throughput over that of one replica",
+    "scaling_efficiency": "speed-up over replicas",
+    "step_mean_s": "mean time of a step",
+    "step_p50_s": "its median",
+    "step_p95_s": "its 95th percentile",
+    "step_p99_s": "its 99th percentile",
+    "staleness_mean": "updates between an update's read and its application, mean",
+    "staleness_p50": "median",
+    "staleness_p95": "95th percentile",
+    "staleness_p99": "99th percentile",
+    "staleness_max": "largest",
+    "dropped_share": "share of gradients that came too late",
+    "input_s": "of the mean step: waiting for input",
+    "compute_s": "of the mean step: forward and backward pass",
+    "exposed_communication_s": "of the mean step: communication that nothing hides",
+    "waiting_s": "of the mean step: waiting for others",
+    "apply_s": "of the mean step: applying the update",
+    "hidden_communication_s": "communication beside compute; no part of the step",
+    "devices_busy": "share of the time in which devices compute, mean of all",
+    "links_busy": "share of the links' bandwidth in use, mean of all",
+    "servers_busy": "share of the time in which servers work, mean of all",
+    "busiest_link": "name of the link most in use",
+    "busiest_link_busy": "its share",
+    "busiest_server_busy": "share of the server most in use",
+    "bottleneck": "what limits the throughput",
+    "usd_per_hour": "US dollars an hour for all nodes; empty without a price",
+    "usd_per_million_samples": "US dollars for a million samples, mean",
+    "usd_per_million_samples_low": "low end, from the throughput's interval",
+    "usd_per_million_samples_high": "high end",
+    "warnings": "how many the result carries",
+    "extrapolated": "whether it leaves what was calibrated",
+    "failed": "why there is no result; else empty",
+    "scenario_hash": "of the scenario",
+}
+"""Every column of a table of results, with what it means; docs/metrics.md has the formulas."""
+
+BRIEF = (
+    "strategy", "cluster", "scaling", "replicas", "throughput_samples_per_s", "throughput_low", "throughput_high", "scaling_efficiency",
+    "staleness_mean", "usd_per_million_samples", "bottleneck", "warnings", "failed",
+)  # fmt: skip
+"""Of those, the columns that a small table shows."""
+
+
+def row_of(outcome: Outcome) -> Row:
+    """The row of one result, or of a scenario that has none: all of :data:`COLUMNS`."""
+    row: Row = dict.fromkeys(COLUMNS)
+    row |= _setting(outcome.scenario)
+    row["scenario_hash"] = outcome.scenario_hash
+    row["usd_per_hour"] = usd_per_hour(outcome.scenario)
+    if isinstance(outcome, Result):
+        row |= _figures(outcome)
+    elif isinstance(outcome, Failure):
+        row["failed"] = f"{outcome.failed.kind}: {outcome.failed.text}"
+    return row
+
+
+def rows_of_outcomes(outcomes: Iterable[Outcome]) -> list[Row]:
+    """A row each; before its figures stand the settings that differ among them, under their dotted names."""
+    rows, settings = [], []
+    for outcome in outcomes:
+        rows.append(row_of(outcome))
+        settings.append(flat(outcome.scenario))
+    swept = _that_differ(settings)
+    return [{name: own.get(name) for name in swept} | row for own, row in zip(settings, rows, strict=True)]
+
+
+def _that_differ(settings: Sequence[Row]) -> list[str]:
+    """Keys with several values; one that only some strategies have counts among those."""
+    values: dict[str, set[Cell]] = {}
+    for own in settings:
+        for name, value in own.items():
+            values.setdefault(name, set()).add(value)
+    return [name for name, found in values.items() if len(found) > 1]
+
+
+def _setting(scenario: Scenario) -> Row:
+    strategy = scenario.strategy
+    how = ""
+    if isinstance(strategy, ParameterServer):
+        how = strategy.mode
+    elif isinstance(strategy, AllReduceStrategy):
+        how = strategy.algorithm
+    return {
+        "workload": scenario.workload.name,
+        "cluster": scenario.cluster.name,
+        "strategy": f"{strategy.kind}, {how}" if how else strategy.kind,
+        "scaling": "weak" if scenario.workload.global_batch is None else "strong",
+        "replicas": scenario.replicas,
+        "servers": scenario.servers,
+        "batch_per_replica": scenario.batch,
+        "global_batch": scenario.batch * scenario.replicas,
+    }
+
+
+def _figures(result: Result) -> Row:
+    rate, step, stale, use = result.throughput_samples_per_s, result.step_time_s, result.staleness, result.utilisation
+    cost = usd_per_million_samples(result)
+    return {
+        "throughput_samples_per_s": rate.mean,
+        "throughput_low": rate.low,
+        "throughput_high": rate.high,
+        "updates_per_s": result.updates_per_s.mean,
+        "speedup": result.speedup,
+        "scaling_efficiency": result.scaling_efficiency,
+        "step_mean_s": step.mean,
+        "step_p50_s": step.p50,
+        "step_p95_s": step.p95,
+        "step_p99_s": step.p99,
+        "staleness_mean": stale.mean,
+        "staleness_p50": stale.p50,
+        "staleness_p95": stale.p95,
+        "staleness_p99": stale.p99,
+        "staleness_max": stale.max,
+        "dropped_share": result.dropped_share,
+        **{f"{part}_s": float(getattr(result.breakdown_s, part)) for part in type(result.breakdown_s).model_fields},
+        "hidden_communication_s": result.hidden_communication_s,
+        "devices_busy": use.devices,
+        "links_busy": use.links,
+        "servers_busy": use.servers,
+        "busiest_link": use.busiest_link_name,
+        "busiest_link_busy": use.busiest_link,
+        "busiest_server_busy": use.busiest_server,
+        "bottleneck": result.bottleneck.name,
+        "usd_per_million_samples": cost.mean if cost else None,
+        "usd_per_million_samples_low": cost.low if cost else None,
+        "usd_per_million_samples_high": cost.high if cost else None,
+        "warnings": len(result.warnings),
+        "extrapolated": result.extrapolated,
+        "failed": "",
+    }

@@ -1,0 +1,277 @@
+"""What a reader chooses moves every figure together, lives in the address, and works from the keyboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from paceline.reporting import write_report
+from paceline.reporting.wording import amount, duration, percent
+from simulator.results import Result
+from tests.browser.conftest import Page
+from tests.browser.samples import STRATEGIES, grid, sweep
+
+LIVE = ("throughput", "efficiency", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
+RING = "Ring all-reduce (multi-worker mirrored)"
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    return grid()
+
+
+@pytest.fixture(scope="module")
+def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(results, tmp_path_factory.mktemp("controls") / "report.html")
+
+
+def slide(page: Page, name: str, value: int) -> None:
+    """Move a slider as a hand would, to its n-th value."""
+    page.run(f"""
+        const label = [...document.querySelectorAll('#sliders label')].find(each => each.textContent.startsWith('{name}'));
+        const slider = label.querySelector('input');
+        slider.value = '{value}';
+        slider.dispatchEvent(new Event('input', {{bubbles: true}}));
+    """)
+    page.settled()
+
+
+def pick(page: Page, field: str, text: str) -> None:
+    page.run(
+        f"const field = document.getElementById('{field}');"
+        f"field.value = [...field.options].find(each => each.textContent === '{text}').value;"
+        "field.dispatchEvent(new Event('change', {bubbles: true}));"
+    )
+    page.settled()
+
+
+def drawn(page: Page) -> dict[str, Any]:
+    return {figure: page.traces(figure) for figure in LIVE}
+
+
+def at(results: list[Result], **wanted: Any) -> list[Result]:
+    """Results with these settings: strategy, servers, batch and bandwidth in Gbit/s."""
+
+    def fits(result: Result) -> bool:
+        scenario = result.scenario
+        own = {
+            "kind": (scenario.strategy.kind, getattr(scenario.strategy, "mode", "")),
+            "servers": scenario.servers,
+            "batch": scenario.workload.batch_per_replica,
+            "rate": scenario.cluster.inter_node.bandwidth_bytes_per_s / 1.25e8,
+            "replicas": scenario.replicas,
+        }
+        return all(own[key] == value for key, value in wanted.items())
+
+    return sorted((result for result in results if fits(result)), key=lambda result: result.replicas)
+
+
+ASYNC = ("parameter-server", "async")
+
+
+def curve(page: Page, figure: str, name: str) -> dict[str, Any]:
+    return next(trace for trace in page.traces(figure) if trace["name"] == name)
+
+
+def test_the_figures_show_what_was_simulated_at_the_sliders(page: Page, report: Path, results: list[Result]) -> None:
+    page.again(report)
+    slide(page, "Servers", 0)
+    slide(page, "Network bandwidth", 0)
+    expected = at(results, kind=ASYNC, servers=2, batch=64, rate=10)
+    shown = curve(page, "throughput", "Parameter server, async")
+    assert shown["x"] == [result.replicas for result in expected] == [1, 4, 16]
+    assert shown["y"] == [result.throughput_samples_per_s.mean for result in expected]
+    assert curve(page, "efficiency", "Parameter server, async")["y"] == [result.scaling_efficiency for result in expected]
+    # the ring has no servers, so it is drawn whatever their number
+    assert len(curve(page, "throughput", RING)["y"]) == 3
+
+
+@pytest.mark.parametrize("name", ["Replicas", "Servers", "Batch of a replica", "Network bandwidth"])
+def test_a_slider_moves_every_figure(page: Page, report: Path, name: str) -> None:
+    page.again(report)
+    before, card = drawn(page), page.run("return document.getElementById('card-throughput').textContent")
+    slide(page, name, 0)
+    after = drawn(page)
+    moved = {figure for figure in LIVE if before[figure] != after[figure]}
+    # the samples' links and staleness do not depend on everything
+    always = {"throughput", "efficiency", "cost", "steps-here", "around"}
+    assert always <= moved
+    if name == "Replicas":
+        assert {"distribution", "links", "staleness", "busy"} <= moved
+    else:
+        assert "steps" in moved
+    assert page.run("return document.getElementById('card-throughput').textContent") != card
+    assert page.complaints() == []
+
+
+def test_key_figures_are_those_of_the_point_at_the_sliders(page: Page, report: Path, results: list[Result]) -> None:
+    page.again(report)
+    slide(page, "Replicas", 1)
+    slide(page, "Batch of a replica", 0)
+    pick(page, "choose-focus", RING)
+    (result,) = at(results, kind=("multi-worker-mirrored", ""), replicas=4, batch=16, rate=25)
+    names = ("throughput", "efficiency", "step", "p95")
+    card = {name: page.run(f"return document.getElementById('card-{name}').textContent") for name in names}
+    assert card == {
+        "throughput": amount(result.throughput_samples_per_s.mean),
+        "efficiency": percent(result.scaling_efficiency),
+        "step": duration(result.step_time_s.mean),
+        "p95": f"95% below {duration(result.step_time_s.p95)}",
+    }
+
+
+def test_x_may_be_any_swept_key(page: Page, report: Path, results: list[Result]) -> None:
+    page.again(report)
+    pick(page, "choose-x", "Network bandwidth")
+    slide(page, "Replicas", 2)
+    shown = curve(page, "throughput", "Parameter server, async")
+    expected = sorted(
+        at(results, kind=ASYNC, servers=8, batch=64, replicas=16),
+        key=lambda result: result.scenario.cluster.inter_node.bandwidth_bytes_per_s,
+    )
+    assert shown["x"] == [1.25e9, 3.125e9, 12.5e9]
+    assert shown["y"] == [result.throughput_samples_per_s.mean for result in expected]
+    ticks = page.run("return [...document.querySelectorAll('#figure-throughput .xtick text')].map(tick => tick.textContent)")
+    assert ticks == ["10 Gbit/s", "25 Gbit/s", "100 Gbit/s"]
+    pick(page, "choose-x", "Servers")
+    # what has no servers is a level line
+    level = curve(page, "throughput", RING)
+    assert level["x"] == [2, 8]
+    assert level["y"][0] == level["y"][1]
+
+
+def test_axes_are_logarithmic_or_linear(page: Page, report: Path) -> None:
+    page.again(report)
+    axes = "const shown = document.getElementById('figure-throughput')._fullLayout; return [shown.xaxis.type, shown.yaxis.type]"
+    assert page.run(axes) == ["log", "log"]
+    pick(page, "x-axis", "linear")
+    pick(page, "y-axis", "linear")
+    assert page.run(axes) == ["linear", "linear"]
+    assert page.run("return document.getElementById('figure-throughput')._fullLayout.yaxis.range[0]") == 0
+
+
+def test_unticked_strategies_leave_every_figure_and_legend(page: Page, report: Path) -> None:
+    page.again(report)
+    page.run("document.querySelector('[data-group=strategy]').click()")
+    page.settled()
+    for figure in ("throughput", "efficiency", "cost", "links", "busy"):
+        assert RING not in [trace["name"] for trace in page.traces(figure)]
+    shown = page.run("""
+        const items = [...document.querySelectorAll('.legend [data-curve]')];
+        return items.filter(item => item.offsetParent).map(item => item.textContent.trim());
+    """)
+    assert shown
+    assert RING not in shown
+    page.run("document.querySelectorAll('[data-group=strategy]:checked').forEach(box => box.click())")
+    page.settled()
+    assert page.traces("throughput") == []
+    assert "Nothing is chosen" in page.run("return document.getElementById('where').textContent")
+    assert page.complaints() == []
+
+
+def test_a_link_restores_what_was_chosen(page: Page, report: Path) -> None:
+    page.again(report)
+    slide(page, "Servers", 0)
+    slide(page, "Replicas", 1)
+    pick(page, "choose-x", "Batch of a replica")
+    pick(page, "y-axis", "linear")
+    pick(page, "choose-focus", "Parameter server, sync")
+    page.run("document.querySelector('[data-group=strategy]').click()")
+    page.settled()
+    address, shown, text = page.driver.current_url, drawn(page), page.run("return document.querySelector('.cards').textContent")
+    assert "#x=workload.batch_per_replica" in address
+    page.open(report, fragment=address.partition("#")[2])
+    assert drawn(page) == shown
+    assert page.run("return document.querySelector('.cards').textContent") == text
+    assert page.run("return document.querySelector('[data-group=strategy]').checked") is False
+    page.run("document.getElementById('reset').click()")
+    page.settled()
+    page.again(report)
+    assert drawn(page) != shown
+
+
+def test_an_address_that_says_nothing_sensible_changes_nothing(page: Page, report: Path) -> None:
+    page.again(report)
+    shown = drawn(page)
+    page.open(report, fragment="x=__proto__&at.replicas=%3Cimg%3E&hide.strategy=9.-1.x&of=1e9&xaxis=<script>&%%%=&hide.constructor=1")
+    assert drawn(page) == shown
+    assert page.complaints() == []
+    page.run("window.location.hash = '#at.replicas=1'")
+    page.settled()
+    assert drawn(page) != shown
+
+
+def test_the_link_can_be_copied_by_hand_where_the_clipboard_is_closed(page: Page, report: Path) -> None:
+    page.open(report)
+    page.run("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.run("document.getElementById('copy-link').click()")
+    assert page.run("return document.querySelector('#copied input').value") == page.driver.current_url
+    assert page.run("return document.activeElement === document.querySelector('#copied input')")
+
+
+def test_the_keyboard_moves_a_slider(page: Page, report: Path) -> None:
+    page.again(report)
+    before = page.traces("throughput")
+    slider = page.driver.find_element("css selector", "#sliders label:last-of-type input")
+    label = page.run("return document.querySelector('#sliders label:last-of-type').textContent")
+    slider.send_keys(Keys.ARROW_LEFT)
+    page.settled()
+    assert page.traces("throughput") != before
+    assert page.run("return document.querySelector('#sliders label:last-of-type').textContent") != label
+    text = page.run("return document.querySelector('#sliders label:last-of-type input').getAttribute('aria-valuetext')")
+    assert text in page.run("return document.getElementById('where').textContent")
+    outline = "const style = getComputedStyle(document.activeElement); return [style.outlineStyle, parseFloat(style.outlineWidth)]"
+    style, width = page.run(outline)
+    assert style != "none"
+    assert width >= 2
+
+
+def test_everything_to_choose_with_can_be_reached_and_is_named(page: Page, report: Path) -> None:
+    page.again(report)
+    unnamed = """
+    return [...document.querySelectorAll('input, select, button')].filter(field =>
+      !(field.labels && field.labels.length) && !field.textContent.trim() &&
+      !field.getAttribute('aria-label')).map(field => field.outerHTML)
+    """
+    assert page.run(unnamed) == []
+    assert page.run(
+        "return [...document.querySelectorAll('#controls input, #controls select, #sliders input')].every(field => field.tabIndex === 0)"
+    )
+    ids = page.run("return [...document.querySelectorAll('[id]')].map(element => element.id)")
+    assert len(ids) == len(set(ids))
+
+
+def test_what_is_seen_is_told_in_words_too(page: Page, report: Path, results: list[Result]) -> None:
+    page.again(report)
+    label = "return document.getElementById('figure-throughput').getAttribute('aria-label')"
+    before = page.run(label)
+    assert before.startswith("Throughput in samples/s against replicas. Ring all-reduce (multi-worker mirrored): ")
+    slide(page, "Batch of a replica", 0)
+    assert page.run(label) != before
+    labels = page.run("return [...document.querySelectorAll('.plot')].map(plot => plot.getAttribute('aria-label'))")
+    assert all(len(text) > 60 for text in labels)
+
+
+def test_files_that_are_compared_can_be_chosen(page: Page, tmp_path: Path) -> None:
+    results = sweep(STRATEGIES[:1], (1, 4, 16))
+    page.open(write_report(results * 2, tmp_path / "report.html", labels=["before"] * 3 + ["after"] * 3))
+    assert page.run("return [...document.querySelectorAll('[data-group=source]')].map(box => box.parentElement.textContent.trim())") == [
+        "before",
+        "after",
+    ]
+    named = [trace["name"] for trace in page.traces("throughput")]
+    assert f"{RING} · before" in named
+    assert f"{RING} · after" in named
+
+
+def test_a_sweep_that_is_no_grid_says_what_is_missing(page: Page, tmp_path: Path) -> None:
+    ring, _, asynchronous = STRATEGIES
+    page.open(write_report([*sweep((ring,), (1, 64)), *sweep((asynchronous,), (1, 4))], tmp_path / "report.html"))
+    assert "No result there of Parameter server, async, 4 servers." in page.run("return document.getElementById('where').textContent")
+    pick(page, "choose-focus", "Parameter server, async, 4 servers")
+    assert page.run("return document.getElementById('card-throughput').textContent") != "–"
+    assert "4 replicas" in page.run("return document.getElementById('where').textContent")
+    assert page.complaints() == []

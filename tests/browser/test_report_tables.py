@@ -1,0 +1,183 @@
+"""Tables hold what the figures show, and what is saved from them is safe to open."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.reporting import write_report
+from simulator.cost import usd_per_million_samples
+from simulator.results import Result
+from tests.browser.conftest import Page
+from tests.browser.samples import PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
+
+FIGURES = ("throughput", "efficiency", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
+SAVED = """
+window.saved = [];
+URL.createObjectURL = blob => { blob.text().then(text => window.saved.push(text)); return '#'; };
+HTMLAnchorElement.prototype.click = function () { window.names = (window.names || []).concat(this.download); };
+"""
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    return grid()
+
+
+@pytest.fixture(scope="module")
+def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(results, tmp_path_factory.mktemp("tables") / "report.html")
+
+
+def named(page: Page, figure: str) -> list[dict[str, Any]]:
+    """The traces that show results."""
+    return [trace for trace in page.traces(figure) if trace["name"] not in ("", "chosen")]
+
+
+def csv_rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
+
+
+def saved(page: Page, selector: str) -> list[str]:
+    """What each of the buttons saves."""
+    page.run(
+        SAVED
+        + f"document.querySelectorAll('{selector}').forEach(button => {{ if (button.textContent === 'Save as CSV') button.click(); }});"
+    )
+    texts: list[str] = page.run("return new Promise(done => setTimeout(() => done(window.saved), 300))")
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("figure", "column"),
+    [
+        ("throughput", "Throughput (samples/s)"),
+        ("efficiency", "Efficiency"),
+        ("cost", "Cost of a million samples"),
+        ("links", "Busiest link"),
+    ],
+)
+def test_the_table_behind_a_figure_holds_what_is_drawn(page: Page, report: Path, figure: str, column: str) -> None:
+    page.again(report)
+    drawn = {(trace["name"], x, y) for trace in named(page, figure) for x, y in zip(trace["x"], trace["y"], strict=True)}
+    listed = {(row["Strategy"], row["Replicas"], row[column]) for row in page.table(figure)}
+    assert listed == drawn
+    assert len(drawn) == 9
+
+
+def test_the_other_tables_hold_what_is_drawn(page: Page, report: Path) -> None:
+    page.again(report)
+    bars = [y for trace in named(page, "distribution") for y in trace["y"]]
+    assert [row["Share of updates"] for row in page.table("distribution")] == bars
+    assert sum(bars) == pytest.approx(1)
+    means = [y for trace in named(page, "staleness") for y in trace["y"]]
+    assert [row["Mean staleness"] for row in page.table("staleness") if row["Mean staleness"]] == means
+    for figure in ("steps", "steps-here"):
+        parts = {trace["name"]: trace["x"] for trace in named(page, figure)}
+        for index, row in enumerate(page.table(figure)):
+            for name, shares in parts.items():
+                assert row[name] / row["Mean step"] == pytest.approx(shares[index])
+    gains = sorted(x for trace in named(page, "around") for x in trace["x"] if x is not None)
+    assert sorted(row["Throughput changes by"] for row in page.table("around")) == gains
+    assert gains
+    for trace in named(page, "busy"):
+        (row,) = [row for row in page.table("busy") if row["Strategy"] == trace["name"]]
+        assert [value for value in trace["x"] if value is not None] == [
+            row[name] for name in ("Devices", "Links, mean", "Busiest link", "Servers, mean", "Busiest server") if row[name] != "–"
+        ]
+
+
+def test_an_open_table_follows_the_sliders(page: Page, report: Path) -> None:
+    page.again(report)
+    before = page.table("throughput")
+    page.run("""
+        const slider = document.querySelector('#sliders label:last-of-type input');
+        slider.value = '0';
+        slider.dispatchEvent(new Event('input'));
+    """)
+    page.settled()
+    assert page.table("throughput") != before
+
+
+def test_every_table_names_the_scaling(page: Page, report: Path) -> None:
+    page.again(report)
+    for figure in FIGURES:
+        assert {row["Scaling"] for row in page.table(figure)} == {"weak"}, figure
+
+
+def test_all_results_are_saved_with_every_number(page: Page, report: Path, results: list[Result]) -> None:
+    page.open(report)
+    (text,) = saved(page, "#all-results button")
+    rows = {row["Scenario"]: row for row in csv_rows(text)}
+    assert len(rows) == len(results)
+    for result in results:
+        row, rate = rows[result.scenario_hash], result.throughput_samples_per_s
+        cost = usd_per_million_samples(result)
+        assert cost is not None
+        assert [float(row[name]) for name in ("Throughput (samples/s)", "Low", "High")] == [rate.mean, rate.low, rate.high]
+        assert float(row["Cost of a million samples (USD)"]) == cost.mean
+        assert float(row["Step, 99% (s)"]) == result.step_time_s.p99
+        assert float(row["Hidden communication (s)"]) == result.hidden_communication_s
+        assert row["Scaling"] == "weak"
+        assert row["Servers"] == (str(result.scenario.servers) if result.scenario.servers else "")
+        assert float(row["Network bandwidth (bytes/s)"]) == result.scenario.cluster.inter_node.bandwidth_bytes_per_s
+        assert row["What they say"] == " ".join(warned.text for warned in result.warnings)
+    assert page.run("return window.names") == ["paceline-results.csv"]
+    assert page.requests() == []
+
+
+def test_long_tables_show_their_first_rows_and_then_all(page: Page, tmp_path: Path) -> None:
+    results = sweep(STRATEGIES[:1], tuple(range(1, 131)))
+    page.open(write_report(results, tmp_path / "report.html"))
+    count = "return document.querySelectorAll('#all-results tbody tr').length"
+    assert page.run(count) == 100
+    page.run("[...document.querySelectorAll('#all-results button')].find(button => button.textContent === 'Show all 130 rows').click()")
+    assert page.run(count) == 130
+
+
+def test_every_table_of_the_page_can_be_saved(page: Page, tmp_path: Path) -> None:
+    results = sweep(cluster={"price": PRICE})
+    page.open(write_report(results, tmp_path / "report.html", plan=planned(results, "Ring on 8")))
+    page.run("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+    page.run("return new Promise(done => setTimeout(done, 100))")
+    tables = page.run("return document.querySelectorAll('main table').length - document.querySelectorAll('main noscript table').length")
+    texts = saved(page, "main button")
+    assert len(texts) == tables >= 18
+    candidates = next(csv_rows(text) for text in texts if "Cost of the training (USD)" in text)
+    assert {row["Configuration"] for row in candidates} == {"Ring on 8"}
+    assert all(float(row["Throughput (samples/s)"]) > 0 for row in candidates)
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1+cmd", "-2+3", "@cmd", " =1", 'a "b", c'])
+def test_saved_text_is_no_formula(page: Page, tmp_path: Path, text: str) -> None:
+    results = sweep(STRATEGIES[:1], (1, 4), name=text, cluster={"price": PRICE})
+    page.open(write_report(results, tmp_path / "report.html", plan=planned(results, text)))
+    tables = [csv_rows(saved) for saved in saved(page, "main button")]
+    found = {row["Configuration"] for rows in tables for row in rows if "Configuration" in row}
+    assert found == {text if text.startswith("a") else "'" + text.strip()}
+
+
+def test_saved_hostile_names_keep_their_rows(page: Page, tmp_path: Path) -> None:
+    results = hostile_sweep()
+    page.open(write_report(results, tmp_path / "report.html"))
+    (text,) = saved(page, "#all-results button")
+    assert sorted(row["Scenario"] for row in csv_rows(text)) == sorted(result.scenario_hash for result in results)
+
+
+def test_tables_are_printed_where_they_are_open(page: Page, report: Path) -> None:
+    page.open(report)
+    page.run("document.querySelector('details[data-of=throughput]').open = true")
+    printed = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    assert printed.startswith(b"%PDF")
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = "return [...document.querySelectorAll('{}')].filter(element => element.getClientRects().length).length"
+    assert page.run(shown.format("details.behind")) == 1
+    assert page.run(shown.format("#sliders input, .buttons button, .fields select")) == 0
+    assert page.run(shown.format("#where, .plot")) > 5
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -1,0 +1,196 @@
+"""``paceline plan`` on the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paceline.planning import Plan
+from paceline.reporting import read_results
+from tests.cli.conftest import SCENARIO, Answer
+
+PRICE = ("--set", "cluster.price.usd_per_node_hour=0.40")
+QUICK = ("--set", "run.replications=19", "--jobs", "1")
+GOAL = ("--target-throughput", "3000 samples/s")
+Paceline = Callable[..., Answer]
+
+
+def test_the_answer_comes_in_three_sentences_and_tables_of_80_columns(folder: Path, paceline: Paceline) -> None:
+    strategies = ("--strategies", "ring,async-ps", "--workers", "1..8", "--scaling", "both")
+    answer = paceline("plan", "s.toml", *GOAL, *strategies, *PRICE, *QUICK)
+    assert answer.code == 0
+    lines = answer.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(" ".join(lines).split())
+    assert text.startswith("The cheapest configuration that reaches 3,000 samples/s is ")
+    assert "19 of 19 simulated runs reach the goal, so a real run does with a confidence of 0.95 (asked for: 0.95)" in text
+    assert "The limit is " in text
+    for part in ("answer and runners-up", "Pareto front, price of an hour against throughput", "what one improvement would bring",
+                 "Adding workers pays up to", "configurations were considered:", "discarded by closed forms",
+                 "weak scaling: each replica takes 10 samples a step", "strong scaling: all replicas together take"):  # fmt: skip
+        assert part in text, part
+    table = answer.stdout[answer.stdout.index("answer and runners-up") :]
+    for heading in ("workers", "PS", "scaling", "samples/s", "90% interval", "cost", "conf."):
+        assert heading in table.splitlines()[2]
+    assert "$" in table
+
+
+def test_json_is_the_plan(folder: Path, paceline: Paceline) -> None:
+    answer = paceline("plan", "s.toml", *GOAL, "--workers", "1..8", *PRICE, *QUICK, "--json")
+    assert answer.code == 0
+    plan = Plan.model_validate_json(answer.stdout)
+    assert plan.feasible
+    assert plan.goal.target_throughput_samples_per_s == 3000.0
+    assert plan.considered == 8 == plan.discarded + plan.passed_over + len(plan.candidates)
+    assert json.loads(answer.stdout)["chosen"]["name"] == plan.chosen.name
+    # one variable more than servers, so that 2 is the most there can be
+    assert [count.servers for count in plan.servers] == [1, 2]
+    known = [one.gain for one in plan.improvements if one.gain is not None]
+    assert known == sorted(known, reverse=True)
+    assert {one.name for one in plan.improvements} == {
+        "2x network", "half latency", "2x device", "one more PS", "2x batch", "mixed precision",
+    }  # fmt: skip
+    assert plan.simulated >= len(plan.candidates) + len(known)
+
+
+def test_a_goal_out_of_reach_exits_with_3_and_tells_the_nearest(folder: Path, paceline: Paceline) -> None:
+    answer = paceline("plan", "s.toml", "--target-throughput", "1e6 samples/s", "--workers", "1..4", *PRICE, *QUICK)
+    assert answer.code == 3
+    text = " ".join(answer.stdout.split())
+    assert text.startswith(
+        "Nothing considered reaches 1,000,000 samples/s; nearest comes async PS, 1 server on lab, 4 workers, weak scaling"
+    )
+    assert "times that would be needed" in text
+    assert "! misses the goal" in text
+
+
+def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
+    training = ("--samples", "1e6", "--epochs", "2", "--deadline", "10 min")
+    answer = paceline("plan", "s.toml", *training, "--budget", "1 USD", "--workers", "1..8", *PRICE, *QUICK)
+    assert answer.code == 0
+    text = " ".join(answer.stdout.split())
+    assert "reaches 2,000,000 samples in 10 min and for 1.00 USD is " in text
+    assert "for the training" in text
+    assert "USD for all of it" in text
+    alone = paceline("plan", "s.toml", "--samples", "1e6", "--budget", "1 USD", "--workers", "1,2,4", *PRICE, *QUICK)
+    assert " ".join(alone.stdout.split()).startswith("The fastest configuration that reaches 1,000,000 samples for 1.00 USD is ")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "there is no goal"),
+        ([*GOAL, "--deadline", "3h"], "are two goals; give one of them"),
+        (["--target-throughput", "20000"], "--target-throughput '20000' must be a number of samples over a time"),
+        (["--samples", "1e6", "--deadline", "-3h"], "--deadline '-3h' must be a time above 0"),
+        (["--samples", "1e6", "--budget", "5 USD"], "has no price with a source, so no cost is told"),
+        (["--budget", "5 USD"], "--budget needs --samples"),
+        ([*GOAL, "--workers", "0"], "--workers '0' must be a range"),
+        ([*GOAL, "--workers", "8..2"], "--workers '8..2' has nothing in it, since 8 is above 2"),
+        ([*GOAL, "--servers", ""], "--servers '' must be a range"),
+        ([*GOAL, "--servers", "5"], "must be at most the workload's 2 variables"),
+        ([*GOAL, "--clusters", "etherent-10g"], "there is no cluster named 'etherent-10g'; did you mean"),
+        ([*GOAL, "--clusters", ","], "--clusters ',': must be names separated by commas"),
+        ([*GOAL, "--strategies", "rign"], "did you mean ring?"),
+        ([*GOAL, "--confidence", "0.95"], "--confidence 0.95 is more than 2 replications support, which is 0.667: give --replications 19"),
+        ([*GOAL, "--over", "strategy.workers=1,2", "--workers", "3"], "name the same numbers"),
+        ([*GOAL, "--over", "run.seed="], "has no values"),
+        ([*GOAL, "--out", "."], "--out '.': is a folder"),
+        ([*GOAL, "--report", "s.toml"], "is the file that is read"),
+        ([*GOAL, *QUICK, "--scheduler", "tcp://127.0.0.1:1"], "--scheduler"),
+        ([*GOAL, "--strategies", "mirrored", "--workers", "2..4"], "must be at most the 1 that one node takes"),
+    ],
+)
+def test_bad_input_is_one_line_and_2(folder: Path, paceline: Paceline, options: list[str], told: str) -> None:
+    answer = paceline("plan", "s.toml", *options)
+    assert answer.code == 2
+    assert answer.stdout == ""
+    assert told in answer.stderr
+    assert answer.stderr.startswith("paceline: ")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_cluster_that_the_workload_cannot_be_moved_to_is_told_and_not_dropped(folder: Path, paceline: Paceline) -> None:
+    (folder / "other.toml").write_text('schema_version = 1\nname = "other"\ndevice = "Abacus"\n[inter_node]\nbandwidth = "1 GB/s"\n')
+    measured = ("--set", 'workload.calibrated={batch=[1,64], device="Slide rule"}')
+    answer = paceline("plan", "s.toml", *GOAL, "--clusters", "other.toml,ethernet-10g", "--workers", "1..8", *measured, *QUICK)
+    assert answer.code == 0
+    text = " ".join(answer.stdout.split())
+    assert "refused, 8 configurations: on other.toml: " in text
+    assert "'Slide rule'" in text
+    assert "8 refused" in text
+    alone = paceline("plan", "s.toml", *GOAL, "--clusters", "other.toml", *measured, *QUICK)
+    assert alone.code == 2
+    assert "'Abacus'" in alone.stderr
+
+
+def test_a_plan_that_was_killed_goes_on_to_the_same_bytes(folder: Path, paceline: Paceline) -> None:
+    work = ("--strategies", "ring,sync-ps,async-ps", "--workers", "1..8", "--set", "run.steps=30", *PRICE, "--set", "run.replications=19")
+    command = ("plan", "s.toml", *GOAL, *work, "--out")
+    whole = paceline(*command, "whole.ndjson", "--jobs", "1", "--json")
+    assert whole.code == 0
+    out = folder / "p.ndjson"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "paceline", *command, "p.ndjson", "--jobs", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    while not (out.exists() and out.read_bytes().count(b"\n") >= 3):
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    child.send_signal(signal.SIGKILL)
+    child.wait(timeout=60)
+    expected = (folder / "whole.ndjson").read_bytes()
+    kept = out.read_bytes()
+    assert 0 < len(kept) < len(expected)
+    assert expected.startswith(kept)
+    again = paceline(*command, "p.ndjson", "--jobs", "2", "--json")
+    assert again.stdout == whole.stdout
+    assert (folder / "p.plan.json").read_text() == whole.stdout
+    assert "paceline report p.ndjson --plan p.plan.json" in again.stderr
+    assert out.read_bytes() == expected
+    assert len(read_results(out).results) == Plan.model_validate_json(whole.stdout).simulated
+
+
+def test_help_teaches(folder: Path, paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    told = " ".join(paceline("plan", "--help").stdout.replace("│", " ").split())
+    for part in ("Goal: give one kind", "19 support 0.95", "Such as '20000 samples/s'", "async-ps", "exit code is 0", "docs/planning.md"):
+        assert part in told, part
+
+
+def test_a_report_holds_the_plan(folder: Path, paceline: Paceline) -> None:
+    answer = paceline("plan", "s.toml", *GOAL, "--workers", "1,2,4,8", *PRICE, *QUICK, "--report", "plan.html")
+    assert answer.code == 0
+    assert "wrote plan.html" in answer.stderr
+    assert "async PS, 1 server on lab" in (folder / "plan.html").read_text()
+
+
+def test_the_scenario_in_this_file_is_priced_by_nobody() -> None:
+    assert "price" not in SCENARIO  # else the refusals above would prove nothing
+
+
+def test_the_example_of_the_document_prints_what_stands_there(paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "80")
+    page = (root / "docs" / "planning.md").read_text()
+    command = re.search(r"```sh\npaceline (plan.*?)```", page, re.DOTALL)
+    shown = re.search(r"```text\n(.*?)```", page, re.DOTALL)
+    assert command is not None
+    assert shown is not None
+    answer = paceline(*shlex.split(command[1].replace("\\\n", " ")))
+    assert answer.code == 0
+    printed = [line.rstrip() for line in answer.stdout.splitlines()]
+    wanted = shown[1].splitlines()
+    assert printed[: len(wanted)] == wanted
+    assert "simulated, and" in " ".join(wanted)

@@ -1,0 +1,186 @@
+"""``paceline sweep``: failures, changed scenarios, many scenarios, and clusters that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paceline.cli import showing
+from simulator.results import Failure, Result
+from tests.cli.conftest import SCENARIO, Answer
+
+Paceline = Callable[..., Answer]
+SWEEP = ("sweep", "s.toml", "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r.ndjson")
+ONE_FAILS = ("sweep", "s.toml", "--over", 'workload.jitter={kind="constant"},{kind="gamma", shape=1e-4}', "--over", "strategy.workers=1,2")
+
+
+def one_line(answer: Answer, code: int) -> str:
+    assert (answer.code, answer.stdout) == (code, "")
+    assert answer.stderr.startswith("paceline: ")
+    assert answer.stderr.count("\n") == 1
+    return answer.stderr
+
+
+def test_failures_are_recorded_and_the_others_go_on(folder: Path, paceline: Paceline) -> None:
+    for jobs in ("1", "2"):
+        answer = paceline(*ONE_FAILS, "--jobs", jobs, "--out", f"{jobs}.ndjson")
+        assert answer.code == 1
+        assert [row.split()[0] for row in re.findall(r"^ +\d+ .*%.*$", answer.stdout, re.MULTILINE)] == ["1", "2"]
+        wrote, failed = answer.stderr.splitlines()
+        assert wrote == f"wrote {jobs}.ndjson (2 results); draw it with: paceline report {jobs}.ndjson"
+        assert failed.startswith("paceline: 2 of 4 scenarios failed: scenario 3: ")
+        assert "check the times and the jitter" in failed
+        assert failed.endswith(f"; {jobs}.ndjson tells of them all, --retry-failed simulates them again")
+    assert (folder / "1.ndjson").read_bytes() == (folder / "2.ndjson").read_bytes()
+    lines = (folder / "1.ndjson").read_bytes().splitlines()
+    assert [Result.model_validate_json(line).replicas for line in lines[:2]] == [1, 2]
+    assert [Failure.model_validate_json(line).failed.kind for line in lines[2:]] == ["SimulationError"] * 2
+    again = paceline(*ONE_FAILS, "--jobs", "1", "--out", "1.ndjson")
+    assert again.code == 1
+    assert (folder / "1.ndjson").read_bytes().splitlines() == lines
+    tried = paceline(*ONE_FAILS, "--jobs", "1", "--out", "1.ndjson", "--retry-failed", "--json")
+    assert tried.code == 1
+    assert tried.stdout.encode().splitlines() == lines
+
+
+def test_a_report_tells_of_failures(folder: Path, paceline: Paceline) -> None:
+    paceline(*ONE_FAILS, "--jobs", "1", "--out", "r.ndjson")
+    answer = paceline("report", "r.ndjson")
+    assert answer.code == 0
+    assert "2 of 4 scenarios failed: " in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (("workers = 2", "workers = 2\nservers = 2"), "strategy.servers was 1 and is now 2"),
+        (
+            ('bandwidth = "1 GB/s"', 'bandwidth = "2 GB/s"'),
+            "cluster.inter_node.bandwidth_bytes_per_s was 1000000000.0 and is now 2000000000.0",
+        ),
+        (("steps = 4", "steps = 5\nseed = 9"), "run.steps was 4 and is now 5 and 1 more"),
+        (("ready = 0.5", "ready = 0.6"), "workload.variables differs"),
+    ],
+)
+def test_a_changed_scenario_is_noticed(folder: Path, paceline: Paceline, edit: tuple[str, str], told: str) -> None:
+    assert paceline(*SWEEP).code == 0
+    before = (folder / "r.ndjson").read_bytes()
+    (folder / "s.toml").write_text(SCENARIO.replace(*edit))
+    said = one_line(paceline(*SWEEP), 2)
+    assert (
+        said == f"paceline: r.ndjson:1: holds the results of another sweep, where {told}; choose another --out, or --force to replace it\n"
+    )
+    assert (folder / "r.ndjson").read_bytes() == before
+    assert paceline(*SWEEP, "--force").code == 0
+    assert (folder / "r.ndjson").read_bytes() != before
+
+
+def test_another_grid_is_noticed(folder: Path, paceline: Paceline) -> None:
+    assert paceline(*SWEEP).code == 0
+    assert "holds the results of another sweep, of 2 scenarios and not 1;" in one_line(
+        paceline(*SWEEP[:3], "strategy.workers=1", *SWEEP[4:]), 2
+    )
+    longer = paceline(*SWEEP[:3], "strategy.workers=1,2,3", *SWEEP[4:])
+    assert longer.code == 0
+    assert len((folder / "r.ndjson").read_text().splitlines()) == 3
+
+
+def test_the_half_line_of_another_sweep_is_not_cut_off(folder: Path, paceline: Paceline) -> None:
+    assert paceline(*SWEEP).code == 0
+    half = (folder / "r.ndjson").read_bytes()[:400]
+    (folder / "r.ndjson").write_bytes(half)
+    (folder / "s.toml").write_text(SCENARIO.replace("steps = 4", "steps = 5"))
+    assert "r.ndjson:1: holds the results of another sweep" in one_line(paceline(*SWEEP), 2)
+    assert (folder / "r.ndjson").read_bytes() == half
+
+
+def test_two_sweeps_into_one_file_are_refused(folder: Path, paceline: Paceline) -> None:
+    hold = (
+        "from pathlib import Path\nfrom paceline.sweeping import Journal\nwith Journal.open(Path('r.ndjson')): print(flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert "--out 'r.ndjson': another process is writing to it" in one_line(paceline(*SWEEP), 2)
+        holder.communicate("\n", timeout=30)
+    assert paceline(*SWEEP).code == 0
+
+
+def test_of_many_scenarios_the_first_and_the_last_are_shown(folder: Path, paceline: Paceline) -> None:
+    seeds = ",".join(map(str, range(202)))
+    answer = paceline("sweep", "s.toml", "--set", "run.steps=2", "--over", f"run.seed={seeds}", "--jobs", "1", "--out", "r.ndjson")
+    assert answer.code == 0
+    assert len(re.findall("seed [0-9]+ *$", answer.stdout, re.MULTILINE)) == 40
+    assert "seed 201" in answer.stdout
+    assert "seed 100" not in answer.stdout
+    assert "shown are the first and the last 20 of 202 scenarios; all are in r.ndjson\n" in answer.stderr
+    assert "wrote r.ndjson (202 results)" in answer.stderr
+
+
+def test_a_log_shows_life(folder: Path, paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(showing, "_TOLD_EVERY_S", 0.0)
+    answer = paceline(*SWEEP)
+    assert answer.code == 0
+    lines = answer.stderr.splitlines()
+    assert re.fullmatch(r"scenarios: 1 of 2, about \d+ s left", lines[0])
+    assert lines[1] == "scenarios: 2 of 2, about 0 s left"
+
+
+def test_the_time_left_speaks_of_what_this_run_has_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    with showing.progress_bar("scenarios") as advance:
+        for now_s, done in ((0, 6000), (29, 6100), (30, 6100), (40, 6200), (4000, 6101), (4100, 9999)):
+            clock[0] = now_s
+            advance(done, 10_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "scenarios: 6,100 of 10,000, about 20 min left",
+        "scenarios: 6,101 of 10,000, about 42.9 h left",
+        "scenarios: 9,999 of 10,000, about 1 s left",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--backend slurm", "'slurm' is not one of 'local', 'dask', 'ray'"),
+        ("--scheduler tcp://127.0.0.1:8786", "--scheduler 'tcp://127.0.0.1:8786': is of a cluster; say which kind with --backend"),
+        ("--backend dask", "--scheduler is left out: --backend dask needs the address of its scheduler, such as tcp://127.0.0.1:8786"),
+        ("--backend dask --scheduler http://127.0.0.1:8786", "'http://127.0.0.1:8786': --backend dask needs the address"),
+        ("--backend dask --scheduler tcp://127.0.0.1", "'tcp://127.0.0.1': --backend dask needs the address"),
+        ("--backend dask --scheduler tcp://127.0.0.1:1", "'tcp://127.0.0.1:1': nothing answers there (Connection refused); start one with"),
+        ("--backend dask --scheduler tcp://127.0.0.1:99999", "'tcp://127.0.0.1:99999': nothing answers there ("),
+        ("--backend dask --scheduler tcp://no.such.host.invalid:1", "nothing answers there ("),
+        ("--backend ray --scheduler tcp://127.0.0.1:6379", "must be host:port, ray://host:port or auto, as --backend ray needs it"),
+        ("--backend ray --scheduler 127.0.0.1:1", "'127.0.0.1:1': nothing answers there (Connection refused); start one with: ray start"),
+    ],
+)
+def test_clusters_that_cannot_be_used(folder: Path, paceline: Paceline, options: str, told: str) -> None:
+    assert told in one_line(paceline(*SWEEP, *options.split()), 2)
+    assert [path.name for path in folder.iterdir()] == ["s.toml"]
+
+
+@pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_missing_extra_is_named(folder: Path, paceline: Paceline, monkeypatch: pytest.MonkeyPatch, backend: str, module: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    scheduler = ("--scheduler", "tcp://127.0.0.1:8786") if backend == "dask" else ()
+    said = one_line(paceline(*SWEEP, "--backend", backend, *scheduler), 2)
+    assert said.endswith(f"install it with: pip install 'paceline[{backend}]'\n")
+
+
+def test_help_teaches_journal_and_clusters(paceline: Paceline) -> None:
+    text = " ".join(paceline("sweep", "--help").stdout.replace("│", " ").split())
+    for words in ("run the same command again, and it goes on", "kill -9", "--retry-failed", "paceline[dask]", "one that you trust"):
+        assert words in text
+
+
+def test_the_lines_printed_are_the_files(folder: Path, paceline: Paceline) -> None:
+    answer = paceline(*SWEEP, "--json")
+    assert answer.stdout == (folder / "r.ndjson").read_text()
+    assert [json.loads(line)["replicas"] for line in answer.stdout.splitlines()] == [1, 2]

@@ -1,0 +1,182 @@
+"""Sweeps on real clusters of this machine: the same bytes wherever they run, and one line where a cluster cannot do it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SCENARIO, Answer
+
+JITTERS = 'workload.jitter={kind="lognormal", sigma=0.2},{kind="gamma", shape=1e-4}'
+SWEEP = ("sweep", "s.toml", "--over", JITTERS, "--over", "strategy.workers=1,2,3", "--over", "strategy.mode=sync,async")
+"""Twelve scenarios, of which the last six fail."""
+
+DASK = """
+import sys
+from distributed import LocalCluster
+with LocalCluster(n_workers=int(sys.argv[1]), threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1") as cluster:
+    print(cluster.scheduler_address, flush=True)
+    sys.stdin.readline()
+"""
+RAY = """
+import sys, ray
+ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.readline()
+print(ray.get(ray.remote(lambda: "still there").remote()), flush=True)
+"""
+
+
+def run(folder: Path, *arguments: str) -> Answer:
+    done = subprocess.run(
+        [sys.executable, "-m", "paceline", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def cluster(program: str, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A cluster in processes of its own, and its address."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stdout is not None
+        address = child.stdout.readline().strip()
+        assert address, "the cluster did not start"
+        try:
+            yield address, child
+        finally:
+            if child.poll() is None:
+                child.communicate("\n", timeout=60)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("clusters")
+    (made / "s.toml").write_text(SCENARIO)
+    return made
+
+
+@pytest.fixture(scope="module")
+def local(folder: Path) -> bytes:
+    """What one process of this machine writes."""
+    assert run(folder, *SWEEP, "--jobs", "1", "--out", "local-1.ndjson").code == 1
+    return (folder / "local-1.ndjson").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[str]:
+    with cluster(DASK, "2") as (address, _):
+        yield address
+
+
+def test_two_local_processes(folder: Path, local: bytes) -> None:
+    assert run(folder, *SWEEP, "--jobs", "2", "--out", "local-2.ndjson").code == 1
+    assert (folder / "local-2.ndjson").read_bytes() == local
+
+
+def test_dask(folder: Path, local: bytes, dask: str) -> None:
+    answer = run(folder, *SWEEP, "--backend", "dask", "--scheduler", dask, "--out", "dask.ndjson")
+    assert (answer.code, answer.stderr.count("\n")) == (1, 2), answer.stderr
+    assert "6 of 12 scenarios failed" in answer.stderr
+    assert (folder / "dask.ndjson").read_bytes() == local
+
+
+def test_a_sweep_begun_here_goes_on_there(folder: Path, local: bytes, dask: str) -> None:
+    lines = local.splitlines(keepends=True)
+    (folder / "moved.ndjson").write_bytes(b"".join(lines[:5]) + lines[5][:100])
+    assert run(folder, *SWEEP, "--jobs", "1", "--backend", "dask", "--scheduler", dask, "--out", "moved.ndjson").code == 1
+    assert (folder / "moved.ndjson").read_bytes() == local
+
+
+def test_ray_of_its_own(folder: Path, local: bytes) -> None:
+    answer = run(folder, *SWEEP, "--jobs", "2", "--backend", "ray", "--out", "ray.ndjson")
+    assert (answer.code, answer.stderr.count("\n")) == (1, 2), answer.stderr
+    assert (folder / "ray.ndjson").read_bytes() == local
+
+
+def test_ray_that_was_there_stays(folder: Path, local: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "5" * 64)
+    with cluster(RAY) as (address, child):
+        answer = run(folder, *SWEEP, "--backend", "ray", "--scheduler", address, "--out", "ray-there.ndjson")
+        assert (answer.code, answer.stderr.count("\n")) == (1, 2), answer.stderr
+        assert (folder / "ray-there.ndjson").read_bytes() == local
+        said, _ = child.communicate("\n", timeout=60)
+    assert said.strip() == "still there"
+
+
+def test_a_dask_cluster_that_is_lost_is_one_line_and_keeps_results(folder: Path, dask: str) -> None:
+    longer = (
+        "sweep",
+        "s.toml",
+        "--set",
+        "run.steps=100",
+        "--over",
+        f"run.seed={','.join(map(str, range(25)))}",
+        "--over",
+        "strategy.workers=1,4",
+    )
+    with cluster(DASK, "2") as (address, child):
+        sweeping = subprocess.Popen(
+            [sys.executable, "-m", "paceline", *longer, "--backend", "dask", "--scheduler", address, "--out", "lost.ndjson"],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        wait_for_lines(folder / "lost.ndjson", sweeping)
+        os.killpg(child.pid, signal.SIGKILL)
+        stdout, stderr = sweeping.communicate(timeout=60)
+        child.wait()
+    assert (sweeping.returncode, stdout) == (1, "")
+    assert stderr == "paceline: the Dask cluster was lost; finished results are kept: run again when it is back\n"
+    kept = (folder / "lost.ndjson").read_bytes()
+    assert run(folder, *longer, "--backend", "dask", "--scheduler", dask, "--out", "lost.ndjson").code == 0
+    assert (folder / "lost.ndjson").read_bytes().startswith(kept)
+    assert run(folder, *longer, "--jobs", "1", "--out", "not-lost.ndjson").code == 0
+    assert (folder / "lost.ndjson").read_bytes() == (folder / "not-lost.ndjson").read_bytes()
+
+
+def test_another_version_on_a_worker_is_noticed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "paceline").mkdir()
+    (tmp_path / "paceline" / "__init__.py").write_text('__version__ = "0.0.1"\n')
+    with cluster(DASK, "0") as (address, _):
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "dask", "worker", address, "--nthreads", "2", "--no-dashboard", "--no-nanny"],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            answer = run(folder, *SWEEP, "--backend", "dask", "--scheduler", address, "--out", "older.ndjson")
+        finally:
+            worker.terminate()
+            worker.wait(timeout=60)
+    assert (answer.code, answer.stdout) == (2, "")
+    assert "a worker has Paceline 0.0.1, but here is 0.1.0, so results could differ" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+    assert not (folder / "older.ndjson").exists()
+
+
+def wait_for_lines(path: Path, child: subprocess.Popen[str]) -> None:
+    """Until the file has a whole line."""
+    deadline_s = time.monotonic() + 60
+    while not (path.exists() and b"\n" in path.read_bytes()):
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)

@@ -1,0 +1,110 @@
+"""A sweep that is killed, wherever it stands, goes on to the very bytes of one that was not; so do its times."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SCENARIO
+
+GRID = ("--over", "run.seed=0,1,2,3,4,5", "--over", "strategy.workers=2,3")
+ARGUMENTS = ("sweep", "s.toml", "--set", "run.steps=60", *GRID)
+KILLED_IN_A_LINE = """
+import os, signal
+from paceline.cli.app import main
+from paceline.sweeping.journal import Journal
+
+write = Journal._write
+
+def killed(journal, line, *rest, **named):
+    write(journal, line, *rest, **named)
+    if len(journal) == 5:
+        journal._file.truncate(journal.lines.end - len(line) + {length} % (len(line) + 1))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Journal._write = killed
+main()
+"""
+"""Of the fifth line only so many bytes have reached the file when the process dies."""
+
+
+def command(folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    arguments = [sys.executable, "-m", "paceline", *ARGUMENTS, "--out", "r.ndjson", *options]
+    return subprocess.Popen(arguments, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def finished(folder: Path, *options: str) -> bytes:
+    """The file, once the sweep has gone on to its end; no time is missing or told twice."""
+    with command(folder, *options) as child:
+        assert child.wait(timeout=120) == 0, child.communicate()
+    times = [json.loads(line) for line in (folder / "r.times.ndjson").read_text().splitlines()]
+    written = (folder / "r.ndjson").read_bytes()
+    assert [entry["scenario_hash"] for entry in times] == [json.loads(line)["scenario_hash"] for line in written.splitlines()]
+    assert all(entry["wall_time_s"] > 0 for entry in times)
+    return written
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "s.toml").write_text(SCENARIO)
+    return finished(folder, "--jobs", "1")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_killed_again_and_again(folder: Path, whole: bytes, jobs: str) -> None:
+    out = folder / "r.ndjson"
+    for wanted in (1, 3, 4, 8):
+        child = command(folder, "--jobs", jobs)
+        deadline_s = time.monotonic() + 120
+        while not (out.exists() and out.read_bytes().count(b"\n") >= wanted):
+            assert child.poll() is None, child.communicate()
+            assert time.monotonic() < deadline_s
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        assert child.returncode == -signal.SIGKILL
+        assert whole.startswith(out.read_bytes())
+    assert finished(folder, "--jobs", jobs) == whole
+
+
+@pytest.mark.parametrize("length", [0, 1, 30, 700, -3, -2, -1])
+def test_killed_in_the_middle_of_a_line(folder: Path, whole: bytes, length: int) -> None:
+    program = KILLED_IN_A_LINE.format(length=length)
+    arguments = [sys.executable, "-c", program, *ARGUMENTS, "--jobs", "1", "--out", "r.ndjson"]
+    assert subprocess.run(arguments, cwd=folder, capture_output=True, check=False).returncode == -signal.SIGKILL
+    fifth = whole.splitlines(keepends=True)[4]
+    assert (folder / "r.ndjson").read_bytes() == b"".join(whole.splitlines(keepends=True)[:4]) + fifth[: length % (len(fifth) + 1)]
+    assert finished(folder, "--jobs", "1") == whole
+
+
+def test_a_full_disk_leaves_what_can_be_gone_on_with(folder: Path, whole: bytes) -> None:
+    """A file that may not grow any further stands for a disk without room."""
+    size = 20_000
+    arguments = [sys.executable, "-m", "paceline", *ARGUMENTS, "--jobs", "1", "--out", "r.ndjson"]
+    limited = subprocess.run(
+        arguments,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
+    )
+    assert (limited.returncode, limited.stdout) == (1, "")
+    assert limited.stderr == "paceline: r.ndjson: cannot be written: File too large; finished results are kept: run again when it can\n"
+    assert len((folder / "r.ndjson").read_bytes()) == size
+    assert whole.startswith((folder / "r.ndjson").read_bytes())
+    assert finished(folder, "--jobs", "1") == whole

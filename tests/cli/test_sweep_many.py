@@ -1,0 +1,83 @@
+"""Ten thousand scenarios: simulated, gone on with and read within 500 MiB."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline.reporting.reading import iter_results
+from simulator.results import Result
+
+SMALL = """
+[workload]
+name = "small"
+batch_per_replica = 10
+forward = {base = "1 ms", per_sample = "100 us"}
+backward = {base = "2 ms", per_sample = "200 us"}
+variables = [{name = "kernel", size = "1 MB", creation_index = 0, ready = 1.0}]
+[cluster]
+name = "lab"
+inter_node = {bandwidth = "1 GB/s"}
+[strategy]
+kind = "single"
+[run]
+steps = 2
+warmup_steps = 0
+replications = 2
+"""
+COUNT, MOST_MIB = 10_000, 500
+HUNDRED = ",".join(map(str, range(1, 101)))
+SWEEP = (
+    "-m",
+    "paceline",
+    "sweep",
+    "s.toml",
+    "--over",
+    f"run.seed={HUNDRED}",
+    "--over",
+    f"workload.batch_per_replica={HUNDRED}",
+    "--jobs",
+    "2",
+)
+READ = "from pathlib import Path; from paceline.reporting import read_results; assert len(read_results(Path('r.ndjson')).results) == 10_000"
+
+
+def peak_mib(folder: Path, *arguments: str) -> float:
+    """The most memory that a Python process had, its children left out."""
+    child = subprocess.Popen([sys.executable, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return usage.ru_maxrss / 1024
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("many")
+    (made / "s.toml").write_text(SMALL)
+    return made
+
+
+def test_sweeping(folder: Path) -> None:
+    assert peak_mib(folder, *SWEEP, "--out", "r.ndjson") < MOST_MIB
+    count = 0
+    for number, outcome in enumerate(iter_results(folder / "r.ndjson")):
+        assert isinstance(outcome, Result)
+        assert (outcome.seed, outcome.scenario.batch) == (1 + number // 100, 1 + number % 100)
+        count += 1
+    assert count == COUNT
+
+
+def test_going_on(folder: Path) -> None:
+    whole = (folder / "r.ndjson").read_bytes()
+    (folder / "r.ndjson").write_bytes(whole[:-100_000])
+    assert peak_mib(folder, *SWEEP, "--out", "r.ndjson", "--json") < MOST_MIB
+    assert (folder / "r.ndjson").read_bytes() == whole
+
+
+def test_reading(folder: Path) -> None:
+    assert peak_mib(folder, "-c", READ) < MOST_MIB

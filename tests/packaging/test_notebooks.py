@@ -1,0 +1,92 @@
+"""Every notebook runs from its first cell to its last, in a fresh kernel, and shows what it promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+_SECONDS = 300
+SHOWN = {
+    "01_calibrate_and_predict": [
+        r"predicted [\d,]+ samples/s",
+        r"measured [\d,]+",
+        r"100 Gbit/s: efficiency \d+% on 16 workers",
+        r"\w+-\w+: ",
+    ],
+    "02_sync_async_ssp_backup": [r"async: \d\.\d\d times sync", r"SSP: largest staleness seen \d+, bound 49"],
+    "03_plan_a_cluster": [
+        r"\d+ configurations, \d+ discarded by closed forms, \d+ scenarios simulated",
+        r"doubling the workers pays up to \d+",
+        r"2x network: [+-]\d+%",
+        r"^feasible: ring",
+        r"feasible: False",
+        r"plan\.html",
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def kernels(tmp_path, monkeypatch):
+    """The kernel of this very interpreter, on loopback, with its files in a folder of their own."""
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+
+
+def executed(path: Path, folder: Path) -> Any:
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client.execute()
+    return notebook
+
+
+def texts_of(notebook: Any) -> str:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return "\n".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs)
+
+
+def test_there_are_three():
+    assert [path.stem for path in NOTEBOOKS] == list(SHOWN)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning", "ignore::ResourceWarning")
+def test_it_runs(path, tmp_path):
+    if path.stem.startswith("01"):
+        pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+    # wherever it is opened: the catalogue is found beside the package
+    folder = ROOT / "notebooks" if path.stem.startswith("02") else tmp_path
+    before = set(folder.iterdir())
+    notebook = executed(path, folder)
+    text = texts_of(notebook)
+    for pattern in SHOWN[path.stem]:
+        assert re.search(pattern, text, re.MULTILINE), f"{path.name} does not show {pattern}:\n{text}"
+    assert any("application/vnd.plotly.v1+json" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
+    assert not [output for cell in notebook.cells for output in cell.get("outputs", []) if output.get("name") == "stderr"]
+    if folder != tmp_path:
+        assert set(folder.iterdir()) == before, "a notebook leaves nothing behind"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_is_committed_without_outputs_and_uses_the_public_face_only(path):
+    notebook = json.loads(path.read_text())
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert code
+    for cell in code:
+        assert cell["outputs"] == []
+        assert cell["execution_count"] is None
+    source = "\n".join("".join(cell["source"]) for cell in code)
+    ours = re.findall(r"^\s*(?:import|from) ((?:paceline|simulator|calibrate)\S*)", source, re.MULTILINE)
+    assert set(ours) == {"paceline"}
+    assert not re.search(r"\._[a-z]", source), "a private name is used"
+    assert set(notebook["metadata"]) == {"kernelspec"}

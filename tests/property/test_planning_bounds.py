@@ -1,0 +1,118 @@
+"""Planning discards by closed forms: no simulation may exceed them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from paceline.planning.bounds import Ceilings
+from simulator import load_scenario, scenario_from_table, simulate
+from simulator.errors import ScenarioError
+from simulator.scenario import Scenario
+from tests.sample_scenarios import scenario_table
+
+ROOT = Path(__file__).parents[2]
+JITTERS: list[dict[str, Any]] = [
+    {"kind": "constant"},
+    {"kind": "normal", "cv": 0.2},
+    {"kind": "lognormal", "sigma": 0.4},
+    {"kind": "gamma", "shape": 3.0},
+    {"kind": "exponential"},
+    {"kind": "shifted-exponential", "tail": 0.5},
+    {"kind": "empirical", "values": [0.7, 0.9, 1.0, 1.4]},
+]
+VARIABLES = [
+    {"name": "head", "size": "400 kB", "creation_index": 1, "ready": 0.3},
+    {"name": "rows", "size": "2 MB", "creation_index": 0, "ready": 0.6},
+    {"name": "kernel", "size": "1 MB", "creation_index": 2, "ready": 1.0},
+]
+
+
+@some.composite
+def scenarios(draw: some.DrawFn) -> Scenario:
+    """Small scenarios of every strategy, with and without everything that a bound has to know of."""
+
+    def choose(*options: Any) -> Any:
+        return draw(some.sampled_from(options))
+
+    workers = draw(some.integers(1, 6))
+    servers_kind = choose(True, False)
+    sparse = choose({}, {"sparse_bytes_per_sample": 2000.0})
+    workload: dict[str, Any] = {
+        "jitter": choose(*JITTERS),
+        "run_to_run_cv": choose(0.0, 0.1),
+        "input": {"base": choose("0 s", "2 ms", "20 ms"), "per_sample": "0 s"},
+        "server": {"base": choose("0 s", "1 ms"), "per_byte_s": choose(0.0, 1e-9, 1e-8)},
+        "variables": [VARIABLES[0], {**VARIABLES[1], **sparse}, VARIABLES[2]],
+        "uncertainty": choose(None, {"parameters": ["forward.base_s", "apply_s"], "draws": [[0.0005, 0.0], [0.002, 0.001]]}),
+    }
+    cluster: dict[str, Any] = {
+        "inter_node": {"bandwidth": choose("100 MB/s", "1 GB/s", "20 GB/s"), "latency": choose("0 s", "1 ms")},
+        "intra_node_topology": choose("switch", "mesh"),
+        "devices_per_node": choose(1, 2),
+        "replicas_per_device": choose(1, 1, 2),
+        "node_speed": choose([], [0.5], [1.0, 2.0]),
+        "node_classes": [],
+        "transport": {"wire_bytes_per_byte": choose(1.0, 1.25)},
+        "uncertainty": choose(None, {"parameters": ["inter_node.bandwidth_bytes_per_s"], "draws": [[2e8], [1e9], [4e9]]}),
+    }
+    if choose(True, False, False):
+        slow = {"factor": 3.0, "mean_slow_steps": 3, "mean_normal_steps": 10}
+        cluster["node_speed"] = []
+        cluster["node_classes"] = [
+            {"name": "odd", "nodes": 2, "speed": choose(0.5, 2.0), "slowdown": choose(None, slow), "jitter": choose(None, *JITTERS)}
+        ]
+    run: dict[str, Any] = {"steps": choose(6, 40), "warmup_steps": choose(0, 2), "start": choose("together", "random-phase")}
+    if servers_kind:
+        mode = choose("sync", "async", "ssp")
+        strategy: dict[str, Any] = {"kind": "parameter-server", "mode": mode, "workers": workers, "servers": choose(1, 2, 3)}
+        strategy["server_placement"] = choose("dedicated", "colocated")
+        strategy["variable_placement"] = choose("round-robin", "greedy")
+        strategy["pull_order"] = choose("forward", "together")
+        strategy["tensor_grouping"] = choose("none", "per-server")
+        if mode == "ssp":
+            strategy["bound"] = choose(0, 2)
+        if mode == "async" and choose(True, False):
+            strategy["coordinator"] = {"dispatch": choose("100 us", "5 ms"), "latency": "1 ms"}
+        if mode == "sync" and workers > 1:
+            strategy["backup_workers"] = choose(0, 1)
+            if strategy["backup_workers"]:
+                strategy["late_workers"] = choose("finish", "cancel")
+        if mode != "sync":
+            run |= {"sharing": choose("shared", "each-its-own"), "drain": mode != "ssp" or choose(True, False)}
+    else:
+        strategy = {
+            "kind": "multi-worker-mirrored",
+            "workers": workers,
+            "algorithm": choose("ring", "halving-doubling", "hierarchical", "auto"),
+        }
+        strategy["sync_every"] = choose(1, 1, 3)
+        if strategy["sync_every"] == 1:
+            strategy |= choose({}, {"bucket_size": "1 MB"}, {"bucket_size": "2 MB", "fusion_cycle": "3 ms"}, {"priority": "forward"})
+        if workers <= 2 and choose(True, False):
+            strategy = {"kind": "mirrored", "replicas": workers}
+    batch = choose({"batch_per_replica": 7}, {"batch_per_replica": None, "global_batch": 60})
+    try:
+        return scenario_from_table(scenario_table(workload={**workload, **batch}, cluster=cluster, strategy=strategy, run=run), "drawn")
+    except ScenarioError:
+        return draw(scenarios())
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(scenario=scenarios())
+def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
+    rates = np.array(simulate(scenario).throughput_of_each_replication)
+    ceilings = Ceilings(scenario).of(scenario)
+    assert (rates <= ceilings * (1 + 1e-9)).all(), (rates, ceilings)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "models" / "scenarios").glob("*.toml")), ids=lambda file: file.stem)
+def test_no_scenario_of_the_catalogue_exceeds_its_ceiling(file: Path) -> None:
+    scenario = load_scenario(file, [("run.steps", 20), ("run.replications", 3)])
+    rates = np.array(simulate(scenario).throughput_of_each_replication)
+    assert (rates <= Ceilings(scenario).of(scenario) * (1 + 1e-9)).all()

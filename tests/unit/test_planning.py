@@ -1,0 +1,347 @@
+"""Plans against closed forms and against simulating everything."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.planning import Plan, goal_of, plan, space_of
+from paceline.planning.answer import Goal
+from paceline.planning.goals import required_rate
+from paceline.planning.space import Space
+from simulator import simulate
+from simulator.closed_form import ring_all_reduce_s
+from simulator.cost import cost_of_samples, usd_per_hour
+from simulator.errors import InputError, ResultsError, ScenarioError
+from simulator.results import Result
+from tests.sample_scenarios import scenario_table
+
+RING = {"kind": "multi-worker-mirrored", "workers": 2}
+ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 2, "servers": 1}
+NO_NETWORK = {"bandwidth": "1000 Tbit/s", "latency": "0 s"}
+COMPUTE_S = 3e-3 + 10 * 0.3e-3 + 0.5e-3
+JITTER = {"jitter": {"kind": "lognormal", "sigma": 0.1}, "run_to_run_cv": 0.03}
+
+
+def table(strategy: dict[str, Any], *, price: float | None = 2.0, **parts: Any) -> dict[str, Any]:
+    """A small scenario with 19 replications and a price."""
+    priced = {} if price is None else {"price": {"usd_per_node_hour": price}}
+    cluster = {**priced, **parts.pop("cluster", {})}
+    run = {"replications": 19, **parts.pop("run", {})}
+    return scenario_table(strategy=strategy, cluster=cluster, run=run, **parts)
+
+
+def planned(space: Space, goal: Goal, **options: Any) -> Plan:
+    return plan(space, goal, jobs=1, **options)
+
+
+# -- closed forms ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 13, 37, 64])
+def test_without_a_network_as_many_workers_are_needed_as_their_rates_add_up_to(workers: int) -> None:
+    each = 10 / COMPUTE_S
+    target = (workers - 0.4) * each
+    answer = planned(space_of(table(RING, cluster={"inter_node": NO_NETWORK})), goal_of(target_throughput=target))
+    assert answer.feasible
+    assert answer.chosen.result.replicas == workers == math.ceil(target / each)
+    assert answer.chosen.usd_per_hour == 2.0 * workers
+    assert answer.chosen.confidence == 0.95
+
+
+def test_cost_and_time_of_a_training_are_those_of_the_closed_form() -> None:
+    each = 10 / COMPUTE_S
+    space = space_of(table(RING, cluster={"inter_node": NO_NETWORK}), workers="1..16")
+    answer = planned(space, goal_of(samples=3.6e6, epochs=2, deadline=7.2e6 / (4.6 * each), prefer="fewest-devices"))
+    chosen = answer.chosen
+    assert chosen.time_s is not None
+    assert chosen.cost_usd is not None
+    assert chosen.result.replicas == 5
+    assert chosen.time_s.mean == pytest.approx(7.2e6 / (5 * each), rel=1e-4)
+    assert chosen.cost_usd.mean == pytest.approx(7.2e6 / (5 * each) / 3600 * 2.0 * 5, rel=1e-4)
+
+
+@pytest.mark.parametrize("target", [1700.0, 4000.0, 9000.0, 11000.0])
+def test_a_ring_takes_as_many_workers_as_its_closed_form_says(target: float) -> None:
+    link = {"bandwidth": "1 GB/s", "latency": "100 us"}
+    answer = planned(space_of(table(RING, cluster={"inter_node": link}), workers="1..24"), goal_of(target_throughput=target))
+
+    def rate(workers: int) -> float:
+        return workers * 10 / (COMPUTE_S + ring_all_reduce_s(workers, 1e6, 1e9, 1e-4))
+
+    assert answer.chosen.result.replicas == min(n for n in range(1, 25) if rate(n) >= target)
+    assert answer.chosen.result.throughput_samples_per_s.mean == pytest.approx(rate(answer.chosen.result.replicas), rel=1e-9)
+
+
+def test_strong_scaling_divides_the_batch_that_the_scenario_has() -> None:
+    space = space_of(table(RING, cluster={"inter_node": NO_NETWORK}), workers="1..8", scaling="both")
+    assert {line.scaling for line in space.lines} == {"weak", "strong"}
+    strong = next(line for line in space.lines if line.scaling == "strong")
+    # 2 workers of 10 samples: 20 together, which 1, 2, 4 and 5 divide
+    assert {workers: scenario.batch for workers, scenario in strong.scenarios.items()} == {1: 20, 2: 10, 4: 5, 5: 4}
+    refused = [one for one in space.refused if "strong" in one.name]
+    assert [one.configurations for one in refused] == [4]
+    assert space.considered == 16
+    answer = planned(space, goal_of(target_throughput=9000.0))
+    assert "weak scaling" in answer.chosen.name
+    assert {candidate.scaling for candidate in answer.candidates} == {"weak", "strong"} or answer.discarded
+
+
+# -- everything simulated ---------------------------------------------------------------
+
+
+def simulated_all(space: Space) -> list[tuple[str, Result]]:
+    return [(line.title(workers), simulate(scenario)) for line in space.lines for workers, scenario in line.scenarios.items()]
+
+
+def best_of(everything: list[tuple[str, Result]], goal: Goal) -> str | None:
+    """The best by definition, worked out anew: the fewest that miss, then what is preferred."""
+    meeting = []
+    for name, result in everything:
+        hourly = usd_per_hour(result.scenario)
+        rates = result.throughput_of_each_replication
+        reached = sum(rate >= required_rate(goal, hourly) for rate in rates) / (len(rates) + 1)
+        if reached < goal.confidence - 1e-9:
+            continue
+        rate = result.throughput_samples_per_s.mean
+        total = goal.total_samples
+        cost = hourly if total is None else cost_of_samples(result, total).mean  # type: ignore[union-attr]
+        key = {"cheapest": (cost, -rate), "fastest": (-rate, hourly), "fewest-devices": (result.replicas, hourly, -rate)}[goal.prefer]
+        meeting.append((*key, result.scenario.nodes_needed, name))
+    return min(meeting)[-1] if meeting else None
+
+
+NOISY = {**JITTER, "server": {"base": "300 us", "per_byte_s": 1e-10}}
+GOALS = [
+    goal_of(target_throughput=3000.0),
+    goal_of(target_throughput=6500.0),
+    goal_of(target_throughput=4000.0, confidence=0.5),
+    goal_of(target_throughput=3000.0, prefer="fastest"),
+    goal_of(target_throughput=3000.0, prefer="fewest-devices"),
+    goal_of(samples=1e6, deadline="5 min"),
+    goal_of(samples=1e6, budget="0.45 USD"),
+    goal_of(samples=1e6, budget="0.6 USD", deadline="4 min", prefer="fewest-devices"),
+    goal_of(target_throughput=1e6),
+]
+
+
+@pytest.fixture(scope="module")
+def noisy() -> tuple[dict[str, Any], list[tuple[str, Result]]]:
+    scenario = table(ASYNC, workload=NOISY, run={"steps": 20})
+    space = space_of(scenario, strategies=["ring", "async-ps", "sync-ps"], servers=[1], workers=range(1, 9), scaling="weak")
+    return scenario, simulated_all(space)
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=range(len(GOALS)))
+def test_the_chosen_one_is_the_best_of_all(goal: Goal, noisy: tuple[dict[str, Any], list[tuple[str, Result]]]) -> None:
+    scenario, everything = noisy
+    space = space_of(scenario, strategies=["ring", "async-ps", "sync-ps"], workers=range(1, 9))
+    answer = planned(space, goal)
+    best = best_of(everything, goal)
+    assert answer.feasible == (best is not None)
+    if best is not None:
+        assert answer.chosen.name == best
+    names = {candidate.name for candidate in answer.candidates}
+    assert answer.considered == 24 == len(names) + answer.discarded + answer.passed_over
+
+
+@pytest.mark.parametrize("goal", GOALS[:5], ids=range(5))
+def test_a_search_finds_what_a_list_finds(goal: Goal, noisy: tuple[dict[str, Any], list[tuple[str, Result]]]) -> None:
+    scenario, everything = noisy
+    space = space_of(scenario, strategies=["ring", "async-ps", "sync-ps"], workers="1..8")
+    assert planned(space, goal).chosen.name == best_of(everything, goal)
+
+
+def test_nothing_that_is_discarded_would_have_been_better() -> None:
+    scenario = table(ASYNC, workload={"server": {"base": "300 us", "per_byte_s": 1e-10}}, run={"replications": 3})
+    space = space_of(scenario, strategies=["ring", "async-ps"], workers=range(1, 9))
+    everything = simulated_all(space)
+    discarded = {"misses": 0, "too slow": 0}
+    for target in (1000.0, 7000.0):
+        goal = goal_of(target_throughput=target, prefer="fastest", confidence=0.75)
+        answer = planned(space, goal)
+        simulated = {candidate.name for candidate in answer.candidates}
+        best = answer.chosen.result.throughput_samples_per_s.mean
+        for name, result in everything:
+            if name not in simulated:
+                meets = best_of([(name, result)], goal) is not None
+                discarded["too slow" if meets else "misses"] += 1
+                assert not meets or result.throughput_samples_per_s.mean * 1.5 < best
+    assert all(discarded.values())
+
+
+# -- what cannot be ---------------------------------------------------------------------
+
+
+def test_an_infeasible_goal_gets_the_nearest_and_what_it_lacks() -> None:
+    space = space_of(table(RING, cluster={"inter_node": NO_NETWORK}), workers="1..16")
+    answer = planned(space, goal_of(target_throughput=32 * 10 / COMPUTE_S))
+    assert not answer.feasible
+    assert answer.chosen.result.replicas == 16
+    assert answer.chosen.confidence == 0.0
+    assert not answer.chosen.meets
+    assert "so 2 times that would be needed" in answer.sentences[0]
+    assert any("most workers that the range allows" in note for note in answer.notes)
+
+
+def test_a_server_that_limits_has_the_nearest_below_the_most_workers() -> None:
+    # all-reduce slower with every worker, so that the nearest lies in between
+    slow = {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 ms"}, "price": {"usd_per_node_hour": 1.0}}
+    space = space_of(table(RING, workload={"batch_per_replica": None, "global_batch": 64}, cluster=slow), workers="1..64")
+    answer = planned(space, goal_of(target_throughput=1e5))
+
+    def rate(workers: int) -> float:
+        return 64 / (3.5e-3 + 64 / workers * 0.3e-3 + ring_all_reduce_s(workers, 1e6, 1e9, 1e-3))
+
+    assert not answer.feasible
+    assert answer.chosen.result.replicas == max((1, 2, 4, 8, 16, 32, 64), key=rate)
+
+
+def test_a_confidence_beyond_the_replications_is_refused_with_what_to_do() -> None:
+    with pytest.raises(InputError, match=r"--confidence 0.99 is more than 19 replications support, which is 0.95: give --replications 99"):
+        planned(space_of(table(RING)), goal_of(target_throughput=1.0, confidence=0.99))
+
+
+def test_a_budget_without_a_price_is_refused_and_the_cheapest_becomes_the_smallest() -> None:
+    with pytest.raises(InputError, match="has no price with a source, so no cost is told"):
+        planned(space_of(table(RING, price=None)), goal_of(samples=1e6, budget="5 USD"))
+    answer = planned(space_of(table(RING, price=None), workers=[1, 2, 3]), goal_of(samples=1e6, deadline="1h"))
+    assert answer.goal.prefer == "fewest-devices"
+    assert answer.chosen.cost_usd is None
+    assert answer.chosen.time_s is not None
+    assert answer.pareto == ()
+    assert any("has no price with a source" in note for note in answer.notes)
+
+
+def test_clusters_without_a_price_come_after_those_with_one(tmp_path: Path) -> None:
+    text = 'name = "{0}"\nschema_version = 1\n{1}\n[inter_node]\nbandwidth = "100 GB/s"\n'
+    (tmp_path / "free.toml").write_text(text.format("free", ""))
+    (tmp_path / "dear.toml").write_text(text.format("dear", "price = { usd_per_node_hour = 9.0 }"))
+    names = [str(tmp_path / "free.toml"), str(tmp_path / "dear.toml")]
+    answer = planned(space_of(table(RING), clusters=names, workers=[2, 3]), goal_of(samples=1e6, deadline="1h"))
+    assert answer.chosen.result.scenario.cluster.name == "dear"
+    assert {candidate.result.scenario.cluster.name for candidate in answer.candidates} == {"free", "dear"}
+    assert any("'free' has no price" in note for note in answer.notes)
+
+
+def test_devices_are_not_compared_by_a_workload_that_names_none() -> None:
+    goal = goal_of(target_throughput=1.0)
+    with pytest.raises(InputError, match=r"names no device, but the clusters have several \('Tesla K80 \(one die\)', 'Tesla V100-SXM2'\)"):
+        planned(space_of(table(RING), clusters=["p2.xlarge", "p3.2xlarge"], workers=[1]), goal)
+    same = planned(space_of(table(RING), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
+    assert any("names no device; its times are taken to be those on 'Tesla V100-SXM2'" in note for note in same.notes)
+
+
+def test_an_unknown_cluster_and_a_range_too_wide_are_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"--clusters 'ethernet-26g': there is no cluster named"):
+        space_of(table(RING), clusters=["ethernet-26g"])
+    with pytest.raises(InputError, match="the ranges name 400,000 configurations"):
+        space_of(table(RING), workers="1..100000", scaling="both", over=[("run.seed", [1, 2])])
+    with pytest.raises(InputError, match=r"--over strategy.workers and --workers name the same numbers"):
+        space_of(table(RING), workers="1..4", over=[("strategy.workers", [1, 2])])
+
+
+def test_what_breaks_a_rule_is_refused_by_name_and_counted() -> None:
+    space = space_of(table(ASYNC), strategies=["async-ps", "mirrored"], servers=[1, 2], workers=[1, 2])
+    # one variable cannot be spread over two servers; one device a node has no second replica
+    assert {one.configurations for one in space.refused} == {1, 2}
+    assert space.considered == 4 + 2
+    texts = " ".join(one.text for one in space.refused)
+    assert "must be at most the workload's 1 variables" in texts
+    assert "strategy.replicas (2) must be at most the 1 that one node takes" in texts
+    with pytest.raises(ScenarioError, match="must be at most the workload's 1 variables"):
+        space_of(table(ASYNC), servers=[2], workers=[1])
+
+
+def test_a_batch_that_does_not_fit_is_refused_where_memory_is_known() -> None:
+    fit = {"relative_residual": 0.0, "peak_memory_bytes": {"8": 20e9, "16": 30e9}}
+    space = space_of(
+        table(RING, workload={"batch_per_replica": 16, "fit": fit}, cluster={"device": "Tesla V100-SXM2-32GB"}),
+        over=[("workload.batch_per_replica", [8, 16, 20])],
+        workers=[2],
+    )
+    answer = planned(space, goal_of(target_throughput=1.0))
+    assert [one.configurations for one in answer.refused] == [1]
+    assert "a batch of 20 samples needs about 32.6 GiB on a device" in answer.refused[0].text
+    assert not any("was not checked" in note for note in answer.notes)
+
+
+# -- around the answer --------------------------------------------------------------------
+
+
+def test_servers_are_enough_where_more_gain_little() -> None:
+    variables = [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": (index + 1) / 8} for index in range(8)]
+    load = {"variables": variables, "server": {"base": "2 ms", "per_byte_s": 0.0}}
+    scenario = table(ASYNC, workload=load, cluster={"inter_node": NO_NETWORK}, run={"replications": 2})
+    answer = planned(space_of(scenario, workers=[4], servers=[1, 2]), goal_of(target_throughput=1.0, confidence=0.6))
+    counts = {count.servers: count.throughput_samples_per_s.mean for count in answer.servers}
+    # 8 variables of 2 ms each: 16 ms of one server's time a step, whoever asks
+    assert counts[1] == pytest.approx(10 / 16e-3, rel=0.05)
+    assert counts[2] == pytest.approx(10 / 8e-3, rel=0.05)
+    assert answer.servers_enough is not None
+    enough = answer.servers_enough
+    assert all(rate < 1.02 * counts[enough] for servers, rate in counts.items() if servers > enough)
+    below = [servers for servers in counts if servers < enough]
+    assert all(any(counts[other] >= 1.02 * counts[servers] for other in counts if other > servers) for servers in below)
+
+
+def test_adding_workers_stops_paying_where_a_doubling_brings_less_than_half_again_as_much() -> None:
+    load = {"server": {"base": "1 ms", "per_byte_s": 0.0}}
+    # one server of 1 ms a step: from about 8 workers of 8 ms a step on it is the limit
+    answer = planned(
+        space_of(table(ASYNC, workload=load, cluster={"inter_node": NO_NETWORK}), workers=[4, 32]), goal_of(target_throughput=1000.0)
+    )
+    rates = {count.workers: count.throughput_samples_per_s.mean for count in answer.workers}
+    until = answer.workers_pay_until
+    assert until is not None
+    assert rates[2 * until] < 1.5 * rates[until]
+    chain = [count for count in rates if count <= until]
+    assert all(rates[after] >= (1 + (after / before - 1) / 2) * rates[before] for before, after in itertools.pairwise(chain))
+    assert until == 8  # a step of 7 ms, one of which the server's: 7 workers keep it busy
+
+
+def test_the_front_holds_what_no_other_beats_on_both_sides(noisy: tuple[dict[str, Any], list[tuple[str, Result]]]) -> None:
+    scenario, _ = noisy
+    answer = planned(space_of(scenario, strategies=["ring", "async-ps"], workers=range(1, 9)), goal_of(samples=1e6, deadline="10 min"))
+    pairs = [(c.time_s.mean, c.cost_usd.mean) for c in answer.candidates if c.time_s and c.cost_usd]
+    front = [(c.time_s.mean, c.cost_usd.mean) for c in answer.pareto if c.time_s and c.cost_usd]
+    assert front == sorted(front)
+    assert front == sorted(one for one in pairs if not any(other[0] <= one[0] and other[1] <= one[1] and other != one for other in pairs))
+
+
+# -- the answer as data -------------------------------------------------------------------
+
+
+def test_a_plan_survives_its_json_and_does_not_depend_on_the_number_of_jobs(tmp_path: Path) -> None:
+    def space() -> Space:
+        return space_of(table(RING, workload=JITTER), strategies=["ring", "sync-ps"], workers="1..8")
+
+    goal = goal_of(target_throughput=5000.0)
+    alone = planned(space(), goal, out=tmp_path / "one.ndjson")
+    both = plan(space(), goal, jobs=2, out=tmp_path / "two.ndjson")
+    assert alone.to_json() == both.to_json()
+    assert (tmp_path / "one.ndjson").read_bytes() == (tmp_path / "two.ndjson").read_bytes()
+    assert Plan.model_validate_json(alone.to_json()) == alone
+    assert len((tmp_path / "one.ndjson").read_bytes().splitlines()) == alone.simulated
+    assert alone.chosen == alone.candidates[0]
+
+
+def test_an_interrupted_plan_goes_on_and_another_one_is_noticed(tmp_path: Path) -> None:
+    out = tmp_path / "plan.ndjson"
+    goal = goal_of(target_throughput=5000.0)
+    whole = planned(space_of(table(RING), workers="1..8"), goal, out=out)
+    content = out.read_bytes()
+    lines = content.splitlines(keepends=True)
+    out.write_bytes(b"".join(lines[:2]) + lines[2][:100])
+    assert planned(space_of(table(RING), workers="1..8"), goal, out=out) == whole
+    assert out.read_bytes() == content
+    other = table(RING, workload={"batch_per_replica": 11})
+    with pytest.raises(ResultsError, match=r"plan.ndjson:1: holds the results of another plan or sweep"):
+        planned(space_of(other, workers="1..8"), goal, out=out)
+    assert out.read_bytes() == content
+    planned(space_of(other, workers="1..8"), goal, out=out, force=True)
+    assert out.read_bytes() != content

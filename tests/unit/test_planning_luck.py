@@ -1,0 +1,64 @@
+"""How far chance may carry a sum: limits that the bounds rest on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from paceline.planning.bounds import Ceilings
+from paceline.planning.luck import least_mean, luck_of, worst_of
+from simulator import scenario_from_table, simulate
+from simulator.laws import Law, Slowdown
+from tests.sample_scenarios import scenario_table
+
+LAWS = [
+    {"kind": "constant"},
+    {"kind": "normal", "cv": 0.25},
+    {"kind": "lognormal", "sigma": 0.5},
+    {"kind": "gamma", "shape": 2.0},
+    {"kind": "exponential"},
+    {"kind": "shifted-exponential", "tail": 2.0},
+    {"kind": "empirical", "values": [2.0, 3.0, 3.0, 9.0]},
+]
+
+
+@pytest.mark.parametrize("given", LAWS, ids=lambda law: law["kind"])
+def test_no_draw_and_no_mean_leaves_its_limits(given: dict[str, object]) -> None:
+    law: Law = TypeAdapter(Law).validate_python(given)
+    draws = law.sample(np.random.default_rng(5), 400_000) / law.mean()
+    luck = luck_of(law)
+    assert luck.least <= draws.min()
+    assert draws.max() <= luck.most * (1 + 1e-12)
+    assert draws.var() == pytest.approx(luck.variance, rel=0.05)
+    for count in (1, 10, 100, 1000):
+        means = draws[: len(draws) // count * count].reshape(-1, count).mean(axis=1)
+        assert least_mean(luck, count) <= means.min() + 1e-12
+    # it is of use: a mean of many is bounded closely
+    assert least_mean(luck, 1e6) > 0.98
+
+
+def test_a_slow_down_makes_steps_longer_and_nothing_shorter() -> None:
+    law: Law = TypeAdapter(Law).validate_python({"kind": "normal", "cv": 0.1})
+    plain, slow = luck_of(law), luck_of(law, Slowdown(factor=4.0, mean_slow_steps=2, mean_normal_steps=8))
+    assert slow == plain._replace(most=4 * plain.most)
+    assert worst_of([plain, slow._replace(variance=1.0, least=0.0)]) == (1.0, 0.0, slow.most)
+
+
+def test_the_bound_draws_what_the_simulation_draws() -> None:
+    # nothing but compute, no jitter: what the bound and the simulation leave open is the draw of each replication
+    load = {
+        "run_to_run_cv": 0.3,
+        "uncertainty": {"parameters": ["forward.base_s"], "draws": [[0.001], [0.004], [0.016]]},
+    }
+    table = scenario_table(strategy={"kind": "single"}, workload=load, run={"replications": 19, "seed": 11})
+    scenario = scenario_from_table(table, "test")
+    rates = simulate(scenario).throughput_of_each_replication
+    assert Ceilings(scenario).of(scenario) == pytest.approx(rates, rel=1e-9)
+
+
+def test_where_steps_are_not_known_beforehand_nothing_is_bounded() -> None:
+    own = {"kind": "parameter-server", "mode": "async", "workers": 2}
+    run = {"sharing": "each-its-own", "drain": False}
+    scenario = scenario_from_table(scenario_table(strategy=own, run=run), "test")
+    assert np.isinf(Ceilings(scenario).of(scenario)).all()

@@ -1,0 +1,155 @@
+"""What-ifs of a report against closed forms, and what happens where they would take too long."""
+
+from __future__ import annotations
+
+import pytest
+from sample_runs import FAST
+from sample_scenarios import scenario_table
+
+from paceline.reporting.halving import halvings
+from paceline.reporting.sensitivity import Change, changes_of, figure
+from simulator import Scenario, scenario_from_table, simulate
+from simulator.errors import SimulationError
+
+SYNC = {"kind": "parameter-server", "mode": "sync", "workers": 2, "tensor_grouping": "per-server"}
+
+
+def scenario(**parts) -> Scenario:
+    return scenario_from_table(scenario_table(**parts), "test")
+
+
+def changes(of: Scenario) -> dict[str, Change]:
+    return {its.name: its for its in changes_of(simulate(of), jobs=1)}
+
+
+def gain(of: dict[str, Change], name: str) -> float:
+    found = of[name].gain
+    assert found is not None
+    return found
+
+
+def test_on_one_device_all_is_compute() -> None:
+    """A step is 3 ms + 300 us a sample + 500 us of update: twice the device halves all of it, a batch only shares the rest."""
+    found = changes(scenario())
+    assert gain(found, "2x device") == pytest.approx(1.0)
+    assert gain(found, "half device") == pytest.approx(-0.5)
+    step_ms = {batch: 3.5 + 0.3 * batch for batch in (5, 10, 20)}
+    assert gain(found, "2x batch") == pytest.approx(2 * step_ms[10] / step_ms[20] - 1)
+    assert gain(found, "half batch") == pytest.approx(step_ms[10] / step_ms[5] / 2 - 1)
+    assert found["2x network"].gain is None
+    assert found["2x network"].reason == "nothing to gain: everything is on one node"
+    assert "half network" not in found
+
+
+def test_where_the_network_costs_nothing_the_device_is_all() -> None:
+    found = changes(scenario(cluster=FAST, strategy={"kind": "multi-worker-mirrored", "workers": 4}))
+    assert gain(found, "2x device") == pytest.approx(1.0, rel=1e-5)
+    assert gain(found, "half network") == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_ring_by_its_closed_form() -> None:
+    """A ring of 4 moves 2 x 3/4 of 1 MB at 1 GB/s: 1.5 ms beside 6.5 ms of the device."""
+    found = changes(scenario(strategy={"kind": "multi-worker-mirrored", "workers": 4}))
+    assert gain(found, "2x network") == pytest.approx(8.0 / 7.25 - 1)
+    assert gain(found, "half network") == pytest.approx(8.0 / 9.5 - 1)
+    assert gain(found, "2x device") == pytest.approx(8.0 / 4.75 - 1)
+    assert gain(found, "half device") == pytest.approx(8.0 / 14.5 - 1)
+    assert found["2x network"].low == found["2x network"].high == pytest.approx(gain(found, "2x network"))  # nothing is left to chance
+
+
+def test_latency_is_halved_and_doubled() -> None:
+    """Six turns of the ring of 4, each with 1 ms of latency."""
+    cluster = {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 ms"}}
+    found = changes(scenario(cluster=cluster, strategy={"kind": "multi-worker-mirrored", "workers": 4}))
+    assert gain(found, "half latency") == pytest.approx(14.0 / 11.0 - 1)
+    assert gain(found, "2x latency") == pytest.approx(14.0 / 20.0 - 1)
+
+
+def test_a_server_more_and_one_fewer_share_a_row() -> None:
+    variables = [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": 1.0} for index in range(6)]
+    found = changes(scenario(workload={"variables": variables}, strategy={**SYNC, "workers": 4, "servers": 2}))
+    # 6 MB to and from 4 workers: each server's link carries 12 MB each way, or 8, or 24, at 1 GB/s
+    assert gain(found, "one more PS") == pytest.approx(30.0 / 22.0 - 1)
+    assert gain(found, "one PS fewer") == pytest.approx(30.0 / 54.0 - 1)
+    assert found["one more PS"].row == found["one PS fewer"].row == "server"
+
+
+def test_the_greatest_comes_first_and_what_is_not_known_last() -> None:
+    found = changes_of(simulate(scenario(strategy={"kind": "multi-worker-mirrored", "workers": 4})), jobs=1)
+    sizes = [abs(its.gain) for its in found if its.gain is not None]
+    assert sizes == sorted(sizes, reverse=True)
+    unknown = [its for its in found if its.gain is None]
+    assert unknown == list(found[-len(unknown) :])
+    assert all(its.reason and its.low is None and its.high is None for its in unknown)
+
+
+def test_progress_counts_every_scenario() -> None:
+    told: list[tuple[int, int]] = []
+    found = changes_of(simulate(scenario()), 1, lambda done, known: told.append((done, known)))
+    assert told[-1] == (1 + sum(its.gain is not None for its in found),) * 2
+
+
+def test_jobs_change_nothing() -> None:
+    result = simulate(scenario(workload={"jitter": {"kind": "exponential"}}, strategy=SYNC))
+    assert changes_of(result, 1) == changes_of(result, 2)
+
+
+def test_a_long_run_is_made_shorter_and_the_texts_say_so() -> None:
+    result = simulate(scenario(run={"steps": 40, "replications": 19}))
+    found = changes_of(result.model_copy(update={"events": 3_000_000}), 1)
+    known = [its for its in found if its.gain is not None]
+    assert all(its.text.endswith("; simulated, with and without the change, in 5 replications of 20 steps") for its in known)
+    assert gain({its.name: its for its in known}, "2x device") == pytest.approx(1.0)
+
+
+def test_many_small_all_reduces_count_though_they_are_few_events() -> None:
+    variables = [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": 1.0} for index in range(50)]
+    ring = {"kind": "multi-worker-mirrored", "workers": 2, "bucket_size": "1 MB"}
+    result = simulate(scenario(workload={"variables": variables}, strategy=ring, run={"steps": 20, "replications": 19}))
+    assert result.events < 1000
+    assert "5 replications" not in changes_of(result, 1)[0].text
+    assert "in 5 replications of" in changes_of(result.model_copy(update={"scenario": lengthened(result.scenario, 1000)}), 1)[0].text
+
+
+def lengthened(of: Scenario, steps: int) -> Scenario:
+    return of.model_copy(update={"run": of.run.model_copy(update={"steps": steps})})
+
+
+def test_one_that_would_take_minutes_is_refused() -> None:
+    result = simulate(scenario()).model_copy(update={"events": 10**9})
+    with pytest.raises(SimulationError, match="would take minutes"):
+        changes_of(result, 1)
+
+
+def test_halvings_are_valid_scenarios_and_undo_nothing_else() -> None:
+    base = scenario(
+        workload={"uncertainty": {"parameters": ["forward.base_s"], "draws": [[1e-3], [2e-3]]}},
+        cluster={"uncertainty": {"parameters": ["inter_node.bandwidth_bytes_per_s"], "draws": [[8e8], [1e9]]}},
+        strategy={**SYNC, "servers": 1},
+    )
+    found = {its.name: its.scenario for its in halvings(base)}
+    assert set(found) == {"half network", "half device", "half batch"}  # no latency to double, no server to spare
+    network = found["half network"].cluster
+    assert network.uncertainty is not None
+    assert network.uncertainty.draws == ((4e8,), (5e8,))
+    device = found["half device"].workload
+    assert device.uncertainty is not None
+    assert device.uncertainty.draws == ((2e-3,), (4e-3,))
+    assert found["half network"].workload == base.workload
+    assert found["half batch"].batch == 5
+
+
+def test_the_tornado_draws_what_is_known_the_largest_on_top() -> None:
+    found = [
+        Change("2x device", "a", 0.9, 0.7, 1.1, "compute", "device"),
+        Change("half device", "b", -0.5, -0.6, -0.4, "compute", "device"),
+        Change("2x <network>", "c", 0.001, -0.1, 0.1, "compute", "<network>"),
+        Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
+    ]
+    drawn = figure(found)
+    assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.001]]
+    assert [list(trace.y) for trace in drawn.data] == [[-0.2], [0.2], [0.8]]
+    assert list(drawn.layout.yaxis.ticktext) == ["Device", "&lt;network&gt;"]
+    assert [note.text for note in drawn.layout.annotations] == ["2x device +90%", "half device −50%", "2x &lt;network&gt; ±0%"]
+    assert drawn.data[0].error_x.array[0] == pytest.approx(0.2)
+    assert "<network>" not in drawn.to_json()

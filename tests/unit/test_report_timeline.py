@@ -1,0 +1,217 @@
+"""The timeline of a report: lanes without overlap or hole, the critical path as the observer finds it, large runs cut and told."""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+
+import pytest
+from sample_modes import LOAD, MODES
+from sample_runs import recorded
+from sample_scenarios import scenario_table
+
+from paceline.reporting.lanes import PATH_KINDS
+from paceline.reporting.pieces import Piece, Spans, coarse, joined
+from paceline.reporting.shortened import records_a_step, shortened
+from paceline.reporting.timeline import Bar, Timeline, figure, timeline_of
+from simulator import Scenario, scenario_from_table
+from simulator.observing.critical_path import critical_path, median_step
+from simulator.observing.step_bound import bound_of_step
+
+SERVERS = {"kind": "parameter-server", "mode": "async"}
+
+
+def mode(name: str) -> Scenario:
+    strategy, cluster, run = MODES[name]
+    return scenario_from_table(scenario_table(workload=LOAD, strategy=strategy, cluster=cluster, run=run), "test")
+
+
+def drawn(scenario: Scenario) -> Timeline:
+    timeline = timeline_of(scenario, "mine")
+    assert timeline is not None
+    return timeline
+
+
+def lane(timeline: Timeline, name: str) -> list[Bar]:
+    return [bar for bar in timeline.bars if bar.lane == name]
+
+
+def replicas(timeline: Timeline) -> list[str]:
+    return [name for name in timeline.lanes if name.startswith(("worker", "replica")) and "→" not in name]
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_lanes_have_no_overlap_and_replicas_no_hole(name: str) -> None:
+    scenario = mode(name)
+    timeline = drawn(scenario)
+    path, window_s = path_of(scenario)
+    for each in timeline.lanes:
+        bars = lane(timeline, each)
+        assert all(one.end_s <= other.start_s + 1e-12 for one, other in pairwise(bars)), each
+        assert all(0 <= bar.start_s < bar.end_s <= window_s + 1e-12 for bar in bars)
+    assert len(replicas(timeline)) == scenario.replicas
+    for each in replicas(timeline):
+        bars = lane(timeline, each)
+        assert all(one.end_s == pytest.approx(other.start_s, abs=1e-12) for one, other in pairwise(bars)), each
+    own = lane(timeline, path.name)
+    assert own[0].start_s == 0
+    assert own[-1].end_s == pytest.approx(window_s, rel=1e-12)
+
+
+def path_of(scenario: Scenario):
+    """The critical path of the median step, and the length of three steps around it."""
+    recording = recorded(scenario)
+    path = critical_path(recording, median_step(recording.steps[scenario.run.warmup * scenario.replicas :]))
+    own = [step for step in recording.steps if step.replica == path.step.replica]
+    first = max(0, min(path.number - 2, len(own) - 3))
+    return path, own[first + 2].end_s - own[first].start_s
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_the_critical_path_is_the_observers(name: str) -> None:
+    scenario = mode(name)
+    timeline = drawn(scenario)
+    path, _ = path_of(scenario)
+    bars = lane(timeline, timeline.lanes[0])
+    assert timeline.lanes[0] == f"critical path of step {path.number}"
+    assert timeline.sentence == bound_of_step(path)
+    together = [list(its) for _, its in groupby(path.segments, key=lambda its: (its.kind, its.what.rstrip("0123456789"), its.where))]
+    assert [bar.end_s - bar.start_s for bar in bars] == pytest.approx([its[-1].end_s - its[0].start_s for its in together])
+    assert sum(bar.end_s - bar.start_s for bar in bars) == pytest.approx(path.step.end_s - path.step.start_s, rel=1e-9)
+    kinds = ["apply" if its[0].kind == "compute" and its[0].what == "apply" else PATH_KINDS[its[0].kind] for its in together]
+    assert [bar.kind for bar in bars] == kinds
+    assert all(bar.critical for bar in bars)
+    for its in path.segments:  # the work stands in a lane of its own as well, marked
+        if its.kind == "compute":
+            assert any(bar.critical and bar.kind != "communication" for bar in lane(timeline, its.where)), its
+
+
+DIFFER = {
+    # a message of another bucket is under way while a replica waits for the others
+    "ring, messages", "ring, copies", "ring, shared cores", "ring, buckets", "ring, forward", "ring, cycles", "ring, through hosts",
+    "ring, slowed",
+    # a gradient queues at its server behind those of others: the engine counts that to the update
+    "async, together", "sync, backups finish", "sync, backups on shared cores",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in MODES if name not in DIFFER])
+def test_a_lane_adds_up_to_what_the_engine_accounts_for(name: str) -> None:
+    scenario = mode(name)
+    path, _ = path_of(scenario)
+    own = [step for step in recorded(scenario).steps if step.replica == path.step.replica]
+    first = max(0, min(path.number - 2, len(own) - 3))
+    bars = lane(drawn(scenario), path.name)
+    for kind in ("input", "compute", "communication", "waiting", "apply"):
+        want = sum(getattr(step, f"{kind}_s") for step in own[first : first + 3])
+        assert sum(bar.end_s - bar.start_s for bar in bars if bar.kind == kind) == pytest.approx(want, abs=1e-12), kind
+
+
+def test_a_worker_and_its_server_by_hand() -> None:
+    """Pull 1 ms, compute 6 ms, push 1 ms, service 1 ms: a step of 9 ms, three of which are drawn."""
+    scenario = scenario_from_table(
+        scenario_table(workload={"server": {"base_s": 1e-3}}, strategy={**SERVERS, "workers": 1, "tensor_grouping": "per-server"}),
+        "test",
+    )
+    timeline = drawn(scenario)
+    assert [(bar.kind, round(bar.end_s - bar.start_s, 9)) for bar in lane(timeline, "worker 0")] == [
+        ("communication", 1e-3),
+        ("compute", 6e-3),
+        ("communication", 1e-3),
+        ("apply", 1e-3),
+    ] * 3
+    assert [round(bar.start_s, 9) for bar in lane(timeline, "worker 0 → server 0")] == [7e-3, 16e-3, 25e-3]
+    assert [round(bar.start_s, 9) for bar in lane(timeline, "server 0")] == [8e-3, 17e-3, 26e-3]
+    assert [bar.critical for bar in lane(timeline, "server 0")].count(True) == 1
+    assert lane(timeline, "worker 0 → server 0")[0].text == "worker 0 → server 0: push, 977 KiB, 1.00 ms"
+
+
+def test_input_stands_before_the_compute_that_waits_for_it() -> None:
+    """A batch takes 10 ms to prepare, a step 7 ms to compute and apply: the device waits for 3 ms and a half."""
+    scenario = scenario_from_table(scenario_table(workload={"input": {"base": "10 ms", "per_sample": "0 s"}}), "test")
+    bars = lane(drawn(scenario), "replica 0")
+    assert [(bar.kind, round(bar.end_s - bar.start_s, 9)) for bar in bars] == [("input", 3.5e-3), ("compute", 6e-3), ("apply", 5e-4)] * 3
+
+
+def test_of_many_workers_eight_are_drawn_with_the_slowest() -> None:
+    classes = [{"name": "slow", "nodes": 1, "speed": 0.5}]
+    scenario = scenario_from_table(
+        scenario_table(
+            cluster={"node_classes": classes},
+            strategy={**SERVERS, "workers": 20},
+        ),
+        "test",
+    )
+    timeline = drawn(scenario)
+    assert len(replicas(timeline)) == 8
+    assert "worker 0" in replicas(timeline)
+    assert "Of 20 workers 8 are drawn, worker 0 the slowest and worker" in timeline.note
+    assert "connections 10 are drawn" in timeline.note
+
+
+def test_a_long_run_is_cut_to_its_first_steps_and_told() -> None:
+    table = scenario_table(strategy={**SERVERS, "workers": 4}, run={"steps": 100_000})
+    short, told = shortened(scenario_from_table(table, "test"))
+    assert short.run.steps == 300_000 // records_a_step(short, 4)
+    assert told == f"Cut to the first {short.run.steps:,} steps of each replica, of 100,000."
+    whole = scenario_from_table(scenario_table(strategy={**SERVERS, "workers": 4}, run={"steps": 40}), "test")
+    half = whole.model_copy(update={"run": whole.run.model_copy(update={"steps": 20})})
+    ended = recorded(half).steps
+    assert recorded(whole).steps[: len(ended) - 4] == ended[:-4]  # the very same run, as far as it goes
+
+
+def test_a_large_run_gets_fewer_replicas_and_says_that_it_is_another() -> None:
+    table = scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": 4096, "messages": True})
+    table["workload"]["global_batch"] = 4096 * table["workload"].pop("batch_per_replica")
+    short, told = shortened(scenario_from_table(table, "test"))
+    assert 2 <= short.replicas < 4096
+    assert records_a_step(short, short.replicas) * short.run.steps <= 300_000
+    assert short.batch == 10
+    assert told.startswith(f"Simulated with {short.replicas} replicas in place of 4,096, ")
+
+
+def test_a_short_run_stays_as_it_is() -> None:
+    scenario = mode("async")
+    assert shortened(scenario) == (scenario, "")
+
+
+def test_the_figure_holds_every_bar_once_in_the_page_s_colours() -> None:
+    timeline = drawn(mode("sync, backups finish"))
+    chart = figure(timeline)
+    places = {(round(base + length, 9), y) for trace in chart.data for base, length, y in zip(trace.base, trace.x, trace.y, strict=True)}
+    assert len(places) == len(timeline.bars) == sum(len(trace.x) for trace in chart.data)
+    assert {trace.marker.color for trace in chart.data} <= {
+        f"var(--part-{part})" for part in ("input", "compute", "exposed-communication", "waiting", "apply")
+    }
+    outlined = sum(width > 0 for trace in chart.data for width in trace.marker.line.width)
+    assert outlined == sum(bar.critical for bar in timeline.bars)
+    assert chart.layout.height < 600
+    assert list(chart.layout.yaxis.ticktext) == list(timeline.lanes)
+
+
+def test_pieces_that_overlap_become_one_and_what_is_critical_is_cut_out() -> None:
+    pieces = [
+        Piece(0.0, 4.0, "communication", "push"),
+        Piece(2.0, 6.0, "communication", "push"),
+        Piece(3.0, 5.0, "communication", "push", critical=True),
+        Piece(6.5, 7.0, "communication", "push"),
+        Piece(9.0, 9.5, "communication", "push"),
+    ]
+    assert [(one.start_s, one.end_s, one.critical) for one in joined(pieces, 0.6)] == [
+        (0.0, 3.0, False),
+        (3.0, 5.0, True),
+        (5.0, 7.0, False),
+        (9.0, 9.5, False),
+    ]
+
+
+def test_small_pieces_become_part_of_what_they_touch() -> None:
+    pieces = [Piece(0.0, 1.0, "compute", "forward"), Piece(1.0, 1.1, "waiting", "waits"), Piece(1.1, 3.0, "compute", "backward")]
+    found = coarse(pieces, 0.5)
+    assert [(one.start_s, one.end_s, one.what) for one in found] == [(0.0, 1.1, "forward"), (1.1, 3.0, "backward")]
+    assert coarse([pieces[0], pieces[2]], 0.5) == [pieces[0], pieces[2]]  # they do not touch
+
+
+def test_spans_cover_what_their_intervals_do() -> None:
+    spans = Spans([(4.0, 5.0), (0.0, 2.0), (1.0, 3.0), (7.0, 7.0)])
+    assert [spans.covers(at) for at in (-1.0, 0.0, 2.9, 3.0, 4.5, 7.0)] == [False, True, True, False, True, False]
+    assert sorted(spans.cuts(0.0, 4.5)) == [3.0, 4.0]
