@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from simulator.accelerator import Accelerator, accelerator_named
-from simulator.speeds import Scatter, Speed, Speeds, same_device
+from simulator.accelerator import Accelerator
+from simulator.speeds import Scatter, Speed, Speeds, datasheet, same_device
 from simulator.workload import Counted, Workload
 
 __all__ = ["Achieved", "Range", "achieved", "bound_s", "efficiency", "is_processor", "ratio_scatter", "roofline"]
@@ -72,7 +72,7 @@ def achieved(speeds: Speeds) -> tuple[Achieved, ...]:
     """Every published row of a counted model on a device with a datasheet; repeats of one setting as one."""
     found: dict[tuple[str, str, str, str, str], list[tuple[float, Speed]]] = {}
     for row in speeds.rows:
-        model, device = speeds.model_of(row.model), accelerator_named(row.device)
+        model, device = speeds.model_of(row.model), datasheet(row.device)
         if model is None or device is None or is_processor(device):
             continue
         batch = row.batch or _USUAL_BATCH

@@ -90,7 +90,7 @@ def sweep(
     count = len(swept) - len(swept.failed)
     if count:
         note(f"wrote {out} ({count} results); draw it with: paceline report {out}")
-    swept.check()
+    swept.check(lambda place: ", ".join(f"{key}={value}" for key, value in scenarios.combination(place).items()))
 
 
 def _show(swept: Sweep) -> None:

@@ -135,9 +135,19 @@ class Search:
             ordered = sorted(points, key=self._judge.hope)
             yield from (ordered[begin : begin + _BATCH // 2] for begin in range(0, len(ordered), _BATCH // 2))
             return
-        least = yield from self._least(points)
+        least = yield from self._least_by_nodes(points)
         if self._judge.meets(points[least]) and self._judge.goal.prefer != "fewest-devices":
             yield from self._best_from(points, least)
+
+    def _least_by_nodes(self, points: list[Point]) -> Finding:
+        """The least that meets the goal; where nodes have several devices first among those that use all, which partly used ones slow."""
+        filled = [index for index in range(len(points)) if _node_filled(points, index) == index]
+        if len(filled) == len(points):
+            return (yield from self._least(points))
+        place = yield from self._least([points[index] for index in filled])
+        if not self._judge.meets(points[filled[place]]):
+            return (yield from self._least(points))
+        return (yield from self._between(points, filled[place - 1] if place else -1, filled[place]))
 
     def _least(self, points: list[Point]) -> Finding:
         """Double the workers until the goal is met, then halve the gap; the least that meets it; where none does, the nearest."""
@@ -159,10 +169,14 @@ class Search:
                 index = peak
                 low = max((at for at in range(peak) if points[at].outcome is not None), default=-1)
                 break
+        return (yield from self._between(points, low, index))
+
+    def _between(self, points: list[Point], low: int, index: int) -> Finding:
+        """Halve the gap between one that misses the goal, or none, and one that meets it."""
         while index - low > 1:
             middle = (low + index) // 2
             yield [points[middle]]
-            if judge.meets(points[middle]):
+            if self._judge.meets(points[middle]):
                 index = middle
             else:
                 low = middle

@@ -34,7 +34,6 @@ class Asked:
     clusters: tuple[str, ...]
     scalings: tuple[str, ...]
     batches: tuple[int, ...]
-    replications: int
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,6 @@ def asked_of(results: Sequence[Result], at: Coordinates) -> Asked:
         clusters=tuple(dict.fromkeys(result.scenario.cluster.name for result in results)),
         scalings=next(group.labels for group in at.groups if group.id == "scaling"),
         batches=tuple(sorted(batch for batch in batches if batch is not None)),
-        replications=max(result.scenario.run.replications for result in results),
     )
 
 

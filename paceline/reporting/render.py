@@ -184,4 +184,5 @@ def _environment() -> jinja2.Environment:
         written=written,
     )
     environment.globals["interval"] = interval
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     return environment

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +18,7 @@ from simulator.errors import InputError, SimulationError
 if TYPE_CHECKING:
     from joblib import Parallel
 
-__all__ = ["Workers", "check_answers", "check_versions", "deaf_to_ctrl_c", "local_workers"]
+__all__ = ["KILLED", "Workers", "check_answers", "check_versions", "deaf_to_ctrl_c", "local_workers"]
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
@@ -27,7 +27,10 @@ _AHEAD, _MOST_AHEAD = 64, 1024
 """Tasks handed over together: so many for each process, but no more than that in all."""
 _QUICK_S, _LONG_S = 2.0, 8.0
 """Batches that take less grow, those that take more shrink."""
-_KILLED = "a worker process was killed, perhaps for want of memory; finished results are kept: run again with fewer --jobs"
+_ANSWER_S = 10.0
+
+KILLED = "a worker process was killed, perhaps for want of memory; finished results are kept: run again with fewer --jobs"
+"""What to say when a process that simulated has ended."""
 
 
 class Workers:
@@ -42,13 +45,13 @@ class Workers:
     streaming
         Whether answers come one by one; else they come by batches, of some seconds each.
     lost
-        Exceptions that mean that a process was killed.
+        What to say on exceptions that mean that processes, or the cluster, are gone; the first that fits.
     here
         Whether they are of this machine, so that for a single task none need be started.
     """
 
     def __init__(
-        self, parallel: Parallel, count: int, *, lost: tuple[type[BaseException], ...], streaming: bool = True, here: bool = False
+        self, parallel: Parallel, count: int, *, lost: Mapping[type[BaseException], str], streaming: bool = True, here: bool = False
     ) -> None:
         self._parallel, self.count, self._lost, self._streaming, self._here = parallel, count, lost, streaming, here
         self._batch = 2 * count
@@ -64,7 +67,7 @@ class Workers:
         Raises
         ------
         SimulationError
-            A process was killed.
+            A process was killed, or the cluster lost.
         """
         from joblib import delayed
 
@@ -80,8 +83,8 @@ class Workers:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
                 yield from answers
-        except self._lost:
-            raise SimulationError(_KILLED) from None
+        except tuple(self._lost) as error:
+            raise SimulationError(next(text for kind, text in self._lost.items() if isinstance(error, kind))) from None
 
     def _by_batches(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[AnswerT]:
         from joblib import delayed
@@ -107,7 +110,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
 
     count = jobs or os.cpu_count() or 1
     with Parallel(n_jobs=count, backend="loky", return_as="generator", batch_size=1, pre_dispatch="2*n_jobs") as parallel:
-        yield Workers(parallel, count, lost=(TerminatedWorkerError,), here=True)
+        yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED}, here=True)
 
 
 @contextmanager
@@ -139,8 +142,6 @@ def check_answers(address: str, shown: str, hint: str) -> None:
         raise InputError(f"{shown}: nothing answers there ({reason}); {hint}") from None
 
 
-_ANSWER_S = 10
-
 _MUST_AGREE = {
     "Paceline": "paceline.__version__",
     "numpy": "numpy.__version__",
@@ -159,7 +160,10 @@ def check_versions(workers: Workers, cluster: str) -> None:
         One has no Paceline, or another version of something that results depend on.
     """
     names = [name for name in _MUST_AGREE.values() for _ in range(workers.count)]
-    there = list(workers.map(pydoc.locate, names))  # a function that Python has wherever it is
+    try:
+        there = list(workers.map(pydoc.locate, names))  # a function that Python has wherever it is
+    except ImportError as error:
+        raise InputError(f"{cluster}: a worker cannot run anything ({error}); install paceline where the workers run") from None
     for package, name in _MUST_AGREE.items():
         here = pydoc.locate(name)
         others = {version for asked, version in zip(names, there, strict=True) if asked == name} - {here}

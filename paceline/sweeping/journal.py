@@ -39,9 +39,9 @@ class Journal:
         A half-written line behind the last whole one, or nothing.
     """
 
-    def __init__(self, path: Path, file: BinaryIO, *, new: bool) -> None:
+    def __init__(self, path: Path, file: BinaryIO) -> None:
         self.lines = StoredLines(path)
-        self._new = new
+        self._new = False
         self.tail = b""
         self._file = file
         self._known: dict[str, int] = {}
@@ -73,9 +73,10 @@ class Journal:
             file = path.open("a+b")
         except OSError as error:
             raise InputError(f"{shown}: cannot be read and written: {error.strerror}; choose another path") from None
-        journal = cls(path, file, new=new)
+        journal = cls(path, file)
         try:
             journal._lock(shown)
+            journal._new = new
             journal._read(force=force)
         except BaseException:
             journal.close()

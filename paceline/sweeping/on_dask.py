@@ -7,18 +7,19 @@ import re
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
-from paceline.sweeping.backends import Workers, check_answers, check_versions
-from simulator.errors import InputError, SimulationError
+from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions
+from simulator.errors import InputError
 
 __all__ = ["check_dask_address", "dask_workers"]
 
 _CONNECT_S = 10
 _WORKER_S = 10
 _LOGGERS = "distributed", "distributed.client", "tornado.application"
+_LOST = "the Dask cluster was lost; finished results are kept: run again when it is back"
 _ADDRESS = re.compile(r"(tcp|tls)://\S+:\d{1,5}")
 
 
@@ -45,8 +46,6 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
     InputError
         The extra is not installed, nothing answers there, the cluster has no worker, or one
         of another version.
-    SimulationError
-        The cluster was lost on the way.
     """
     try:
         distributed: Any = import_module("distributed")
@@ -64,17 +63,17 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
             client = distributed.Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: no Dask scheduler answers there ({_first_line(error)}); {hint}") from None
-    with client, parallel_config(backend="dask", client=client, wait_for_workers_timeout=_WORKER_S):
+    with client, ExitStack() as stack:
+        with parallel_config(backend="dask", client=client, wait_for_workers_timeout=_WORKER_S):
+            parallel = Parallel(return_as="generator", batch_size=1, pre_dispatch=jobs or "2*n_jobs")
         try:
-            with Parallel(return_as="generator", batch_size=1, pre_dispatch=jobs or "2*n_jobs") as parallel:
-                cores = sum(client.ncores().values())
-                workers = Workers(parallel, jobs or cores, lost=(distributed.KilledWorker,))
-                check_versions(workers, where)
-                yield workers
+            stack.enter_context(parallel)
         except TimeoutError:
             raise InputError(f"{where}: this Dask cluster has no worker; start some with: dask worker {scheduler}") from None
-        except CancelledError:
-            raise SimulationError("the Dask cluster was lost; finished results are kept: run again when it is back") from None
+        lost = {distributed.KilledWorker: KILLED, CancelledError: _LOST, OSError: _LOST}
+        workers = Workers(parallel, jobs or sum(client.ncores().values()), lost=lost)
+        check_versions(workers, where)
+        yield workers
 
 
 def _first_line(error: BaseException) -> str:

@@ -11,13 +11,14 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
-from paceline.sweeping.backends import Workers, check_answers, check_versions, deaf_to_ctrl_c
+from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to_ctrl_c
 from simulator.errors import InputError
 
 __all__ = ["check_ray_address", "ray_workers"]
 
 _OWN = "local"
 _ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")
+_LOST = "the Ray cluster was lost; finished results are kept: run again when it is back"
 _STORE_BYTES = 100 * 2**20
 
 
@@ -73,9 +74,11 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         if not cores:
             raise InputError(f"{where}: this Ray cluster has no CPU to give; start a node with: ray start --address {address}")
         count = min(jobs or cores, cores)
-        stack.enter_context(parallel_config(backend="ray"))
-        parallel = stack.enter_context(Parallel(n_jobs=count, batch_size=1, pre_dispatch="all"))
-        workers = Workers(parallel, count, streaming=False, lost=(ray.exceptions.RayActorError,))
+        with parallel_config(backend="ray"):
+            parallel = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all")
+        stack.enter_context(parallel)
+        lost = {ray.exceptions.RayActorError: KILLED, ray.exceptions.RayError: _LOST, ConnectionError: _LOST}
+        workers = Workers(parallel, count, streaming=False, lost=lost)
         check_versions(workers, where)
         yield workers
 

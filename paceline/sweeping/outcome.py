@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -79,8 +79,13 @@ class Sweep(Sequence[Outcome]):
         """Scenarios that could not be simulated, and why."""
         return tuple(outcome for outcome in (self[place] for place in self.failed) if isinstance(outcome, Failure))
 
-    def check(self) -> None:
+    def check(self, name: Callable[[int], str] | None = None) -> None:
         """Do nothing where every scenario has a result.
+
+        Parameters
+        ----------
+        name
+            What to call scenario 0, 1, ...; left out: by number, from 1.
 
         Raises
         ------
@@ -89,7 +94,8 @@ class Sweep(Sequence[Outcome]):
         """
         if not self.failed:
             return
-        first = [f"scenario {place + 1}: {its.failed.text}" for place in self.failed[:_NAMED] if isinstance(its := self[place], Failure)]
+        called = name if name is not None else (lambda place: f"scenario {place + 1}")
+        first = [f"{called(place)}: {its.failed.text}" for place in self.failed[:_NAMED] if isinstance(its := self[place], Failure)]
         more = f"; and {len(self.failed) - len(first)} more" if len(self.failed) > len(first) else ""
         kept = "" if self.path is None else f"; {self.path} tells of them all, --retry-failed simulates them again"
         raise SimulationError(f"{len(self.failed)} of {len(self)} scenarios failed: {'; '.join(first)}{more}{kept}")

@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from paceline.reporting import write_report
 from tests.browser.conftest import Page
-from tests.browser.samples import STRATEGIES, grid, hostile_sweep, sweep
+from tests.browser.samples import HOSTILE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 SCREENS = [(width, height, theme) for width, height in ((1440, 900), (390, 844)) for theme in ("light", "dark")]
 EVERY_SCREEN = pytest.mark.parametrize(("width", "height", "theme"), SCREENS)
@@ -75,7 +75,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     notes = ["<img src=x onerror=window.pwned=1>"]
-    return write_report(hostile_sweep(), tmp_path_factory.mktemp("hostile") / "report.html", notes=notes)
+    results, out = hostile_sweep(), tmp_path_factory.mktemp("hostile") / "report.html"
+    return write_report(results, out, notes=notes, labels=HOSTILE, plan=planned(results, HOSTILE[0]))
 
 
 @EVERY_SCREEN

@@ -12,7 +12,7 @@ from paceline.reporting import write_report
 from paceline.reporting.wording import amount, duration, percent
 from simulator.results import Result
 from tests.browser.conftest import Page
-from tests.browser.samples import STRATEGIES, grid, sweep
+from tests.browser.samples import RATES, STRATEGIES, grid, sweep
 
 LIVE = ("throughput", "efficiency", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 RING = "Ring all-reduce (multi-worker mirrored)"
@@ -275,3 +275,22 @@ def test_a_sweep_that_is_no_grid_says_what_is_missing(page: Page, tmp_path: Path
     assert page.run("return document.getElementById('card-throughput').textContent") != "–"
     assert "4 replicas" in page.run("return document.getElementById('where').textContent")
     assert page.complaints() == []
+
+
+def test_a_sweep_over_another_key_alone_is_drawn_over_it(page: Page, tmp_path: Path) -> None:
+    links = [{"inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 5e-5}} for rate in RATES]
+    results = [result for link in links for result in sweep(STRATEGIES[:1], (16,), cluster=link)]
+    page.open(write_report(results, tmp_path / "report.html"))
+    shown = curve(page, "throughput", RING)
+    assert shown["x"] == list(RATES)
+    assert shown["y"] == [result.throughput_samples_per_s.mean for result in results]
+    assert page.run("return document.getElementById('figure-throughput').layout.xaxis.title.text") == "Network bandwidth"
+
+
+def test_who_wants_no_motion_gets_none(page: Page, report: Path) -> None:
+    page.again(report)
+    behaviour = "return getComputedStyle(document.documentElement).scrollBehavior"
+    assert page.run(behaviour) == "smooth"
+    wanted = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
+    assert page.run(behaviour) == "auto"

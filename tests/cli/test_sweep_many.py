@@ -56,14 +56,16 @@ def peak_mib(folder: Path, *arguments: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("many")
-    (made / "s.toml").write_text(SMALL)
-    return made
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """The folder with the results, and what the sweep took."""
+    folder = tmp_path_factory.mktemp("many")
+    (folder / "s.toml").write_text(SMALL)
+    return folder, peak_mib(folder, *SWEEP, "--out", "r.ndjson")
 
 
-def test_sweeping(folder: Path) -> None:
-    assert peak_mib(folder, *SWEEP, "--out", "r.ndjson") < MOST_MIB
+def test_sweeping(swept: tuple[Path, float]) -> None:
+    folder, peak = swept
+    assert peak < MOST_MIB
     count = 0
     for number, outcome in enumerate(iter_results(folder / "r.ndjson")):
         assert isinstance(outcome, Result)
@@ -72,12 +74,14 @@ def test_sweeping(folder: Path) -> None:
     assert count == COUNT
 
 
-def test_going_on(folder: Path) -> None:
+def test_going_on(swept: tuple[Path, float]) -> None:
+    folder, _ = swept
     whole = (folder / "r.ndjson").read_bytes()
     (folder / "r.ndjson").write_bytes(whole[:-100_000])
     assert peak_mib(folder, *SWEEP, "--out", "r.ndjson", "--json") < MOST_MIB
     assert (folder / "r.ndjson").read_bytes() == whole
 
 
-def test_reading(folder: Path) -> None:
+def test_reading(swept: tuple[Path, float]) -> None:
+    folder, _ = swept
     assert peak_mib(folder, "-c", READ) < MOST_MIB

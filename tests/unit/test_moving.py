@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +76,16 @@ def test_nothing_is_moved_to_the_same_device_or_from_or_to_none():
     assert moved_to(load, "tesla  v100-sxm2") is load
     assert moved_to(load, "Tesla V100-SXM2-32GB") is load  # memory is no speed
     assert moved_to(load, "") is load
+    assert moved_to(workload("NVIDIA Tesla V100-SXM2-16GB (GPU)"), V100).moved is None  # as `paceline calibrate` writes it
+    assert moved_to(workload("Our own chip (GPU)"), "our own Chip").moved is None
     assert moved_to(workload(""), A100) is not None
     assert moved_to(workload(calibrated=None), A100).moved is None
+
+
+def test_a_device_as_the_calibrator_writes_it_has_its_datasheet():
+    for name in ("Tesla V100-SXM2-16GB (GPU)", "NVIDIA A100-SXM4-40GB (GPU)", "Tesla T4 (GPU)"):
+        moved = moved_to(workload(name, counted=COUNTED), "H100-SXM5-80GB").moved
+        assert "the ratio of two rooflines" in moved.text
 
 
 def test_a_refusal_names_both_devices_and_the_four_ways_out():
@@ -170,6 +179,14 @@ def test_between_two_accelerators_the_ratio_of_bounds_is_taken():
     wider = math.exp(ratio_scatter(speeds).half_width())
     fast = workload(counted=COUNTED)
     assert roofline(fast, here, there, speeds) == pytest.approx((ratio / wider, ratio, ratio * wider))
+
+
+def test_a_faster_device_never_takes_longer_and_low_is_below_high():
+    load, speeds = workload(counted=COUNTED), load_speeds()
+    found = [roofline(load, accelerator_named(V100), accelerator_named(name), speeds) for name in (K80, "Tesla T4", A100, "H100-SXM5-80GB")]
+    assert all(each.low < each.mid < each.high for each in found)
+    for slower, faster in pairwise(found):
+        assert all(one > other for one, other in zip(slower, faster, strict=True))
 
 
 def test_what_no_roofline_explains_does_not_become_faster():

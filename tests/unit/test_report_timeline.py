@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import groupby, pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sample_modes import LOAD, MODES
 from sample_runs import recorded
 from sample_scenarios import scenario_table
@@ -202,6 +204,22 @@ def test_pieces_that_overlap_become_one_and_what_is_critical_is_cut_out() -> Non
         (5.0, 7.0, False),
         (9.0, 9.5, False),
     ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10), st.booleans(), st.sampled_from(["push", "pull"])), max_size=12),
+    st.integers(1, 8),
+)
+def test_whatever_overlaps_no_time_is_lost_or_drawn_twice(some: list[tuple[int, int, bool, str]], smallest: int) -> None:
+    pieces = [Piece(start, start + length, "communication", what, critical) for start, length, critical, what in some]
+    found = joined(pieces, 0.0)
+    for its in (found, coarse(found, smallest)):
+        assert all(one.end_s <= other.start_s for one, other in pairwise(its))
+        for moment in range(51):
+            under_way = [piece for piece in pieces if piece.start_s <= moment + 0.5 < piece.end_s]
+            drawn = [piece for piece in its if piece.start_s <= moment + 0.5 < piece.end_s]
+            assert len(drawn) == bool(under_way)
+            assert any(piece.critical for piece in drawn) == any(piece.critical for piece in under_way)
 
 
 def test_small_pieces_become_part_of_what_they_touch() -> None:

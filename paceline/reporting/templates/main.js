@@ -1,17 +1,34 @@
 // One state, and everything that follows it.
 
 const still = JSON.parse(document.getElementById("figures").textContent);
-const live = [throughputFigure, efficiencyFigure, costFigure, staleMeanFigure, staleDistributionFigure, stepsHereFigure, stepsOverFigure, tornadoFigure, linkFigure, busyFigure]
-  .filter((figure) => plotElement(figure.id));
+const live = [
+  throughputFigure,
+  efficiencyFigure,
+  costFigure,
+  staleMeanFigure,
+  staleDistributionFigure,
+  stepsHereFigure,
+  stepsOverFigure,
+  tornadoFigure,
+  linkFigure,
+  busyFigure,
+].filter((figure) => plotElement(figure.id));
 const names = [...document.querySelectorAll(".plot")].map((plot) => plot.id.slice("figure-".length));
 const waiting = new Set(names);
-let state = stateFrom(window.location.hash), view = viewOf(state), asked = false;
+let state = stateFrom(window.location.hash),
+  view = viewOf(state),
+  asked = false;
 
 function drawOne(name) {
   waiting.delete(name);
-  const figure = live.find((each) => each.id === name), plot = plotElement(name);
-  if (!figure) { return drawPlot(name, still[name]); }
-  if (figure.height) { plot.style.setProperty("--height", figure.height(view) + "px"); }
+  const figure = live.find((each) => each.id === name),
+    plot = plotElement(name);
+  if (!figure) {
+    return drawPlot(name, still[name]);
+  }
+  if (figure.height) {
+    plot.style.setProperty("--height", figure.height(view) + "px");
+  }
   plot.setAttribute("aria-label", figure.describe(view));
   return drawPlot(name, view.lines.length ? figure.draw(view, plot.clientWidth) : emptyFigure());
 }
@@ -25,19 +42,26 @@ function inSight(name) {
 function drawWaiting() {
   asked = false;
   const name = [...waiting].find(inSight) || [...waiting][0];
-  if (name === undefined) { document.documentElement.dataset.drawn = "yes"; return; }
+  if (name === undefined) {
+    document.documentElement.dataset.drawn = "yes";
+    return;
+  }
   drawOne(name);
   askToDraw();
 }
 
 function askToDraw() {
-  if (asked) { return; }
+  if (asked) {
+    return;
+  }
   asked = true;
   document.documentElement.dataset.drawn = "no";
   setTimeout(drawWaiting, 0);
 }
 
-function redrawAll() { names.forEach(drawOne); }
+function redrawAll() {
+  names.forEach(drawOne);
+}
 
 // tables behind figures are made when they are opened, and follow the state while they are open
 function fillBehind(details) {
@@ -64,11 +88,22 @@ function update(change) {
 }
 
 listen(update);
-window.addEventListener("hashchange", () => { state = stateFrom(window.location.hash); show(); });
-document.querySelectorAll("details[data-of]").forEach((details) => details.addEventListener("toggle", () => { if (details.open) { fillBehind(details); } }));
+window.addEventListener("hashchange", () => {
+  state = stateFrom(window.location.hash);
+  show();
+});
+document.querySelectorAll("details[data-of]").forEach((details) =>
+  details.addEventListener("toggle", () => {
+    if (details.open) {
+      fillBehind(details);
+    }
+  }),
+);
 buttonsOfStaticTables();
 followTheme(redrawAll);
 
 show();
-drawOne("throughput").then(() => { performance.mark("first-figure"); });
+drawOne("throughput").then(() => {
+  performance.mark("first-figure");
+});
 fillTable(document.getElementById("all-results"), "results", "All results", resultsTable(false), resultsTable(true));

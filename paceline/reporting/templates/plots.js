@@ -3,8 +3,13 @@
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const touch = window.matchMedia("(pointer: coarse)");
 const plotConfig = {
-  displaylogo: false, responsive: true, displayModeBar: "hover", scrollZoom: false, doubleClick: "reset",
-  modeBarButtons: [["toImage", "resetScale2d"]], showTips: false
+  displaylogo: false,
+  responsive: true,
+  displayModeBar: "hover",
+  scrollZoom: false,
+  doubleClick: "reset",
+  modeBarButtons: [["toImage", "resetScale2d"]],
+  showTips: false,
 };
 
 // figures name colours as the style sheet does; put in what they stand for just now
@@ -12,14 +17,18 @@ function coloured(value, style) {
   if (typeof value === "string") {
     return value.slice(0, 6) === "var(--" ? style.getPropertyValue(value.slice(4, -1)).trim() : value;
   }
-  if (Array.isArray(value)) { return value.map((item) => coloured(item, style)); }
+  if (Array.isArray(value)) {
+    return value.map((item) => coloured(item, style));
+  }
   if (value && typeof value === "object") {
     return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, coloured(inner, style)]));
   }
   return value;
 }
 
-function plotElement(name) { return document.getElementById("figure-" + name); }
+function plotElement(name) {
+  return document.getElementById("figure-" + name);
+}
 
 function drawPlot(name, figure) {
   const drawn = coloured(figure, getComputedStyle(document.documentElement));
@@ -29,11 +38,21 @@ function drawPlot(name, figure) {
   return Plotly.react(plotElement(name), drawn.data, drawn.layout, fixed ? { ...plotConfig, displayModeBar: false } : plotConfig);
 }
 
-function resizePlots() { document.querySelectorAll(".js-plotly-plot").forEach((element) => Plotly.Plots.resize(element)); }
+function resizePlots() {
+  document.querySelectorAll(".js-plotly-plot").forEach((element) => Plotly.Plots.resize(element));
+}
 
 // on paper it is always light
 function followTheme(redraw) {
   dark.addEventListener("change", redraw);
-  window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; redraw(); resizePlots(); });
-  window.addEventListener("afterprint", () => { delete document.documentElement.dataset.theme; redraw(); resizePlots(); });
+  window.addEventListener("beforeprint", () => {
+    document.documentElement.dataset.theme = "light";
+    redraw();
+    resizePlots();
+  });
+  window.addEventListener("afterprint", () => {
+    delete document.documentElement.dataset.theme;
+    redraw();
+    resizePlots();
+  });
 }

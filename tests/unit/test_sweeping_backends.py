@@ -1,0 +1,75 @@
+"""Workers of any backend: order, how much is handed over, and versions that must agree."""
+
+from __future__ import annotations
+
+import pydoc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import joblib
+import pytest
+
+import paceline
+from paceline.sweeping.backends import Workers, check_versions, local_workers
+from simulator.errors import InputError, SimulationError
+
+
+class Pretended(Workers):
+    """Two workers of a cluster, of which the second answers otherwise."""
+
+    def __init__(self, second: Callable[[Any], object]) -> None:
+        super().__init__(joblib.Parallel(n_jobs=1), 2, lost={})
+        self._second = second
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        for place, item in enumerate(items):
+            yield self._second(item) if place % 2 else function(item)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda _: None, f"cluster x: a worker has no Paceline, but here is {paceline.__version__}, so results could differ"),
+        (lambda name: "9.9" if name == "numpy.__version__" else pydoc.locate(name), "a worker has numpy 9.9"),
+    ],
+)
+def test_workers_that_differ_are_refused(answer: Callable[[Any], object], told: str) -> None:
+    with pytest.raises(InputError) as raised:
+        check_versions(Pretended(answer), "cluster x")
+    assert told in str(raised.value)
+
+
+def test_workers_that_cannot_run_anything_are_refused() -> None:
+    def bare(name: str) -> object:
+        raise ModuleNotFoundError("No module named 'joblib'")
+
+    with pytest.raises(InputError, match=r"a worker cannot run anything \(No module named 'joblib'\); install paceline"):
+        check_versions(Pretended(bare), "cluster x")
+
+
+def test_equal_workers_pass() -> None:
+    with local_workers(1) as workers:
+        check_versions(workers, "here")
+
+
+@pytest.mark.parametrize(("count", "window"), [(1, 64), (2, 128), (16, 1024), (64, 1024), (1000, 2000)])
+def test_a_window_keeps_all_busy_and_is_bounded(count: int, window: int) -> None:
+    assert Workers(joblib.Parallel(n_jobs=1), count, lost={}).window == window
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_answers_come_in_order(streaming: bool) -> None:
+    with joblib.Parallel(n_jobs=1, return_as="generator" if streaming else "list") as parallel:
+        workers = Workers(parallel, 2, lost={}, streaming=streaming)
+        for size in (0, 1, 7, 50):
+            assert list(workers.map(str, range(size))) == [str(number) for number in range(size)]
+
+
+def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
+    def gone(item: int) -> int:
+        raise ConnectionResetError
+
+    with joblib.Parallel(n_jobs=1, return_as="generator") as parallel:
+        workers = Workers(parallel, 2, lost={BrokenPipeError: "the first", ConnectionError: "the second", OSError: "the third"})
+        with pytest.raises(SimulationError, match=r"^the second$"):
+            list(workers.map(gone, [1, 2]))
