@@ -284,4 +284,6 @@ def _doublings(points: Sequence[Point]) -> list[Point]:
 def _node_filled(points: Sequence[Point], index: int) -> int:
     """The last point that takes as many nodes: those that are paid for are used."""
     nodes = points[index].scenario.nodes_needed
-    return max(at for at in range(index, len(points)) if points[at].scenario.nodes_needed == nodes)
+    while index + 1 < len(points) and points[index + 1].scenario.nodes_needed == nodes:
+        index += 1
+    return index

@@ -136,10 +136,11 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
     if line.searched and chosen.workers == max(line.scenarios) and len(line.scenarios) > 1:
         notes.append(f"the answer has the most workers that the range allows ({chosen.workers}); a wider --workers may have a better one")
     if plan.passed_over:
-        notes.append(
-            f"{plan.passed_over:,} configurations lie between others that were simulated and were passed over; "
-            "the neighbours of the answer were simulated"
-        )
+        were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
+        notes.append(f"{were} passed over, for lying between others that were simulated; the neighbours of the answer were simulated")
+    notes.append(
+        "configurations are compared by samples a second; what larger batches or staler gradients do to convergence is not predicted"
+    )
     steps = chosen.scenario.run.steps
     notes.append(
         f"each simulated run has {steps:,} steps of each worker; a longer real run varies less from step to step, not less in its speed"

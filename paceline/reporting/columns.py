@@ -69,6 +69,7 @@ _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
     "seed": lambda result: result.seed,
     "hourly": lambda result: usd_per_hour(result.scenario),
     "beyond": lambda result: int(result.extrapolated),
+    "calibrated": lambda result: int(result.scenario.workload.calibrated is not None),
 }
 """What is embedded under which name; times in seconds, rates in samples/s, shares 0 to 1; none where it does not apply."""
 

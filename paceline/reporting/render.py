@@ -141,6 +141,7 @@ def render(report: Report) -> str:
                 (report.at.name_of(index), scaling_of(result.scenario), result) for index, result in enumerate(results[:_MOST_PLAIN_ROWS])
             ],
             fitted=fitted,
+            compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),
             calibration_tables={index: figures.calibration_grid(load, index) for index, load in fitted},
             unfitted=[load for load in report.workloads if load.fit is None or not load.fit.points],
             scripts=SCRIPTS,

@@ -294,3 +294,20 @@ def test_who_wants_no_motion_gets_none(page: Page, report: Path) -> None:
     wanted = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
     assert page.run(behaviour) == "auto"
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "workers", "told"),
+    [
+        (None, (1, 2), "no calibrated range is recorded"),
+        ({"batch": (8, 64), "workers": (1, 8)}, (1, 2), "within the calibrated range"),
+        ({"batch": (8, 64), "workers": (1, 8)}, (1, 64), "beyond the calibrated range"),
+    ],
+    ids=["none", "within", "beyond"],
+)
+def test_key_figures_say_how_they_stand_to_the_calibration(
+    page: Page, tmp_path: Path, calibrated: dict[str, Any] | None, workers: tuple[int, ...], told: str
+) -> None:
+    results = sweep(STRATEGIES[:1], workers, workload={"calibrated": calibrated})
+    page.open(write_report(results, tmp_path / "report.html"))
+    assert page.run("return document.getElementById('card-range').textContent") == told

@@ -254,6 +254,17 @@ def test_a_plan_answers_in_its_own_sentences() -> None:
     assert "pareto" in embedded(page_of(results, plan=plan), "figures")
 
 
+def test_a_plan_without_sentences_is_summed_up_from_its_facts() -> None:
+    results = sweep(cluster={"price": PRICE})
+    plan = planned(results, "Ring on 8").model_copy(update={"sentences": ()})
+    answer, confidence, _ = summary_of(page_of(results, plan=plan))
+    assert answer.startswith("Of 1,200 configurations considered for cnn-cifar, Ring on 8 (weak scaling, 8 replicas) is the cheapest that ")
+    assert "reaches 1,000,000,000 samples within 12.0 h: 18,000 samples/s" in answer
+    assert "97% of real runs are predicted to reach the goal; 15 of 27 results lie beyond the calibrated range" in confidence
+    missed = plan.model_copy(update={"feasible": False})
+    assert "comes nearest to 1,000,000,000 samples within 12.0 h, which none reaches:" in summary_of(page_of(results, plan=missed))[0]
+
+
 def test_measured_points_are_embedded_with_their_prediction() -> None:
     results = sweep()
     page = page_of(results, measured=extras("a", results)["measured"])
@@ -291,3 +302,10 @@ def test_weak_or_strong_is_named_in_every_table() -> None:
 
 def test_notes_are_repeated() -> None:
     assert "The results file ends early." in text_of(page_of(sweep((RING,), (1,)), ("The results file ends early.",)))
+
+
+def test_files_that_were_compared_are_compared_again() -> None:
+    page = page_of(sweep((RING,), (1, 2)) * 2, labels=["before", "before", "after", "after"])
+    assert "paceline report results-1.ndjson results-2.ndjson" in text_of(page)
+    assert "cat results-1.ndjson" not in text_of(page)
+    assert "cat results-1.ndjson results-2.ndjson results-3.ndjson &gt; results.ndjson" in text_of(page_of(sweep()))

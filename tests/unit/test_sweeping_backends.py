@@ -65,6 +65,22 @@ def test_answers_come_in_order(streaming: bool) -> None:
             assert list(workers.map(str, range(size))) == [str(number) for number in range(size)]
 
 
+@pytest.mark.parametrize(("took_s", "sizes"), [(0.5, [4, 8, 16, 22]), (4.0, [4] * 12 + [2]), (9.0, [4] + [2] * 23)])
+def test_batches_take_some_seconds(took_s: float, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s, seen = [0.0], []
+
+    def parallel(tasks: Iterator[Any]) -> list[Any]:
+        batch = list(tasks)
+        clock_s[0] += took_s
+        seen.append(len(batch))
+        return [function(*arguments) for function, arguments, _ in batch]
+
+    monkeypatch.setattr("paceline.sweeping.backends.time.monotonic", lambda: clock_s[0])
+    workers = Workers(parallel, 2, lost={}, streaming=False)
+    assert list(workers.map(abs, range(50))) == list(range(50))
+    assert seen == sizes
+
+
 def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
     def gone(item: int) -> int:
         raise ConnectionResetError

@@ -111,6 +111,15 @@ def test_times_survive_whatever_was_cut(scenario: Build, tmp_path: Path) -> None
         assert times.read_bytes().startswith(all_times[: ends[1]])
 
 
+def test_times_of_another_sweep_are_not_taken_over(scenario: Build, tmp_path: Path) -> None:
+    scenarios = many(scenario)
+    sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
+    (tmp_path / "r.ndjson").write_bytes(b"".join((tmp_path / "r.ndjson").read_bytes().splitlines(keepends=True)[:2]))
+    (tmp_path / "r.times.ndjson").write_text('{"scenario_hash": "0123456789abcdef", "wall_time_s": 1.0}\n' * 2)
+    sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
+    assert [json.loads(line)["scenario_hash"] for line in (tmp_path / "r.times.ndjson").read_text().splitlines()] == [scenarios[2].hash]
+
+
 def test_a_failure_is_written_and_the_others_go_on(scenario: Build, tmp_path: Path) -> None:
     scenarios = failing(scenario)
     for jobs in (1, 2):
@@ -168,7 +177,8 @@ def test_a_retry_that_is_stopped_changes_nothing(scenario: Build, tmp_path: Path
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
     def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
+        if done:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         sweep(scenarios, path, jobs=1, retry_failed=True, progress=stop)

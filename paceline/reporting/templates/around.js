@@ -30,6 +30,11 @@ function neighbours(view) {
   return rows.sort((one, other) => size(other) - size(one));
 }
 
+function besideText(row, beside) {
+  const lines = [`<b>${plotText(keys[row.key].name)} ${beside.text}</b> in place of ${row.here}`, `throughput ${change(beside.gain)}`];
+  return [...lines, `90% interval ${change(beside.low)} to ${change(beside.high)}`].join("<br>");
+}
+
 const tornadoFigure = {
   id: "around",
   height(view) {
@@ -56,11 +61,7 @@ const tornadoFigure = {
       cliponaxis: false,
       textfont: { color: INK },
       marker: { color: colour, line: { width: 0 } },
-      hovertext: rows.map((row) =>
-        row[side]
-          ? `<b>${plotText(keys[row.key].name)} ${row[side].text}</b> in place of ${row.here}<br>throughput ${change(row[side].gain)}<br>90% interval ${change(row[side].low)} to ${change(row[side].high)}`
-          : "",
-      ),
+      hovertext: rows.map((row) => (row[side] ? besideText(row, row[side]) : "")),
     });
     const names = rows.map((row, index) => ({
       x: 0,
@@ -100,7 +101,9 @@ const tornadoFigure = {
           .map((each) => `${each.text} ${change(each.gain)}`)
           .join(", "),
     );
-    return `Change of throughput to the next value on the grid, ${view.focus >= 0 ? curves[view.focus].name : ""} at ${settingsText(view.state.at)}. ${told.join("; ") || "No neighbour"}.`;
+    const name = view.focus >= 0 ? curves[view.focus].name : "";
+    const title = `Change of throughput to the next value on the grid, ${name} at ${settingsText(view.state.at)}`;
+    return `${title}. ${told.join("; ") || "No neighbour"}.`;
   },
   table(view) {
     const rows = neighbours(view).flatMap((row) =>

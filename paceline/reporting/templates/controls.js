@@ -31,14 +31,11 @@ function showState(state) {
 function showWhere(view) {
   const words = settingsText(view.state.at),
     without = view.shown.filter((each) => each.chosen < 0);
-  const missing = without.length
-    ? ` No result there of ${listed(
-        without.map((each) => each.name),
-        3,
-      )}.`
-    : "";
-  document.getElementById("where").textContent =
-    `${keys.some((_, key) => swept(key)) ? "The sliders stand" : "Everything is"} at ${words}.${view.shown.length ? missing : " Nothing is chosen: tick a box above."}`;
+  const names = without.map((each) => each.name);
+  const missing = names.length ? ` No result there of ${listed(names, 3)}.` : "";
+  const told = view.shown.length ? missing : " Nothing is chosen: tick a box above.";
+  const what = keys.some((_, key) => swept(key)) ? "The sliders stand" : "Everything is";
+  document.getElementById("where").textContent = `${what} at ${words}.${told}`;
 }
 
 function showLegends(view) {
@@ -72,7 +69,8 @@ function showCards(view) {
   put("p95", `95% below ${duration(number("step_p95", point))}`);
   const limit = text("limit", point);
   put("limit", limit.charAt(0).toUpperCase() + limit.slice(1));
-  put("range", number("beyond", point) ? "beyond the calibrated range" : "not beyond the calibrated range");
+  const within = number("calibrated", point) ? "within the calibrated range" : "no calibrated range is recorded";
+  put("range", number("beyond", point) ? "beyond the calibrated range" : within);
 }
 
 function copyLink(note) {

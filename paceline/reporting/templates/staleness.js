@@ -87,6 +87,10 @@ function binsOf(point) {
     .filter((bin) => bin.share > 0);
 }
 
+function binText(bin) {
+  return bin.from === bin.to ? count(bin.from) : `${count(bin.from)} to ${count(bin.to)}`;
+}
+
 function drawnStale(view) {
   return view.chosen.filter((each) => data.histograms[each.chosen]);
 }
@@ -114,10 +118,7 @@ const staleDistributionFigure = {
         y: bins[index].map((bin) => bin.share),
         width: bins[index].map((bin) => bin.width * 0.9),
         hovertext: bins[index].map((bin) =>
-          [
-            ...pointLines(each.chosen),
-            `staleness ${bin.from === bin.to ? count(bin.from) : count(bin.from) + " to " + count(bin.to)}: ${percent(bin.share)} of updates`,
-          ].join("<br>"),
+          [...pointLines(each.chosen), `staleness ${binText(bin)}: ${percent(bin.share)} of updates`].join("<br>"),
         ),
         marker: { color: seriesColour(each.curve), opacity: held.length === 1 ? 0.9 : 0.6, line: { width: 0 } },
       })),
@@ -135,10 +136,10 @@ const staleDistributionFigure = {
     };
   },
   describe(view) {
-    const told = drawnStale(view).map(
-      (each) =>
-        `${each.name}: mean ${amount(number("stale_mean", each.chosen))}, 95% below ${count(number("stale_p95", each.chosen))}, at most ${count(number("stale_max", each.chosen))}`,
-    );
+    const told = drawnStale(view).map((each) => {
+      const [mean, high, most] = ["stale_mean", "stale_p95", "stale_max"].map((name) => number(name, each.chosen));
+      return `${each.name}: mean ${amount(mean)}, 95% below ${count(high)}, at most ${count(most)}`;
+    });
     return `Distribution of staleness at ${settingsText(view.state.at)}. ${told.length ? listed(told, 7) : "Nothing asynchronous here"}.`;
   },
   table(view) {
