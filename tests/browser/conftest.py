@@ -19,6 +19,7 @@ __all__ = ["Page"]
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _DRIVERS = ("chromedriver", "chromium-driver")
 _PATIENCE_S = 60
+_POLL_S = 0.05
 _TRACES = """
 return document.getElementById('figure-%s').data.map(
   trace => ({name: trace.name || '', x: [...trace.x], y: [...trace.y]}))
@@ -102,7 +103,9 @@ class Page:
 
     def settled(self) -> None:
         """Wait until all figures are drawn."""
-        WebDriverWait(self.driver, _PATIENCE_S).until(lambda _: self.run("return document.documentElement.dataset.drawn === 'yes'"))
+        WebDriverWait(self.driver, _PATIENCE_S, _POLL_S).until(
+            lambda _: self.run("return document.documentElement.dataset.drawn === 'yes'")
+        )
 
     def theme(self, name: str) -> None:
         """What the reader's system prefers: light or dark."""
