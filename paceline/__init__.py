@@ -15,11 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paceline.face import Report, calibrate, load, plan, report, sweep
+    from paceline.face import Report, calibrate, load, plan, report, simulate, sweep
     from paceline.planning.answer import Plan
     from paceline.reporting import read_results
     from paceline.sweeping import Sweep
-    from simulator import Result, Scenario, simulate
+    from simulator import Result, Scenario
     from simulator.workload import Workload
 
 __version__ = "0.1.0"
@@ -28,8 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
-    **dict.fromkeys(("Report", "calibrate", "load", "plan", "report", "sweep"), "paceline.face"),
-    **dict.fromkeys(("Result", "Scenario", "simulate"), "simulator"),
+    **dict.fromkeys(("Report", "calibrate", "load", "plan", "report", "simulate", "sweep"), "paceline.face"),
+    **dict.fromkeys(("Result", "Scenario"), "simulator"),
     "Plan": "paceline.planning.answer",
     "Sweep": "paceline.sweeping",
     "Workload": "simulator.workload",

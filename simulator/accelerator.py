@@ -6,6 +6,7 @@ device with another, and never as a step time on their own.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,7 +19,7 @@ from simulator.errors import ScenarioError
 from simulator.reading import read_toml
 from simulator.spec import Bytes, Moderate, Rate, Spec
 
-__all__ = ["Accelerator", "Arithmetic", "Cores", "PeakFlops", "accelerator_named", "load_accelerator"]
+__all__ = ["Accelerator", "Arithmetic", "Cores", "PeakFlops", "accelerator_named", "load_accelerator", "spelled"]
 
 Flops = Annotated[Moderate, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -129,18 +130,19 @@ def load_accelerator(path: str | Path) -> Accelerator:
 
 
 def accelerator_named(device: str) -> Accelerator | None:
-    """The device of this name or alias, whatever the case; None if no file of the catalogue has it.
+    """The device of this name or alias, whatever the case, `` (GPU)`` behind it or not; None if no file of the catalogue has it.
 
     Raises
     ------
     ScenarioError
         A device file of the catalogue is broken, or two of them claim one name.
     """
-    return _by_name(tuple((file.absolute(), _stamp(file)) for file in catalog.entries("devices").values())).get(_spelled(device))
+    return _by_name(tuple((file.absolute(), _stamp(file)) for file in catalog.entries("devices").values())).get(spelled(device))
 
 
-def _spelled(name: str) -> str:
-    return " ".join(name.split()).casefold()
+def spelled(name: str) -> str:
+    """A name without case and without the kind that `paceline calibrate` writes behind it: ``tesla t4`` of ``Tesla T4 (GPU)``."""
+    return re.sub(r"\s*\((gpu|cpu)\)$", "", " ".join(name.split()).casefold())
 
 
 def _stamp(file: Path) -> int:
@@ -157,7 +159,7 @@ def _by_name(files: tuple[tuple[Path, int], ...]) -> dict[str, Accelerator]:
     for file, _ in files:
         device = load_accelerator(file)
         for name in (device.name, *device.aliases):
-            other = found.setdefault(_spelled(name), device)
+            other = found.setdefault(spelled(name), device)
             if other is not device:
                 raise ScenarioError(f"{file}: {name!r} is also a name of {other.name!r}; a name stands for one device")
     return found

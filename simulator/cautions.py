@@ -117,10 +117,11 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
     moved, known = load.moved, load.calibrated
     if moved is not None and moved.applied:
         low, mid, high = moved.low_mid_high
+        taken = "" if device else ", which the cluster, naming no device, is taken to have"
         yield Warned(
             code="moved-device", path="workload.moved", value=moved.to_device, range=(low, high),
             text=f"the workload was measured on {moved.from_device!r}; its compute takes {mid:.3g} times as long "
-            f"({low:.3g} to {high:.3g}) on {moved.to_device!r}, {moved.text}",
+            f"({low:.3g} to {high:.3g}) on {moved.to_device!r}{taken}, {moved.text}",
         )  # fmt: skip
     elif known is not None and known.device and device and not same_device(known.device, device):
         yield Warned(
@@ -205,6 +206,12 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
         yield Warned(
             code="few-replications", path="run.replications", value=run.replications,
             text=f"with fewer than {FEWEST_REPLICATIONS} replications the interval assumes a normal distribution",
+        )  # fmt: skip
+    if run.job_steps is not None and run.steps != type(run)().steps and run.steps * scenario.replicas != run.job_steps:
+        yield Warned(
+            code="steps-not-used", path="run.steps", value=run.steps,
+            text=f"run.job_steps ({run.job_steps:,}) says how long the job is, so run.steps ({run.steps:,}) has no effect: "
+            "leave one of them out",
         )  # fmt: skip
     if run.start_spread_s and run.start_spread_s > run.warmup * scenario.lone_step_s:
         text = "workers may still start after the warm-up has ended, so part of what is measured has fewer workers: raise warmup_steps"

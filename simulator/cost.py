@@ -6,11 +6,21 @@ A cost is told only where the price has a source or was given by the user; else 
 
 from __future__ import annotations
 
+import statistics
+
 from simulator.results import Estimate, Result
 from simulator.scenario import Scenario
 from simulator.strategy import ParameterServer
 
-__all__ = ["cost_of_samples", "server_nodes", "time_of_samples_s", "usd_per_hour", "usd_per_million_samples", "why_no_cost"]
+__all__ = [
+    "cost_of_samples",
+    "mean_sample_s",
+    "server_nodes",
+    "time_of_samples_s",
+    "usd_per_hour",
+    "usd_per_million_samples",
+    "why_no_cost",
+]
 
 _HOUR_S = 3600.0
 
@@ -46,18 +56,27 @@ def why_no_cost(scenario: Scenario) -> str:
 def time_of_samples_s(result: Result, samples: float) -> Estimate:
     """Seconds in which so many samples are trained, start-up and checkpoints left out: samples / throughput.
 
-    The ends of the interval are those of the throughput, exchanged.
+    The mean is that over replications: where runs differ much, as those of a workload that
+    was moved to another device, the time at the mean throughput is shorter, and would make
+    a device look the cheaper the less is known of it. The ends of the interval are those
+    of the throughput, exchanged.
     """
     rate = result.throughput_samples_per_s
-    return Estimate(mean=samples / rate.mean, low=samples / rate.high, high=samples / rate.low if rate.low > 0 else _LONGEST_S)
+    return Estimate(mean=samples * mean_sample_s(result), low=samples / rate.high, high=samples / max(rate.low, _LEAST_PER_S))
 
 
-_LONGEST_S = 1e15
-"""Stands for ever, where the low end of the throughput is 0."""
+def mean_sample_s(result: Result) -> float:
+    """Seconds a sample, mean over replications of 1 / throughput."""
+    rates = result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
+    return statistics.fmean(1.0 / max(rate, _LEAST_PER_S) for rate in rates)
+
+
+_LEAST_PER_S = 1e-15
+"""Samples a second that stand for none at all, so that a time remains a number."""
 
 
 def cost_of_samples(result: Result, samples: float) -> Estimate | None:
-    """US dollars for so many samples: price of all nodes x time; None where the price is not known."""
+    """US dollars for so many samples: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
     hourly = usd_per_hour(result.scenario)
     if hourly is None:
         return None

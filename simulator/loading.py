@@ -59,7 +59,12 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
 
 
 _PRICES = ("price", "server_price")
-_EITHER_OR = ("workload.batch_per_replica", "workload.global_batch")
+_INSTEAD_OF = (
+    ("workload.batch_per_replica", "workload.global_batch"),
+    ("workload.global_batch", "workload.batch_per_replica"),
+    ("run.steps", "run.job_steps"),
+)
+"""Whoever sets the first means it instead of the second, if the file has that."""
 
 
 def parse_value(raw: str) -> Any:
@@ -88,10 +93,10 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
     settings = list(settings)
     result = _with_settings(table, settings, where)
     keys = {key for key, _ in settings}
-    for one, other in (_EITHER_OR, _EITHER_OR[::-1]):
-        # whoever sets one kind of batch means it instead of the other that the file has
+    for one, other in _INSTEAD_OF:
         if one in keys and other not in keys:
-            result["workload"] = {key: value for key, value in result["workload"].items() if f"workload.{key}" != other}
+            section = one.partition(".")[0]
+            result[section] = {key: value for key, value in result[section].items() if f"{section}.{key}" != other}
     own = _with_settings({}, settings, where)
     for section in ("workload", "cluster"):
         # what a section ``use``s is overlaid later, when its file is read

@@ -17,10 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.accelerator import accelerator_named
 from simulator.errors import ScenarioError
 from simulator.gains import precision_gain
 from simulator.roofline import Range, achieved, is_processor, roofline
-from simulator.speeds import Pair, Scatter, Speeds, datasheet, load_speeds, plain, same_device
+from simulator.speeds import Pair, Scatter, Speeds, load_speeds, plain, same_device
 from simulator.uncertainty import Uncertainty
 from simulator.workload import Affine, Moved, Workload
 
@@ -173,14 +174,14 @@ def _unlike(load: Workload, speeds: Speeds) -> str:
 
 
 def _by_roofline(load: Workload, here: str, device: str, speeds: Speeds) -> _Offer | str:
-    there = datasheet(device)
+    there = accelerator_named(device)
     if load.counted is None:
         return "its operations are not counted: profile it again"
     if there is None:
         return f"models/devices does not know {device!r}"
     if is_processor(there):
         return f"no efficiency is published for a processor such as {device!r}"
-    known = datasheet(here)
+    known = accelerator_named(here)
     found = roofline(load, known, there, speeds)
     if found is None:
         return f"no peak of {device!r} for {load.precision}, or too few published rows"

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from simulator.accelerator import Accelerator
-from simulator.speeds import Scatter, Speed, Speeds, datasheet, same_device
+from simulator.accelerator import Accelerator, accelerator_named
+from simulator.speeds import Scatter, Speed, Speeds, same_device
 from simulator.workload import Counted, Workload
 
 __all__ = ["Achieved", "Range", "achieved", "bound_s", "efficiency", "is_processor", "ratio_scatter", "roofline"]
@@ -25,7 +25,12 @@ __all__ = ["Achieved", "Range", "achieved", "bound_s", "efficiency", "is_process
 LAUNCH_S = 3.8e-6
 """Seconds for each of many short kernels that wait for one another on the device alone."""
 LAUNCH_ALONE_S = 9.6e-6
-"""The same where the host waits for each (both: Gray, "Getting Started with CUDA Graphs", NVIDIA, 2019-09-05, V100)."""
+"""The same where the host waits for each."""
+LAUNCH_TOGETHER_S = 0.5e-6
+"""Besides their own time, 3.4 - 2.9 us, where all are started as one graph: the least, however little each has to do.
+
+All three: Gray, "Getting Started with CUDA Graphs", NVIDIA, 2019-09-05, V100.
+"""
 _FEWEST_MODELS = 3
 _USUAL_BATCH = 64
 """Where a source does not state its batch; it only says over how many samples the variables' bytes spread."""
@@ -72,7 +77,7 @@ def achieved(speeds: Speeds) -> tuple[Achieved, ...]:
     """Every published row of a counted model on a device with a datasheet; repeats of one setting as one."""
     found: dict[tuple[str, str, str, str, str], list[tuple[float, Speed]]] = {}
     for row in speeds.rows:
-        model, device = speeds.model_of(row.model), datasheet(row.device)
+        model, device = speeds.model_of(row.model), accelerator_named(row.device)
         if model is None or device is None or is_processor(device):
             continue
         batch = row.batch or _USUAL_BATCH
@@ -173,9 +178,8 @@ def _at(
     if there_s is None:
         return None
     if here_s is None:
-        mid_s = there_s / known.mid + counted.kernels * LAUNCH_S
-        high_s = there_s / known.low + counted.kernels * LAUNCH_ALONE_S
-        return Range(there_s / known.high / measured_s, mid_s / measured_s, high_s / measured_s)
+        ends = (known.high, LAUNCH_TOGETHER_S), (known.mid, LAUNCH_S), (known.low, LAUNCH_ALONE_S)
+        return Range(*((there_s / share + counted.kernels * launch_s) / measured_s for share, launch_s in ends))
     scatter = ratio_scatter(speeds)
     if scatter is None:
         return None

@@ -15,14 +15,14 @@ from typing import NamedTuple
 from pydantic import Field
 
 from simulator import catalog
-from simulator.accelerator import Accelerator, accelerator_named
+from simulator.accelerator import Accelerator, accelerator_named, spelled
 from simulator.complaints import validated
 from simulator.errors import ScenarioError
 from simulator.reading import read_toml
 from simulator.spec import Spec
 from simulator.workload import Counted
 
-__all__ = ["Model", "Pair", "Scatter", "Speed", "Speeds", "datasheet", "kind_of", "load_speeds", "plain", "same_device"]
+__all__ = ["Model", "Pair", "Scatter", "Speed", "Speeds", "kind_of", "load_speeds", "plain", "same_device"]
 
 
 class Speed(Spec):
@@ -207,19 +207,10 @@ def same_device(one: str, other: str) -> bool:
     return kind_of(one) == kind_of(other)
 
 
-def datasheet(name: str) -> Accelerator | None:
-    """The device of this name, which `paceline calibrate` writes with its kind behind it: ``Tesla T4 (GPU)``."""
-    return accelerator_named(_bare(name))
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"\s*\((GPU|CPU)\)\s*$", "", name)
-
-
 def kind_of(name: str) -> object:
     """What devices are compared by: the figures of a datasheet, or the name where there is none."""
-    found = datasheet(name)
-    return plain(_bare(name)) if found is None else _figures(found)
+    found = accelerator_named(name)
+    return plain(spelled(name)) if found is None else _figures(found)
 
 
 def _figures(device: Accelerator) -> object:

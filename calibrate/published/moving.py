@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from calibrate.validation.comparison import Compared
-from simulator.accelerator import Accelerator
+from simulator.accelerator import Accelerator, accelerator_named
 from simulator.moving import moved_to, pair_range
 from simulator.results import Estimate
 from simulator.roofline import Range, achieved, efficiency
-from simulator.speeds import Pair, Speeds, datasheet, load_speeds
+from simulator.speeds import Pair, Speeds, load_speeds
 from simulator.workload import Affine, Variable, Workload, WorkloadRange
 
 __all__ = ["BY_PAIR", "BY_RATIO", "BY_ROOFLINE", "MOVED_BY", "moved_rows"]
@@ -61,7 +61,7 @@ def moved_rows(speeds: Speeds | None = None) -> tuple[Compared, ...]:
 def _newer(pairs: tuple[Pair, ...]) -> Iterator[tuple[Pair, Accelerator, Accelerator]]:
     """Pairs of two devices with datasheets, from the older to the newer."""
     for pair in pairs:
-        here, there = datasheet(pair.here), datasheet(pair.there)
+        here, there = accelerator_named(pair.here), accelerator_named(pair.there)
         if here is not None and there is not None and (here.year, here.memory_bandwidth_bytes_per_s, here.name) < (
             there.year, there.memory_bandwidth_bytes_per_s, there.name
         ):  # fmt: skip

@@ -12,7 +12,7 @@ from simulator.errors import InputError
 from simulator.loading import apply_settings, scenario_from_table
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import Mirrored, ParameterServer, Single
+from simulator.strategy import AllReduceStrategy, Mirrored, ParameterServer, Single
 
 __all__ = ["Unit", "base_scenario", "compared", "scenarios_at", "way_of"]
 
@@ -131,7 +131,7 @@ def way_of(scenario: Scenario) -> str:
     strategy = scenario.strategy
     if isinstance(strategy, ParameterServer):
         return f"{strategy.mode} PS"
-    return "single" if isinstance(strategy, Single) else f"{strategy.algorithm} all-reduce"
+    return f"{strategy.algorithm} all-reduce" if isinstance(strategy, AllReduceStrategy) else strategy.kind
 
 
 def _settings(scenario: Scenario) -> dict[str, float | str]:

@@ -65,11 +65,11 @@ def report(
 
     Example: paceline report results.ndjson -o reports/resnet50.html --open
     """
-    from paceline.cli.reporting import Extras, extras_of, formats_of, labels_of, last_of_each, open_page, read_all, target_of
+    from paceline.cli.reporting import INTERRUPTED, Extras, extras_of, formats_of, labels_of, last_of_each, open_page, read_all, target_of
     from paceline.reporting import write_report
     from paceline.reporting.exporting import check_browser, check_folder, export_figures
     from paceline.reporting.measured import overlay_of
-    from paceline.reporting.plans import read_plan
+    from paceline.reporting.plans import read_plan, without_what_ifs
     from simulator.files import check_writable
 
     formats = formats_of(format_)
@@ -77,8 +77,11 @@ def report(
     named = labels_of(results, [len(its.results) for its in held])
     found, labels, doubled = last_of_each([result for its in held for result in its.results], named)
     notes += doubled
-    overlay = overlay_of(measured, found, labels) if measured is not None else None
     planned = read_plan(plan) if plan is not None else None
+    if planned is not None:
+        found, labels, left_out = without_what_ifs(found, labels, planned)
+        notes += left_out
+    overlay = overlay_of(measured, found, labels) if measured is not None else None
     target = target_of(results, out, force=force, reads=[path for path in (measured, plan) if path is not None])
     check_writable(target)
     if figures is not None:
@@ -86,7 +89,7 @@ def report(
         check_folder(figures, "--figures")
     if tables is not None:
         check_folder(tables, "--tables")
-    extras = Extras() if no_simulate else extras_of(found, labels, planned, jobs)
+    extras = Extras() if no_simulate else extras_of(found, labels, planned, jobs, stoppable=True)
     notes += extras.notes
     write_report(
         found,
@@ -104,6 +107,8 @@ def report(
     for its in overlay.unmatched if overlay is not None else ():
         typer.echo(f"{measured}:{its.line}: {its.setting}: stands beside no prediction: {its.why}", err=True)
     typer.echo(f"Wrote {target}", err=True)
+    if extras.stopped:
+        raise typer.Exit(INTERRUPTED)
     written: dict[str, object] = {"report": str(target), "results": len(found), "notes": notes, "bytes": target.stat().st_size}
     if tables is not None:
         from paceline.reporting.tables import tables_of, write_tables

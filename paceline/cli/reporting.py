@@ -18,18 +18,22 @@ if TYPE_CHECKING:
     from paceline.reporting.timeline import Timeline
     from simulator.results import Result
 
-__all__ = ["Extras", "extras_of", "formats_of", "labels_of", "last_of_each", "open_page", "read_all", "target_of"]
+__all__ = ["INTERRUPTED", "Extras", "extras_of", "formats_of", "labels_of", "last_of_each", "open_page", "read_all", "target_of"]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the signal's number, as shells have it."""
 
 _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What simulating the answer again gave."""
+    """What simulating the answer again gave, and whether the user stopped it."""
 
     timeline: Timeline | None = None
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
+    stopped: bool = False
 
 
 def read_all(paths: Sequence[Path]) -> tuple[list[ResultsFile], list[str]]:
@@ -154,8 +158,23 @@ def formats_of(text: str) -> tuple[Format, ...]:
     return tuple(kind for kind in FORMATS if kind in given)
 
 
-def extras_of(results: Sequence[Result], labels: Sequence[str] | None, plan: Plan | None, jobs: int) -> Extras:
-    """Simulate the report's answer again: three of its steps for the timeline, and one change at a time; what fails is noted."""
+def extras_of(results: Sequence[Result], labels: Sequence[str] | None, plan: Plan | None, jobs: int, *, stoppable: bool = False) -> Extras:
+    """Simulate the report's answer again: three of its steps for the timeline, and one change at a time; what fails is noted.
+
+    Parameters
+    ----------
+    results, labels, plan
+        As :func:`paceline.reporting.write_report` takes them.
+    jobs
+        Processes for the what-ifs; 0 takes all cores.
+    stoppable
+        Whether Ctrl-C only ends the simulating, so that the report is written without the rest.
+
+    Raises
+    ------
+    ResultsError
+        The plan's answer is not among the results.
+    """
     from paceline.cli.showing import progress_bar
     from paceline.reporting.answer import answer_of
     from paceline.reporting.coordinates import coordinates_of
@@ -166,16 +185,23 @@ def extras_of(results: Sequence[Result], labels: Sequence[str] | None, plan: Pla
     timeline: Timeline | None = None
     changes: tuple[Change, ...] = ()
     notes: list[str] = []
+    stopped = False
     try:
-        timeline = timeline_of(answer.result.scenario, answer.name)
-    except SimulationError as error:
-        notes.append(f"There is no timeline: {error}.")
-    try:
-        with progress_bar("what-ifs") as advance:
-            changes = changes_of(answer.result, jobs, advance)
-    except SimulationError as error:
-        notes.append(f"There are no what-ifs: {error}.")
-    return Extras(timeline, changes, tuple(notes))
+        try:
+            timeline = timeline_of(answer.result.scenario, answer.name)
+        except SimulationError as error:
+            notes.append(f"There is no timeline: {error}.")
+        try:
+            with progress_bar("what-ifs") as advance:
+                changes = changes_of(answer.result, jobs, advance)
+        except SimulationError as error:
+            notes.append(f"There are no what-ifs: {error}.")
+    except KeyboardInterrupt:
+        if not stoppable:
+            raise
+        stopped = True
+        notes.append(f"There are no what-ifs{'' if timeline is not None else ', and there is no timeline'}: they were interrupted.")
+    return Extras(timeline, changes, tuple(notes), stopped)
 
 
 def open_page(path: Path) -> bool:

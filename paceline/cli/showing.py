@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from simulator.results import Phase, Result, Staleness
+from simulator.strategy import AllReduceStrategy
 from simulator.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -87,11 +88,11 @@ def _duration(seconds: float) -> str:
 def label(result: Result) -> str:
     """The strategy in few words, such as ``async PS, 4 servers``."""
     strategy = result.scenario.strategy
-    if strategy.kind == "single":
-        return "single"
     if strategy.kind == "parameter-server":
         backup = f", {strategy.backup_workers} of {result.replicas} workers backup" if strategy.backup_workers else ""
         return f"{strategy.mode} PS, {strategy.servers} server{'s' if strategy.servers > 1 else ''}{backup}"
+    if not isinstance(strategy, AllReduceStrategy):
+        return strategy.kind
     local = f", every {strategy.sync_every} steps" if strategy.sync_every > 1 else ""
     return f"{strategy.algorithm} all-reduce{' in one node' if strategy.kind == 'mirrored' else ''}{local}"
 
@@ -133,8 +134,11 @@ def _table(title: str, results: Sequence[Result]) -> Table:
     from rich import box
     from rich.table import Table
 
+    scaling = " and ".join(sorted({"weak" if result.scenario.workload.global_batch is None else "strong" for result in results}))
+    title = f"{title}, {scaling} scaling"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold")
-    for heading in ("workers", "samples/s", "90% interval", "eff.", "step", "stale"):
+    counted = "workers" if all(_one_a_worker(result) for result in results) else "replicas"
+    for heading in (counted, "samples/s", "90% interval", "eff.", "step", "stale"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("bottleneck", no_wrap=True)
     for result in results:
@@ -149,6 +153,12 @@ def _table(title: str, results: Sequence[Result]) -> Table:
             result.bottleneck.name,
         )
     return table
+
+
+def _one_a_worker(result: Result) -> bool:
+    """Whether each worker drives one replica, so that both are as many."""
+    strategy = result.scenario.strategy
+    return strategy.kind != "mirrored" and getattr(strategy, "replicas_per_worker", 1) == 1
 
 
 def _figure(rate: float) -> str:
@@ -201,7 +211,7 @@ def _particulars(result: Result) -> Iterator[tuple[str, str]]:
             yield "servers", _by_server(stale)
         if strategy.backup_workers:
             yield "dropped", f"{result.dropped_share:.1%} of gradients; {_figure(result.wasted_samples_per_s)} samples/s wasted"
-    elif strategy.kind != "single" and "auto" in (strategy.algorithm, strategy.protocol):
+    elif isinstance(strategy, AllReduceStrategy) and "auto" in (strategy.algorithm, strategy.protocol):
         yield "chosen", _chosen(result)
     if result.phase is not None:
         yield "phases", _phases(result.phase)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paceline.planning.answer import Candidate, Improvement, Plan
+from paceline.planning.answer import Candidate, Plan
 from paceline.planning.further import workers_of
-from paceline.planning.wording import figure, money, servers_note, workers_note
+from paceline.planning.wording import figure, money, servers_note, staleness_in_words, workers_note
 from simulator.units import format_seconds
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def show_plan(plan: Plan) -> None:
     if len(plan.pareto) > 1:
         what = "cost of the training against its time" if plan.goal.samples is not None else "price of an hour against throughput"
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
-        _candidates(console, f"Pareto front, {what}{more}", plan.pareto[:_FRONT])
-    _improvements(console, plan.improvements)
+        _candidates(console, f"Pareto front of those simulated, {what}{more}", plan.pareto[:_FRONT])
+    _improvements(console, plan)
     for text in filter(None, (workers_note(plan), servers_note(plan), _work(plan))):
         console.print(Text(text))
     for one in plan.refused[:_MOST_REFUSED]:
@@ -93,7 +93,8 @@ def _candidates(console: Console, title: str, candidates: Sequence[Candidate]) -
         )
     console.print(table)
     for rank, candidate in enumerate(candidates, 1):
-        console.print(Text(f"{rank}  {candidate.name}; limit: {candidate.result.bottleneck.name}"))
+        stale = staleness_in_words(candidate.result)
+        console.print(Text(f"{rank}  {candidate.name}; limit: {candidate.result.bottleneck.name}{f'; {stale}' if stale else ''}"))
     if any(candidate.result.extrapolated for candidate in candidates):
         console.print("* outside the calibrated range: an extrapolation", style="dim")
     if not all(candidate.meets for candidate in candidates):
@@ -102,32 +103,37 @@ def _candidates(console: Console, title: str, candidates: Sequence[Candidate]) -
 
 
 def _short(rate: float) -> str:
-    """A throughput in at most seven characters."""
-    return figure(rate) if rate < 100_000 else f"{rate / 1e3:,.0f}k" if rate < 1e8 else f"{rate:.2g}"
+    """A throughput, or a sum from 1,000 USD on, in at most seven characters."""
+    return figure(rate) if rate < 100_000 else f"{rate / 1e3:,.0f}k" if rate < 1e7 else f"{rate:.2g}"
 
 
 def _cost(candidate: Candidate) -> str:
     """Of the training; where the goal has no samples, of an hour."""
     if candidate.cost_usd is not None:
-        return f"${money(candidate.cost_usd.mean).removesuffix(' USD')}"
-    return "-" if candidate.usd_per_hour is None else f"${money(candidate.usd_per_hour).removesuffix(' USD')}/h"
+        return _dollars(candidate.cost_usd.mean)
+    return "-" if candidate.usd_per_hour is None else f"{_dollars(candidate.usd_per_hour)}/h"
 
 
-def _improvements(console: Console, improvements: Sequence[Improvement]) -> None:
+def _dollars(usd: float) -> str:
+    """A sum in at most eight characters."""
+    return f"${_short(usd) if usd >= 1000 else money(usd).removesuffix(' USD')}"
+
+
+def _improvements(console: Console, plan: Plan) -> None:
     from rich.text import Text
 
-    table = _table("what one improvement would bring", "")
+    table = _table(f"what one improvement would bring, {plan.chosen.scaling} scaling", "")
     table.columns[0].justify = "left"
     for heading in ("gain", "samples/s", "90% interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("limit then", no_wrap=True)
-    for one in improvements:
+    for one in plan.improvements:
         rate = one.throughput_samples_per_s
         if rate is None or one.gain is None:
             continue
-        table.add_row(one.name, f"{one.gain:+.1%}", _short(rate.mean), f"{_short(rate.low)} to {_short(rate.high)}", one.bottleneck)
+        table.add_row(one.name, f"{one.gain:+z.1%}", _short(rate.mean), f"{_short(rate.low)} to {_short(rate.high)}", one.bottleneck)
     if table.row_count:
         console.print(table)
-    for one in improvements:
+    for one in plan.improvements:
         console.print(Text(f"{one.name}: {one.text}"), style="" if one.gain is None else "dim")
     console.print()

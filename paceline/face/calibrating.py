@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from simulator.errors import InputError
+from paceline.face.arguments import checked
 from simulator.files import check_writable
 from simulator.workload import Workload
 
 __all__ = ["calibrate"]
 
 
+@checked
 def calibrate(
     builder: str,
     *,
@@ -83,8 +84,6 @@ def calibrate(
     """
     from calibrate import fit_workload, profile_runs, write_workload
 
-    if precision not in ("float32", "mixed_float16"):
-        raise InputError(f"precision {str(precision)[:40]!r}: must be float32 or mixed_float16")
     if out is not None:
         check_writable(Path(out), "out")
     files = profile_runs(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from paceline.face.scenarios import Settings, Source, axes_of, load
+from paceline.face.arguments import checked
+from paceline.face.scenarios import Settings, Source, axes_of, load, out_of, pairs_of
 from simulator.spec import Spec
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
+@checked
 def plan(
     scenario: Source,
     *,
@@ -26,7 +28,7 @@ def plan(
     confidence: float = 0.95,
     prefer: Literal["cheapest", "fastest", "fewest-devices"] | None = None,
     clusters: Sequence[str] = (),
-    over: Mapping[str, Sequence[Any]] | None = None,
+    over: Mapping[str, Iterable[Any]] | None = None,
     strategies: Sequence[str] = (),
     workers: str | Sequence[int] | None = None,
     servers: str | Sequence[int] | None = None,
@@ -106,7 +108,8 @@ def plan(
         target_throughput=target_throughput, samples=samples, epochs=epochs, deadline=deadline, budget=budget, confidence=confidence,
         prefer=prefer,
     )  # fmt: skip
-    pairs = list(settings.items()) if isinstance(settings, Mapping) else list(settings)
+    journal = out_of(out, scenario)
+    pairs = pairs_of(settings)
     rest = [(key, value) for key, value in pairs if not isinstance(value, Spec)]
     if len(rest) < len(pairs):
         scenario = load(scenario, pairs)
@@ -115,5 +118,4 @@ def plan(
         scenario, settings=rest, clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers, servers=servers,
         scaling=scaling,
     )  # fmt: skip
-    journal = None if out is None else Path(out)
     return search(space, goal, out=journal, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)

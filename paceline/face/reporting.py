@@ -7,19 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from paceline.face.arguments import checked
 from simulator.errors import InputError, SimulationError
 from simulator.files import check_writable
 from simulator.results import Outcome, Result
+from simulator.spec import Spec
 from simulator.tables import Row, frame_of, html_of_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from paceline.planning.answer import Plan
+    from paceline.reporting import ResultsFile
 
 __all__ = ["Report", "report"]
 
-Reported: TypeAlias = "Outcome | Iterable[Outcome] | Plan | str | Path | Sequence[str | Path]"
+Reported: TypeAlias = "Outcome | Iterable[Outcome] | Plan | ResultsFile | str | Path | Sequence[str | Path]"
 """What a report can be of."""
 
 
@@ -53,6 +56,7 @@ class Report:
         return html_of_rows([row], "Report")
 
 
+@checked
 def report(
     source: Reported,
     out: str | Path = "report.html",
@@ -67,7 +71,8 @@ def report(
     Parameters
     ----------
     source
-        A result, several, a sweep, a plan, a results file, or several of those to compare.
+        A result, several, a sweep, a plan, a results file (its path, or what :func:`read_results` read),
+        or several paths to compare.
     out
         Where to write; a file that is there is replaced.
     title
@@ -100,7 +105,7 @@ def report(
     """
     from paceline.cli.reporting import Extras, extras_of, labels_of, read_all
     from paceline.planning.answer import Plan
-    from paceline.reporting import write_report
+    from paceline.reporting import ResultsFile, write_report
     from paceline.reporting.measured import overlay_of
     from paceline.sweeping import Sweep
 
@@ -126,7 +131,10 @@ def report(
         held, notes = read_all(paths)
         labels = labels_of(paths, [len(its.results) for its in held])
         outcomes = [result for its in held for result in its.results]
-    elif isinstance(source, Iterable):
+    elif isinstance(source, ResultsFile):
+        outcomes = (*source.results, *source.failures)
+        notes += source.notes
+    elif isinstance(source, Iterable) and not isinstance(source, Spec):
         outcomes = [_outcome(its) for its in source]
     else:
         outcomes = [_outcome(source)]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from paceline.face.arguments import checked
 from simulator.catalog import scenario_file
+from simulator.complaints import quoted
 from simulator.errors import InputError
+from simulator.files import check_writable
 from simulator.loading import apply_settings, read_toml, scenario_from_table
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 
-__all__ = ["Settings", "Source", "axes_of", "load", "plain", "table_of"]
+__all__ = ["Settings", "Source", "axes_of", "load", "out_of", "pairs_of", "plain", "table_of"]
 
 Settings: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 """Values by dotted key, such as ``{"strategy.workers": 8, "cluster.inter_node.bandwidth": "10 Gbit/s"}``."""
@@ -20,6 +23,7 @@ Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario
 """A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""
 
 
+@checked
 def load(scenario: Source, settings: Settings = ()) -> Scenario:
     """Load a scenario, set keys of it, validate it.
 
@@ -59,7 +63,7 @@ def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()
     else:
         file = scenario_file(scenario)
         table, source, beside = read_toml(file), str(file), file.parent
-    pairs = list(settings.items()) if isinstance(settings, Mapping) else list(settings)
+    pairs = pairs_of(settings)
     # a section as a whole takes the place of the old one, and keeps the draws of its own uncertainty
     whole = {key: plain(value) for key, value in pairs if isinstance(value, Spec)}
     for section, kept in _KEPT.items():
@@ -74,14 +78,44 @@ _KEPT = {"workload": ("batch_per_replica", "global_batch"), "cluster": ("nodes",
 """What a scenario says of a section beside the file that the section is taken from."""
 
 
+def pairs_of(settings: Settings) -> list[tuple[str, Any]]:
+    """Settings as keys with their values.
+
+    Raises
+    ------
+    InputError
+        They are no such pairs.
+    """
+    pairs = list(settings.items()) if isinstance(settings, Mapping) else list(settings)
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise InputError(f"settings: {quoted(pair)} must be a key with its value, as in {{'strategy.workers': 8}}")
+    return [(key, value) for key, value in pairs]
+
+
+def out_of(out: str | Path | None, scenario: Source) -> Path | None:
+    """The results file to write, if there is to be one; its folder is made.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, or is the file of the scenario.
+    """
+    reads = None if isinstance(scenario, (Scenario, Mapping)) else scenario_file(scenario)
+    return None if out is None else check_writable(Path(out), "out", reads=reads)
+
+
 def plain(value: Any) -> Any:
     """A specification as nested tables, what is not set left out; anything else as it is."""
     return value.model_dump(mode="json", exclude_none=True) if isinstance(value, Spec) else value
 
 
-def axes_of(over: Mapping[str, Sequence[Any]]) -> list[tuple[str, list[Any]]]:
+def axes_of(over: Mapping[str, Iterable[Any]]) -> list[tuple[str, list[Any]]]:
     """Keys with their values; specifications among these as nested tables."""
-    wrong = next((key for key, values in over.items() if isinstance(values, str) or not isinstance(values, Iterable)), None)
+    wrong = next((key for key, values in over.items() if isinstance(values, str)), None)
     if wrong is not None:
         raise InputError(f"over: {wrong}: must be a list of values, such as [1, 2, 4], not {str(over[wrong])[:60]!r}")
-    return [(key, [plain(value) for value in values]) for key, values in over.items()]
+    axes = [(key, [plain(value) for value in values]) for key, values in over.items()]
+    if empty := next((key for key, values in axes if not values), None):
+        raise InputError(f"over: {empty}: must be a list of one value or more, such as [1, 2, 4]")
+    return axes

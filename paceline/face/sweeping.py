@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from paceline.face.scenarios import Settings, Source, axes_of, table_of
+from paceline.face.arguments import checked
+from paceline.face.scenarios import Settings, Source, axes_of, out_of, table_of
 
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["sweep"]
 
 
+@checked
 def sweep(
     scenario: Source,
-    over: Mapping[str, Sequence[Any]],
+    over: Mapping[str, Iterable[Any]],
     *,
     settings: Settings = (),
     out: str | Path | None = None,
@@ -59,6 +61,8 @@ def sweep(
         A combination breaks a rule; the message says which one.
     ResultsError
         ``out`` holds something else.
+    InputError
+        An argument is of the wrong kind, ``out`` cannot be written or is the scenario's own file, or the cluster cannot be used.
 
     Examples
     --------
@@ -71,7 +75,7 @@ def sweep(
     from paceline.sweeping import grid
     from paceline.sweeping import sweep as run
 
-    axes = axes_of(over)
+    axes, journal = axes_of(over), out_of(out, scenario)
     table, source, beside = table_of(scenario, settings, over)
     made = grid(table, axes, source=source, beside=beside)
-    return run(made, None if out is None else Path(out), jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
+    return run(made, journal, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)

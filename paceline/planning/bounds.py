@@ -23,7 +23,7 @@ from simulator.fusion import buckets
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import AllReduceStrategy, ParameterServer
+from simulator.strategy import AllReduceStrategy, ParameterServer, Single
 from simulator.uncertainty import with_draw
 from simulator.workload import Workload
 
@@ -102,7 +102,7 @@ class _Window(NamedTuple):
     def of(scenario: Scenario) -> _Window | None:
         """None where the number of steps is not known beforehand, or too small to say anything."""
         run, strategy, replicas = scenario.run, scenario.strategy, scenario.replicas
-        together = True
+        together = isinstance(strategy, (Single, AllReduceStrategy))
         if isinstance(strategy, ParameterServer):
             together = strategy.mode == "sync" and not strategy.backup_workers
             some_end_early = strategy.mode != "sync" and run.sharing == "each-its-own" and not run.drain

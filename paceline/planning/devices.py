@@ -1,12 +1,13 @@
-"""What a workload that names no device means for a choice between devices."""
+"""Which devices a plan compares, and where the workload's times are taken to hold for one that nobody named."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from simulator.accelerator import accelerator_named
 from simulator.errors import InputError
 from simulator.scenario import Scenario
+from simulator.speeds import kind_of
+from simulator.workload import Workload
 
 __all__ = ["check_devices"]
 
@@ -17,29 +18,46 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
     Returns
     -------
     list of str
-        A note for each cluster whose device the times of such a workload are taken to hold for.
+        A note for each device that was taken for granted: that of the cluster where the
+        workload names none, that of the workload where the cluster names none and others
+        do, or the workload was moved already.
 
     Raises
     ------
     InputError
         A workload names no device, and its clusters have several, on which it cannot be equally fast.
     """
-    devices: dict[str, dict[str, str]] = {}
+    scenarios = list(scenarios)
+    unsaid: dict[str, dict[object, str]] = {}
     for scenario in scenarios:
         load, name = scenario.workload, scenario.cluster.device
-        nameless = load.moved is None and (load.calibrated is None or not load.calibrated.device)
-        if nameless and name:
-            device = accelerator_named(name)
-            devices.setdefault(load.name, {}).setdefault(device.name if device is not None else name, name)
-    notes = []
-    for workload, its in devices.items():
-        names = list(its.values())
-        if len(names) > 1:
+        if load.moved is None and not _device_of(load) and name:
+            unsaid.setdefault(load.name, {}).setdefault(kind_of(name), name)
+    for workload, its in unsaid.items():
+        if len(its) > 1:
+            names = list(its.values())
             shown = ", ".join(map(repr, names[:4]))
             setting = f"--set 'workload.calibrated={{batch=[1,64],device=\"{names[0][:60]}\"}}'"
             raise InputError(
                 f"{source}: the workload {workload!r} names no device, but the clusters have several ({shown}), on which it cannot be "
                 f"equally fast: say on which it was measured, such as {setting}, or plan for one of them at a time"
             )
-        notes.append(f"the workload {workload!r} names no device; its times are taken to be those on {names[0]!r}")
-    return notes
+    notes = [
+        f"the workload {workload!r} names no device; its times are taken to be those on {name!r}"
+        for workload, its in unsaid.items()
+        for name in its.values()
+    ]
+    some_name_one = any(scenario.cluster.device for scenario in scenarios)
+    for scenario in scenarios:
+        load, cluster = scenario.workload, scenario.cluster
+        device, moved = _device_of(load), load.moved is not None and load.moved.applied
+        if device and not cluster.device and (moved or some_name_one):
+            notes.append(f"the cluster {cluster.name!r} names no device; it is taken to have that of the workload's times, {device!r}")
+    return list(dict.fromkeys(notes))
+
+
+def _device_of(load: Workload) -> str:
+    """The device that a workload's times are of; empty where it does not say."""
+    if load.moved is not None and load.moved.applied:
+        return load.moved.to_device
+    return load.calibrated.device if load.calibrated is not None else ""

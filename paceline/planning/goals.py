@@ -24,9 +24,9 @@ _MONEY = re.compile(r"(?:USD|\$)\s*" + _NUMBER + r"|(?P<before>" + _NUMBER.repla
 _ROUNDING = 1e-12
 
 
-def _positive(value: float, shown: object, rule: str) -> float:
+def _positive(value: float, option: str, shown: object, rule: str) -> float:
     if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{quoted(shown)} {rule}")
+        raise InputError(f"{option} {quoted(shown)} {rule}")
     return value
 
 
@@ -34,7 +34,7 @@ def _rate(given: str | float) -> float:
     """Samples a second."""
     rule = "must be a number of samples over a time, above 0, such as --target-throughput '20000 samples/s'"
     if not isinstance(given, str):
-        return _positive(float(given), given, f"--target-throughput {rule}")
+        return _positive(float(given), "--target-throughput", given, rule)
     found = _RATE.fullmatch(given.strip())
     if not found:
         raise UnitError(f"--target-throughput {quoted(given)} {rule}")
@@ -42,13 +42,13 @@ def _rate(given: str | float) -> float:
         unit_s = parse_quantity(f"1 {found['unit']}", "time")
     except UnitError:
         raise UnitError(f"--target-throughput {quoted(given)} {rule}") from None
-    return _positive(float(found["number"]) / unit_s, given, f"--target-throughput {rule}")
+    return _positive(float(found["number"]) / unit_s, "--target-throughput", given, rule)
 
 
 def _time_s(given: str | float) -> float:
     rule = "must be a time above 0 with its unit, such as --deadline 12h, '30 min' or '2 d'"
     if not isinstance(given, str):
-        return _positive(float(given), given, f"--deadline {rule}")
+        return _positive(float(given), "--deadline", given, rule)
     try:
         value_s = parse_quantity(given, "time")
     except UnitError:
@@ -61,11 +61,11 @@ def _time_s(given: str | float) -> float:
 def _usd(given: str | float) -> float:
     rule = "must be a sum of US dollars above 0, such as --budget '500 USD'"
     if not isinstance(given, str):
-        return _positive(float(given), given, f"--budget {rule}")
+        return _positive(float(given), "--budget", given, rule)
     found = _MONEY.fullmatch(given.strip())
     if not found:
         raise UnitError(f"--budget {quoted(given)} {rule}")
-    return _positive(float(found["number"] or found["before"]), given, f"--budget {rule}")
+    return _positive(float(found["number"] or found["before"]), "--budget", given, rule)
 
 
 def goal_of(
@@ -122,7 +122,7 @@ def goal_of(
         )
     for name, value in (("samples", samples), ("epochs", epochs)):
         if value is not None:
-            _positive(value, value, f"--{name} must be a number above 0, such as --samples 1.28e6 --epochs 90")
+            _positive(value, f"--{name}", value, "must be a number above 0, such as --samples 1.28e6 --epochs 90")
     if not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} must lie between 0 and 1, such as 0.95")
     only_budget = budget is not None and deadline is None

@@ -12,7 +12,7 @@ from paceline.planning.bounds import Ceilings
 from paceline.planning.goals import confidence_of, enough_of, required_rate
 from paceline.planning.space import Line
 from paceline.sweeping import Outcome
-from simulator.cost import cost_of_samples, time_of_samples_s, usd_per_hour, usd_per_million_samples
+from simulator.cost import cost_of_samples, mean_sample_s, time_of_samples_s, usd_per_hour, usd_per_million_samples
 from simulator.results import Result
 from simulator.scenario import Scenario
 
@@ -33,8 +33,8 @@ class Point:
         Samples a second that it needs to reach the goal.
     ceiling
         Bound of the throughput that as many replications reach as the confidence asks for.
-    mean_ceiling
-        Bound of the mean throughput.
+    least_sample_s
+        Bound of the mean time of a sample, in seconds.
     guess
         Throughput by closed forms that are no bounds; only orders the work.
     outcome
@@ -46,7 +46,7 @@ class Point:
     usd_per_hour: float | None
     needed: float
     ceiling: float
-    mean_ceiling: float
+    least_sample_s: float
     guess: float
     outcome: Outcome | None = None
 
@@ -83,7 +83,7 @@ class Judge:
             enough = enough_of(len(rates), self.goal.confidence)
             ceiling = float(np.sort(rates)[-min(enough, len(rates))])
             guess = scenario.replicas * scenario.batch / scenario.full_step_s
-            points.append(Point(line, workers, hourly, required_rate(self.goal, hourly), ceiling, float(rates.mean()), guess))
+            points.append(Point(line, workers, hourly, required_rate(self.goal, hourly), ceiling, float((1 / rates).mean()), guess))
         return points
 
     # -- before it is simulated --------------------------------------------------------
@@ -94,22 +94,22 @@ class Judge:
 
     def hope(self, point: Point) -> float:
         """What :meth:`value` is at least."""
-        return self._value(point, point.mean_ceiling)
+        return self._value(point, point.least_sample_s)
 
     def expected(self, point: Point) -> float:
         """What :meth:`value` may be; infinite where the goal does not seem to be reached."""
-        return self._value(point, point.guess) if point.guess >= point.needed else math.inf
+        return self._value(point, 1 / point.guess) if point.guess >= point.needed else math.inf
 
-    def _value(self, point: Point, rate: float) -> float:
+    def _value(self, point: Point, sample_s: float) -> float:
         goal = self.goal
         if goal.prefer == "fastest":
-            return 1 / rate
+            return sample_s
         if goal.prefer == "fewest-devices":
             return float(-(-point.scenario.replicas // point.scenario.cluster.replicas_per_device))
         if point.usd_per_hour is None:
             return math.inf
         total = goal.total_samples
-        return point.usd_per_hour if total is None else point.usd_per_hour * total / rate / _HOUR_S
+        return point.usd_per_hour if total is None else point.usd_per_hour * total * sample_s / _HOUR_S
 
     # -- after it has been simulated ---------------------------------------------------
 
@@ -124,7 +124,7 @@ class Judge:
     def value(self, point: Point) -> float:
         """What is to be as small as possible: cost (or price an hour), time of a sample, or devices."""
         result = point.result
-        return math.inf if result is None else self._value(point, result.throughput_samples_per_s.mean)
+        return math.inf if result is None else self._value(point, mean_sample_s(result))
 
     def margin(self, point: Point) -> float:
         """Throughput that is reached with the confidence asked for, over that needed; at least 1 where the goal is met."""
@@ -136,12 +136,16 @@ class Judge:
         return rates[-min(enough, len(rates))] / point.needed
 
     def rank(self, point: Point) -> tuple[float | str | int, ...]:
-        """Sorts points that meet the goal, best first: what is preferred, then throughput, nodes, and the name."""
+        """Sorts points that meet the goal, best first: what is preferred, then price, throughput, nodes, and the name.
+
+        Of as many devices, where nothing has a price, fewer nodes come before throughput.
+        """
         result = point.result
         assert result is not None
         rate = result.throughput_samples_per_s.mean
         price = math.inf if point.usd_per_hour is None else point.usd_per_hour
-        return self.value(point), *((price,) if self.goal.prefer != "cheapest" else ()), -rate, *self._order(point)
+        nodes = point.scenario.nodes_needed if self.goal.prefer == "fewest-devices" else 0
+        return self.value(point), *((price,) if self.goal.prefer != "cheapest" else ()), nodes, -rate, *self._order(point)
 
     def nearness(self, point: Point) -> tuple[float | str | int, ...]:
         """Sorts points none of which meets the goal, nearest first."""

@@ -200,11 +200,16 @@ def _front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     priced = [(cost, candidate) for cost, candidate in costs if cost is not None]
     front: list[Candidate] = []
     cheapest = float("inf")
-    for cost, candidate in sorted(priced, key=lambda pair: (-pair[1].result.throughput_samples_per_s.mean, pair[0], pair[1].name)):
+    for cost, candidate in sorted(priced, key=lambda pair: (_slowness(pair[1]), pair[0], pair[1].name)):
         if cost < cheapest:
             front.append(candidate)
             cheapest = cost
     return tuple(front)
+
+
+def _slowness(candidate: Candidate) -> float:
+    """Time of the training; where the goal has no samples, what orders throughput likewise."""
+    return candidate.time_s.mean if candidate.time_s is not None else -candidate.result.throughput_samples_per_s.mean
 
 
 def _cost(candidate: Candidate) -> float | None:

@@ -13,6 +13,7 @@ answer does not depend on the number of jobs.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Generator, Sequence
 
@@ -254,16 +255,29 @@ class Search:
 
         coarse = [point for points in self.lines for point in _doublings(points)]
         while True:
-            nearest = max((judge.margin(point) for point in self.points), default=-1.0)
+            nearest = self._nearest()
             open_ = [point for point in coarse if point.outcome is None and promised(point) > nearest]
             if not open_:
                 break
             self._simulate_points(sorted(open_, key=promised, reverse=True)[:_BATCH])
-        missing = self.missing
-        if missing:
-            points = next(points for points in self.lines if missing[0] in points)
-            for request in self._refine(points, judge.margin, promised):
+        best_of = [max(judge.margin(point) for point in points) for points in self.lines]
+        for best, points in sorted(zip(best_of, self.lines, strict=True), key=lambda pair: -pair[0]):
+            nearest = self._nearest()
+            if best * _WORTH_KNOWING < nearest:
+                break
+            beyond = functools.partial(_if_above, promised, nearest)
+            for request in self._refine(points, judge.margin, beyond):
                 self._simulate_points(request)
+
+    def _nearest(self) -> float:
+        """The largest margin so far."""
+        return max((self._judge.margin(point) for point in self.points), default=-1.0)
+
+
+def _if_above(promised: Callable[[Point], float], least: float, point: Point) -> float:
+    """What a point promises, or nothing at all where that is not above the least."""
+    value = promised(point)
+    return value if value > least else -math.inf
 
 
 def _doubled(points: Sequence[Point], index: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulator.errors import InputError
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer, Single
+from simulator.strategy import AllReduceStrategy, ParameterServer, Single
 
 __all__ = ["SHORT_NAMES", "in_words", "strategy_table"]
 
@@ -59,12 +59,12 @@ def strategy_table(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
 def in_words(scenario: Scenario) -> str:
     """A scenario's strategy in few words, without its number of workers: ``async PS, 2 servers``."""
     strategy = scenario.strategy
-    if isinstance(strategy, Single):
-        return "single device"
     if isinstance(strategy, ParameterServer):
         bound = "" if strategy.bound is None else f" (bound {strategy.bound})"
         backup = f", {strategy.backup_workers} backup" if strategy.backup_workers else ""
         where = " beside workers" if strategy.server_placement == "colocated" else ""
         return f"{strategy.mode} PS{bound}, {strategy.servers} server{'s' if strategy.servers > 1 else ''}{where}{backup}"
+    if not isinstance(strategy, AllReduceStrategy):
+        return "single device" if isinstance(strategy, Single) else strategy.kind
     local = f", every {strategy.sync_every} steps" if strategy.sync_every > 1 else ""
     return f"{strategy.algorithm} all-reduce{' in one node' if strategy.kind == 'mirrored' else ''}{local}"

@@ -9,10 +9,22 @@ from paceline.planning.answer import Candidate, Goal, Improvement, Plan
 from paceline.planning.goals import required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
+from simulator.results import Result
 from simulator.units import format_seconds
 from simulator.workload import Workload
 
-__all__ = ["figure", "goal_in_words", "money", "notes_of", "scaling_note", "sentences_of", "servers_note", "why_this", "workers_note"]
+__all__ = [
+    "figure",
+    "goal_in_words",
+    "money",
+    "notes_of",
+    "scaling_note",
+    "sentences_of",
+    "servers_note",
+    "staleness_in_words",
+    "why_this",
+    "workers_note",
+]
 
 _LITTLE = 0.01
 
@@ -53,22 +65,29 @@ def _figures(candidate: Candidate) -> str:
         parts.append(f"{money(candidate.cost_usd.mean)} for all of it")
     elif candidate.usd_per_hour is not None:
         parts.append(f"{money(candidate.usd_per_hour)} an hour")
-    return ", ".join(parts)
+    stale = staleness_in_words(candidate.result)
+    return ", ".join([*parts, *([f"with {stale}"] if stale else [])])
+
+
+def staleness_in_words(result: Result) -> str:
+    """How old gradients are; nothing where none is."""
+    stale = result.staleness
+    return f"gradients {figure(stale.mean)} updates old on average (p95 {stale.p95})" if stale.max else ""
 
 
 def _answer(plan: Plan, chosen: Point) -> str:
     goal, best = plan.goal, plan.chosen
     asked = goal_in_words(goal)
     if plan.feasible:
-        kind = {"cheapest": "cheapest", "fastest": "fastest", "fewest-devices": "smallest"}[goal.prefer]
-        return f"The {kind} configuration that reaches {asked} is {best.name}: {_figures(best)}."
+        what = "configuration of fewest devices" if goal.prefer == "fewest-devices" else f"{goal.prefer} configuration"
+        return f"The {what} that reaches {asked} is {best.name}: {_figures(best)}."
     needed = chosen.needed
     reached = Judge(goal).margin(chosen) * needed
     if not math.isfinite(needed):
         return f"Nothing considered reaches {asked}; nearest comes {best.name}: {_figures(best)}, but it has no price."
     return (
         f"Nothing considered reaches {asked}; nearest comes {best.name}: {_figures(best)}. With a confidence of {goal.confidence:.4g} it "
-        f"gives {figure(reached)} of the {figure(needed)} samples/s that it needs, so {needed / reached:.3g} times that would be needed."
+        f"gives {figure(reached)} of the {figure(needed)} samples/s that it needs, so {figure(needed / reached)} times that would be needed."
     )
 
 
@@ -91,7 +110,7 @@ def _limit(plan: Plan) -> str:
     text = f"The limit is {limit.name}: {limit.text.rstrip('.')}"
     if best is None or best.gain is None or best.gain < _LITTLE:
         return f"{text}; no single improvement that was tried brings more than {_LITTLE:.0%}."
-    text = f"{text}; of single improvements {best.name} buys most, {best.gain:+.0%} throughput{_price_of(best, plan.chosen)}"
+    text = f"{text}; of single improvements {best.name} buys most, {best.gain:+z.0%} throughput{_price_of(best, plan.chosen)}"
     if plan.feasible:
         return f"{text}."
     enough = [one.name for one in known if _is_enough(one, plan.goal)]
@@ -116,17 +135,41 @@ def _price_of(improvement: Improvement, chosen: Candidate) -> str:
 def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -> str:
     """Why the first of the points is the answer."""
     if not meeting:
-        return f"It comes nearest to the goal of {len(missing)} configurations that were simulated, none of which reaches it."
+        if len(missing) == 1:
+            return "It is the only configuration simulated, and does not reach the goal."
+        return f"It comes nearest to the goal of {len(missing)} configurations simulated, none of which reaches it."
     what = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[judge.goal.prefer]
-    first = f"Of {len(meeting) + len(missing)} configurations that were simulated {len(meeting)} reach the goal; of those it {what}."
+    count, reach = len(meeting) + len(missing), "reaches" if len(meeting) == 1 else "reach"
+    texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {what}."]
     others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]
-    if not others or not math.isfinite(judge.value(others[0])):
-        return first
-    more = judge.value(others[0]) / judge.value(meeting[0]) - 1
+    if others and math.isfinite(judge.value(others[0])):
+        texts.append(f"Next comes {_beside(judge, others[0], meeting[0])}.")
+    if _is_stale(meeting[0]):
+        texts.append(f"Its gradients are stale, so that it may need more samples; {_without_staleness(judge, meeting, others)}.")
+    return " ".join(texts)
+
+
+def _without_staleness(judge: Judge, meeting: Sequence[Point], others: Sequence[Point]) -> str:
+    """The best that has no stale gradients, beside a first one that has."""
+    fresh = next((point for point in meeting if not _is_stale(point)), None)
+    if fresh is None:
+        return "none simulated without reaches the goal"
+    return "the next has none" if others[0] is fresh else f"the best without is {_beside(judge, fresh, meeting[0])}"
+
+
+def _is_stale(point: Point) -> bool:
+    return point.result is not None and point.result.staleness.max > 0
+
+
+def _beside(judge: Judge, other: Point, best: Point) -> str:
+    """Another point, and how far behind the best it is."""
+    title = other.line.title(other.workers)
+    if not math.isfinite(judge.value(other)):
+        return f"{title}, which has no price"
+    more = judge.value(other) / judge.value(best) - 1
     word = {"cheapest": "more", "fastest": "slower", "fewest-devices": "more devices"}[judge.goal.prefer]
     same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[judge.goal.prefer]
-    far = f"{more:.1%} {word}" if more >= 0.0005 else same
-    return f"{first} Next comes {others[0].line.title(others[0].workers)}: {far}."
+    return f"{title}: {f'{more:.1%} {word}' if more >= 0.0005 else same}"
 
 
 def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
@@ -139,7 +182,8 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
         were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
         notes.append(f"{were} passed over, for lying between others that were simulated; the neighbours of the answer were simulated")
     notes.append(
-        "configurations are compared by samples a second; what larger batches or staler gradients do to convergence is not predicted"
+        "configurations are compared by samples a second; what larger batches, stale gradients or rarer averaging do to convergence is not "
+        "predicted"
     )
     steps = chosen.scenario.run.steps
     notes.append(
@@ -177,7 +221,7 @@ def workers_note(plan: Plan) -> str:
     after = counts[place + 1]
     growth = after.throughput_samples_per_s.mean / counts[place].throughput_samples_per_s.mean - 1
     return (
-        f"Adding workers pays up to {until}: from there to {after.workers} throughput changes by {growth:+.0%}, "
+        f"Adding workers pays up to {until}: from there to {after.workers} throughput changes by {growth:+z.0%}, "
         f"less than half of the {after.workers / until - 1:.0%} that they add."
     )
 
@@ -194,4 +238,4 @@ def servers_note(plan: Plan) -> str:
     best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
     base = next(count for count in plan.servers if count.servers == enough).throughput_samples_per_s.mean
     gain = best.throughput_samples_per_s.mean / base - 1
-    return f"{shown}: {best.servers} change throughput by {gain:+.1%}, and no number up to {more[-1].servers} by 2% or more."
+    return f"{shown}: {best.servers} change throughput by {gain:+z.1%}, and no number up to {more[-1].servers} by 2% or more."

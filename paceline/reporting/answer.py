@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from paceline.reporting.coordinates import Coordinates
 from paceline.reporting.naming import setting_text
+from simulator.errors import ResultsError
 from simulator.results import Result
 
 __all__ = ["Answer", "Asked", "Trust", "answer_of", "asked_of", "name_at", "trust_of"]
@@ -116,6 +117,11 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
         Where each stands.
     chosen
         Hash of a scenario that something else chose, such as a plan; it is the answer then.
+
+    Raises
+    ------
+    ResultsError
+        The chosen one is not among the results.
     """
 
     def rate(index: int) -> float:
@@ -124,6 +130,10 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
     most = max(result.replicas for result in results)
     told = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
     there = [index for index, result in enumerate(results) if result.replicas == (most if told is None else results[told].replicas)]
+    if chosen is not None and told is None:
+        raise ResultsError(
+            f"the plan's answer, scenario {chosen}, is not among the results; give the results file that `paceline plan` wrote with it"
+        )
     best = told if told is not None else max(there, key=rate)
     interval = results[best].throughput_samples_per_s
     rivals = sorted((index for index in there if index != best and results[index].throughput_samples_per_s.high >= interval.low), key=rate)

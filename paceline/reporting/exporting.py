@@ -41,7 +41,18 @@ _IMAGE = """
 var done = arguments[arguments.length - 1], element = document.getElementById(arguments[0]);
 var size = element._fullLayout, margin = size.margin, seen = new Set();
 function harmless(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); }
-var words = Array.from((element.closest("figure") || element).querySelectorAll("figcaption h3, figcaption p"));
+function lines(text) {
+  return text.split(" ").reduce(function (rows, word) {
+    var last = rows[rows.length - 1];
+    if (!last) { return [word]; }
+    return last.length + word.length < size.width / 6.4 ? rows.slice(0, -1).concat(last + " " + word) : rows.concat(word);
+  }, [""]);
+}
+// of what follows the sliders also where they stand
+var figure = element.closest("figure") || element, follows = figure.querySelector("[data-of]") !== null;
+var captions = Array.from(figure.querySelectorAll("figcaption h3, figcaption p"))
+  .concat(Array.from(document.querySelectorAll(follows ? "#card-where" : "none")));
+var words = captions.flatMap(function (caption, index) { return index ? lines(caption.textContent) : [caption.textContent]; });
 var data = element.data.map(function (trace) {
   var name = trace.name || (trace.legendgroup === "ideal" ? "ideal" : "");
   var first = name !== "" && trace.showlegend !== false && !seen.has(name);
@@ -50,7 +61,7 @@ var data = element.data.map(function (trace) {
 });
 var head = words.length ? TITLE * words.length : 0, foot = seen.size ? ROW * seen.size + 8 : 0;
 var title = words.map(function (word, index) {
-  return index ? "<span style='font-size:12px'>" + harmless(word.textContent) + "</span>" : "<b>" + harmless(word.textContent) + "</b>";
+  return index ? "<span style='font-size:12px'>" + harmless(word) + "</span>" : "<b>" + harmless(word) + "</b>";
 }).join("<br>");
 var layout = Object.assign({}, element.layout, {
   paper_bgcolor: "#ffffff",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from paceline.reporting.naming import clean
-from paceline.reporting.wording import amount, dollars, duration, percent
+from paceline.reporting.wording import amount, dollars, duration, percent, signed
 
 __all__ = ["Cell", "Column", "Grid", "Kind", "written"]
 
@@ -58,7 +58,7 @@ def written(value: Cell, kind: Kind) -> str:
         case "share":
             return percent(value)
         case "change":
-            return f"{value:+.1%}"
+            return signed(value)
         case "usd":
             return dollars(value)
         case _:

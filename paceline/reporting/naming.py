@@ -13,7 +13,7 @@ from simulator.scenario import Scenario
 from simulator.strategy import Mirrored, ParameterServer, Single
 from simulator.units import format_bytes, format_rate, format_seconds
 
-__all__ = ["clean", "series_names", "setting_text", "settings_of", "strategy_name", "varied_settings"]
+__all__ = ["LONGEST", "clean", "series_names", "setting_text", "settings_of", "strategy_name", "varied_settings"]
 
 LONGEST = 72
 """Characters of a name that a legend or a heading shows."""

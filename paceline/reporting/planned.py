@@ -95,6 +95,12 @@ def _ends(estimate: Estimate | None) -> tuple[Cell, Cell, Cell]:
     return (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
 
 
+def _staleness(candidate: Candidate) -> tuple[Cell, Cell]:
+    """Mean and 95th percentile; nothing where no gradient is stale."""
+    stale = candidate.result.staleness
+    return (stale.mean, stale.p95) if stale.max else (None, None)
+
+
 def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: Candidate) -> Grid:
     columns = (
         Column("Configuration"),
@@ -106,6 +112,8 @@ def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: C
         Column("Cost of the training", "usd"),
         Column("Cost of an hour", "usd"),
         Column("Cost of a million samples", "usd"),
+        Column("Staleness (updates)", "number"),
+        Column("Staleness, p95 (updates)", "count"),
         Column("Confidence", "share"),
         Column("Meets the goal"),
         Column("Limited by"),
@@ -121,6 +129,7 @@ def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: C
             each.cost_usd.mean if each.cost_usd is not None else None,
             each.usd_per_hour,
             each.usd_per_million_samples.mean if each.usd_per_million_samples is not None else None,
+            *_staleness(each),
             each.confidence,
             ("yes" if each.meets else "no") + (" (the answer)" if each == chosen else ""),
             each.result.bottleneck.name.replace("-", " "),

@@ -1,16 +1,18 @@
-"""Plans as files: what a plan answered, read again for a report."""
+"""Plans as files: what a plan answered, read again for a report, and which of its results a report draws."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from paceline.planning.answer import Plan
 from simulator.errors import ResultsError
+from simulator.results import Result
 
-__all__ = ["read_plan"]
+__all__ = ["read_plan", "without_what_ifs"]
 
 _VERSION = 1
 
@@ -47,3 +49,36 @@ def read_plan(path: Path) -> Plan:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ResultsError(f"{path}: {where}: {' '.join(str(first['msg']).split())}, so this is no answer of `paceline plan`") from None
+
+
+def without_what_ifs(
+    results: Sequence[Result], labels: Sequence[str] | None, plan: Plan
+) -> tuple[list[Result], list[str] | None, list[str]]:
+    """Of a plan's results those on machines that can be had: what it simulated for its improvements stands in its own table.
+
+    Parameters
+    ----------
+    results, labels
+        As :func:`paceline.reporting.write_report` takes them.
+    plan
+        What was answered.
+
+    Returns
+    -------
+    results, labels
+        Those with the workload and the cluster of a candidate, whatever their numbers of workers, servers and nodes.
+    notes
+        How many are left out.
+    """
+
+    def had(result: Result) -> str:
+        scenario = result.scenario
+        return scenario.workload.model_dump_json() + scenario.cluster.model_copy(update={"nodes": None}).model_dump_json()
+
+    real = {had(its.result) for its in (plan.chosen, *plan.runners_up, *plan.candidates)}
+    kept = [index for index, result in enumerate(results) if had(result) in real]
+    out = len(results) - len(kept)
+    if not out or not kept:
+        return list(results), list(labels) if labels is not None else None, []
+    notes = [f"{out} what-if{'s' if out > 1 else ''} of the plan stand{'' if out > 1 else 's'} in its table of improvements alone."]
+    return [results[index] for index in kept], [labels[index] for index in kept] if labels is not None else None, notes

@@ -17,6 +17,7 @@ from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.context import Report, build_report
 from paceline.reporting.coordinates import scaling_of
 from paceline.reporting.grids import written
+from paceline.reporting.limits import limit_in_words
 from paceline.reporting.naming import clean
 from paceline.reporting.sections import sections_of
 from paceline.reporting.wording import amount, clause, counts, dollars, duration, interval, join, percent, sentence
@@ -136,6 +137,8 @@ def render(report: Report) -> str:
                 if getattr(result.scenario.strategy, "mode", "sync") != "sync"
             },
             answer_scaling=scaling_of(report.answer.result.scenario),
+            limit=limit_in_words(report.answer.result),
+            gains=sorted((change for change in report.sensitivity if change.gain is not None), key=lambda change: -(change.gain or 0.0)),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
             plain_rows=[
                 (report.at.name_of(index), scaling_of(result.scenario), result) for index, result in enumerate(results[:_MOST_PLAIN_ROWS])

@@ -17,6 +17,9 @@ from simulator.scenario import Scenario
 
 __all__ = ["Origin", "Recipe", "RecipeStep", "recipe_of", "scenario_toml"]
 
+_MOST_BESIDE = 6
+"""Entries of an origin that stand beside something else; more have the whole width."""
+
 
 @dataclass(frozen=True)
 class RecipeStep:
@@ -52,6 +55,11 @@ class Origin:
     description: str
     basis: str
     entries: tuple[tuple[str, str], ...]
+
+    @property
+    def long(self) -> bool:
+        """Whether it has more entries than fit beside something else."""
+        return len(self.entries) > _MOST_BESIDE
 
 
 @dataclass(frozen=True)

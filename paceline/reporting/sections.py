@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
+from paceline.reporting.answer import name_at
 from paceline.reporting.context import Report
 from paceline.reporting.coordinates import scaling_of
 from paceline.reporting.grids import Column, Grid
 from paceline.reporting.naming import clean
 from paceline.reporting.planned import all_candidates, goal_text, pareto, plan_grids
-from paceline.reporting.wording import percent
+from paceline.reporting.wording import percent, signed
 
 if TYPE_CHECKING:
-    from paceline.reporting.measured import Overlay
+    from paceline.reporting.measured import Beside, Overlay
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
@@ -74,7 +75,7 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
 
     drawn = figure(changes)
     known = [change for change in changes if change.gain is not None]
-    told = [f"{clean(change.name)}: {change.gain:+.0%}" for change in known[:_MOST_SAID] if change.gain is not None]
+    told = [f"{clean(change.name)}: {signed(change.gain, 0)}" for change in known[:_MOST_SAID] if change.gain is not None]
     columns = (
         Column("Change"),
         Column("Scaling"),
@@ -89,6 +90,7 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
     found.values.update(
         sensitivity_label="Change of throughput by one change at a time. " + ("; ".join(told) if told else "None is known") + ".",
         sensitivity_px=_height_px(drawn, 320),
+        sensitivity_run=next((change.run for change in known if change.run), ""),
         sensitivity_table=Grid("sensitivity", "What one change would do", columns, rows),
     )
 
@@ -111,16 +113,15 @@ def _add_timeline(found: Sections, timeline: Timeline) -> None:
 
 
 def _add_measured(found: Sections, overlay: Overlay, report: Report) -> None:
-    places: dict[str, list[int]] = {}
-    for index, result in enumerate(report.results):
-        places.setdefault(result.scenario_hash, []).append(index)
-    found.measured = [(index, row.measured) for row in overlay.rows for index in places.get(row.scenario_hash, [])[:1]]
-    if overlay.rows:
-        count, inside = len(overlay.rows), sum(row.inside for row in overlay.rows)
-        middle = percent(statistics.median(abs(row.error) for row in overlay.rows))
-        found.values["overlay_error"] = (
-            f"{count} measured setting{'s' if count > 1 else ''} the median error is {middle}, and {inside} of them lie in their intervals"
-        )
+    # one scenario may be there once a file, told apart by its name
+    named = {(result.scenario_hash, name_at(report.at, index)): index for index, result in enumerate(report.results)}
+    of_hash = {result.scenario_hash: index for index, result in enumerate(report.results)}
+    places = [
+        (named.get((row.scenario_hash, row.name), of_hash[row.scenario_hash]), row) for row in overlay.rows if row.scenario_hash in of_hash
+    ]
+    found.measured = [(index, row.measured) for index, row in places]
+    found.values["overlay_error"] = _told(overlay)
+    found.values["fit_table"] = _by_curve(places, report)
     columns = (
         Column("Setting"),
         Column("Strategy"),
@@ -158,3 +159,43 @@ def _add_measured(found: Sections, overlay: Overlay, report: Report) -> None:
         (Column("Setting"), Column("Measured (samples/s)", "number"), Column("Line", "count"), Column("Why")),
         tuple((each.setting, each.measured, each.line, each.why) for each in overlay.unmatched),
     )
+
+
+def _told(overlay: Overlay) -> str:
+    """How far measured settings lie from their predictions; no error where one setting stands beside several of them."""
+    settings = len({row.line for row in overlay.rows})
+    if not settings:
+        return ""
+    counted = f"{settings} measured setting{'s' if settings > 1 else ''}"
+    if settings < len(overlay.rows):
+        fit = "fits" if settings == 1 else "fit"
+        return f"{counted} {fit} {len(overlay.rows)} predictions, so the error is told for each curve, under “Measured against predicted”"
+    middle = percent(statistics.median(abs(row.error) for row in overlay.rows))
+    inside = sum(row.inside for row in overlay.rows)
+    return f"beside {counted} the median error is {middle}, and {inside} of them lie{'s' if inside == 1 else ''} in the interval"
+
+
+def _by_curve(places: Sequence[tuple[int, Beside]], report: Report) -> Grid:
+    """How well each curve fits, since a measured setting may stand beside several."""
+    held: dict[int, list[Beside]] = {}
+    for index, row in places:
+        held.setdefault(report.at.curve_of[index], []).append(row)
+    columns = (
+        Column("Strategy"),
+        Column("Scaling"),
+        Column("Settings", "count"),
+        Column("Median error, sign left out", "share"),
+        Column("Inside the interval", "count"),
+    )
+    scaling = {curve: scaling_of(result.scenario) for curve, result in zip(report.at.curve_of, report.results, strict=True)}
+    rows = tuple(
+        (
+            report.at.curves[curve].name,
+            scaling[curve],
+            len(its),
+            statistics.median(abs(row.error) for row in its),
+            sum(row.inside for row in its),
+        )
+        for curve, its in held.items()
+    )
+    return Grid("measured-by-curve", "Error of each curve", columns, rows)

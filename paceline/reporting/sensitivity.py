@@ -13,7 +13,7 @@ from paceline.planning.simulations import Simulations
 from paceline.reporting.axes import INK, MUTED, layout
 from paceline.reporting.halving import Halving, halvings
 from paceline.reporting.shortened import all_reduces_a_step
-from paceline.reporting.wording import plot_text
+from paceline.reporting.wording import plot_text, signed
 from paceline.sweeping import Outcome, Runner
 from simulator.errors import SimulationError
 from simulator.results import Result
@@ -49,6 +49,8 @@ class Change:
         What limits it then; or why it is not known.
     row
         What is changed, such as ``network``: a change up and one down share a row of the tornado.
+    run
+        How long was simulated, with and without the change, where that is less than the result itself rests on.
     """
 
     name: str
@@ -58,13 +60,14 @@ class Change:
     high: float | None
     reason: str
     row: str
+    run: str = ""
 
 
 def changes_of(result: Result, jobs: int = 0, progress: Callable[[int, int], None] | None = None) -> tuple[Change, ...]:
     """Simulate improvements and their opposites, each alone, with the same random streams as the configuration itself.
 
     A configuration that takes long to simulate is simulated with fewer replications, and
-    if that is not enough with fewer steps, the one without a change too; the texts say so.
+    if that is not enough with fewer steps, the one without a change too; each change says so.
 
     Parameters
     ----------
@@ -117,7 +120,7 @@ def _affordable(result: Result) -> tuple[Scenario, str]:
     warmup = min(run.warmup, steps // 4)
     short = run.model_copy(update={"replications": replications, "steps": steps, "warmup_steps": warmup})
     length = f"{steps:,} steps" if run.job_steps is None else f"{run.job_steps:,} steps of all workers together"
-    told = f"; simulated, with and without the change, in {replications} replications of {length}"
+    told = f"{replications} replications of {length}"
     return scenario.model_copy(update={"run": short}), told
 
 
@@ -135,7 +138,7 @@ def _of_improvement(its: Improvement, base: Result, told: str) -> Change:
         return Change(its.name, "", None, None, None, its.text, row)
     mean = base.throughput_samples_per_s.mean
     gain = its.gain if its.gain is not None else estimate.mean / mean - 1
-    return Change(its.name, its.text + told, gain, estimate.low / mean - 1, estimate.high / mean - 1, its.bottleneck, row)
+    return Change(its.name, its.text, gain, estimate.low / mean - 1, estimate.high / mean - 1, its.bottleneck, row, told)
 
 
 def _of_halving(its: Halving, outcome: Outcome, base: Result, told: str) -> Change:
@@ -143,7 +146,7 @@ def _of_halving(its: Halving, outcome: Outcome, base: Result, told: str) -> Chan
         return Change(its.name, its.text, None, None, None, outcome.failed.text, its.row)
     rate, mean = outcome.throughput_samples_per_s, base.throughput_samples_per_s.mean
     ends = rate.mean / mean - 1, rate.low / mean - 1, rate.high / mean - 1
-    return Change(its.name, its.text + told, *ends, outcome.bottleneck.name, its.row)
+    return Change(its.name, its.text, *ends, outcome.bottleneck.name, its.row, told)
 
 
 def figure(changes: Sequence[Change]) -> go.Figure:
@@ -205,7 +208,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {_signed(its.gain, 1)}<br>90% interval of a run {_signed(its.low)} to {_signed(its.high)}<br>"
+            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}<br>90% interval of a run {signed(its.low, 0)} to {signed(its.high, 0)}<br>"
             f"then limited by: {plot_text(its.reason.replace('-', ' '))}"
         ],
         marker={"color": colour, "line": {"width": 0}},
@@ -223,15 +226,9 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     drawn.add_annotation(
         x=max(its.high, its.gain) if side else min(its.low, its.gain),
         y=at,
-        text=f"{plot_text(its.name)} {_signed(its.gain)}",
+        text=f"{plot_text(its.name)} {signed(its.gain, 0)}",
         xanchor="left" if side else "right",
         xshift=6 if side else -6,
         showarrow=False,
         font={"size": 11},
     )
-
-
-def _signed(share: float, digits: int = 0) -> str:
-    """A change with its sign: ``+83%``, ``−50%``, ``±0%``."""
-    text = f"{abs(share):.{digits}%}"
-    return f"{'±' if float(text[:-1]) == 0 else '+' if share > 0 else '−'}{text}"

@@ -142,8 +142,8 @@ def tables_of(
     if measured is not None:
         found.append(_of_measured(measured))
     if sensitivity:
-        changes = tuple((its.name, its.row, its.gain, its.low, its.high, its.text, its.reason) for its in sensitivity)
-        found.append(Table("sensitivity", ("change", "of", "gain", "gain_low", "gain_high", "text", "reason"), changes))
+        changes = tuple((its.name, its.row, its.gain, its.low, its.high, its.text, its.reason, its.run) for its in sensitivity)
+        found.append(Table("sensitivity", ("change", "of", "gain", "gain_low", "gain_high", "text", "reason", "run"), changes))
     if timeline is not None:
         bars = tuple((bar.lane, bar.start_s, bar.end_s, bar.kind, bar.critical, bar.text) for bar in timeline.bars)
         found.append(Table("timeline", ("lane", "start_s", "end_s", "kind", "critical", "text"), bars))

@@ -13,7 +13,7 @@ from paceline.reporting.axes import INK, layout
 from paceline.reporting.lanes import Window
 from paceline.reporting.pieces import Kind, Piece, coarse
 from paceline.reporting.shortened import shortened
-from paceline.reporting.wording import duration
+from paceline.reporting.wording import duration, plot_text
 from simulator.observing.causes import Causes
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step
 from simulator.observing.recording import Recording
@@ -34,6 +34,7 @@ _MOST_BARS = 150
 _ROW_PX = 20
 _MARGIN_PX = 66
 _PATH = "critical path"
+_LONGEST_HOVER = 160
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ def figure(timeline: Timeline) -> go.Figure:
                 "zeroline": False,
                 "tickmode": "array",
                 "tickvals": list(row.values()),
-                "ticktext": list(row),
+                "ticktext": [plot_text(lane) for lane in timeline.lanes],
             },
         )
     )
@@ -285,7 +286,8 @@ _LABELS: dict[Kind, str] = {
 
 
 def _hover(bar: Bar) -> str:
-    return f"<b>{_LABELS[bar.kind]}</b>{', on the critical path' if bar.critical else ''}<br>{bar.text}<br>from {duration(bar.start_s)}"
+    critical = ", on the critical path" if bar.critical else ""
+    return f"<b>{_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {duration(bar.start_s)}"
 
 
 def _ends(bars: Sequence[Bar]) -> list[float]:

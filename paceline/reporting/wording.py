@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Sequence
 
-from paceline.reporting.naming import clean
+from paceline.reporting.naming import LONGEST, clean
 from simulator.units import format_seconds
 
-__all__ = ["amount", "clause", "compact", "counts", "dollars", "duration", "interval", "join", "percent", "plot_text", "sentence"]
+__all__ = ["amount", "clause", "compact", "counts", "dollars", "duration", "interval", "join", "percent", "plot_text", "sentence", "signed"]
 
 _LONGEST_SENTENCE = 600
 _END_OF_SENTENCE = re.compile(r"[.!?] +(?=[A-Z])")
@@ -60,6 +60,12 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if 0 < abs(share) < 0.0995 else f"{share:.0%}"
 
 
+def signed(share: float, digits: int = 1) -> str:
+    """A change with its sign: ``"+83.0%"``, ``"−50.0%"``, ``"±0.0%"``."""
+    text = f"{abs(share):.{digits}%}"
+    return f"{'±' if float(text[:-1]) == 0 else '+' if share > 0 else '−'}{text}"
+
+
 def counts(values: Sequence[int]) -> str:
     """Some whole numbers: all where they are few, else the first and the last."""
     if len(values) <= 3:
@@ -72,9 +78,9 @@ def join(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
-def plot_text(text: str) -> str:
+def plot_text(text: str, longest: int = LONGEST) -> str:
     """Text for inside a figure, where plotly would read tags and entities."""
-    return html.escape(clean(text), quote=False)
+    return html.escape(clean(text, longest), quote=False)
 
 
 def sentence(text: str, longest: int = _LONGEST_SENTENCE) -> str:

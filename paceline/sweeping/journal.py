@@ -19,6 +19,7 @@ from simulator.scenario import Scenario
 __all__ = ["Journal", "timeless"]
 
 Outcome = Result | Failure
+_TIMES = ".times.ndjson"
 
 
 class Journal:
@@ -61,13 +62,16 @@ class Journal:
         Raises
         ------
         InputError
-            It is no regular file, cannot be read or written, or is being written by another process.
+            It is no regular file, has the name of a file of times, cannot be read or written, or is
+            being written by another process.
         ResultsError
             It is there and is no journal.
         """
         shown = f"--out {str(path)[:120]!r}"
         if path.exists() and not path.is_file():
             raise InputError(f"{shown}: is no regular file, so no sweep can go on in it; choose another path")
+        if path.name.endswith(_TIMES):
+            raise InputError(f"{shown}: names like this are for the times of other sweeps; choose another name, such as results.ndjson")
         new = not path.exists()
         try:
             file = path.open("a+b")
@@ -160,7 +164,7 @@ class Journal:
     @staticmethod
     def times_of(path: Path) -> Path:
         """The file of times that belongs to a results file."""
-        return path.with_suffix(".times.ndjson")
+        return path.with_suffix(_TIMES)
 
     def clear(self) -> None:
         """Begin anew, with no line."""

@@ -86,6 +86,12 @@ def test_images_are_of_the_size_of_the_figure_twice_that_for_pixels(images: dict
             assert png_size(images[name.replace(".svg", ".png")]) == (int(2 * width), int(2 * height))
 
 
+def test_an_image_says_where_the_sliders_stood_if_it_follows_them(images: dict[str, Path]) -> None:
+    assert "at 16 replicas" in words(svg_of(images["throughput.svg"]))
+    for name in ("sensitivity", "timeline"):
+        assert "replicas" not in words(svg_of(images[f"{name}.svg"]))
+
+
 def test_heading_axis_and_legend_are_in_the_image(images: dict[str, Path]) -> None:
     text = words(svg_of(images["throughput.svg"]))
     assert "Throughput" in text

@@ -118,7 +118,7 @@ def test_of_many_scenarios_the_first_and_the_last_are_shown(folder: Path, paceli
     seeds = ",".join(map(str, range(202)))
     answer = paceline("sweep", "s.toml", "--set", "run.steps=2", "--over", f"run.seed={seeds}", "--jobs", "1", "--out", "r.ndjson")
     assert answer.code == 0
-    assert len(re.findall("seed [0-9]+ *$", answer.stdout, re.MULTILINE)) == 40
+    assert len(re.findall("seed [0-9]+, weak scaling *$", answer.stdout, re.MULTILINE)) == 40
     assert "seed 201" in answer.stdout
     assert "seed 100" not in answer.stdout
     assert "shown are the first and the last 20 of 202 scenarios; all are in r.ndjson\n" in answer.stderr

@@ -65,7 +65,7 @@ def test_the_page_has_a_strategy_its_wiring_and_its_tests():
     kinds = [(name, kind) for name, kind, _ in blocks()]
     assert ("simulator/strategies/gossip.py", "python") in kinds
     assert ("tests/oracle/test_gossip.py", "python") in kinds
-    assert len([kind for _, kind in kinds if kind == "diff"]) == 17
+    assert len([kind for _, kind in kinds if kind == "diff"]) == 9
 
 
 def test_its_own_tests_pass_in_the_copy(copy):
@@ -84,6 +84,8 @@ def test_it_is_clean_python(copy):
 
 def test_no_place_is_forgotten(copy):
     shutil.copy(ROOT / "pyproject.toml", copy)
+    if (ROOT / ".mypy_cache").is_dir():  # what has not changed is not read again
+        shutil.copytree(ROOT / ".mypy_cache", copy / ".mypy_cache")
     run(copy, "-m", "mypy", "--cache-dir", str(copy / ".mypy_cache"))
 
 

@@ -51,12 +51,13 @@ def goals(draw: some.DrawFn) -> Goal:
 
 def value_of(goal: Goal, result: Result) -> float:
     """What is to be small, worked out anew; infinite where the goal is missed."""
-    hourly, rate = usd_per_hour(result.scenario), result.throughput_samples_per_s.mean
+    hourly, rates = usd_per_hour(result.scenario), result.throughput_of_each_replication
+    sample_s = sum(1 / rate for rate in rates) / len(rates)
     assert hourly is not None
-    if min(result.throughput_of_each_replication) < required_rate(goal, hourly) * (1 - 1e-12):
+    if min(rates) < required_rate(goal, hourly) * (1 - 1e-12):
         return math.inf
-    cost = hourly if goal.samples is None else SAMPLES / rate * hourly
-    return {"cheapest": cost, "fastest": 1 / rate, "fewest-devices": float(result.replicas)}[goal.prefer]
+    cost = hourly if goal.samples is None else SAMPLES * sample_s * hourly
+    return {"cheapest": cost, "fastest": sample_s, "fewest-devices": float(result.replicas)}[goal.prefer]
 
 
 def margin_of(goal: Goal, result: Result) -> float:

@@ -62,12 +62,19 @@ def test_inside_all_ranges_nothing_is_said():
         ({"run": {**RUN, "start": "staggered", "start_spread_s": 60.0}}, "start-in-window", "run.start_spread_s"),
         ({"workload": {**KNOWN, **JITTER, "batch_per_replica": None, "global_batch": 80}}, "outside-calibration", "workload.global_batch"),
         ({"run": {"replications": 18}}, "few-replications", "run.replications"),
+        ({"run": {**RUN, "steps": 30, "job_steps": 60}}, "steps-not-used", "run.steps"),
     ],
 )
 def test_each_warning(parts, code, path):
     found = codes(**parts)
     assert (code, path) in found
     assert len(found) <= 2
+
+
+def test_steps_that_were_left_out_or_say_the_same_as_the_jobs_are_no_contradiction():
+    assert (
+        codes(run={**RUN, "steps": 15, "job_steps": 60}) == codes(run={**RUN, "steps": 100, "job_steps": 60}) == set()
+    )  # 100 are those of no key
 
 
 def test_a_ring_of_many_sends_messages_below_the_calibrated_size():

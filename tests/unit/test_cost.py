@@ -80,6 +80,23 @@ def test_the_interval_of_a_time_is_that_of_the_throughput_turned_round(scenario)
     assert (time_s.low, time_s.high) == pytest.approx((1000 / rate.high, 1000 / rate.low))
 
 
+def test_the_mean_of_times_counts_slow_runs_in_full(scenario):
+    # runs that differ by half of their mean: at the mean throughput the time would be shorter, and the cost too low
+    result = simulate(scenario(workload={"run_to_run_cv": 0.5}, cluster=cluster(), run={"replications": 19}))
+    times = [1e6 / rate for rate in result.throughput_of_each_replication]
+    mean_s = sum(times) / len(times)
+    assert time_of_samples_s(result, 1e6).mean == pytest.approx(mean_s, rel=1e-12)
+    assert mean_s > 1.05 * 1e6 / result.throughput_samples_per_s.mean
+    cost = cost_of_samples(result, 1e6)
+    assert cost is not None
+    assert cost.mean == pytest.approx(mean_s / 3600 * 3.6, rel=1e-12)
+
+
+def test_a_result_without_its_replications_is_taken_at_its_mean(scenario):
+    result = simulate(scenario(cluster=cluster())).model_copy(update={"throughput_of_each_replication": ()})
+    assert time_of_samples_s(result, 1e6).mean == pytest.approx(1e6 / result.throughput_samples_per_s.mean, rel=1e-12)
+
+
 def test_without_a_price_there_is_no_cost_but_a_reason(scenario):
     lone = scenario()
     assert usd_per_hour(lone) is None

@@ -17,7 +17,7 @@ from simulator.errors import ScenarioError
 from simulator.gains import gains
 from simulator.loading import apply_settings
 from simulator.moving import COMPUTE, factors, moved_to, precision_gain
-from simulator.roofline import LAUNCH_ALONE_S, LAUNCH_S, bound_s, efficiency, ratio_scatter, roofline
+from simulator.roofline import LAUNCH_ALONE_S, LAUNCH_S, LAUNCH_TOGETHER_S, bound_s, efficiency, ratio_scatter, roofline
 from simulator.scenario import Scenario
 from simulator.speeds import Model, Scatter, Speed, Speeds, load_speeds, same_device
 from simulator.uncertainty import Uncertainty
@@ -86,6 +86,13 @@ def test_a_device_as_the_calibrator_writes_it_has_its_datasheet():
     for name in ("Tesla V100-SXM2-16GB (GPU)", "NVIDIA A100-SXM4-40GB (GPU)", "Tesla T4 (GPU)"):
         moved = moved_to(workload(name, counted=COUNTED), "H100-SXM5-80GB").moved
         assert "the ratio of two rooflines" in moved.text
+
+
+def test_a_device_is_found_with_its_kind_behind_any_of_its_names():
+    for name in ("Tesla T4", "NVIDIA T4", "tesla  t4"):
+        for kind in ("", " (GPU)", "(gpu)"):
+            assert accelerator_named(name + kind) is accelerator_named("T4")
+    assert accelerator_named("Tesla T4 (TPU)") is None
 
 
 def test_a_refusal_names_both_devices_and_the_four_ways_out():
@@ -203,7 +210,7 @@ def test_from_a_processor_starting_the_kernels_is_added():
     known, best_s = efficiency(speeds), bound_s(COUNTED, there, "float32", 32)
     measured_s = load.compute_s(32) + load.apply_s
     expected = (
-        best_s / known.high,
+        best_s / known.high + 1000 * LAUNCH_TOGETHER_S,
         best_s / known.mid + 1000 * LAUNCH_S,
         best_s / known.low + 1000 * LAUNCH_ALONE_S,
     )
@@ -280,7 +287,16 @@ def test_a_scenario_is_moved_when_it_is_read_and_says_so():
     assert "'GPU'" in warning.text
     assert "0.316 times as long (0.2 to 0.5)" in warning.text
     assert "my own benchmark" in warning.text
+    assert "taken to have" not in warning.text
     assert not {"other-device", "no-uncertainty"} & {each.code for each in cautions(found)}
+
+
+def test_a_moved_workload_on_a_cluster_that_names_no_device_says_which_it_is_taken_to_have():
+    moved = scenario().workload
+    bare = Scenario(**{**{name: getattr(scenario(), name) for name in ("strategy", "run")}, "workload": moved,
+                       "cluster": scenario().cluster.model_copy(update={"device": ""})})  # fmt: skip
+    warning = next(each for each in cautions(bare) if each.code == "moved-device")
+    assert "on 'GPU', which the cluster, naming no device, is taken to have, by the factor" in warning.text
 
 
 def test_intervals_widen_by_themselves():

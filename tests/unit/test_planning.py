@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.answer import Goal
 from paceline.planning.goals import required_rate
 from paceline.planning.space import Space
+from paceline.reporting.planned import all_candidates
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s
 from simulator.cost import cost_of_samples, usd_per_hour
@@ -110,12 +112,21 @@ def best_of(everything: list[tuple[str, Result]], goal: Goal) -> str | None:
         rate = result.throughput_samples_per_s.mean
         total = goal.total_samples
         cost = hourly if total is None else cost_of_samples(result, total).mean  # type: ignore[union-attr]
-        key = {"cheapest": (cost, -rate), "fastest": (-rate, hourly), "fewest-devices": (result.replicas, hourly, -rate)}[goal.prefer]
+        key = {
+            "cheapest": (cost, -rate),
+            "fastest": (sum(1 / its for its in rates), hourly),
+            "fewest-devices": (result.replicas, hourly, result.scenario.nodes_needed, -rate),
+        }[goal.prefer]
         meeting.append((*key, result.scenario.nodes_needed, name))
     return min(meeting)[-1] if meeting else None
 
 
 NOISY = {**JITTER, "server": {"base": "300 us", "per_byte_s": 1e-10}}
+MANY = {
+    "variables": [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": (index + 1) / 8} for index in range(8)],
+    "server": {"base": "2 ms", "per_byte_s": 0.0},
+}
+"""Eight variables that take a server 2 ms each."""
 GOALS = [
     goal_of(target_throughput=3000.0),
     goal_of(target_throughput=6500.0),
@@ -201,6 +212,24 @@ def test_a_server_that_limits_has_the_nearest_below_the_most_workers() -> None:
     assert answer.chosen.result.replicas == max((1, 2, 4, 8, 16, 32, 64), key=rate)
 
 
+def test_the_nearest_of_several_strategies_is_the_nearest_of_all() -> None:
+    # the best of a strategy's doublings is not always that of the nearest: those of all must be looked between
+    def space() -> Space:
+        scenario = table(ASYNC, workload=NOISY, run={"steps": 20})
+        return space_of(scenario, strategies=["ring", "async-ps", "sync-ps"], servers=[1], workers="1..16")
+
+    everything = simulated_all(space())
+    for budget, deadline in ((0.1, 60.0), (0.2, 150.0), (0.3, 60.0)):
+        goal = goal_of(samples=1e6, budget=budget, deadline=deadline)
+        margins = {
+            name: min(result.throughput_of_each_replication) / required_rate(goal, usd_per_hour(result.scenario))
+            for name, result in everything
+        }
+        answer = planned(space(), goal)
+        assert not answer.feasible
+        assert answer.chosen.name == max(margins, key=lambda name: margins[name])
+
+
 def test_a_confidence_beyond_the_replications_is_refused_with_what_to_do() -> None:
     with pytest.raises(InputError, match=r"--confidence 0.99 is more than 19 replications support, which is 0.95: give --replications 99"):
         planned(space_of(table(RING)), goal_of(target_throughput=1.0, confidence=0.99))
@@ -234,6 +263,37 @@ def test_devices_are_not_compared_by_a_workload_that_names_none() -> None:
         planned(space_of(table(RING), clusters=["p2.xlarge", "p3.2xlarge"], workers=[1]), goal)
     same = planned(space_of(table(RING), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
     assert any("names no device; its times are taken to be those on 'Tesla V100-SXM2'" in note for note in same.notes)
+
+
+def test_devices_that_differ_in_memory_alone_are_one_and_what_was_taken_for_granted_is_told(tmp_path: Path) -> None:
+    text = 'name = "{0}"\nschema_version = 1\n{1}\n[inter_node]\nbandwidth = "100 GB/s"\n'
+    for name, device in (("small", "V100-SXM2-16GB (GPU)"), ("large", "V100-SXM2-32GB"), ("bare", "")):
+        (tmp_path / f"{name}.toml").write_text(text.format(name, f'device = "{device}"' if device else ""))
+    files = {name: str(tmp_path / f"{name}.toml") for name in ("small", "large", "bare")}
+    goal = goal_of(target_throughput=1.0)
+    both = planned(space_of(table(RING, price=None), clusters=[files["small"], files["large"]], workers=[1]), goal)
+    assert any("times are taken to be those on 'V100-SXM2-16GB (GPU)'" in note for note in both.notes)
+    there = {"calibrated": {"batch": [1, 64], "device": "Tesla V100-SXM2"}}
+    mixed = planned(space_of(table(RING, price=None, workload=there), clusters=[files["large"], files["bare"]], workers=[1]), goal)
+    assert "the cluster 'bare' names no device; it is taken to have that of the workload's times, 'Tesla V100-SXM2'" in mixed.notes
+    alone = planned(space_of(table(RING, price=None, workload=there), clusters=[files["bare"]], workers=[1]), goal)
+    assert not any("is taken to have" in note for note in alone.notes)
+
+
+def test_servers_for_a_strategy_without_any_are_refused() -> None:
+    with pytest.raises(InputError, match=r"--servers '1,2': no strategy considered has parameter servers; leave it out"):
+        space_of(table(RING), strategies=["ring"], servers=[1, 2])
+    assert len(space_of(table(RING), strategies=["ring", "async-ps"], servers=[1], workers=[1]).lines) == 2
+
+
+def test_of_as_many_devices_without_a_price_fewer_nodes_come_first() -> None:
+    space = space_of(table(ASYNC, price=None, workload=MANY), servers=[1, 2], workers=[4])
+    answer = planned(space, goal_of(target_throughput=1.0))
+    assert answer.goal.prefer == "fewest-devices"
+    # the second server makes it faster, and takes a node of its own
+    assert answer.runners_up[0].result.throughput_samples_per_s.mean > answer.chosen.result.throughput_samples_per_s.mean
+    assert (answer.chosen.result.scenario.servers, answer.runners_up[0].result.scenario.servers) == (1, 2)
+    assert answer.sentences[0].startswith("The configuration of fewest devices that reaches 1 samples/s is async PS, 1 server")
 
 
 def test_an_unknown_cluster_and_a_range_too_wide_are_refused() -> None:
@@ -274,9 +334,7 @@ def test_a_batch_that_does_not_fit_is_refused_where_memory_is_known() -> None:
 
 
 def test_servers_are_enough_where_more_gain_little() -> None:
-    variables = [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": (index + 1) / 8} for index in range(8)]
-    load = {"variables": variables, "server": {"base": "2 ms", "per_byte_s": 0.0}}
-    scenario = table(ASYNC, workload=load, cluster={"inter_node": NO_NETWORK}, run={"replications": 2})
+    scenario = table(ASYNC, workload=MANY, cluster={"inter_node": NO_NETWORK}, run={"replications": 2})
     answer = planned(space_of(scenario, workers=[4], servers=[1, 2]), goal_of(target_throughput=1.0, confidence=0.6))
     counts = {count.servers: count.throughput_samples_per_s.mean for count in answer.servers}
     # 8 variables of 2 ms each: 16 ms of one server's time a step, whoever asks
@@ -311,6 +369,31 @@ def test_the_front_holds_what_no_other_beats_on_both_sides(noisy: tuple[dict[str
     front = [(c.time_s.mean, c.cost_usd.mean) for c in answer.pareto if c.time_s and c.cost_usd]
     assert front == sorted(front)
     assert front == sorted(one for one in pairs if not any(other[0] <= one[0] and other[1] <= one[1] and other != one for other in pairs))
+
+
+def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_is() -> None:
+    load = {**JITTER, "server": {"base": "50 us", "per_byte_s": 0.0}}
+    space = space_of(table(ASYNC, workload=load), strategies=["async-ps", "sync-ps"], workers=[8])
+    answer = planned(space, goal_of(target_throughput=1000.0, prefer="fastest"))
+    stale = answer.chosen.result.staleness
+    assert answer.chosen.name.startswith("async PS")
+    assert stale.max > 0
+    assert f"updates old on average (p95 {stale.p95})" in answer.sentences[0]
+    assert f"{stale.mean:.3g} updates old" in answer.sentences[0]
+    assert answer.why.endswith(" Its gradients are stale, so that it may need more samples; the next has none.")
+    ssp = planned(
+        space_of(table(ASYNC, workload=load), strategies=["async-ps", "ssp", "sync-ps"], workers=[8]),
+        goal_of(target_throughput=1000.0, prefer="fastest"),
+    )
+    assert ssp.runners_up[0].result.staleness.max > 0
+    assert re.search(r"; the best without is sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% slower\.$", ssp.why)
+    grid = all_candidates(answer)
+    places = [[column.name for column in grid.columns].index(name) for name in ("Staleness (updates)", "Staleness, p95 (updates)")]
+    assert [tuple(row[place] for place in places) for row in grid.rows] == [(stale.mean, stale.p95), (None, None)]
+    alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
+    assert "none simulated without reaches the goal" in alone.why
+    synchronous = planned(space_of(table(ASYNC, workload=load), strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0))
+    assert not any(word in " ".join((*synchronous.sentences, synchronous.why)) for word in ("stale", "updates old"))
 
 
 # -- the answer as data -------------------------------------------------------------------

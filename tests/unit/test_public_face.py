@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pydantic
 import pytest
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from sample_scenarios import scenario_table
 
 import paceline
+from paceline.face.arguments import _MUST_BE
 from paceline.planning.answer import Candidate, Goal, Plan
 from simulator.cluster import Cluster
 from simulator.cost import cost_of_samples, time_of_samples_s
@@ -135,6 +138,83 @@ def test_another_file_for_a_section_of_a_loaded_scenario():
 def test_what_cannot_be_loaded_is_said_in_a_sentence(scenario, settings, says):
     with pytest.raises(ScenarioError, match=re.escape(says)):
         paceline.load(scenario, settings)
+
+
+# -- simulate, and arguments of the wrong kind ------------------------------------------
+
+
+def test_simulate_takes_what_load_takes(result):
+    assert paceline.simulate("ring", SHORT).scenario == paceline.load("ring", SHORT)
+    again = paceline.simulate(result.scenario)
+    assert again.to_json() == result.model_copy(update={"wall_time_s": again.wall_time_s}).to_json()
+
+
+@pytest.mark.parametrize("scenario", [None, 7, ["ring"], Single()])
+@pytest.mark.parametrize("function", [paceline.load, paceline.simulate, lambda its: paceline.sweep(its, {"run.seed": [1]})])
+def test_what_is_no_scenario_is_said_in_a_sentence(function, scenario):
+    with pytest.raises(InputError, match=r"^scenario: .* must be a file, a name such as 'ring', nested tables or a loaded scenario$"):
+        function(scenario)
+
+
+@pytest.mark.parametrize("settings", [None, 7, "run.seed=1", ["run.seed=1"], [("run.seed",)], {7: 1}])
+def test_settings_that_are_no_pairs_are_said_in_a_sentence(settings):
+    with pytest.raises(InputError, match=r"^settings: .* must be (keys with values|a key with its value)"):
+        paceline.load("ring", settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"over": None}, "over: None must be keys with lists of values"),
+        ({"over": {"run.seed": 8}}, "over: {'run.seed': 8} must be keys with lists of values"),
+        ({"over": [("run.seed", [1])]}, "must be keys with lists of values"),
+        ({"over": {"run.seed": []}}, "over: run.seed: must be a list of one value or more"),
+        ({"jobs": "2"}, "jobs: '2' must be a whole number; 0 takes all cores"),
+        ({"jobs": 1.5}, "jobs: 1.5 must be a whole number"),
+        ({"jobs": True}, "jobs: true must be a whole number"),
+        ({"backend": "slurm"}, "backend: 'slurm' must be 'local', 'dask' or 'ray'"),
+        ({"scheduler": 8786}, "scheduler: 8786 must be the address of a cluster"),
+        ({"out": 7}, "out: 7 must be the path of a file"),
+        ({"progress": "yes"}, "progress: 'yes' must be a function"),
+    ],
+)
+def test_a_sweep_says_what_it_cannot_take(options, says):
+    with pytest.raises(InputError, match=re.escape(says)):
+        paceline.sweep("ring", **{"over": {"run.seed": [1]}, "settings": SHORT, "jobs": 1, **options})
+
+
+def test_numbers_of_numpy_are_numbers():
+    swept = paceline.sweep("ring", {"strategy.workers": np.array([1, 2])}, settings=SHORT, jobs=np.int64(1))
+    assert [result.replicas for result in swept] == [1, 2]
+    assert [type(result.scenario.strategy.workers) for result in swept] == [int, int]
+
+
+@pytest.mark.parametrize("name", ["load", "simulate", "sweep", "plan", "report", "calibrate"])
+def test_every_argument_that_is_no_switch_is_looked_at(name):
+    """Or is looked at by the function itself: a report's source; an observer is whatever has its methods."""
+    parameters = inspect.signature(getattr(paceline, name)).parameters.values()
+    known = {*_MUST_BE, "source", "observer"}
+    assert {its.name for its in parameters if not isinstance(its.default, bool)} <= known
+
+
+def test_a_sweep_does_not_replace_its_scenario(tmp_path):
+    mine, out = tmp_path / "mine.toml", tmp_path / "new" / "folder" / "r.ndjson"
+    mine.write_bytes((ROOT / "models" / "scenarios" / "ring.toml").read_bytes())
+    before = mine.read_bytes()
+    with pytest.raises(InputError, match="is the file that is read; choose another name"):
+        paceline.sweep(mine, {"run.seed": [1]}, settings=SHORT, out=mine, force=True, jobs=1)
+    with pytest.raises(InputError, match="is the file that is read; choose another name"):
+        paceline.plan(str(mine), target_throughput=100, settings=SHORT, out=mine, force=True, jobs=1)
+    assert mine.read_bytes() == before
+    assert len(paceline.sweep(mine, {"run.seed": [1]}, settings=SHORT, out=out, jobs=1)) == 1
+    assert out.is_file()
+
+
+def test_steps_set_take_the_place_of_the_job_steps_of_the_file():
+    job = paceline.load("async-ps", {"run.job_steps": 50})
+    assert job.run.job_steps == 50
+    assert paceline.load(job, {"run.steps": 20}).run.job_steps is None
+    assert paceline.load(job, {"run.steps": 20, "run.job_steps": 30}).run.job_steps == 30
 
 
 # -- frozen ----------------------------------------------------------------------------
@@ -359,8 +439,6 @@ def test_every_column_is_documented():
 
 
 def test_sweep_says_what_it_cannot_vary():
-    with pytest.raises(InputError, match=r"over: strategy.workers: must be a list of values"):
-        paceline.sweep("ring", {"strategy.workers": 8})
     with pytest.raises(InputError, match=r"must be a list of values"):
         paceline.sweep("ring", {"cluster.use": "dgx-2"})
 
@@ -379,7 +457,8 @@ def test_a_report_of_anything_with_results(result, swept, tmp_path):
     one, two = tmp_path / "one.ndjson", tmp_path / "two.ndjson"
     one.write_text(result.to_json() + "\n")
     two.write_text("".join(its.to_json() + "\n" for its in swept))
-    for source, rows in ((result, 1), (swept, 6), ([result, *swept], 7), (str(one), 1), ([one, two], 7)):
+    read = paceline.read_results(two)
+    for source, rows in ((result, 1), (swept, 6), ([result, *swept], 7), (str(one), 1), ([one, two], 7), (read, 6)):
         written = paceline.report(source, tmp_path / "page.html", what_ifs=False)
         assert written.path.stat().st_size == written.bytes > 1e6
         assert len(written.to_frame()) == rows
@@ -399,7 +478,7 @@ def test_failed_scenarios_are_told_in_the_report(result, tmp_path):
     assert written.to_frame()["failed"].tolist() == ["", "DeadlockError: all wait"]
 
 
-@pytest.mark.parametrize("source", [7, [7], [None], {"a": 1}])
+@pytest.mark.parametrize("source", [7, [7], [None], {"a": 1}, Single()])
 def test_a_report_says_what_it_cannot_be_of(source, tmp_path):
     with pytest.raises(InputError, match=r"source: must be results, a sweep, a plan or results files, not "):
         paceline.report(source, tmp_path / "page.html")
@@ -435,7 +514,8 @@ def test_calibrate_fits_what_was_measured_and_writes_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"precision": "float8"}, "must be float32 or mixed_float16"),
+        ({"precision": "float8"}, "precision: 'float8' must be 'float32' or 'mixed_float16'"),
+        ({"batches": "16,32"}, "batches: '16,32' must be a list of batch sizes, such as [16, 32, 64]"),
         ({"batches": [16]}, "at least two different batch sizes"),
         ({"steps": 1}, "must be at least 5"),
         ({"runs": 0}, "must be at least 1"),
@@ -459,7 +539,12 @@ def test_calibrate_says_what_it_cannot_do(options, says, tmp_path):
         ({}, "there is no goal"),
         ({"target_throughput": "fast"}, "must be a number of samples over a time"),
         ({"target_throughput": 100, "clusters": ["nonsense"]}, "nonsense"),
-        ({"target_throughput": 100, "over": {"run.seed": 3}}, "over: run.seed: must be a list of values"),
+        ({"target_throughput": 100, "over": {"run.seed": 3}}, "over: {'run.seed': 3} must be keys with lists of values"),
+        ({"target_throughput": 100, "clusters": "ethernet-10g"}, "clusters: 'ethernet-10g' must be a list of names"),
+        ({"target_throughput": 100, "workers": 8}, "workers: 8 must be a range such as '1..64', or a list"),
+        ({"target_throughput": 100, "scaling": "sideways"}, "scaling: 'sideways' must be 'weak', 'strong' or 'both'"),
+        ({"target_throughput": 100, "confidence": "high"}, "confidence: 'high' must be a number"),
+        ({"samples": "1e6", "deadline": "12 h"}, "samples: '1e6' must be a number"),
         ({"samples": 1e6, "budget": "5 USD"}, "has no price with a source"),
     ],
 )

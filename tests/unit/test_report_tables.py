@@ -156,7 +156,7 @@ def test_measured_points_keep_those_without_a_prediction(results: list[Result]) 
 def test_timeline_and_what_ifs_come_back(results: list[Result]) -> None:
     timeline = timeline_of(results[0].scenario, "async")
     assert timeline is not None
-    change = Change("2x network", "doubled", 0.5, 0.25, 0.75, "compute", "network")
+    change = Change("2x network", "doubled", 0.5, 0.25, 0.75, "compute", "network", "5 replications of 20 steps")
     tables = tables_of(results, timeline=timeline, sensitivity=[change])
     assert [(row["lane"], float(row["start_s"]), float(row["end_s"])) for row in named(tables, "timeline")] == [
         (bar.lane, bar.start_s, bar.end_s) for bar in timeline.bars
@@ -170,6 +170,7 @@ def test_timeline_and_what_ifs_come_back(results: list[Result]) -> None:
             "gain_high": "0.75",
             "text": "doubled",
             "reason": "compute",
+            "run": "5 replications of 20 steps",
         }
     ]
 

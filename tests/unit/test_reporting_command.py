@@ -15,7 +15,7 @@ from paceline.cli.reporting import formats_of, labels_of
 from paceline.planning.answer import Candidate, Goal, Plan
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
-from tests.browser.samples import STRATEGIES, plausible, scenario_of
+from tests.browser.samples import STRATEGIES, planned, plausible, scenario_of
 
 app = typer.Typer()
 app.command()(report)
@@ -109,6 +109,29 @@ def test_what_cannot_be_simulated_again_is_noted(results: Path) -> None:
     assert 'id="figure-timeline"' in page
 
 
+@pytest.mark.parametrize(
+    ("during", "kept", "note"),
+    [
+        ("timeline.timeline_of", (), "There are no what-ifs, and there is no timeline: they were interrupted."),
+        ("sensitivity.changes_of", ("timeline",), "There are no what-ifs: they were interrupted."),
+    ],
+)
+def test_ctrl_c_ends_the_simulating_and_the_page_is_written(
+    during: str, kept: tuple[str, ...], note: str, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"paceline.reporting.{during}", interrupted)
+    done = run.invoke(app, [str(results), "--tables", str(tmp_path / "tables")])
+    assert done.exit_code == 130
+    assert note in done.stderr
+    page = results.with_suffix(".html").read_text()
+    assert note in page
+    assert tuple(name for name in ("timeline", "sensitivity") if f'id="figure-{name}"' in page) == kept
+    assert list((tmp_path / "tables").glob("*.csv")) == []
+
+
 def test_files_are_compared_and_keep_what_they_share(tmp_path: Path) -> None:
     shared, other = (plausible(scenario_of(STRATEGIES[0], workers)) for workers in (2, 4))
     old, new = written(tmp_path / "old.ndjson", shared), written(tmp_path / "new.ndjson", shared, other)
@@ -177,9 +200,25 @@ def test_a_plan_begins_the_report(results: Path, tmp_path: Path) -> None:
     done = run.invoke(app, [str(results), "--no-simulate", "--plan", str(file)])
     assert done.exit_code == 0, done.output
     assert "the ring that was chosen" in results.with_suffix(".html").read_text()
+    others = written(tmp_path / "others.ndjson", plausible(scenario_of(STRATEGIES[0], 4)))
+    astray = run.invoke(app, [str(others), "--no-simulate", "--plan", str(file)])
+    assert isinstance(astray.exception, ResultsError)
+    assert f"scenario {result.scenario_hash}, is not among the results" in str(astray.exception)
     refused = run.invoke(app, [str(results), "--plan", str(file), "-o", str(file)])
     assert isinstance(refused.exception, InputError)
     assert file.read_text() == plan.to_json()
+
+
+def test_what_a_plan_only_tried_is_not_drawn(tmp_path: Path) -> None:
+    results = [plausible(scenario_of(STRATEGIES[0], workers)) for workers in (2, 4)]
+    tried = plausible(scenario_of(STRATEGIES[0], 2, cluster={"inter_node": {"bandwidth_bytes_per_s": 2e9, "latency_s": 5e-5}}))
+    file = tmp_path / "plan.json"
+    file.write_text(planned(results, "the ring").to_json())
+    done = run.invoke(app, [str(written(tmp_path / "r.ndjson", *results, tried)), "--no-simulate", "--plan", str(file), "--json"])
+    said = json.loads(done.stdout)
+    assert (said["results"], said["notes"]) == (2, ["1 what-if of the plan stands in its table of improvements alone."])
+    page = (tmp_path / "r.html").read_text()
+    assert "Network bandwidth" not in page.partition('id="controls"')[2].partition("</section>")[0]
 
 
 def test_it_opens_the_page_it_wrote(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

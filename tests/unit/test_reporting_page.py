@@ -6,16 +6,18 @@ import json
 import re
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from paceline.reporting.context import build_report
+from paceline.reporting.limits import limit_in_words
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
-from simulator.results import Result
+from paceline.reporting.wording import percent
+from simulator.results import Bottleneck, Result
 from tests.browser.samples import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
@@ -85,12 +87,50 @@ def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
         "Of 3 variants for training cnn-cifar on ethernet-10g (weak scaling, a batch of 32 samples on each replica, 1 to 256"
     )
     assert "Ring all-reduce (multi-worker mirrored) is the fastest with 256 replicas: 367,000 samples/s" in answer
-    assert answer.endswith("(90% prediction interval 261,000 to 453,000), 99.4 times one replica alone, an efficiency of 39%.")
+    assert answer.endswith("367,000 samples/s, 99.4 times one replica alone, an efficiency of 39%.")
     assert confidence.startswith(
-        "How sure that is: 15 of 27 results lie beyond the calibrated range and are drawn hollow, as extrapolations;"
+        "How sure that is: nine of ten real runs should fall between 261,000 and 453,000 samples/s (the 90% prediction interval), "
+        "but 15 of 27 results, this one among them, lie beyond the calibrated range (drawn hollow), which no interval covers;"
     )
     assert confidence.endswith("the network’s figures (ethernet-10g) are assumed, not measured.")
-    assert limit == "What limits it there: Latency: each all-reduce waits for 510 messages, one after the other."
+    assert limit == (
+        "What limits it there: the delay of each message rather than bandwidth; "
+        "communication that no computing hides takes 46% of each step."
+    )
+
+
+def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster() -> None:
+    changes = (
+        Change("half device", "a", -0.5, -0.6, -0.4, "compute", "device"),
+        Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network"),
+        Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
+    )
+    *_, limit = summary_of(page_of(sweep(), sensitivity=changes))
+    assert limit.endswith("; of the changes simulated one at a time 2x network gains most, 25% more samples/s.")
+    *_, limit = summary_of(page_of(sweep(), sensitivity=changes[:1]))
+    assert limit.endswith("; of the changes simulated one at a time none gains more than 2%.")
+    (result,) = sweep((ASYNC,), (4,))
+    bound = Bottleneck(name="server-network", text="'server node 0 in' carries 96% of what it can.")
+    *_, limit = summary_of(page_of([result.model_copy(update={"bottleneck": bound})]))
+    assert limit.startswith("What limits it there: the network links of the parameter servers, the busiest in use 96% of the time;")
+    assert "node 0" not in limit
+
+
+def test_every_limit_has_words() -> None:
+    (result,) = sweep((ASYNC,), (4,))
+    names = get_args(Bottleneck.model_fields["name"].annotation)
+    told = {name: limit_in_words(result.model_copy(update={"bottleneck": Bottleneck(name=name, text="")})) for name in names}
+    assert len(set(told.values())) == len(names)
+    assert told["compute"].endswith(f"{percent(result.breakdown_s.compute / result.step_time_s.mean)} of each step")
+
+
+def test_the_page_says_which_run_the_changes_rest_on() -> None:
+    change = Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network", "5 replications of 20 steps")
+    text = text_of(page_of(sweep(), sensitivity=(change,)))
+    assert (
+        "one change at a time to Ring all-reduce (multi-worker mirrored) with 256 replicas (weak scaling), "
+        "with and without it in 5 replications of 20 steps only. This figure does not follow the sliders" in text
+    )
 
 
 def test_a_workload_that_was_never_calibrated_is_called_so() -> None:
@@ -171,9 +211,7 @@ def extras(text: str, results: list[Result]) -> dict[str, Any]:
     return {
         "plan": planned(results, text),
         "measured": Overlay(source=text, rows=(beside,), unmatched=(Unmatched(setting=text, measured=1.0, line=3, why=text),)),
-        "timeline": Timeline(
-            name=text, lanes=("worker 0",), bars=(Bar("worker 0", 0.0, 1e-3, "compute", True, "compute"),), sentence=text, note=text
-        ),
+        "timeline": Timeline(name=text, lanes=(text,), bars=(Bar(text, 0.0, 1e-3, "compute", True, text),), sentence=text, note=text),
         "sensitivity": (Change(text, text, 0.5, 0.4, 0.6, text, "network"), Change("other", text, None, None, None, text, "other")),
         "title": text,
     }
@@ -205,7 +243,9 @@ def test_hostile_text_stays_text_in_every_section(text: str) -> None:
     assert "<script>window.pwned" not in page
     assert "<img" not in markup
     assert "\u202e" not in markup.split('<pre tabindex="0">')[0]
-    texts = json.dumps([trace.get("hovertext", []) for figure in embedded(page, "figures").values() for trace in figure["data"]])
+    drawn = embedded(page, "figures").values()
+    texts = json.dumps([[trace.get("hovertext", []) for trace in figure["data"]] for figure in drawn])
+    texts += json.dumps([figure["layout"]["yaxis"].get("ticktext", []) for figure in drawn])
     assert set(re.findall(r"</?[a-z]+", texts)) <= {"<b", "</b", "<br"}
 
 
@@ -260,7 +300,8 @@ def test_a_plan_without_sentences_is_summed_up_from_its_facts() -> None:
     answer, confidence, _ = summary_of(page_of(results, plan=plan))
     assert answer.startswith("Of 1,200 configurations considered for cnn-cifar, Ring on 8 (weak scaling, 8 replicas) is the cheapest that ")
     assert "reaches 1,000,000,000 samples within 12.0 h: 18,000 samples/s" in answer
-    assert "97% of real runs are predicted to reach the goal; 15 of 27 results lie beyond the calibrated range" in confidence
+    assert "97% of real runs are predicted to reach the goal; nine of ten real runs should fall between 17,300 and" in confidence
+    assert "; 15 of 27 results lie beyond the calibrated range" in confidence
     missed = plan.model_copy(update={"feasible": False})
     assert "comes nearest to 1,000,000,000 samples within 12.0 h, which none reaches:" in summary_of(page_of(results, plan=missed))[0]
 
@@ -269,7 +310,7 @@ def test_measured_points_are_embedded_with_their_prediction() -> None:
     results = sweep()
     page = page_of(results, measured=extras("a", results)["measured"])
     assert embedded(page, "points")["measured"] == [[0, 4000.0]]
-    assert "beside 1 measured setting the median error is 7.6%, and 0 of them lie in their intervals." in summary_of(page)[1]
+    assert "beside 1 measured setting the median error is 7.6%, and 0 of them lie in the interval." in summary_of(page)[1]
 
 
 def test_without_a_fit_a_sentence_says_so() -> None:

@@ -111,6 +111,12 @@ def test_times_survive_whatever_was_cut(scenario: Build, tmp_path: Path) -> None
         assert times.read_bytes().startswith(all_times[: ends[1]])
 
 
+def test_results_do_not_stand_where_another_sweep_would_put_its_times(scenario: Build, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="names like this are for the times of other sweeps; choose another name"):
+        sweep(many(scenario), tmp_path / "r.times.ndjson", jobs=1)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_times_of_another_sweep_are_not_taken_over(scenario: Build, tmp_path: Path) -> None:
     scenarios = many(scenario)
     sweep(scenarios, tmp_path / "r.ndjson", jobs=1)

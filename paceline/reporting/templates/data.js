@@ -40,8 +40,9 @@ function swept(key) {
 function keyCounted(key, index) {
   const name = keys[key].name,
     value = keyText(key, index);
-  if (keys[key].path === "replicas") {
-    return value + (keys[key].values[index] === 1 ? " replica" : " replicas");
+  const counted = { replicas: " replica", "strategy.servers": " server" }[keys[key].path];
+  if (counted) {
+    return value + counted + (keys[key].values[index] === 1 ? "" : "s");
   }
   return name.charAt(0).toLowerCase() + name.slice(1) + " " + value;
 }

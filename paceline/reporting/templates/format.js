@@ -30,7 +30,8 @@ function dollars(value) {
 }
 
 function change(share) {
-  return (share < 0 ? "\u2212" : "+") + (Math.abs(share) * 100).toFixed(1) + "%";
+  const size = (Math.abs(share) * 100).toFixed(1);
+  return (Number(size) === 0 ? "\u00b1" : share < 0 ? "\u2212" : "+") + size + "%";
 }
 
 function count(value) {
