@@ -75,7 +75,7 @@ class Judge:
 
     def points(self, line: Line) -> list[Point]:
         """The configurations of a line with their bounds, ascending in workers."""
-        ceilings = Ceilings(next(iter(line.scenarios.values())))
+        ceilings = Ceilings(line.first)
         points = []
         for workers, scenario in line.scenarios.items():
             hourly = usd_per_hour(scenario)

@@ -73,7 +73,7 @@ def plan(
     space, refused = _fitting(space)
     goal, price_note = _priced(space, goal)
     _check_confidence(space, goal)
-    device_notes = check_devices((next(iter(line.scenarios.values())) for line in space.lines), space.base_name)
+    device_notes = check_devices((line.first for line in space.lines), space.base_name)
     judge = Judge(goal)
     with ExitStack() as stack:
         journal = stack.enter_context(Journal.open(out, force=force)) if out is not None else None
@@ -140,14 +140,14 @@ def _fitting(space: Space) -> tuple[Space, list[Refused]]:
 
 def _memory_notes(space: Space) -> list[str]:
     """Whose memory could not be checked, and why."""
-    scenarios = (next(iter(line.scenarios.values())) for line in space.lines)
+    scenarios = (line.first for line in space.lines)
     reasons = dict.fromkeys(reason for scenario in scenarios if (reason := not_checked(scenario)) is not None)
     return [f"whether a batch fits into the devices' memory was not checked: {'; '.join(reasons)}"] if reasons else []
 
 
 def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
     """The goal, and a note where prices are missing; without any price the cheapest are those of the fewest devices."""
-    scenarios = [next(iter(line.scenarios.values())) for line in space.lines]
+    scenarios = [line.first for line in space.lines]
     without = [scenario for scenario in scenarios if scenario.cluster.price is None]
     if not without:
         return goal, ""

@@ -89,6 +89,11 @@ class Line:
     scenarios: dict[int, Scenario]
     searched: bool
 
+    @property
+    def first(self) -> Scenario:
+        """That of the fewest workers."""
+        return next(iter(self.scenarios.values()))
+
     def title(self, workers: int) -> str:
         """A configuration in words."""
         many = "" if isinstance(self.scenarios[workers].strategy, Single) else f", {workers} worker{'s' if workers > 1 else ''}"
@@ -192,16 +197,12 @@ def space_of(
                 _add_line(space, template, kind, server, of_workers, chosen, where)
     if not space.lines:
         raise ScenarioError(*dict.fromkeys(one.text for one in space.refused[:5]))
-    if of_servers and not space.refused and not any(isinstance(_first(line).strategy, ParameterServer) for line in space.lines):
+    if of_servers and not space.refused and not any(isinstance(line.first.strategy, ParameterServer) for line in space.lines):
         raise InputError(
             f"--servers {quoted(','.join(map(str, of_servers)))}: no strategy considered has parameter servers; "
             "leave it out, or add one that has, such as --strategies sync-ps"
         )
     return space
-
-
-def _first(line: Line) -> Scenario:
-    return next(iter(line.scenarios.values()))
 
 
 def _read(scenario: Mapping[str, Any] | Path | str | Scenario) -> tuple[str, Path | None, Mapping[str, Any]]:

@@ -87,7 +87,7 @@ def _answer(plan: Plan, chosen: Point) -> str:
         return f"Nothing considered reaches {asked}; nearest comes {best.name}: {_figures(best)}, but it has no price."
     return (
         f"Nothing considered reaches {asked}; nearest comes {best.name}: {_figures(best)}. With a confidence of {goal.confidence:.4g} it "
-        f"gives {figure(reached)} of the {figure(needed)} samples/s that it needs, so {figure(needed / reached)} times that would be needed."
+        f"gives {figure(reached)} of the {figure(needed)} samples/s it needs, so {figure(needed / reached)} times that would be needed."
     )
 
 
@@ -203,7 +203,7 @@ def scaling_note(space: Space) -> str:
 
 def _loads(space: Space) -> Iterator[Workload]:
     """The workload of each line."""
-    return (next(iter(line.scenarios.values())).workload for line in space.lines)
+    return (line.first.workload for line in space.lines)
 
 
 def _either(values: Sequence[int]) -> str:
