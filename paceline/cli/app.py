@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -96,6 +97,8 @@ app.add_typer(_testbed, name="testbed")
 _UsageError: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 _INTERRUPTED = 130
 _LONGEST_LINE = 600
+_UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|USD|h|hours?|min|minutes?|d|days?)\b")
+"""A unit that the shell has cut off its value."""
 
 
 def _say(message: str) -> None:
@@ -140,6 +143,8 @@ def _explain(error: Any) -> int:
     else:
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
         told = error.format_message().replace("Value error, ", "").replace("Input should", f"{_given(error)}must")
+        if _UNIT_LOST.search(told):
+            told += "; a value and its unit are one word: '20000 samples/s', '500 USD', '12 h' in quotes"
         _say(f"{told}{hint}")
     return int(error.exit_code)
 

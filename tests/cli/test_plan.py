@@ -92,6 +92,7 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         ([], "there is no goal"),
         ([*GOAL, "--deadline", "3h"], "are two goals; give one of them"),
         (["--target-throughput", "20000"], "--target-throughput '20000' must be a number of samples over a time"),
+        (["--target-throughput", "20000", "samples/s"], "a value and its unit are one word: '20000 samples/s'"),
         (["--samples", "1e6", "--deadline", "-3h"], "--deadline '-3h' must be a time above 0"),
         (["--samples", "1e6", "--budget", "5 USD"], "has no price with a source, so no cost is told"),
         (["--budget", "5 USD"], "--budget needs --samples"),
