@@ -186,10 +186,6 @@ def plan(
             check_writable(path, option, reads=scenario)
     with progress_bar("scenarios") as advance:
         answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=advance)
-    if report is not None:
-        from paceline.reporting import write_report
-
-        write_report([candidate.result for candidate in answer.candidates], report, plan=answer, notes=answer.notes)
     if json:
         typer.echo(answer.to_json())
     else:
@@ -198,6 +194,14 @@ def plan(
         kept = write_whole(out.with_suffix(".plan.json"), answer.to_json() + "\n")
         note(f"wrote {out} ({answer.simulated} scenarios) and {kept}; draw them with: paceline report {out} --plan {kept}")
     if report is not None:
+        from paceline.reporting import write_report
+        from paceline.reporting.extras import extras_of
+
+        results = [candidate.result for candidate in answer.candidates]
+        with progress_bar("what-ifs") as advance:
+            extras = extras_of(results, None, answer, jobs, progress=advance)
+        notes = (*answer.notes, *extras.notes)
+        write_report(results, report, plan=answer, notes=notes, timeline=extras.timeline, sensitivity=extras.changes)
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
         raise typer.Exit(_INFEASIBLE)

@@ -35,6 +35,7 @@ def quickstart(
     from paceline.cli.calibrating import measuring, warn_unseen_gpu
     from paceline.cli.showing import note, progress_bar, show_table
     from paceline.reporting import write_report
+    from paceline.reporting.extras import extras_of
     from paceline.sweeping import grid, sweep
     from simulator import catalog
     from simulator.files import check_writable
@@ -62,7 +63,9 @@ def quickstart(
     results = swept.results
 
     note("3/3  drawing the report")
-    write_report(results, out)
+    with progress_bar("what-ifs") as advance:
+        extras = extras_of(results, None, None, jobs, progress=advance)
+    write_report(results, out, notes=extras.notes, timeline=extras.timeline, sensitivity=extras.changes)
     if json:
         for result in results:
             typer.echo(result.to_json())

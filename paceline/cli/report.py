@@ -65,9 +65,12 @@ def report(
 
     Example: paceline report results.ndjson -o reports/resnet50.html --open
     """
-    from paceline.cli.reporting import INTERRUPTED, Extras, extras_of, formats_of, labels_of, last_of_each, open_page, read_all, target_of
+    from paceline.cli.reporting import INTERRUPTED, formats_of, open_page, target_of
+    from paceline.cli.showing import progress_bar
     from paceline.reporting import write_report
     from paceline.reporting.exporting import check_browser, check_folder, export_figures
+    from paceline.reporting.extras import Extras, extras_of
+    from paceline.reporting.gathering import labels_of, last_of_each, read_all
     from paceline.reporting.measured import overlay_of
     from paceline.reporting.plans import read_plan, without_what_ifs
     from simulator.files import check_writable
@@ -89,7 +92,10 @@ def report(
         check_folder(figures, "--figures")
     if tables is not None:
         check_folder(tables, "--tables")
-    extras = Extras() if no_simulate else extras_of(found, labels, planned, jobs, stoppable=True)
+    extras = Extras()
+    if not no_simulate:
+        with progress_bar("what-ifs") as advance:
+            extras = extras_of(found, labels, planned, jobs, progress=advance, stoppable=True)
     notes += extras.notes
     write_report(
         found,
@@ -126,8 +132,6 @@ def report(
         typer.echo(f"Wrote {len(files)} tables into {tables}", err=True)
         written["tables"] = [str(file) for file in files]
     if figures is not None:
-        from paceline.cli.showing import progress_bar
-
         with progress_bar("figures") as advance:
             files = export_figures(target, figures, formats, advance)
         typer.echo(f"Wrote {len(files)} images into {figures}", err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -65,6 +65,7 @@ def report(
     measured: str | Path | None = None,
     what_ifs: bool = True,
     jobs: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Write a report of some results: one HTML file that opens offline.
 
@@ -85,6 +86,8 @@ def report(
         some of its steps and for what one change at a time would gain.
     jobs
         Processes for that; 0 takes all cores.
+    progress
+        Called with what-ifs done and in all.
 
     Raises
     ------
@@ -103,9 +106,10 @@ def report(
     >>> written.path.name, len(written.to_frame())
     ('ring.html', 1)
     """
-    from paceline.cli.reporting import Extras, extras_of, labels_of, read_all
     from paceline.planning.answer import Plan
     from paceline.reporting import ResultsFile, write_report
+    from paceline.reporting.extras import Extras, extras_of
+    from paceline.reporting.gathering import labels_of, read_all
     from paceline.reporting.measured import overlay_of
     from paceline.sweeping import Sweep
 
@@ -140,7 +144,7 @@ def report(
         outcomes = [_outcome(source)]
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     overlay = overlay_of(Path(measured), results, labels) if measured is not None else None
-    extras = extras_of(results, labels, chosen, jobs) if what_ifs and results else Extras()
+    extras = extras_of(results, labels, chosen, jobs, progress=progress) if what_ifs and results else Extras()
     notes += extras.notes
     write_report(
         results, target, notes=notes, labels=labels, plan=chosen, measured=overlay, timeline=extras.timeline, sensitivity=extras.changes,

@@ -174,7 +174,10 @@ def test_a_report_holds_the_plan(folder: Path, paceline: Paceline) -> None:
     answer = paceline("plan", "s.toml", *GOAL, "--workers", "1,2,4,8", *PRICE, *QUICK, "--report", "plan.html")
     assert answer.code == 0
     assert "wrote plan.html" in answer.stderr
-    assert "async PS, 1 server on lab" in (folder / "plan.html").read_text()
+    page = (folder / "plan.html").read_text()
+    assert "async PS, 1 server on lab" in page
+    assert 'id="figure-timeline"' in page
+    assert 'id="figure-sensitivity"' in page
 
 
 def test_the_scenario_in_this_file_is_priced_by_nobody() -> None:

@@ -11,8 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from paceline.cli.report import report
-from paceline.cli.reporting import formats_of, labels_of
+from paceline.cli.reporting import formats_of
 from paceline.planning.answer import Candidate, Goal, Plan
+from paceline.reporting.gathering import labels_of
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
 from tests.browser.samples import STRATEGIES, planned, plausible, scenario_of
