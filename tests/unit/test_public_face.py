@@ -6,13 +6,13 @@ import inspect
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pydantic
 import pytest
+from sample_answers import Cells
 from sample_scenarios import scenario_table
 
 import paceline
@@ -35,25 +35,6 @@ def result():
 def swept():
     table = scenario_table(strategy={"kind": "parameter-server", "mode": "async", "workers": 2})
     return paceline.sweep(table, {"strategy.workers": [1, 2, 4], "run.seed": [1, 2]}, jobs=1)
-
-
-class Cells(HTMLParser):
-    """The tags of a piece of HTML, and the texts of its table's cells."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.cells: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        assert all(name == "colspan" for name, _ in attrs)
-        if tag in ("td", "th", "caption"):
-            self.cells.append("")
-
-    def handle_data(self, data):
-        self.cells[-1] += data
 
 
 def test_every_public_name_is_there():

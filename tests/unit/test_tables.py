@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +10,7 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_answers import Cells
 from sample_scenarios import scenario_table
 
 import paceline
@@ -41,25 +41,6 @@ def result():
 def swept():
     table = scenario_table(strategy={"kind": "parameter-server", "mode": "async", "workers": 2})
     return paceline.sweep(table, {"strategy.workers": [1, 2, 4], "run.seed": [1, 2]}, jobs=1)
-
-
-class Cells(HTMLParser):
-    """The tags of a piece of HTML, and the texts of its table's cells."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.cells: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        assert all(name == "colspan" for name, _ in attrs)
-        if tag in ("td", "th", "caption"):
-            self.cells.append("")
-
-    def handle_data(self, data):
-        self.cells[-1] += data
 
 
 # -- tables ----------------------------------------------------------------------------
