@@ -207,7 +207,20 @@ class Workload(Spec):
         default=None, description="bytes of one sample as it is fed to a replica; needed where a client feeds all workers"
     )
     jitter: Law = Constant()
-    run_to_run_cv: float = Field(default=0.0, ge=0, le=1, description="spread of whole runs around the fit, as a share")
+    jitter_draws: tuple[Law, ...] = Field(
+        default=(), max_length=1000, description="laws of jitter fitted to bootstrap samples of the steps; each run takes one of them"
+    )
+    jitter_least: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="fastest step that was seen over the mean; the law of jitter is cut there; left out: not cut"
+    )
+    run_to_run_cv: float = Field(
+        default=0.0, ge=0, le=1, description="spread of the mean speed of one worker process from run to run, as a share of the mean"
+    )
+    run_to_run_shared: Share | None = Field(
+        default=None,
+        description="share of that variance which processes of one machine have in common when they run at the same time; "
+        "left out: not measured, and each process is drawn by itself",
+    )
     server: ServerCost = ServerCost()
     variables: tuple[Variable, ...] = Field(min_length=1, max_length=100_000)
     calibrated: WorkloadRange | None = None
