@@ -15,7 +15,7 @@
 ...     source="example",
 ... )
 >>> result = simulator.simulate(scenario)
->>> round(result.scaling_efficiency, 3)
+>>> round(result.scaling_efficiency.mean, 3)
 0.594
 >>> result.bottleneck.name
 'compute'

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import statistics
 
-from simulator.results import Estimate, Result
+from simulator.results import Estimate, Placement, Result
 from simulator.scenario import Scenario
 from simulator.strategy import ParameterServer
 
 __all__ = [
     "cost_of_samples",
     "mean_sample_s",
+    "placement_of",
     "server_nodes",
     "time_of_samples_s",
     "usd_per_hour",
@@ -31,6 +32,41 @@ def server_nodes(scenario: Scenario) -> int:
     return strategy.servers if isinstance(strategy, ParameterServer) and strategy.server_placement == "dedicated" else 0
 
 
+def placement_of(scenario: Scenario) -> Placement:
+    """How many machines the scenario takes, and what sits on them."""
+    cluster, servers = scenario.cluster, server_nodes(scenario)
+    needed = scenario.nodes_needed
+    nodes = max(needed, cluster.nodes or 0)
+    each = min(scenario.replicas, cluster.replicas_per_node)
+    parts = [_on_nodes(scenario.replicas, scenario.worker_nodes, each, cluster.devices_per_node)]
+    if servers:
+        parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of their own")
+    elif scenario.servers:
+        parts.append(f"{_counted(scenario.servers, 'parameter server')} on the workers' nodes")
+    if needed > scenario.worker_nodes + servers and not scenario.servers > scenario.worker_nodes:
+        parts.append("the client on another node")
+    if nodes > needed:
+        parts.append(f"{_counted(nodes - needed, 'node')} of the cluster idle")
+    return Placement(
+        nodes=nodes,
+        worker_nodes=scenario.worker_nodes,
+        server_nodes=servers,
+        replicas_per_node=each,
+        devices_per_node=cluster.devices_per_node,
+        text=", ".join(parts),
+    )
+
+
+def _on_nodes(replicas: int, nodes: int, each: int, devices: int) -> str:
+    holding = "1 device" if devices == 1 else f"{devices} devices"
+    split = f", {each} on each" if nodes > 1 and each > 1 else ""
+    return f"{_counted(replicas, 'replica')} on {_counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def usd_per_hour(scenario: Scenario) -> float | None:
     """US dollars an hour for all nodes that the scenario takes, whole nodes; None where the price is not known.
 
@@ -40,7 +76,7 @@ def usd_per_hour(scenario: Scenario) -> float | None:
     if cluster.price is None:
         return None
     servers = server_nodes(scenario)
-    others = max(scenario.nodes_needed, cluster.nodes or 0) - servers
+    others = placement_of(scenario).nodes - servers
     server_price = cluster.server_price or cluster.price
     return others * cluster.price.usd_per_node_hour + servers * server_price.usd_per_node_hour
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
+from simulator.cost import placement_of
 from simulator.errors import SimulationError
 from simulator.intervals import prediction_interval
 from simulator.phases import random_order
@@ -53,7 +54,8 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * batch_alone / run.window_s for run in alone]
     rate = prediction_interval(samples_per_s)
-    speedup = rate.mean / float(np.mean(baseline))
+    # both runs of a replication have their draws in common, which so cancel
+    speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
     breakdown = _breakdown(runs)
     utilisation = _utilisation(runs)
     return Result(
@@ -61,6 +63,7 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
         scenario=scenario,
         seed=scenario.run.seed,
         replicas=scenario.replicas,
+        placement=placement_of(scenario),
         throughput_samples_per_s=rate,
         updates_per_s=prediction_interval([run.updates / run.window_s for run in runs]),
         throughput_of_each_replication=tuple(samples_per_s),
@@ -68,8 +71,8 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
         dropped_share=dropped if dropped > 1e-12 else 0.0,
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
         step_time_s=_step_time(runs),
-        speedup=speedup,
-        scaling_efficiency=speedup / scenario.replicas,
+        speedup=prediction_interval(speedups),
+        scaling_efficiency=prediction_interval([speedup / scenario.replicas for speedup in speedups]),
         staleness=_staleness(scenario, runs),
         phase=phase,
         breakdown_s=breakdown,

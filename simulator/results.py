@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from simulator.scenario import Scenario
 from simulator.spec import Spec
@@ -21,6 +21,7 @@ __all__ = [
     "Histogram",
     "Outcome",
     "Phase",
+    "Placement",
     "Quantiles",
     "Reduced",
     "Result",
@@ -82,6 +83,17 @@ class Breakdown(Spec):
     exposed_communication: float
     waiting: float
     apply: float
+
+
+class Placement(Spec):
+    """Where the scenario's processes sit: what one would have to rent or to buy."""
+
+    nodes: int = Field(description="machines in all; of a cluster of a fixed size, all of it")
+    worker_nodes: int = Field(description="machines that hold replicas")
+    server_nodes: int = Field(description="machines that hold parameter servers and nothing else")
+    replicas_per_node: int = Field(description="replicas on a full machine")
+    devices_per_node: int = Field(description="devices of a machine, in use or not")
+    text: str = Field(description="all of that in words")
 
 
 class Phase(Spec):
@@ -169,6 +181,7 @@ class Result(Outcome):
 
     seed: int
     replicas: int
+    placement: Placement | None = Field(default=None, description="where it all sits; null in files of before it was told")
     throughput_samples_per_s: Estimate
     updates_per_s: Estimate
     throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s: the distribution behind the interval")
@@ -176,8 +189,8 @@ class Result(Outcome):
     dropped_share: float = Field(default=0.0, description="share of gradients dropped")
     monte_carlo_error: float = Field(description="standard error of the mean throughput over replications, samples/s")
     step_time_s: Quantiles
-    speedup: float = Field(description="throughput over that of one replica (docs/metrics.md)")
-    scaling_efficiency: float
+    speedup: Estimate = Field(description="throughput over that of one replica with the same draws, run by run (docs/metrics.md)")
+    scaling_efficiency: Estimate = Field(description="speed-up over replicas")
     staleness: Staleness
     phase: Phase | None = Field(default=None, description="of several asynchronous workers")
     breakdown_s: Breakdown
@@ -192,6 +205,20 @@ class Result(Outcome):
     wall_time_s: float | None = Field(
         default=None, description="time the simulation took; null in sweeps, whose files must not depend on it"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, data: Any) -> Any:
+        """Files of before have the speed-up as a number: it gets the relative interval of the throughput, which is too wide."""
+        if not isinstance(data, dict):
+            return data
+        rate = data.get("throughput_samples_per_s")
+        for key in ("speedup", "scaling_efficiency"):
+            value = data.get(key)
+            if isinstance(value, (int, float)) and isinstance(rate, dict) and rate.get("mean"):
+                ends = {end: value * rate[end] / rate["mean"] for end in ("low", "high") if isinstance(rate.get(end), (int, float))}
+                data = {**data, key: {"mean": value, **ends}}
+        return data
 
     @property
     def extrapolated(self) -> bool:

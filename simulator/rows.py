@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from simulator.cost import usd_per_hour, usd_per_million_samples
+from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results import Failure, Outcome, Result
 from simulator.scenario import Scenario
 from simulator.strategy import AllReduceStrategy, ParameterServer
@@ -19,14 +19,21 @@ COLUMNS: dict[str, str] = {
     "scaling": "weak: each replica keeps its batch; strong: all together keep theirs",
     "replicas": "copies of the model that train",
     "servers": "parameter servers",
+    "nodes": "machines in all; of a cluster of a fixed size, all of it",
+    "devices_per_node": "devices of a machine",
+    "placement": "where replicas and servers sit, in words",
     "batch_per_replica": "samples that a replica takes a step",
     "global_batch": "samples that all replicas take a step",
     "throughput_samples_per_s": "mean over replications",
     "throughput_low": "low end of the 90% prediction interval, samples/s",
     "throughput_high": "high end",
     "updates_per_s": "updates of the model a second",
-    "speedup": "throughput over that of one replica",
-    "scaling_efficiency": "speed-up over replicas",
+    "speedup": "throughput over that of one replica with the same draws, mean over replications",
+    "speedup_low": "low end of its 90% prediction interval",
+    "speedup_high": "high end",
+    "scaling_efficiency": "speed-up over replicas, mean",
+    "scaling_efficiency_low": "low end of its 90% prediction interval",
+    "scaling_efficiency_high": "high end",
     "step_mean_s": "mean time of a step",
     "step_p50_s": "its median",
     "step_p95_s": "its 95th percentile",
@@ -62,8 +69,8 @@ COLUMNS: dict[str, str] = {
 """Every column of a table of results, with what it means; docs/metrics.md has the formulas."""
 
 BRIEF = (
-    "strategy", "cluster", "scaling", "replicas", "throughput_samples_per_s", "throughput_low", "throughput_high", "scaling_efficiency",
-    "staleness_mean", "usd_per_million_samples", "bottleneck", "warnings", "failed",
+    "strategy", "cluster", "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high",
+    "scaling_efficiency", "staleness_mean", "usd_per_million_samples", "bottleneck", "warnings", "failed",
 )  # fmt: skip
 """Of those, the columns that a small table shows."""
 
@@ -101,7 +108,7 @@ def _that_differ(settings: Sequence[Row]) -> list[str]:
 
 
 def _setting(scenario: Scenario) -> Row:
-    strategy = scenario.strategy
+    strategy, placed = scenario.strategy, placement_of(scenario)
     how = ""
     if isinstance(strategy, ParameterServer):
         how = strategy.mode
@@ -114,6 +121,9 @@ def _setting(scenario: Scenario) -> Row:
         "scaling": "weak" if scenario.workload.global_batch is None else "strong",
         "replicas": scenario.replicas,
         "servers": scenario.servers,
+        "nodes": placed.nodes,
+        "devices_per_node": placed.devices_per_node,
+        "placement": placed.text,
         "batch_per_replica": scenario.batch,
         "global_batch": scenario.batch * scenario.replicas,
     }
@@ -127,8 +137,12 @@ def _figures(result: Result) -> Row:
         "throughput_low": rate.low,
         "throughput_high": rate.high,
         "updates_per_s": result.updates_per_s.mean,
-        "speedup": result.speedup,
-        "scaling_efficiency": result.scaling_efficiency,
+        "speedup": result.speedup.mean,
+        "speedup_low": result.speedup.low,
+        "speedup_high": result.speedup.high,
+        "scaling_efficiency": result.scaling_efficiency.mean,
+        "scaling_efficiency_low": result.scaling_efficiency.low,
+        "scaling_efficiency_high": result.scaling_efficiency.high,
         "step_mean_s": step.mean,
         "step_p50_s": step.p50,
         "step_p95_s": step.p95,

@@ -40,7 +40,7 @@ def simulate(scenario: Scenario, *, observer: Observer | None = None, progress: 
     --------
     >>> from simulator import load_scenario
     >>> result = simulate(load_scenario("ring", [("strategy.workers", 4), ("run.steps", 10), ("run.replications", 3)]))
-    >>> result.scaling_efficiency < 1, result.bottleneck.name, len(result.to_frame())
+    >>> result.scaling_efficiency.mean < 1, result.bottleneck.name, len(result.to_frame())
     (True, 'compute', 1)
     """
     begun = time.perf_counter()

@@ -147,7 +147,7 @@ def _table(title: str, results: Sequence[Result]) -> Table:
             f"{result.replicas}{'*' if result.extrapolated else ' '}",
             _figure(rate.mean),
             f"{_figure(rate.low)} to {_figure(rate.high)}",
-            f"{result.scaling_efficiency:.1%}",
+            f"{result.scaling_efficiency.mean:.1%}",
             format_seconds(result.step_time_s.mean),
             f"{result.staleness.mean:.2f}",
             result.bottleneck.name,

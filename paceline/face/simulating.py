@@ -43,7 +43,7 @@ def simulate(
     Examples
     --------
     >>> result = simulate("ring", {"strategy.workers": 4, "run.steps": 10, "run.replications": 3})
-    >>> result.scaling_efficiency < 1, result.bottleneck.name, len(result.to_frame())
+    >>> result.scaling_efficiency.mean < 1, result.bottleneck.name, len(result.to_frame())
     (True, 'compute', 1)
     """
     return run(load(scenario, settings), observer=observer, progress=progress)

@@ -8,7 +8,7 @@ from typing import Any
 
 from paceline.reporting.coordinates import Coordinates
 from paceline.reporting.naming import clean
-from simulator.cost import server_nodes, usd_per_hour, usd_per_million_samples
+from simulator.cost import placement_of, server_nodes, usd_per_hour, usd_per_million_samples
 from simulator.results import Estimate, Histogram, Result
 
 __all__ = ["MOST_BINS", "PARTS", "columns_of"]
@@ -33,8 +33,8 @@ _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
     "high": lambda result: result.throughput_samples_per_s.high,
     "error": lambda result: result.monte_carlo_error,
     "updates": lambda result: result.updates_per_s.mean,
-    "speedup": lambda result: result.speedup,
-    "efficiency": lambda result: result.scaling_efficiency,
+    "speedup": lambda result: result.speedup.mean,
+    "efficiency": lambda result: result.scaling_efficiency.mean,
     "wasted": lambda result: result.wasted_samples_per_s,
     "dropped": lambda result: result.dropped_share,
     "step_mean": lambda result: result.step_time_s.mean,
@@ -60,7 +60,7 @@ _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
     "cores_busy": lambda result: result.utilisation.cores if result.scenario.cluster.shared_cores else None,
     "replicas": lambda result: result.replicas,
     "servers": lambda result: result.scenario.servers or None,
-    "nodes": lambda result: max(result.scenario.nodes_needed, result.scenario.cluster.nodes or 0),
+    "nodes": lambda result: placement_of(result.scenario).nodes,
     "server_nodes": lambda result: server_nodes(result.scenario) or None,
     "batch": lambda result: result.scenario.batch,
     "steps": lambda result: result.scenario.run.steps if result.scenario.run.job_steps is None else None,

@@ -174,7 +174,11 @@ def _plausible(result: Result) -> Result:
     rate, step, stale = result.throughput_samples_per_s, result.step_time_s, result.staleness
     if result.replicas < 1:
         raise ResultsError(f"replicas: {result.replicas} must be at least 1")
-    for where, value in (("throughput_samples_per_s.mean", rate.mean), ("speedup", result.speedup), ("step_time_s.mean", step.mean)):
+    for where, value in (
+        ("throughput_samples_per_s.mean", rate.mean),
+        ("speedup.mean", result.speedup.mean),
+        ("step_time_s.mean", step.mean),
+    ):
         if value <= 0:
             raise ResultsError(f"{where}: {value:g} must be above zero")
     if not rate.low <= rate.high:

@@ -15,6 +15,7 @@ from paceline.reporting.measured import Overlay
 from paceline.reporting.naming import strategy_name
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline
+from simulator.cost import placement_of
 from simulator.files import write_whole
 from simulator.results import Breakdown, Estimate, Failure, Result, Utilisation
 from simulator.tables import Cell
@@ -178,7 +179,7 @@ def _more(result: Result) -> tuple[Cell, ...]:
     scenario, run = result.scenario, result.scenario.run
     return (
         result.monte_carlo_error, result.updates_per_s.low, result.updates_per_s.high, result.wasted_samples_per_s, result.staleness.bound,
-        result.staleness.mixed_reads, result.bottleneck.text, max(scenario.nodes_needed, scenario.cluster.nodes or 0),
+        result.staleness.mixed_reads, result.bottleneck.text, placement_of(scenario).nodes,
         run.steps if run.job_steps is None else None, run.job_steps, run.replications, result.seed, result.events,
     )  # fmt: skip
 

@@ -157,8 +157,8 @@ def plausible(scenario: Scenario) -> Result:
         updates_per_s=Estimate(mean=rate / batch, low=rate / batch * (1 - spread), high=rate / batch * (1 + spread)),
         monte_carlo_error=rate * 0.004,
         step_time_s=Quantiles(mean=step, p50=step * 0.99, p95=step * 1.11, p99=step * 1.19),
-        speedup=rate / single,
-        scaling_efficiency=rate / single / n,
+        speedup=Estimate(mean=rate / single, low=rate / single * 0.98, high=rate / single * 1.02),
+        scaling_efficiency=Estimate(mean=rate / single / n, low=rate / single / n * 0.98, high=rate / single / n * 1.02),
         staleness=_histogram(stale),
         breakdown_s=Breakdown(input=0.0, compute=compute, exposed_communication=exposed, waiting=waiting, apply=_APPLY),
         utilisation=Utilisation(

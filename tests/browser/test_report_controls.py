@@ -84,7 +84,7 @@ def test_the_figures_show_what_was_simulated_at_the_sliders(page: Page, report: 
     shown = curve(page, "throughput", "Parameter server, async")
     assert shown["x"] == [result.replicas for result in expected] == [1, 4, 16]
     assert shown["y"] == [result.throughput_samples_per_s.mean for result in expected]
-    assert curve(page, "efficiency", "Parameter server, async")["y"] == [result.scaling_efficiency for result in expected]
+    assert curve(page, "efficiency", "Parameter server, async")["y"] == [result.scaling_efficiency.mean for result in expected]
     # the ring has no servers, so it is drawn whatever their number
     assert len(curve(page, "throughput", RING)["y"]) == 3
 
@@ -117,7 +117,7 @@ def test_key_figures_are_those_of_the_point_at_the_sliders(page: Page, report: P
     card = {name: page.run(f"return document.getElementById('card-{name}').textContent") for name in names}
     assert card == {
         "throughput": amount(result.throughput_samples_per_s.mean),
-        "efficiency": percent(result.scaling_efficiency),
+        "efficiency": percent(result.scaling_efficiency.mean),
         "step": duration(result.step_time_s.mean),
         "p95": f"95% below {duration(result.step_time_s.p95)}",
     }

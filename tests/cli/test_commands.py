@@ -84,13 +84,14 @@ FIELDS = {
     "scenario_hash": str,
     "seed": int,
     "monte_carlo_error": float,
-    "speedup": float,
-    "scaling_efficiency": float,
     "warnings": list,
     "events": int,
     "wall_time_s": float,
 }
 GROUPS = {
+    "speedup": {"mean", "low", "high"},
+    "scaling_efficiency": {"mean", "low", "high"},
+    "placement": {"nodes", "worker_nodes", "server_nodes", "replicas_per_node", "devices_per_node", "text"},
     "throughput_samples_per_s": {"mean", "low", "high"},
     "updates_per_s": {"mean", "low", "high"},
     "step_time_s": {"mean", "p50", "p95", "p99"},

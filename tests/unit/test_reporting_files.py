@@ -55,7 +55,7 @@ def _without(key: str) -> str:
         (_with(replicas="many") + "\n", ":1: replicas: 'many' is not valid"),
         (LINE.replace('"monte_carlo_error":', '"monte_carlo_error":NaN,"x":') + "\n", ":1: "),
         (_with(replicas=0) + "\n", ":1: replicas: 0 must be at least 1"),
-        (_with(speedup=0) + "\n", ":1: speedup: 0 must be above zero"),
+        (_with(speedup={"mean": 0, "low": 0, "high": 0}) + "\n", ":1: speedup.mean: 0 must be above zero"),
         (_with(throughput_samples_per_s={"mean": 2, "low": 3, "high": 1}) + "\n", r":1: throughput_samples_per_s: low \(3\)"),
         ("[" * 100_000 + "\n", ":1: must be JSON"),
     ],
