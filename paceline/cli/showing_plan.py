@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.further import workers_of
 from paceline.planning.wording import figure, money, servers_note, staleness_in_words, workers_note
@@ -124,16 +125,27 @@ def _improvements(console: Console, plan: Plan) -> None:
 
     table = _table(f"what one improvement would bring, {plan.chosen.scaling} scaling", "")
     table.columns[0].justify = "left"
-    for heading in ("gain", "samples/s", "90% interval"):
+    for heading in ("gain ", "90% interval", "samples/s"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("limit then", no_wrap=True)
+    without_effect = False
     for one in plan.improvements:
-        rate = one.throughput_samples_per_s
-        if rate is None or one.gain is None:
+        rate, effect = one.throughput_samples_per_s, one.effect
+        if rate is None or effect is None:
             continue
-        table.add_row(one.name, f"{one.gain:+z.1%}", _short(rate.mean), f"{_short(rate.low)} to {_short(rate.high)}", one.bottleneck)
+        unseen = "" if has_effect(effect) else "~"
+        table.add_row(
+            one.name,
+            f"{effect.mean - 1:+z.1%}{unseen or ' '}",
+            f"{effect.low - 1:+z.1%} to {effect.high - 1:+z.1%}",
+            _short(rate.mean),
+            one.bottleneck,
+        )
+        without_effect |= bool(unseen)
     if table.row_count:
         console.print(table)
+    if without_effect:
+        console.print("~ no effect seen: the interval of the gain, run by run, holds 0", style="dim")
     for one in plan.improvements:
         console.print(Text(f"{one.name}: {one.text}"), style="" if one.gain is None else "dim")
     console.print()
