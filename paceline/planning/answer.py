@@ -94,7 +94,9 @@ class ServerCount(Spec):
 
     servers: int
     throughput_samples_per_s: Estimate
-    throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s; run i of each row is a pair with run i of another")
+    throughput_of_each_replication: tuple[float, ...] = Field(
+        default=(), description="samples/s; run i of each row is a pair with run i of another"
+    )
     usd_per_hour: float | None
 
 
