@@ -111,7 +111,8 @@ def show_table(results: Sequence[Result]) -> None:
     console = Console()
     names = series_names(results)
     for name in dict.fromkeys(names):
-        console.print(_table(name, [result for result, its in zip(results, names, strict=True) if its == name]), end="\n\n")
+        console.print(_table(name, [result for result, its in zip(results, names, strict=True) if its == name]))
+        console.print()
     if any(result.extrapolated for result in results):
         console.print("* outside the calibrated range: an extrapolation", style="dim")
     for text in _against(results, names):
@@ -223,7 +224,8 @@ def show_result(result: Result) -> None:
     from rich.text import Text
 
     console = Console()
-    console.print(_table(label(result), [result]), end="\n\n")
+    console.print(_table(label(result), [result]))
+    console.print()
     step, parts = result.step_time_s, result.breakdown_s
     named = (
         ("input", parts.input),

@@ -223,17 +223,11 @@ def _of_plan(plan: Plan) -> list[Table]:
     servers = tuple((its.servers, *_estimate(its.throughput_samples_per_s), its.usd_per_hour) for its in plan.servers)
     better = tuple(
         (
-            its.name,
-            its.gain,
-            its.gain_low,
-            its.gain_high,
-            *_estimate(its.throughput_samples_per_s),
-            its.usd_per_hour,
-            its.bottleneck,
-            its.text,
+            its.name, its.gain, its.gain_low, its.gain_high, *_estimate(its.throughput_samples_per_s), its.usd_per_hour,
+            its.bottleneck, its.text,
         )
         for its in plan.improvements
-    )
+    )  # fmt: skip
     rate = ("samples_per_s", "samples_per_s_low", "samples_per_s_high")
     return [
         Table(
