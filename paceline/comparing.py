@@ -103,23 +103,26 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
         ours, theirs, our_name, their_name = theirs, ours, their_name, our_name
         found = compare(ours, theirs)
     ratio = found.ratio
-    why = "whose runs share no draws (another seed, number of replications or move to a device, or no single runs in the file)"
-    if found.clear:
-        counted = f" in {found.wins} of {found.runs} runs" if found.runs else ""
-        apart = "" if found.runs else f"; {why}"
-        return f"{our_name} is faster than {their_name} {where}{counted}, {_by(ratio)}{apart}"
     both = f"no difference is seen between {our_name} and {their_name} {where}"
     if not found.runs:
-        return f"{both}, {why}: {_between(ratio)}"
+        if found.clear:
+            return f"{our_name} is faster than {their_name} {where}, {_by(ratio, _APART)}"
+        return f"{both}: {_between(ratio)}, {_APART}"
+    if found.clear:
+        return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
     if found.wins == found.losses == 0:
         return f"{both}: they are equal in {found.runs} of {found.runs} runs"
     return f"{both}: the first is faster in {found.wins} of {found.runs} runs, {_between(ratio)}"
 
 
-def _by(ratio: Estimate) -> str:
+_APART = "the worst of one against the best of the other, since their runs share no draws"
+
+
+def _by(ratio: Estimate, why: str = "") -> str:
+    more = f"; {why}" if why else ""
     if ratio.mean >= _AS_TIMES:
-        return f"{ratio.mean:.3g} times as fast ({ratio.low:.3g} to {ratio.high:.3g})"
-    return f"by {_share(ratio.mean - 1)} ({_share(ratio.low - 1)} to {_share(ratio.high - 1)})"
+        return f"{ratio.mean:.3g} times as fast ({ratio.low:.3g} to {ratio.high:.3g}{more})"
+    return f"by {_share(ratio.mean - 1)} ({_share(ratio.low - 1)} to {_share(ratio.high - 1)}{more})"
 
 
 def _between(ratio: Estimate) -> str:

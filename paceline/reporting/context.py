@@ -140,8 +140,7 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     others = rivals_of(results, answer.index)
     if not others:
         return ""
-    replicas = f"{answer.result.replicas:,} replica{'' if answer.result.replicas == 1 else 's'}"
-    text = verdict(answer.result, results[others[0]], answer.name, name_at(at, others[0]), f"with {replicas}")
+    text = verdict(answer.result, results[others[0]], "it", name_at(at, others[0]), "there")
     return f"{text}; {len(others) - 1} more were slower on average" if len(others) > 1 else text
 
 

@@ -120,7 +120,7 @@ def render(report: Report) -> str:
     drawn = {f"calibration-{index}": figures.calibration(load) for index, load in fitted}
     extra = sections_of(report)
     drawn.update(extra.figures)
-    results, placed = report.results, placement_of(report.answer.result.scenario)
+    results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
     return (
         _environment()
         .get_template("report.html")
@@ -139,8 +139,7 @@ def render(report: Report) -> str:
                 if getattr(result.scenario.strategy, "mode", "sync") != "sync"
             },
             answer_scaling=scaling_of(report.answer.result.scenario),
-            placement=placed.text,
-            nodes=f"{placed.nodes:,} node{'' if placed.nodes == 1 else 's'}",
+            nodes=f"{nodes:,} node{'' if nodes == 1 else 's'}",
             limit=limit_in_words(report.answer.result),
             gains=sorted((change for change in report.sensitivity if change.seen), key=lambda change: -(change.gain or 0.0)),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),

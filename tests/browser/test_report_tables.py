@@ -16,7 +16,7 @@ from simulator.results import Result
 from tests.browser.conftest import Page
 from tests.browser.samples import PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
-FIGURES = ("throughput", "efficiency", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
+FIGURES = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 SAVED = """
 window.saved = [];
 URL.createObjectURL = blob => { blob.text().then(text => window.saved.push(text)); return '#'; };
