@@ -141,7 +141,8 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     if not others:
         return ""
     text = verdict(answer.result, results[others[0]], "it", name_at(at, others[0]), "there")
-    return f"{text}; {len(others) - 1} more were slower on average" if len(others) > 1 else text
+    more = len(others) - 1
+    return f"{text}; {more} more {'was' if more == 1 else 'were'} slower on average" if more else text
 
 
 def _unpriced(results: Sequence[Result]) -> tuple[str, ...]:
