@@ -18,7 +18,7 @@ from simulator.strategies.parameter_server.training import ParameterServerTraini
 from simulator.strategy import ParameterServer
 from simulator.uncertainty import with_draw
 
-__all__ = ["replicate"]
+__all__ = ["drawn_scenario", "replicate"]
 
 
 def replicate(scenario: Scenario, replication: int, observer: Observer | None = None) -> Measured:
@@ -39,12 +39,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
         The engine found an impossible state.
     """
     streams = Streams(scenario.run.seed, replication)
-    drawn = scenario.model_copy(
-        update={
-            "workload": with_draw(scenario.workload, scenario.workload.uncertainty, streams.generator("workload")),
-            "cluster": with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster")),
-        }
-    )
+    drawn = drawn_scenario(scenario, streams)
     kernel = Kernel()
     cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
     network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
@@ -70,6 +65,16 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     if training is not None:
         training.describe(recorder.measured)
     return recorder.measured
+
+
+def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
+    """The scenario with one draw of all that its fits leave open."""
+    return scenario.model_copy(
+        update={
+            "workload": with_draw(scenario.workload, scenario.workload.uncertainty, streams.generator("workload")),
+            "cluster": with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster")),
+        }
+    )
 
 
 def _run_factor(scenario: Scenario, streams: Streams) -> float:
