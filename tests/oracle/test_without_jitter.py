@@ -242,3 +242,20 @@ def test_an_oversubscribed_fabric_is_a_slow_hop(scenario, messages):
     )
     # a leaf's links to the spine carry one hop of the ring: 4 x 1.25 GB/s / 6
     assert 80 / result.throughput_samples_per_s.mean == near(uneven_ring_step_s(8, 1e8, 4 * 1.25e9 / 6, COMPUTE_S + APPLY_S))
+
+
+@pytest.mark.parametrize("messages", [False, True])
+@pytest.mark.parametrize("every", [1, 7, 16, 50, 60, 90])
+def test_local_sgd_measures_whole_averaging_periods(scenario, every, messages):
+    """100 steps, the first ten or more not measured: each measured average belongs to as many steps as lie between two."""
+    result = simulate(
+        scenario(
+            workload={"variables": variables(4e9)},
+            strategy={"kind": "multi-worker-mirrored", "workers": 8, "sync_every": every, "messages": messages},
+            run={"steps": 100, "warmup_steps": None},
+        )
+    )
+    step_s = COMPUTE_S + APPLY_S + ring_all_reduce_s(8, 4e9, GIGA, 0.0) / every
+    assert 80 / result.throughput_samples_per_s.mean == near(step_s)
+    assert result.step_time_s.mean == near(step_s)
+    assert result.updates_per_s.mean == near(1 / step_s / every)
