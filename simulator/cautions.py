@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.defaults import start_of
 from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.results import Phase, Warned
@@ -46,13 +47,13 @@ def _on_the_phases(scenario: Scenario, phase: Phase | None) -> Iterator[Warned]:
     compare = "so the start decides: compare other values of run.start"
     if phase.mixed_share < 0.5:
         yield Warned(
-            code="phases-not-mixed", path="run.start", value=scenario.run.start,
+            code="phases-not-mixed", path="run.start", value=start_of(scenario),
             text=f"in {1 - phase.mixed_share:.0%} of the runs phases had not mixed by the end (order {phase.order_at_end:.2f}, "
             f"at random mostly below {phase.order_of_random_phases:.2f}), {compare}",
         )  # fmt: skip
     elif phase.mixed_after_s is not None and phase.mixed_after_s > _LATE * phase.run_s:
         yield Warned(
-            code="phases-slow-to-mix", path="run.start", value=scenario.run.start,
+            code="phases-slow-to-mix", path="run.start", value=start_of(scenario),
             text=f"phases took {phase.mixed_after_s:.3g} s of a run of {phase.run_s:.3g} s to mix, {compare}, or simulate more steps",
         )  # fmt: skip
 
@@ -221,10 +222,10 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
         and strategy.mode == "async"
         and scenario.replicas > 1
         and scenario.workload.jitter.kind == "constant"
-        and run.start == "together"
+        and start_of(scenario) == "together"
     ):
         yield Warned(
-            code="phase-locked", path="run.start", value=run.start,
+            code="phase-locked", path="run.start", value=start_of(scenario),
             text="without jitter, asynchronous workers that start together stay together for ever; "
             "a real run drifts apart: give a jitter or another start",
         )  # fmt: skip

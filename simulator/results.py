@@ -13,6 +13,7 @@ from simulator.spec import Spec
 from simulator.tables import Row
 
 __all__ = [
+    "Assumed",
     "Bottleneck",
     "Breakdown",
     "Estimate",
@@ -137,6 +138,14 @@ class Bottleneck(Spec):
     text: str
 
 
+class Assumed(Spec):
+    """What was taken for something that the scenario leaves out, and why."""
+
+    path: str
+    value: str
+    reason: str
+
+
 class Warned(Spec):
     """Something that the reader must know before trusting the numbers."""
 
@@ -200,6 +209,7 @@ class Result(Outcome):
     all_reduces: tuple[Reduced, ...] = Field(default=(), description="algorithm and protocol of each bucket size")
     utilisation: Utilisation
     bottleneck: Bottleneck
+    assumed: tuple[Assumed, ...] = Field(default=(), description="what the scenario leaves out and was taken as TensorFlow does it")
     warnings: tuple[Warned, ...]
     events: int = Field(description="events of the simulation kernel, all replications")
     wall_time_s: float | None = Field(
