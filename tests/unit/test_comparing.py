@@ -53,7 +53,7 @@ def test_the_ratio_of_pairs_is_that_of_each_pair() -> None:
     few = paired_ratio([2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
     assert few.high - few.mean == pytest.approx(2.920 * np.sqrt(4 / 3)) == pytest.approx(normal_half_width(3))
     for function in (paired_ratio, wins):
-        with pytest.raises(ValueError, match="shorter|longer"):
+        with pytest.raises(ValueError, match=r"shorter|longer"):
             function([1.0, 2.0], [1.0])
 
 
