@@ -19,14 +19,17 @@ SHOWN = {
     "01_calibrate_and_predict": [
         r"predicted [\d,]+ samples/s",
         r"measured [\d,]+",
-        r"100 Gbit/s: efficiency \d+% on 16 workers",
+        r"100 Gbit/s: efficiency \d+% \(\d+% to \d+%\) on 16 workers",
         r"\w+-\w+: ",
     ],
-    "02_sync_async_ssp_backup": [r"async: \d\.\d\d times sync", r"SSP: largest staleness seen \d+, bound 49"],
+    "02_sync_async_ssp_backup": [
+        r"async: \d\.\d\d times sync \([\d.]+ to [\d.]+\), faster in \d+ of 19 runs",
+        r"SSP: largest staleness seen \d+, bound 49",
+    ],
     "03_plan_a_cluster": [
         r"\d+ configurations, \d+ discarded by closed forms, \d+ scenarios simulated",
         r"doubling the workers pays up to \d+",
-        r"2x network: [+-]\d+%",
+        r"2x network: [+-]\d+% \(90% of runs: [+-][\d.]+% to [+-][\d.]+%\)",
         r"^feasible: ring",
         r"feasible: False",
         r"plan\.html",
