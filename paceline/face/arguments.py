@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, InstanceOf, TypeAdapter, ValidationError
@@ -88,7 +88,7 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
         annotation = signature.parameters[name].annotation
         kind = eval(annotation, getattr(function, "__globals__", {})) if isinstance(annotation, str) else annotation  # noqa: S307
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return TypeAdapter(InstanceOf[kind])  # type: ignore[misc]
+            return TypeAdapter(Annotated[kind, InstanceOf()])
         return TypeAdapter(kind, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
     @wraps(function)
