@@ -23,23 +23,23 @@ def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
 
     >>> from simulator.loading import load_scenario
     >>> [each.name for each in left_out(load_scenario("ring"))]
-    ['input', 'memory', 'start-up', 'failures']
+    ['preparing input', 'whether a batch fits into memory', 'start-up, evaluation and checkpoints', 'failures of nodes']
     """
     load, price = scenario.workload, scenario.cluster.price
     found = []
     if not load.input(scenario.batch):
-        text = "the workload has no time for preparing a batch (workload.input), so every batch is ready when it is needed"
-        found.append(LeftOut(name="input", text=text))
+        text = "the workload has no time for it (workload.input), so every batch is ready when it is needed"
+        found.append(LeftOut(name="preparing input", text=text))
     if (why := not_checked(scenario)) is not None:
-        found.append(LeftOut(name="memory", text=f"whether a batch fits into a device was not checked: {why}"))
-    found.append(LeftOut(name="start-up", text="only training steps count: no start-up, evaluation or checkpoints"))
+        found.append(LeftOut(name="whether a batch fits into memory", text=f"not checked: {why}"))
+    found.append(LeftOut(name="start-up, evaluation and checkpoints", text="only training steps count"))
     spot = "; at a spot price nodes are taken away in the middle of a run" if price is not None and "spot" in price.terms.lower() else ""
-    found.append(LeftOut(name="failures", text=f"no node fails or is taken away, and no step is repeated for it{spot}"))
+    found.append(LeftOut(name="failures of nodes", text=f"none fails or is taken away, and no step is repeated for it{spot}"))
     if price is not None:
-        found.append(LeftOut(name="other costs", text="nodes alone are priced: no storage, no transfer of data, nobody's work"))
+        found.append(LeftOut(name="storage and transfer of data", text="nodes alone are priced"))
     return tuple(found)
 
 
 def left_out_in_words(things: Iterable[LeftOut]) -> str:
-    """All of them as the end of a sentence."""
-    return "; ".join(f"{each.name} ({each.text})" for each in things)
+    """Their names, as the end of a sentence."""
+    return "; ".join(each.name for each in things)

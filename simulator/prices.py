@@ -140,7 +140,7 @@ class Prices:
             first, rate = next(iter(self._kept)), rate_in_words(self.general.usd_per_node_hour)
             which = "the cluster here has one" if len(self._kept) == 1 else "all clusters here have one"
             raise InputError(
-                f"{self._option}: {rate} USD an hour is for clusters without a price, but {which} ({_listed(self._kept)}); "
+                f"{rate} USD an hour for no cluster in particular is for those without a price, but {which} ({_listed(self._kept)}); "
                 f"to replace it name the cluster: --price {first}={rate}/h"
             )
 

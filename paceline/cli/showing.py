@@ -199,7 +199,7 @@ def show_result(result: Result) -> None:
     lines.add_row("limit", Text(result.bottleneck.text))
     if (cost := cost_in_words(result)) is not None:
         lines.add_row("cost", Text(cost))
-    lines.add_row("left out", Text(left_out_in_words(left_out(result.scenario))))
+    lines.add_row("left out", Text(f"{left_out_in_words(left_out(result.scenario))} (docs/metrics.md)"))
     for warning in result.warnings:
         lines.add_row("warning", Text(f"{warning.text} ({warning.code})"), style="yellow")
     console.print(lines)

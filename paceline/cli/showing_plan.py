@@ -49,6 +49,8 @@ def show_plan(plan: Plan) -> None:
         console.print(Text(f"refused, {many}: {one.name}: {one.text}"), style="yellow")
     if len(plan.refused) > _MOST_REFUSED:
         console.print(f"and {len(plan.refused) - _MOST_REFUSED} more that are refused; --json lists all", style="yellow")
+    for thing in plan.left_out:
+        console.print(Text(f"not in these figures: {thing.name}: {thing.text}"), style="dim")
     for warning in plan.chosen.result.warnings:
         console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
     for text in plan.notes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["all_candidates", "goal_text", "pareto", "plan_grids"]
 
 _FEWEST_DRAWN = 2
-_RATE = (Column("Throughput (samples/s)", "number"), Column("Low", "number"), Column("High", "number"))
+_RATE = (Column("Throughput (samples/s)", "precise"), Column("Low", "number"), Column("High", "number"))
 
 
 def goal_text(goal: Goal) -> str:
@@ -119,27 +119,34 @@ def _clusters(plan: Plan) -> Grid:
     """One line for each cluster that was asked for: its best configuration, and how that stands to the goal."""
     columns = (
         Column("Cluster"),
-        Column("Best configuration"),
-        Column("Machines"),
-        Column("Throughput (samples/s)", "number"),
-        Column("Hours of training", "precise"),
-        Column("Cost of an hour", "hourly"),
-        Column("Cost of the training", "sum"),
+        *_MACHINES,
+        Column("Samples/s", "precise"),
+        Column("Hours", "precise"),
+        Column("USD an hour", "hourly"),
+        Column("USD in all", "sum"),
         Column("Confidence", "share"),
-        Column("Meets the goal"),
         Column("How it compares, or why not"),
+        Column("Best configuration"),
     )
     rows = []
     for each in plan.clusters:
         best = each.best
         figures: tuple[Cell, ...] = (None,) * 7
         if best is not None:
-            figures = (
-                best.placement, best.result.throughput_samples_per_s.mean, _hours(best), best.usd_per_hour,
-                best.cost_usd.mean if best.cost_usd is not None else None, best.confidence, "yes" if best.meets else "no",
-            )  # fmt: skip
-        rows.append((each.cluster, best.name if best is not None else None, *figures, each.text))
+            rate = best.result.throughput_samples_per_s.mean
+            figures = best.nodes, best.devices_per_node, rate, *_training(best), best.confidence
+        rows.append((each.cluster, *figures, each.text, best.name if best is not None else None))
     return _without_empty("plan-clusters", "Each cluster", columns, rows)
+
+
+_MACHINES = (Column("Nodes", "count"), Column("Devices of each", "count"))
+_TRAINING = (Column("Hours of training", "precise"), Column("Cost of an hour", "hourly"), Column("Cost of the training", "sum"))
+
+
+def _training(candidate: Candidate) -> tuple[Cell, Cell, Cell]:
+    """Hours of the training, price of an hour, and what both make together."""
+    cost = candidate.cost_usd
+    return _hours(candidate), candidate.usd_per_hour, cost.mean if cost is not None else None
 
 
 def _hours(candidate: Candidate) -> float | None:
@@ -159,12 +166,10 @@ def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: C
     columns = (
         Column("Configuration"),
         Column("Scaling"),
-        Column("Machines"),
+        *_MACHINES,
         Column("Servers", "count"),
         *_RATE,
-        Column("Hours of training", "precise"),
-        Column("Cost of an hour", "hourly"),
-        Column("Cost of the training", "sum"),
+        *_TRAINING,
         Column("Cost of a million samples", "usd"),
         Column("Staleness (updates)", "number"),
         Column("Staleness, p95 (updates)", "count"),
@@ -172,23 +177,24 @@ def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: C
         Column("Meets the goal"),
         Column("Answer better in (paired runs)"),
         Column("Limited by"),
+        Column("Machines"),
     )
     rows = tuple(
         (
             each.name,
             each.scaling,
-            each.placement or None,
+            each.nodes,
+            each.devices_per_node,
             each.result.scenario.servers or None,
             *_ends(each.result.throughput_samples_per_s),
-            _hours(each),
-            each.usd_per_hour,
-            each.cost_usd.mean if each.cost_usd is not None else None,
+            *_training(each),
             each.usd_per_million_samples.mean if each.usd_per_million_samples is not None else None,
             *_staleness(each),
             each.confidence,
             ("yes" if each.meets else "no") + (" (the answer)" if each == chosen else ""),
             f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
             each.result.bottleneck.label,
+            each.placement or None,
         )
         for each in candidates
     )
