@@ -241,4 +241,4 @@ def test_the_example_of_the_document_prints_what_stands_there(paceline: Paceline
     printed = [line.rstrip() for line in answer.stdout.splitlines()]
     wanted = shown[1].splitlines()
     assert printed[: len(wanted)] == wanted
-    assert "simulated, and" in " ".join(wanted)
+    assert "scenarios besides around the answer" in " ".join(wanted)
