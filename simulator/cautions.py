@@ -242,6 +242,7 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
         and strategy.mode == "async"
         and scenario.replicas > 1
         and scenario.workload.jitter.kind == "constant"
+        and not scenario.workload.run_to_run_cv
         and start_of(scenario) == "together"
     ):
         yield Warned(
