@@ -119,11 +119,12 @@ def _clusters(plan: Plan) -> Grid:
     """One line for each cluster that was asked for: its best configuration, and how that stands to the goal."""
     columns = (
         Column("Cluster"),
+        Column("Scaling"),
         *_MACHINES,
         Column("Samples/s", "precise"),
         Column("Hours", "precise"),
-        Column("USD an hour", "hourly"),
-        Column("USD in all", "sum"),
+        Column("Cost of an hour", "hourly"),
+        Column("Cost in all", "sum"),
         Column("Confidence", "share"),
         Column("How it compares, or why not"),
         Column("Best configuration"),
@@ -131,10 +132,10 @@ def _clusters(plan: Plan) -> Grid:
     rows = []
     for each in plan.clusters:
         best = each.best
-        figures: tuple[Cell, ...] = (None,) * 7
+        figures: tuple[Cell, ...] = (None,) * 8
         if best is not None:
             rate = best.result.throughput_samples_per_s.mean
-            figures = best.nodes, best.devices_per_node, rate, *_training(best), best.confidence
+            figures = best.scaling, best.nodes, best.devices_per_node, rate, *_training(best), best.confidence
         rows.append((each.cluster, *figures, each.text, best.name if best is not None else None))
     return _without_empty("plan-clusters", "Each cluster", columns, rows)
 

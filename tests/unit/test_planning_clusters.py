@@ -10,6 +10,7 @@ import pytest
 
 import paceline
 from paceline.planning import Plan, goal_of, plan, space_of
+from paceline.reporting.planned import plan_grids
 from simulator.prices import parse_prices
 from simulator.results import Bottleneck, Breakdown, Utilisation
 from tests.sample_scenarios import scenario_table
@@ -147,3 +148,16 @@ def test_parts_of_a_step_that_are_nearly_as_long_are_a_balance() -> None:
     assert (far.name, far.balance, far.label) == ("compute", None, "compute")
     full = use.model_copy(update={"busiest_link": 0.9})
     assert bottleneck(scenario, Breakdown(input=0.0, compute=0.5, exposed_communication=0.5, waiting=0.0, apply=0.0), full).balance is None
+
+
+def test_the_page_has_a_line_for_each_cluster_and_machines_in_each_table(machines: dict[str, str]) -> None:
+    answer = planned(machines, goal_of(samples=1e7, deadline="45 min"), price=["bare=0.2/h"], workers="1..8")
+    grids = {grid.id: grid for grid in plan_grids(answer)}
+    names = [column.name for column in grids["plan-clusters"].columns]
+    rows = [dict(zip(names, row, strict=True)) for row in grids["plan-clusters"].rows]
+    assert [Path(str(row["Cluster"])).stem for row in rows] == ["bare", "slow", "eight"]
+    assert (rows[2]["Nodes"], rows[2]["Devices of each"]) == (1, 8)
+    assert all(row["Scaling"] == "weak" for row in rows)
+    assert str(rows[1]["How it compares, or why not"]).startswith("too slow")
+    for name in ("plan-candidates", "plan-workers", "plan-improvements"):
+        assert "Machines" in [column.name for column in grids[name].columns]
