@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, InstanceOf, TypeAdapter, ValidationError
@@ -22,6 +22,7 @@ _NUMBER_OR_TEXT = "a number, or text with a unit"
 _MUST_BE = {
     "scenario": "a file, a name such as 'ring', nested tables or a loaded scenario",
     "settings": "keys with values, such as {'strategy.workers': 8}",
+    "prices": "prices by the name of a cluster, such as {'ethernet-1g': '0.40/h'}, or one for all clusters without any, such as '0.40/h'",
     "over": "keys with lists of values, such as {'strategy.workers': [1, 2, 4]}",
     "out": "the path of a file",
     "jobs": "a whole number; 0 takes all cores",
@@ -88,7 +89,7 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
         annotation = signature.parameters[name].annotation
         kind = eval(annotation, getattr(function, "__globals__", {})) if isinstance(annotation, str) else annotation  # noqa: S307
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return TypeAdapter(Annotated[kind, InstanceOf()])
+            return TypeAdapter(InstanceOf[kind])  # type: ignore[misc, valid-type]
         return TypeAdapter(kind, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
     @wraps(function)

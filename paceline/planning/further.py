@@ -9,7 +9,7 @@ from paceline.planning.answer import ServerCount, WorkerCount
 from paceline.planning.simulations import Simulate
 from paceline.planning.space import Line, with_servers, with_workers
 from paceline.planning.what_if import changed
-from simulator.cost import usd_per_hour
+from simulator.cost import placement_of, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -85,6 +85,7 @@ def _worker_count(result: Result) -> WorkerCount:
         throughput_samples_per_s=result.throughput_samples_per_s,
         throughput_of_each_replication=result.throughput_of_each_replication,
         usd_per_hour=usd_per_hour(scenario),
+        placement=placement_of(scenario).text,
     )
 
 
@@ -116,6 +117,7 @@ def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ..
                     throughput_samples_per_s=result.throughput_samples_per_s,
                     throughput_of_each_replication=result.throughput_of_each_replication,
                     usd_per_hour=usd_per_hour(scenario),
+                    placement=placement_of(scenario).text,
                 )
         return count in found
 

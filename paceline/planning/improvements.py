@@ -17,7 +17,7 @@ from paceline.planning.what_if import (
     with_network,
     with_one_more_server,
 )
-from simulator.cost import server_nodes, usd_per_hour
+from simulator.cost import placement_of, server_nodes, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.moving import precision_gain
 from simulator.results import Estimate, Result
@@ -92,6 +92,7 @@ def _improvement(change: _Change, results: list[Result], base: Result) -> Improv
         gain_low=min(gain.low for gain in gains) - 1,
         gain_high=max(gain.high for gain in gains) - 1,
         usd_per_hour=usd_per_hour(middle.scenario),
+        placement=placement_of(middle.scenario).text,
         bottleneck=after,
     )
 
