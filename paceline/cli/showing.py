@@ -116,7 +116,7 @@ def show_table(results: Sequence[Result]) -> None:
         console.print(_table(name, [result for result, its in zip(results, names, strict=True) if its == name]))
         console.print()
     if any(result.extrapolated for result in results):
-        console.print("* outside the calibrated range: an extrapolation", style="dim")
+        console.print("* beyond what was measured: an extrapolation", style="dim")
     for text in _against(results, names):
         console.print(Text(text))
     for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.code in _ASSUMPTIONS):
@@ -251,6 +251,11 @@ def show_result(result: Result) -> None:
     lines.add_row("of a step", ", ".join(shares))
     for heading, text in _particulars(result):
         lines.add_row(heading, text)
+    for taken in result.assumed:
+        lines.add_row("assumed", Text(f"{taken.path} = {taken.value}: {taken.reason}"))
+    for its in result.coverage:
+        if its.grade != "uncovered":  # which is warned about
+            lines.add_row(its.grade, Text(its.text))
     lines.add_row("limit", Text(result.bottleneck.text))
     if (cost := cost_in_words(result)) is not None:
         lines.add_row("cost", Text(cost))
@@ -259,7 +264,7 @@ def show_result(result: Result) -> None:
         lines.add_row("warning", Text(f"{warning.text} ({warning.code})"), style="yellow")
     console.print(lines)
     if result.extrapolated:
-        console.print("* outside the calibrated range: an extrapolation", style="dim")
+        console.print("* beyond what was measured: an extrapolation", style="dim")
 
 
 def cost_in_words(result: Result) -> str | None:

@@ -166,7 +166,7 @@ def _legend(console: Console, candidates: Sequence[Candidate]) -> None:
     if any(candidate.nodes is not None for candidate in candidates):
         console.print("nodes: machines x devices of each", style="dim")
     if any(candidate.result.extrapolated for candidate in candidates):
-        console.print("* outside the calibrated range: an extrapolation", style="dim")
+        console.print("* beyond what was measured: an extrapolation", style="dim")
     if not all(candidate.meets for candidate in candidates):
         console.print("! misses the goal", style="dim")
     console.print()

@@ -144,7 +144,7 @@ def _sureness(plan: Plan) -> str:
     goal, best = plan.goal, plan.chosen
     runs = len(best.result.throughput_of_each_replication)
     reach = round(best.confidence * (runs + 1))
-    beyond = "; it lies outside of what was calibrated, which no interval covers" if best.result.extrapolated else ""
+    beyond = "; it lies beyond what was measured, which no interval covers" if best.result.extrapolated else ""
     moved = "; the workload was moved to another device" if any(its.code == "moved-device" for its in best.result.warnings) else ""
     return (
         f"{reach} of {runs} simulated runs reach the goal, so a real run does with a confidence of {best.confidence:.4g} "

@@ -10,7 +10,7 @@ from simulator.results import Result, Warned
 __all__ = ["Caveat", "caveats_of"]
 
 _TITLES = {
-    "outside-calibration": "Beyond the calibrated range",
+    "outside-calibration": "Beyond what was measured",
     "assumed-network": "The network is assumed",
     "few-replications": "Few replications",
     "no-uncertainty": "Uncertainty not known",

@@ -84,6 +84,7 @@ _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
 
 _TEXTS: dict[str, Callable[[Result], str]] = {
     "limit": lambda result: result.bottleneck.label,
+    "grade": lambda result: result.grade,
     "limit_text": lambda result: result.bottleneck.text,
     "link_name": lambda result: result.utilisation.busiest_link_name,
     "all_reduce": lambda result: "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),

@@ -301,7 +301,7 @@ def test_who_wants_no_motion_gets_none(page: Page, report: Path) -> None:
     [
         (None, (1, 2), "no calibrated range is recorded"),
         ({"batch": (8, 64), "workers": (1, 8)}, (1, 2), "within the calibrated range"),
-        ({"batch": (8, 64), "workers": (1, 8)}, (1, 64), "beyond the calibrated range"),
+        ({"batch": (8, 64), "workers": (1, 8)}, (1, 64), "beyond what was measured"),
     ],
     ids=["none", "within", "beyond"],
 )

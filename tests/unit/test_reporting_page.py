@@ -91,7 +91,7 @@ def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
     assert answer.endswith("; 1 more was slower on average.")
     assert confidence.startswith(
         "How sure that is: nine of ten real runs should fall between 261,000 and 453,000 samples/s (the 90% prediction interval), "
-        "but 15 of 27 results, this one among them, lie beyond the calibrated range (drawn hollow), which no interval covers;"
+        "but 15 of 27 results, this one among them, lie beyond what was measured (drawn hollow), which no interval covers;"
     )
     assert confidence.endswith("the network’s figures (ethernet-10g) are assumed, not measured.")
     assert limit == (
@@ -321,7 +321,7 @@ def test_a_plan_without_sentences_is_summed_up_from_its_facts() -> None:
     assert answer.startswith("Of 1,200 configurations considered for cnn-cifar, Ring on 8 (weak scaling, 8 replicas) is the cheapest that ")
     assert "reaches 1,000,000,000 samples within 12.0 h: 18,000 samples/s" in answer
     assert "97% of real runs are predicted to reach the goal; nine of ten real runs should fall between 17,300 and" in confidence
-    assert "; 15 of 27 results lie beyond the calibrated range" in confidence
+    assert "; 15 of 27 results lie beyond what was measured" in confidence
     missed = plan.model_copy(update={"feasible": False})
     assert "comes nearest to 1,000,000,000 samples within 12.0 h, which none reaches:" in summary_of(page_of(results, plan=missed))[0]
 

@@ -69,8 +69,12 @@ function showCards(view) {
   put("p95", `95% below ${duration(number("step_p95", point))}`);
   const limit = text("limit", point);
   put("limit", limit.charAt(0).toUpperCase() + limit.slice(1));
-  const within = number("calibrated", point) ? "within the calibrated range" : "no calibrated range is recorded";
-  put("range", number("beyond", point) ? "beyond the calibrated range" : within);
+  const graded = {
+    checked: "checked against real runs of its kind",
+    interpolation: "between what was measured",
+  }[text("grade", point)];
+  const within = number("calibrated", point) ? graded || "within the calibrated range" : "no calibrated range is recorded";
+  put("range", number("beyond", point) ? "beyond what was measured" : within);
 }
 
 function copyLink(note) {

@@ -21,7 +21,7 @@ function pointLines(point) {
 
 function hoverText(point, ...more) {
   const lines = [...pointLines(point), plotText(text("placement", point)), ...more];
-  return (number("beyond", point) ? [...lines, "beyond the calibrated range"] : lines).join("<br>");
+  return (number("beyond", point) ? [...lines, "beyond what was measured"] : lines).join("<br>");
 }
 
 function efficiencyEnds(point) {
