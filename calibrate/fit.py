@@ -13,7 +13,8 @@ from calibrate.estimators import AffineCost, ChainSlope
 from calibrate.measurements import Measurements, read_measurements
 from calibrate.provenance import provenance
 from calibrate.records import CountedStep, Memory, ServerTime
-from calibrate.step_law import StepTimeLaw
+from calibrate.step_law import StepTimeLaw, drawn_laws
+from calibrate.step_cost import StepCost
 from calibrate.step_table import StepTable
 from calibrate.variables import fitted_variables
 from simulator.errors import CalibrationError
@@ -29,6 +30,7 @@ PARAMETERS = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "back
 
 _DRAWS = 200
 _DRAWS_KEPT = 60
+_LAWS = 50
 
 
 def fit_workload(measurements: Path | Sequence[Path], name: str, command: str = "", seed: int = 0) -> Workload:
@@ -78,10 +80,13 @@ def fit_workload(measurements: Path | Sequence[Path], name: str, command: str = 
 def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: str, seed: int) -> Workload:
     measured = runs[0]
     rng = np.random.default_rng(seed)
-    center, residual = _parameters(table)
-    draws = np.array([_parameters(table.resampled(rng))[0] for _ in range(_DRAWS)])
+    cost = StepCost().fit(table)
+    center = _parameters(cost)
+    copies = [table.resampled(rng) for _ in range(_DRAWS)]
+    draws = np.array([_parameters(StepCost().fit(copy)) for copy in copies])
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
-    law = StepTimeLaw().fit(table.factors())
+    found = StepTimeLaw().fit(table.factors())
+    law = found.law_
     variables = fitted_variables(measured)
     sizes = [variable.size_bytes for variable in variables]
     fingerprint = measured.fingerprint
@@ -94,7 +99,9 @@ def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: 
         forward=Affine(base_s=_digits(center[0]), per_sample_s=_digits(center[1])),
         backward=Affine(base_s=_digits(center[2]), per_sample_s=_digits(center[3])),
         apply_s=_digits(center[4]),
-        jitter=law.law_,
+        jitter=law,
+        jitter_draws=drawn_laws(law, (copy.factors() for copy in copies[:_LAWS])),
+        jitter_least=_digits(table.fastest()),
         run_to_run_cv=round(min(table.run_to_run_cv(), 1.0), 6),
         server=_server_cost(measured),
         variables=variables,
@@ -108,8 +115,8 @@ def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: 
         ),
         fit=CalibrationFit(
             points=tuple(_point(table, batch) for batch in table.batches),
-            relative_residual=_digits(residual),
-            laws=law.scores_,
+            relative_residual=_digits(cost.relative_residual_),
+            laws=found.scores_,
             intervals_90={key: (_digits(a), _digits(b)) for key, a, b in zip(PARAMETERS, low, high, strict=True)},
             peak_memory_bytes={str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)},
         ),
@@ -118,14 +125,9 @@ def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: 
     )
 
 
-def _parameters(table: StepTable) -> tuple[Array, float]:
-    """The five parameters, and the largest relative distance of a measured mean from the curve."""
-    forward = AffineCost().fit(*table.phase("forward"))
-    backward = AffineCost().fit(*table.phase("backward"))
-    # what the optimizer does depends on the variables, not on the batch
-    apply = float(np.mean([table.mean(batch) * table.share(batch, "apply") for batch in table.batches]))
-    residual = max(abs((forward(batch) + backward(batch) + apply) / table.mean(batch) - 1.0) for batch in table.batches)
-    return np.array([forward.base_, forward.slope_, backward.base_, backward.slope_, apply]), residual
+def _parameters(cost: StepCost) -> Array:
+    """The values of ``PARAMETERS``."""
+    return np.array([cost.forward_.base_s, cost.forward_.per_sample_s, cost.backward_.base_s, cost.backward_.per_sample_s, cost.apply_s_])
 
 
 def _point(table: StepTable, batch: int) -> CalibrationPoint:
@@ -157,7 +159,7 @@ def _server_cost(measured: Measurements) -> ServerCost:
     sizes, seconds = chain.points()
     if len(sizes) < 2:
         return ServerCost()
-    cost = AffineCost("ratio").fit(sizes, seconds)
+    cost = AffineCost().fit(sizes, seconds)
     return ServerCost(base_s=_digits(cost.base_), per_byte_s=_digits(cost.slope_))
 
 

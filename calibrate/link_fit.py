@@ -102,7 +102,7 @@ def _link_of(chain: ChainSlope) -> tuple[Array, float]:
     sizes, seconds = chain.points()
     if len(sizes) < 2:
         raise CalibrationError(f"{len(sizes)} message size(s) gave a usable time; a fit needs at least 2: measure more sizes or rounds")
-    cost = AffineCost("ratio", _TOLERANCE).fit(sizes, seconds)
+    cost = AffineCost(_TOLERANCE).fit(sizes, seconds)
     if cost.slope_ <= 0:
         raise CalibrationError("the time does not grow with the size of the message; measure larger messages, on a quiet machine")
     return np.array([cost.base_, 1.0 / cost.slope_]), cost.relative_residual_
