@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibrate.estimators import AffineMean
 from calibrate.step_cost import StepCost
-from calibrate.step_law import StepTimeLaw
+from calibrate.step_law import StepTimeLaw, drawn_laws
 from calibrate.step_table import StepTable
 from calibrate.xplane.batches import Profiled
 from calibrate.xplane.gradients import gradient_ops, readiness
@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 _FEWEST_FOR_A_LAW = 10
 _DRAWS = 200
 _DRAWS_KEPT = 60
+_LAWS = 50
 
 
 def fit_profiles(
@@ -63,7 +64,8 @@ def fit_profiles(
     cost = StepCost().fit(table)
     parameters = _parameters(cost, table.batches)
     center = np.array(list(parameters.values()))
-    draws = _draws(table, rng)
+    copies = _copies(table, rng)
+    draws = np.array([list(_parameters(StepCost().fit(copy), table.batches).values()) for copy in copies]) if copies else None
     flags = flags_of(profiled.by_batch)
     law, scores = _law(table)
     if isinstance(law, Constant):
@@ -94,6 +96,8 @@ def fit_profiles(
         input=inputs,
         input_bytes_per_sample=_bytes_per_sample(profiled),
         jitter=law,
+        jitter_draws=drawn_laws(law, (copy.factors() for copy in copies[:_LAWS])),
+        jitter_least=_digits(table.fastest()),
         run_to_run_cv=round(min(table.run_to_run_cv(), 1.0), 6),
         variables=_variables(model, shares),
         calibrated=WorkloadRange(batch=(table.batches[0], table.batches[-1]), tensor_bytes=(min(sizes), max(sizes)), device=device),
@@ -124,11 +128,9 @@ def _parameters(cost: StepCost, batches: Sequence[int]) -> dict[str, float]:
     return {key: _digits(value) for key, value in found.items() if len(batches) > 1 or not key.endswith(".base_s")}
 
 
-def _draws(table: StepTable, rng: np.random.Generator) -> Array | None:
-    """Bootstrap draws of the parameters, shape (draws, parameters); None where there is one round only."""
-    if len(table.runs) < 2:
-        return None
-    return np.array([list(_parameters(StepCost().fit(table.resampled(rng)), table.batches).values()) for _ in range(_DRAWS)])
+def _copies(table: StepTable, rng: np.random.Generator) -> list[StepTable]:
+    """Bootstrap copies; none where there is one round only."""
+    return [table.resampled(rng) for _ in range(_DRAWS)] if len(table.runs) > 1 else []
 
 
 def _intervals(parameters: Mapping[str, float], center: Array, draws: Array) -> dict[str, tuple[float, float]]:
