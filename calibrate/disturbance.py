@@ -70,17 +70,12 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
     remarks = {"load": load} if load else {}
     if not reasons:
         return Chosen(frozenset(), remarks)
-    example = next(iter(reasons.values()))
     whole = {number for number, _ in everything}
-    enough = len(calm) >= max(_FEWEST_ROUNDS, _FEWEST_SHARE * len(everything)) and len({number for number, _ in calm}) >= min(len(whole), 2)
-    if enough:
-        left = f"{len(reasons)} of {len(everything)} rounds were disturbed ({example}) and left out"
-        return Chosen(frozenset(reasons), remarks | {"left_out": left})
-    fault = f"{len(reasons)} of {len(everything)} rounds were disturbed, such as one in which {example}"
+    fault = f"{len(reasons)} of {len(everything)} rounds were disturbed ({load or next(iter(reasons.values()))})"
+    if len(calm) >= max(_FEWEST_ROUNDS, _FEWEST_SHARE * len(everything)) and len({number for number, _ in calm}) >= min(len(whole), 2):
+        return Chosen(frozenset(reasons), remarks | {"left_out": f"{fault} and are left out"})
     if accept:
-        return Chosen(
-            frozenset(), remarks | {"disturbed": f"{fault}; they are fitted as they are, so times may be too long and too uneven"}
-        )
+        return Chosen(frozenset(), remarks | {"disturbed": f"{fault}; they are fitted as they are: times may be too long and too uneven"})
     raise CalibrationError(f"{fault}; stop what else runs here and measure again, or take them: {_ACCEPT}")
 
 
@@ -154,4 +149,4 @@ def _load(runs: Sequence[Measurements]) -> str:
     if not capacity:
         return ""
     share = sum((record.others_s or 0.0) + record.stolen_s for record in seen) / capacity
-    return f"while steps were timed others took {share:.1%} of the processor's time"
+    return f"others took {share:.1%} of the processor's time while steps were timed"

@@ -196,7 +196,7 @@ def profile_at_once(
     launches
         How often, at least 2.
     out
-        The files are called after it.
+        The files are called after it; None makes up a new name.
     target, name, custom, batches, steps, rounds, repeats, device, precision, jit, python
         As for :func:`profile_step`.
     timeout_s
@@ -225,7 +225,7 @@ def profile_at_once(
     obstacle = obstacle_to_at_once(processes, "CPU")
     if obstacle:
         raise InputError(f"--at-once {processes}: {obstacle}; leave it out")
-    first = _made(folder, out or new_file(folder, name, "step"))
+    first = out or new_file(folder, name, "step")
     cores = sorted(os.sched_getaffinity(0))
     each = len(cores) // processes
     arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)

@@ -145,13 +145,15 @@ class StepTable:
 
         What differs between rounds is left to ``run_to_run_cv``. The speed of a round is the
         mean of its n factors, which takes one degree of freedom from them: deviations are
-        widened by sqrt(n / (n - 1)).
+        widened by sqrt(n / (n - 1)). None is below :meth:`fastest`: in a round that something
+        has slowed down in part, its normal steps would seem faster than any step ever was.
         """
         found = []
+        least = self.fastest()
         for group in self._by_round():
             count = len(group)
             widened = 1.0 + (group / group.mean() - 1.0) * np.sqrt(count / (count - 1)) if count > 1 else group
-            found.append(np.maximum(widened, 1e-3))
+            found.append(np.maximum(widened, least))
         return np.concatenate(found)
 
     def _by_round(self) -> list[Array]:
