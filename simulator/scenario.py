@@ -97,6 +97,26 @@ class Scenario(Spec):
         worker_nodes -= int(strategy.replication == "in-graph")
         return strategy.workers or max(worker_nodes, 1) * cluster.replicas_per_node
 
+    def process_of(self, replica: int) -> int:
+        """The worker process that drives a replica: MirroredStrategy's one drives all."""
+        strategy = self.strategy
+        if isinstance(strategy, MultiWorkerMirrored):
+            return replica // strategy.replicas_per_worker
+        return replica if isinstance(strategy, ParameterServer) else 0
+
+    def machine_of(self, replica: int) -> int:
+        """The machine that a replica's process runs on: its node, or the one on which all nodes are processes."""
+        return replica // self.cluster.replicas_per_node if self.cluster.shared_cores is None else 0
+
+    @property
+    def warmup(self) -> int:
+        """Steps of each worker that are not measured: ``run.warmup``, and of local SGD what leaves whole averaging periods."""
+        steps, warmup = self.run.steps, self.run.warmup
+        if not isinstance(self.strategy, AllReduceStrategy):
+            return warmup
+        every = self.strategy.sync_every
+        return steps - (steps - warmup) // every * every
+
     @property
     def rank_messages(self) -> bool:
         """Whether every message of an all-reduce is simulated: asked for, or because hosts' work on them shares cores."""
