@@ -22,7 +22,7 @@ LEVELS_APART = 1.25
 """Ratio of two runs' mean step times from which on they are not fitted together."""
 
 _STANDARD_ERRORS = 3.0
-_FEWEST_ROUNDS = 2
+_FEWEST_ROUNDS, _FEWEST_STEPS = 2, 30
 _FEWEST_SHARE = 1 / 3
 
 _ACCEPT = "--accept-disturbed fits them as they are, with a warning"
@@ -49,7 +49,8 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
     """Leave disturbed rounds out, as long as enough others are there.
 
     The probe has judged each round by what it saw of the machine meanwhile. At least two
-    rounds, and a third of all, must be undisturbed, in at least two runs if there are several.
+    rounds with 30 steps, and a third of all rounds, must be undisturbed, in at least two runs
+    if there are several.
 
     Parameters
     ----------
@@ -72,7 +73,9 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
         return Chosen(frozenset(), remarks)
     whole = {number for number, _ in everything}
     fault = f"{len(reasons)} of {len(everything)} rounds were disturbed ({load or next(iter(reasons.values()))})"
-    if len(calm) >= max(_FEWEST_ROUNDS, _FEWEST_SHARE * len(everything)) and len({number for number, _ in calm}) >= min(len(whole), 2):
+    steps = sum((number, record.round) in calm for number, run in enumerate(runs) for record in run.of(StepTime))
+    rounds_enough = len(calm) >= max(_FEWEST_ROUNDS, _FEWEST_SHARE * len(everything)) and steps >= _FEWEST_STEPS
+    if rounds_enough and len({number for number, _ in calm}) >= min(len(whole), 2):
         return Chosen(frozenset(reasons), remarks | {"left_out": f"{fault} and are left out"})
     if accept:
         return Chosen(frozenset(), remarks | {"disturbed": f"{fault}; they are fitted as they are: times may be too long and too uneven"})

@@ -150,7 +150,8 @@ def drawn_laws(chosen: Law, samples: Iterable[ArrayLike]) -> tuple[Law, ...]:
     """
     if isinstance(chosen, Constant | Empirical):
         return ()
-    found = (StepTimeLaw().fit(sample).parametric_ for sample in samples)
+    # rounds of different lengths make samples of different sizes; one that is too small for a law gives none
+    found = (StepTimeLaw().fit(sample).parametric_ for sample in map(np.asarray, samples) if len(sample) >= _FEWEST)
     return tuple(_rounded(law) for law in found if law is not None)
 
 

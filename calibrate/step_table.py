@@ -22,6 +22,7 @@ Phase = Literal["forward", "backward", "apply"]
 _PHASES: tuple[Phase, ...] = ("forward", "backward", "apply")
 _FEWEST_BATCHES = 2
 _FEWEST_STEPS = 5
+_INTERRUPTED = 1.5
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class StepTable:
         Batch size -> one array of step times a round.
     splits
         Batch size -> seconds of forward, backward and apply in the steps with clocks inside,
-        shape (steps, 3). Only how they share a step's time is used.
+        shape (steps, 3). Only how they share a step's time is used. Of the measured ones those
+        are left out that took more than 1.5 times as long as the fastest.
     runs
         The run that each round belongs to, one number a round. A run is one process.
     """
@@ -87,7 +89,7 @@ class StepTable:
         rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
         splits = {}
         for batch in batches:
-            splits[batch] = np.array([row for row in shares[batch] if sum(row) > 0])
+            splits[batch] = _smooth(np.array([row for row in shares[batch] if sum(row) > 0]))
         return cls(rounds, splits, tuple(run for run, _ in turns))
 
     @property
@@ -179,6 +181,12 @@ class StepTable:
         means = [np.array([part.mean() for part in parts]) for parts in of_run.values()]
         across = _between(means) if len(means) > 1 else 0.0
         return float(np.sqrt(within + across))
+
+
+def _smooth(splits: Array) -> Array:
+    """Split steps without those that something has interrupted: of few steps, one pause in a short phase would make it a long one."""
+    totals = splits.sum(axis=1)
+    return splits[totals <= _INTERRUPTED * totals.min()]
 
 
 def _between(groups: list[Array]) -> float:

@@ -51,6 +51,8 @@ _MUST_BE = {
     "measurements": "the path of a folder",
     "steps": "a whole number",
     "runs": "a whole number",
+    "at_once": "a whole number",
+    "launches": "a whole number",
     "timeout_s": "a number of seconds",
 }
 """What an argument must be: the same name means the same everywhere; others are not looked at."""

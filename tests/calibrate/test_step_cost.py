@@ -87,6 +87,18 @@ def test_shares_are_those_of_the_summed_time() -> None:
     assert sum(table.share(8, phase) for phase in ("forward", "backward", "apply")) == pytest.approx(1.0)
 
 
+def test_a_pause_in_a_split_step_is_no_part_of_its_phase(synthetic: Any) -> None:
+    rows = synthetic.step_records(synthetic.Truth(), synthetic.gamma_of(0.05))
+    path = synthetic.lines(rows)
+    smooth = calibrate.fit_workload(path, "smooth")
+    paused = [
+        {**row, "apply_s": row["apply_s"] + 0.03} if row["kind"] == "split" and row["index"] in (3, 7) else row for row in rows
+    ]  # 30 ms while another process had the core
+    workload = calibrate.fit_workload(synthetic.lines(paused), "paused")
+    assert workload.apply_s == pytest.approx(smooth.apply_s, rel=0.01)
+    assert workload.compute_s(32) == pytest.approx(smooth.compute_s(32), rel=0.01)
+
+
 def test_no_law_of_jitter_is_faster_than_the_fastest_step(synthetic: Any) -> None:
     file = synthetic.steps(draw=synthetic.gamma_of(0.3))
     workload = calibrate.fit_workload(file, "cut")

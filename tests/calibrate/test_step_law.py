@@ -73,7 +73,6 @@ def test_of_very_many_steps_neighbours_are_averaged() -> None:
     # the largest 2.5 steps stand behind the last value: their share of the time is kept
     top = np.sort(factors)[-3:]
     assert law.values[-1] == pytest.approx((0.5 * top[0] + top[1] + top[2]) / 2.5, abs=1e-5)
-    assert np.std(law.values) == pytest.approx(np.std(factors), rel=0.02)
 
 
 def test_laws_are_drawn_with_their_kind() -> None:
@@ -83,4 +82,5 @@ def test_laws_are_drawn_with_their_kind() -> None:
     laws = drawn_laws(StepTimeLaw().fit(factors).law_, samples)
     assert len(laws) == 60
     assert len({law.kind for law in laws}) > 1
+    assert len(drawn_laws(StepTimeLaw().fit(factors).law_, [factors[:8], factors[:10]])) == 1
     assert drawn_laws(StepTimeLaw().fit(np.full(20, 1.0)).law_, samples) == ()
