@@ -186,7 +186,7 @@ class StepTable:
 def _smooth(splits: Array) -> Array:
     """Split steps without those that something has interrupted: of few steps, one pause in a short phase would make it a long one."""
     totals = splits.sum(axis=1)
-    return splits[totals <= _INTERRUPTED * totals.min()]
+    return np.asarray(splits[totals <= _INTERRUPTED * totals.min()], float)
 
 
 def _between(groups: list[Array]) -> float:

@@ -114,7 +114,7 @@ def calibrate(
         files += profile_at_once(builder, name, processes=at_once, launches=launches, out=files[0], **options)
     workload = fit_workload(files, name, f"paceline.calibrate({builder!r}, name={name!r})", accept_disturbed=accept_disturbed)
     if "disturbed" in workload.provenance:
-        warnings.warn(workload.provenance["disturbed"], stacklevel=2)
+        warnings.warn(workload.provenance["disturbed"], stacklevel=3)  # through the check of the arguments
     if out is not None:
         write_workload(workload, Path(out))
     return workload
