@@ -9,6 +9,7 @@ from functools import partial
 from simpy.events import Event
 
 from simulator.cores import on_cores
+from simulator.defaults import start_of
 from simulator.device import Device
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
@@ -52,7 +53,7 @@ class Paces:
         if kind is not None and kind.jitter is not None:
             law, least = kind.jitter, 0.0
         self.factors = Factors(law, kind.slowdown if kind is not None else None, streams, index, least)
-        spread = scenario.run.start_spread_s or (scenario.full_step_s if scenario.run.start == "random-phase" else 0.0)
+        spread = scenario.run.start_spread_s or (scenario.full_step_s if start_of(scenario) == "random-phase" else 0.0)
         self.start_s = float(streams.generator("start", index).uniform(0.0, spread)) if spread else 0.0
 
 

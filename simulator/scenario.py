@@ -37,8 +37,10 @@ class Run(Spec):
     warmup_steps: int | None = Field(
         default=None, ge=0, description="first steps of each worker that are not measured; left out: a tenth, at least 1"
     )
-    start: Literal["together", "staggered", "random-phase"] = Field(
-        default="together", description="all at once; spread evenly at random over start_spread; or over the time of one step"
+    start: Literal["together", "staggered", "random-phase"] | None = Field(
+        default=None,
+        description="all at once; spread evenly at random over start_spread; or over the time of one step; left out: as workers of that "
+        "kind start (random-phase where each asynchronous worker drives itself, else together)",
     )
     start_spread_s: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="start = staggered: over how long")
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="the same seed gives the same result, byte for byte")
