@@ -1,6 +1,6 @@
 """Quantities at the border: text with a unit in, SI floats inside, text out again.
 
-Only what Paceline speaks of is known: time, information and their rate. A bare
+Only what Paceline speaks of is known: time, information, their rate, and power. A bare
 number, a wrong dimension or an unknown unit is a :class:`UnitError`.
 """
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Dimension", "format_bytes", "format_rate", "format_seconds", "parse_quantity"]
 
-Dimension = Literal["time", "information", "rate"]
+Dimension = Literal["time", "information", "rate", "power"]
 
-_SI_UNIT: dict[Dimension, str] = {"time": "s", "information": "byte", "rate": "byte / s"}
-_EXAMPLE: dict[Dimension, str] = {"time": '"20 us"', "information": '"64 MiB"', "rate": '"25 Gbit/s"'}
+_SI_UNIT: dict[Dimension, str] = {"time": "s", "information": "byte", "rate": "byte / s", "power": "W"}
+_EXAMPLE: dict[Dimension, str] = {"time": '"20 us"', "information": '"64 MiB"', "rate": '"25 Gbit/s"', "power": '"0.5 kW"'}
 
 # pint's own registry calls a bit dimensionless, so that "25 GHz" would pass for a
 # bandwidth; and it takes half a second to read. Ours knows the units of this field.
@@ -46,6 +46,7 @@ day = 86400 * second = d
 byte = [information] = B
 bit = byte / 8 = b
 bps = bit / second
+watt = [power] = W
 """.strip().splitlines()
 
 
@@ -75,7 +76,7 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     Returns
     -------
     float
-        In SI: seconds, bytes, or bytes per second.
+        In SI: seconds, bytes, bytes per second, or watts.
 
     Raises
     ------
@@ -97,19 +98,19 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     return value
 
 
-_NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth"}
+_NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth", "power": "power"}
 
 
-def _scaled(value: float, units: list[tuple[float, str]]) -> str:
+def _scaled(value: float, units: list[tuple[float, str]], digits: int = 3) -> str:
     scale, unit = next(((scale, unit) for scale, unit in units if abs(value) >= scale * 0.9995), units[-1])
     number = value / scale
     # 1,000 to 1,023 of a unit of bytes are not 1e+03
-    return f"{number:.0f} {unit}" if 999.5 <= abs(number) < 1e6 else f"{number:.3g} {unit}"
+    return f"{number:.0f} {unit}" if 10**digits - 0.5 <= abs(number) < 1e6 else f"{number:.{digits}g} {unit}"
 
 
-def format_seconds(value_s: float) -> str:
-    """Seconds for reading, such as ``"12.5 ms"``; three significant digits."""
-    return _scaled(value_s, [(3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")])
+def format_seconds(value_s: float, digits: int = 3) -> str:
+    """Seconds for reading, such as ``"12.5 ms"``, to so many significant digits."""
+    return _scaled(value_s, [(3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], digits)
 
 
 def format_bytes(value_bytes: float) -> str:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.sweep import PRICE_HELP
+
 __all__ = ["simulate"]
 
 
@@ -29,6 +31,7 @@ def simulate(
             metavar="KEY=VALUE",
         ),
     ] = None,
+    price: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE", show_default=False)] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -66,10 +69,14 @@ def simulate(
     from simulator.loading import parse_setting
     from simulator.observing.fan_out import FanOut
     from simulator.observing.recording import Recording
+    from simulator.prices import parse_prices
     from simulator.records import Observer
 
     scenario = scenario_file(scenario)
-    loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []])
+    prices = parse_prices(price or [])
+    loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []], prices)
+    for text in prices.notes():
+        note(text)
     observers: list[Observer] = []
     recording = Recording()
     if trace is not None:
