@@ -52,6 +52,8 @@ _MUST_BE = {
     "measurements": "the path of a folder",
     "steps": "a whole number",
     "runs": "a whole number",
+    "at_once": "a whole number",
+    "launches": "a whole number",
     "timeout_s": "a number of seconds",
     "ours": "a result, such as `paceline.simulate` gives",
     "theirs": "a result, such as `paceline.simulate` gives",

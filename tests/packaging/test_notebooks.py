@@ -75,6 +75,7 @@ def test_it_runs(path, tmp_path):
         assert re.search(pattern, text, re.MULTILINE), f"{path.name} does not show {pattern}:\n{text}"
     assert any("application/vnd.plotly.v1+json" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
     told = "".join(output["text"] for cell in notebook.cells for output in cell.get("outputs", []) if output.get("name") == "stderr")
+    told = "".join(line for line in told.splitlines(keepends=True) if "rounds were disturbed" not in line)  # on a busy machine, rightly
     assert "Warning" not in told, told  # progress may be told there, where it takes long
     if folder != tmp_path:
         assert set(folder.iterdir()) == before, "a notebook leaves nothing behind"
