@@ -130,6 +130,8 @@ _ASSUMPTIONS = (
     "start-in-window",
     "no-uncertainty",
     "not-calibrated",
+    "disturbed-calibration",
+    "tail-not-seen",
     "moved-device",
     "other-device",
     "phase-locked",

@@ -62,7 +62,7 @@ def test_lanes_have_no_overlap_and_replicas_no_hole(name: str) -> None:
 def path_of(scenario: Scenario):
     """The critical path of the median step, and the length of three steps around it."""
     recording = recorded(scenario)
-    path = critical_path(recording, median_step(recording.steps[scenario.run.warmup * scenario.replicas :]))
+    path = critical_path(recording, median_step(recording.steps[scenario.warmup * scenario.replicas :]))
     own = [step for step in recording.steps if step.replica == path.step.replica]
     first = max(0, min(path.number - 2, len(own) - 3))
     return path, own[first + 2].end_s - own[first].start_s
