@@ -89,7 +89,8 @@ def test_the_critical_path_is_the_observers(name: str) -> None:
 
 DIFFER = {
     # a message is under way, of another bucket or its own first one, while a replica waits for the others
-    "local SGD, messages", "ring, messages", "ring, copies", "ring, shared cores", "ring, buckets", "ring, forward", "ring, cycles", "ring, through hosts",
+    "local SGD, messages",
+    "ring, messages", "ring, copies", "ring, shared cores", "ring, buckets", "ring, forward", "ring, cycles", "ring, through hosts",
     "ring, slowed",
     # a gradient queues at its server behind those of others: the engine counts that to the update
     "async, together", "sync, backups finish", "sync, backups on shared cores",
