@@ -233,6 +233,8 @@ BAD = [
     ("--compute 'constant 100'", ("--compute: '100' must be a time with its unit",)),
     ("--compute 'constant 0 ms'", ("--compute (compute.mean_s): 0.0 must be above 0",)),
     ("--link 400", ("--link: '400' must be a bandwidth with its unit", "or loopback")),
+    ("--link '400 mbit/s'", ("--link: '400 mbit/s' must be", 'did you mean "400 Mbit/s"?')),
+    ("--setting small.toml", ("small.toml: link.bandwidth: '1 gbit/s' must be", 'did you mean "1 Gbit/s"?')),
     ("--link '0 bit/s'", ("--link (link.bandwidth_bytes_per_s): 0.0 must be above 0",)),
     ("--link loopback --sharing tcp", ("--sharing: belong to a shaped link, and there is none",)),
     ("--sharing tpc", ("--sharing (link.sharing): 'tpc' must be 'fair' or 'tcp'",)),
@@ -262,6 +264,7 @@ BAD = [
 ]
 FILES = {
     "link.toml": '[link]\nbandwidth = "5"\n',
+    "small.toml": '[link]\nbandwidth = "1 gbit/s"\n',
     "number.toml": "model = 5\n",
     "law.toml": 'compute = {mean = "1 ms", law = {kind = "normal", cv = 0.1}}\n',
 }
