@@ -148,6 +148,7 @@ def plan(
     --clusters ethernet-10g,ethernet-25g --strategies ring,sync-ps,async-ps --workers 1..64
     --set cluster.price.usd_per_node_hour=0.40[/bold]
     """
+    from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing import note, progress_bar
     from paceline.cli.showing_plan import show_plan
     from paceline.planning import goal_of, space_of
@@ -184,8 +185,8 @@ def plan(
     for path, option in ((out, "--out"), (report, "--report")):
         if path is not None:
             check_writable(path, option, reads=scenario)
-    with progress_bar("scenarios") as advance:
-        answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=advance)
+    with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
+        answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=count)
     if json:
         typer.echo(answer.to_json())
     else:
@@ -198,7 +199,7 @@ def plan(
         from paceline.reporting.extras import extras_of
 
         results = [candidate.result for candidate in answer.candidates]
-        with progress_bar("what-ifs") as advance:
+        with progress_bar("what-ifs") as advance, keeping(lambda: f"the plan is kept: {out.with_suffix('.plan.json')}" if out else ""):
             extras = extras_of(results, None, answer, jobs, progress=advance)
         notes = (*answer.notes, *extras.notes)
         write_report(results, report, plan=answer, notes=notes, timeline=extras.timeline, sensitivity=extras.changes)

@@ -57,6 +57,7 @@ def sweep(
     whatever it is sent, and what it sends back is run here: use one that you trust, on your own
     network, with ports that others cannot reach.
     """
+    from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing import note, progress_bar
     from paceline.sweeping import grid, parse_axis
     from paceline.sweeping import sweep as run
@@ -70,7 +71,7 @@ def sweep(
         settings.append(("run.replications", replications))
     scenarios = grid(scenario, [parse_axis(text) for text in over], settings)
     check_writable(out, reads=scenario)
-    with progress_bar("scenarios") as advance:
+    with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         swept = run(
             scenarios,
             out,
@@ -79,7 +80,7 @@ def sweep(
             scheduler=scheduler,
             force=force,
             retry_failed=retry_failed,
-            progress=advance,
+            progress=count,
         )
     if json:
         with out.open(encoding="utf-8") as lines:
@@ -87,9 +88,9 @@ def sweep(
                 typer.echo(line, nl=False)
     else:
         _show(swept)
-    count = len(swept) - len(swept.failed)
-    if count:
-        note(f"wrote {out} ({count} results); draw it with: paceline report {out}")
+    good = len(swept) - len(swept.failed)
+    if good:
+        note(f"wrote {out} ({good} results); draw it with: paceline report {out}")
     swept.check(lambda place: ", ".join(f"{key}={value}" for key, value in scenarios.combination(place).items()))
 
 

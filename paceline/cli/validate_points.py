@@ -15,6 +15,7 @@ from paceline.cli.showing import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Validation
 from paceline.sweeping import sweep
+from paceline.sweeping.backends import local_workers
 from simulator.catalog import scenario_file
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
@@ -173,11 +174,5 @@ def _simulated(scenarios: Sequence[Scenario], advance: Callable[[int, int], None
 @contextmanager
 def _spread() -> Iterator[Callable[[Callable[[Scenario], Any], Iterable[Scenario]], Iterable[Any]]]:
     """A ``map`` over all cores, whose processes stay for as long as they are needed."""
-    from joblib import Parallel, delayed
-
-    with Parallel(n_jobs=-1, batch_size=1) as pool:
-
-        def apply(function: Callable[[Scenario], Any], scenarios: Iterable[Scenario]) -> list[Any]:
-            return list(pool(delayed(function)(scenario) for scenario in scenarios))
-
-        yield apply
+    with local_workers(0) as workers:
+        yield lambda function, scenarios: list(workers.map(function, list(scenarios)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,10 @@ def sweep(
     if out is None:
         tell(0, total)
         held: list[Outcome] = []
-        for outcome in runner.run(scenarios):
-            held.append(timeless(outcome))
-            tell(len(held), total)
+        with closing(runner.run(scenarios)) as outcomes:
+            for outcome in outcomes:
+                held.append(timeless(outcome))
+                tell(len(held), total)
         return Sweep(None, tuple(held))
     journal = Journal.open(out, force=force)
     try:
@@ -81,10 +83,15 @@ def sweep(
         if retry_failed and journal.lines.failed:
             journal = retried(journal, scenarios, runner, tell)
         tell(len(journal), total)
-        for outcome in runner.run(scenarios[index] for index in range(len(journal), total)):
-            journal.append(outcome)
-            tell(len(journal), total)
+        # closed, it ends its processes also where this one is stopped between two outcomes
+        with closing(runner.run(scenarios[index] for index in range(len(journal), total))) as outcomes:
+            for outcome in outcomes:
+                journal.append(outcome)
+                tell(len(journal), total)
         return Sweep(out, journal.lines)
+    except KeyboardInterrupt:
+        tell(len(journal), total)  # perhaps it came between a line and the word of it
+        raise
     finally:
         journal.close()
 
