@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.defaults import start_of
+from simulator.evidence import coverage
 from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
 from simulator.speeds import same_device
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
+from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer
 from simulator.uncertainty import Uncertainty
 
 __all__ = ["cautions"]
@@ -27,6 +29,7 @@ def cautions(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = 
         Whether ranks entered collectives together, ready or not.
     """
     return (
+        *_uncovered(scenario),
         *_on_the_workload(scenario),
         *_on_the_device(scenario),
         *_on_the_cluster(scenario),
@@ -34,6 +37,15 @@ def cautions(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = 
         *_on_the_phases(scenario, phase),
         *_on_the_collective(scenario, aligned),
     )
+
+
+def _uncovered(scenario: Scenario) -> Iterator[Warned]:
+    """What nothing that was measured speaks for; a workload without a calibrated range is warned about for that."""
+    paths: dict[str, tuple[str, float]] = {"batch": ("workload.batch", scenario.batch), "workers": ("strategy.workers", scenario.replicas)}
+    for its in coverage(scenario):
+        if its.grade == "uncovered" and (its.about != "batch" or scenario.workload.calibrated is not None):
+            path, value = paths[its.about]
+            yield Warned(code="outside-calibration", path=path, value=value, text=its.text)
 
 
 _LATE = 0.25
@@ -46,13 +58,13 @@ def _on_the_phases(scenario: Scenario, phase: Phase | None) -> Iterator[Warned]:
     compare = "so the start decides: compare other values of run.start"
     if phase.mixed_share < 0.5:
         yield Warned(
-            code="phases-not-mixed", path="run.start", value=scenario.run.start,
+            code="phases-not-mixed", path="run.start", value=start_of(scenario),
             text=f"in {1 - phase.mixed_share:.0%} of the runs phases had not mixed by the end (order {phase.order_at_end:.2f}, "
             f"at random mostly below {phase.order_of_random_phases:.2f}), {compare}",
         )  # fmt: skip
     elif phase.mixed_after_s is not None and phase.mixed_after_s > _LATE * phase.run_s:
         yield Warned(
-            code="phases-slow-to-mix", path="run.start", value=scenario.run.start,
+            code="phases-slow-to-mix", path="run.start", value=start_of(scenario),
             text=f"phases took {phase.mixed_after_s:.3g} s of a run of {phase.run_s:.3g} s to mix, {compare}, or simulate more steps",
         )  # fmt: skip
 
@@ -94,22 +106,33 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
         )  # fmt: skip
     if load.overridden:
         yield _overridden("workload", load.overridden, load.uncertainty)
+    yield from _on_the_tail(scenario)
     known = load.calibrated
     if known is None:
         yield Warned(
             code="not-calibrated", path="workload.calibrated", value=load.name, text="the workload does not say within what it was measured"
         )
         return
-    yield from _outside("workload.batch", scenario.batch, known.batch, "batch per replica")
     if load.global_batch is not None and scenario.replicas > 1:
         yield from _outside(
             "workload.global_batch", load.global_batch, known.batch, "batch of the one replica alone that speed-up is counted against"
         )
-    yield from _outside("strategy.workers", scenario.replicas, known.workers, "number of workers")
-    yield from _outside("strategy.servers", scenario.servers, known.servers, "number of parameter servers")
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
+
+
+def _on_the_tail(scenario: Scenario) -> Iterator[Warned]:
+    """Where every step waits for the slowest of more replicas than there were steps to see a slow one in."""
+    seen, strategy = scenario.workload.steps_seen, scenario.strategy
+    waits = isinstance(strategy, AllReduceStrategy) or (isinstance(strategy, ParameterServer) and strategy.mode == "sync")
+    if seen is None or not waits or scenario.replicas <= seen or scenario.workload.jitter.kind == "constant":
+        return
+    yield Warned(
+        code="tail-not-seen", path="workload.jitter", value=scenario.replicas, range=(1, seen),
+        text=f"each step waits for the slowest of {scenario.replicas:,} replicas, and step times were seen in {seen:,} steps only: "
+        "how slow the slowest is lies beyond what the tail was seen with; measure more steps",
+    )  # fmt: skip
 
 
 def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
@@ -158,8 +181,6 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
         yield from _outside(
             "cluster.inter_node.bandwidth_bytes_per_s", rate, known.bandwidth_bytes_per_s, "bandwidth between nodes, bytes/s"
         )
-    if known is not None and known.nodes is not None:
-        yield from _outside("cluster.nodes", scenario.nodes_needed, known.nodes, "number of nodes")
 
 
 def _without_effect(scenario: Scenario) -> Iterator[Warned]:
@@ -221,10 +242,10 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
         and strategy.mode == "async"
         and scenario.replicas > 1
         and scenario.workload.jitter.kind == "constant"
-        and run.start == "together"
+        and start_of(scenario) == "together"
     ):
         yield Warned(
-            code="phase-locked", path="run.start", value=run.start,
+            code="phase-locked", path="run.start", value=start_of(scenario),
             text="without jitter, asynchronous workers that start together stay together for ever; "
             "a real run drifts apart: give a jitter or another start",
         )  # fmt: skip

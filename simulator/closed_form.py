@@ -24,6 +24,7 @@ __all__ = [
     "single_connection_step_s",
     "sync_in_phase_step_s",
     "sync_step_exponential_s",
+    "uneven_ring_step_s",
 ]
 
 
@@ -35,6 +36,18 @@ def ring_all_reduce_s(ranks: int, size_bytes: float, bandwidth_bytes_per_s: floa
     """
     steps = 2 * (ranks - 1)
     return steps * latency_s + steps / ranks * size_bytes / bandwidth_bytes_per_s
+
+
+def uneven_ring_step_s(ranks: int, size_bytes: float, slowest_bytes_per_s: float, compute_s: float) -> float:
+    """Seconds of a step of a ring with hops of different speed: X + 2 (n - 1) / n S / B of the slowest hop.
+
+    A rank ends the all-reduce when it has also sent its own last chunk (TensorFlow's
+    ``ring_reducer.cc`` counts a part as done then), so the rank before the slowest hop begins
+    its next step when that hop has carried its 2 (n - 1) chunks of S / n. The hop never
+    waits: a chunk comes from the slow hop before it through faster ones, which take less
+    time than it does itself. For equal compute, no latency, and an all-reduce after it.
+    """
+    return compute_s + ring_all_reduce_s(ranks, size_bytes, slowest_bytes_per_s, 0.0)
 
 
 def halving_doubling_all_reduce_s(ranks: int, size_bytes: float, bandwidth_bytes_per_s: float, latency_s: float) -> float:

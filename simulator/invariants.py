@@ -16,10 +16,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from simulator.errors import InvariantError
+from simulator.network.ports import Port
+from simulator.network.topology import Topology
 from simulator.observing.recording import Recording
 from simulator.records import Service, Span, Step
-from simulator.replication import replicate
+from simulator.replication import drawn_scenario, replicate
+from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.all_reduce.training import collective_of
 from simulator.strategy import AllReduceStrategy, ParameterServer
 
 __all__ = ["LAWS", "audit"]
@@ -42,8 +46,9 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
     """
     recording = Recording()
     replicate(scenario, replication, recording)
+    simulated = drawn_scenario(scenario, Streams(scenario.run.seed, replication))
     for law in LAWS:
-        law(scenario, recording)
+        law(simulated, recording)
     return recording
 
 
@@ -258,6 +263,47 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
             raise _broken("no_step_beats_its_critical_path", f"{step} is shorter than compute and {floor_s:.9g} s of transfers")
 
 
+def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -> None:
+    """A rank has not ended an all-reduce before its own link can have carried all that it sends in it."""
+    strategy = scenario.strategy
+    if not isinstance(strategy, AllReduceStrategy) or scenario.replicas == 1:
+        return
+    sent_s = _SendingTimes(scenario, strategy)
+    for transfer in recording.transfers:
+        if transfer.target == "all replicas":
+            least_s = sent_s(int(transfer.source.removeprefix("device ")), transfer.size_bytes)
+            if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
+                raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
+    if strategy.bucket_size_bytes is not None or strategy.sync_every > 1 or strategy.priority == "forward":
+        return  # what is sent while the rank computes cannot be told from the length of its steps
+    total = sum(variable.gradient_bytes(scenario.batch) for variable in scenario.workload.variables)
+    for step in recording.steps:
+        least_s = step.input_s + step.compute_s + step.apply_s + sent_s(step.replica, total)
+        if not _at_least(step.end_s - step.start_s, least_s):
+            raise _broken("no_link_carries_more_than_it_can", f"{step} needs {least_s:.9g} s with the bytes on the rank's own link")
+
+
+class _SendingTimes:
+    """Seconds that the links out of a rank need for what it sends in an all-reduce: the schedule's bytes, no simulated time."""
+
+    def __init__(self, scenario: Scenario, strategy: AllReduceStrategy) -> None:
+        streams = Streams(scenario.run.seed, 0)
+        self._connect = Topology(scenario, streams).between_replicas
+        self._collective = collective_of(scenario, strategy, streams, Topology(scenario, streams))
+        self._known: dict[tuple[int, float], float] = {}
+
+    def __call__(self, rank: int, size_bytes: float) -> float:
+        known = self._known.get((rank, size_bytes))
+        if known is None:
+            schedule, wire = self._collective.plan(size_bytes)
+            port_s: dict[Port, float] = defaultdict(float)
+            for lane in schedule.lanes_from(rank):
+                for port in self._connect(lane.source, lane.target).ports:
+                    port_s[port] += lane.share * size_bytes * wire.bytes_per_byte / port.capacity
+            known = self._known[rank, size_bytes] = max(port_s.values(), default=0.0)
+        return known
+
+
 LAWS: Sequence[Callable[[Scenario, Recording], None]] = (
     parts_sum_to_the_step,
     steps_of_a_replica_follow_each_other,
@@ -268,5 +314,6 @@ LAWS: Sequence[Callable[[Scenario, Recording], None]] = (
     every_gradient_is_applied_once,
     nobody_runs_away,
     no_step_beats_its_critical_path,
+    no_link_carries_more_than_it_can,
 )
 """Every law that :func:`audit` checks."""

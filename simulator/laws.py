@@ -6,6 +6,7 @@ blocks. Where it describes jitter, only its shape counts: draws are divided by t
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
@@ -17,6 +18,8 @@ from simulator.spec import Positive, Spec
 __all__ = ["Constant", "Empirical", "Exponential", "Gamma", "Law", "LogNormal", "Normal", "ShiftedExponential", "Slowdown"]
 
 Samples = NDArray[np.float64]
+
+_MOST_VALUES = 4096
 
 
 class Constant(Spec):
@@ -115,7 +118,7 @@ class Empirical(Spec):
     """Draws with replacement from measured ``values`` (positive, any scale)."""
 
     kind: Literal["empirical"] = "empirical"
-    values: tuple[Positive, ...] = Field(min_length=1, max_length=4096)
+    values: tuple[Positive, ...] = Field(min_length=1, max_length=_MOST_VALUES)
 
     @field_validator("values")
     @classmethod
@@ -124,13 +127,24 @@ class Empirical(Spec):
             raise ValueError("must have a finite sum")
         return values
 
+    @cached_property
+    def _sample(self) -> tuple[Samples, float]:
+        """The values as an array, and their mean: a large run draws from them millions of times."""
+        values = np.asarray(self.values)
+        return values, float(np.mean(values))
+
     def mean(self) -> float:
         """Mean of the values."""
-        return float(np.mean(self.values))
+        return self._sample[1]
 
     def sample(self, rng: np.random.Generator, size: int) -> Samples:
         """``size`` independent draws."""
-        return rng.choice(np.asarray(self.values), size)
+        return rng.choice(self._sample[0], size)
+
+    def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
+        """A bootstrap copy of a law that stands for ``seen`` measured values (Efron 1979): what another such sample might have shown."""
+        size = min(seen, _MOST_VALUES)
+        return Empirical(values=tuple(rng.choice(self._sample[0], size).tolist()))
 
 
 Law = Annotated[

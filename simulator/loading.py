@@ -19,7 +19,7 @@ from simulator.scenario import Scenario
 from simulator.spec import short_name
 from simulator.speeds import plain, same_device
 from simulator.uncertainty import Uncertainty
-from simulator.workload import Workload
+from simulator.workload import LAW_PARTS, Workload
 
 __all__ = [
     "apply_settings",
@@ -101,7 +101,8 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
     for section in ("workload", "cluster"):
         # what a section ``use``s is overlaid later, when its file is read
         if isinstance(own.get(section), Mapping) and "use" not in result[section]:
-            result[section] = _without_draws_of(_with_new_prices(result[section], own[section]), own[section], ())
+            parts = ("jitter",) if "fit" in result[section] else ()
+            result[section] = _without_draws_of(_with_new_prices(result[section], own[section]), own[section], parts)
     return result
 
 
@@ -168,6 +169,9 @@ def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Se
     parameters, or of the measured ``parts``, were set stands in ``overridden``.
     """
     result = dict(base)
+    for first, *rest in LAW_PARTS:
+        if first in own:
+            result = {key: value for key, value in result.items() if key not in rest or key in own}
     uncertain = result.get("uncertainty")
     # a malformed table is left as it is: validation says what is wrong with it
     drawn = Uncertainty.model_validate(uncertain) if uncertain is not None and is_valid(Uncertainty, uncertain) else None

@@ -9,7 +9,9 @@ import numpy as np
 from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
 from simulator.cost import placement_of
+from simulator.defaults import assumptions
 from simulator.errors import SimulationError
+from simulator.evidence import coverage
 from simulator.intervals import prediction_interval
 from simulator.phases import random_order
 from simulator.recorder import Kind, Measured
@@ -80,6 +82,8 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
         bottleneck=bottleneck(scenario, breakdown, utilisation),
+        coverage=coverage(scenario),
+        assumed=assumptions(scenario),
         warnings=cautions(scenario, phase, aligned=any(run.aligned for run in runs)),
         events=sum(run.events for run in runs),
     )

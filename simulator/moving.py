@@ -23,7 +23,7 @@ from simulator.gains import precision_gain
 from simulator.roofline import Range, achieved, is_processor, roofline
 from simulator.speeds import Pair, Scatter, Speeds, load_speeds, plain, same_device
 from simulator.uncertainty import Uncertainty
-from simulator.workload import Affine, Moved, Workload
+from simulator.workload import LAW_PARTS, Affine, Moved, Workload
 
 __all__ = ["COMPUTE", "factors", "moved_to", "pair_range", "precision_gain"]
 
@@ -204,13 +204,15 @@ def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) ->
     if offer.there is not None:
         other = offer.there
         times = {name: getattr(other, name) for name in ("forward", "backward", "apply_s", "uncertainty", "calibrated", "fit", "counted")}
-        law = {name: getattr(other, name) for name in ("jitter", "run_to_run_cv") if name not in load.overridden}
+        # a law that the scenario gives goes before the other workload's; what belongs to it goes with it
+        law = {name: getattr(other, name) for first, *rest in LAW_PARTS if first not in load.overridden for name in (first, *rest)}
         return load.model_copy(update={**times, **law, "moved": moved})
     drawn = _moved_draws(load, factors(low, mid, high, max(_DRAWS, len(load.uncertainty.draws) if load.uncertainty else 0)))
     times = {name: _times(getattr(load, name), mid) for name in ("forward", "backward")}
     # the curve through what was measured is no longer the workload's
     fit = load.fit.model_copy(update={"points": (), "laws": (), "intervals_90": {}}) if load.fit is not None else None
-    return load.model_copy(update={**times, "apply_s": load.apply_s * mid, "uncertainty": drawn, "fit": fit, "moved": moved})
+    update = {"apply_s": load.apply_s * mid, "uncertainty": drawn, "fit": fit, "jitter_steps": load.steps_seen, "moved": moved}
+    return load.model_copy(update={**times, **update})
 
 
 def _times(cost: Affine, factor: float) -> Affine:

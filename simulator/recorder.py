@@ -3,7 +3,7 @@
 The window opens when ``warmup x replicas`` replica-steps have ended and closes when all
 steps of the job have, or when :meth:`Recorder.close` is called; the simulation ends there.
 Where replicas make each step together, none can end a step before all have ended the one
-before, so the window holds whole steps.
+before, so the window holds whole steps; of local SGD it holds whole averaging periods.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Recorder:
         self.observer = observer
         self._kernel = kernel
         self._ended = 0
-        self._opens_at = scenario.run.warmup * replicas
+        self._opens_at = scenario.warmup * replicas
         self._closes_at = scenario.run.total_steps(replicas)
         self._opened_s = 0.0
         self._block: list[tuple[float, ...]] = []  # steps that are still to be folded into the statistics

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 from simpy.events import Event
 
 from simulator.cores import on_cores
+from simulator.defaults import start_of
 from simulator.device import Device
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
@@ -15,8 +17,9 @@ from simulator.records import Observer, Span
 from simulator.rng import Factors, Streams
 from simulator.scenario import Scenario
 from simulator.strategy import ParameterServer
+from simulator.workload import Workload
 
-__all__ = ["Paces", "Replica", "paces_of", "replicas_of"]
+__all__ = ["Paces", "Replica", "paces_of", "process_factor", "replicas_of"]
 
 
 class Paces:
@@ -36,19 +39,21 @@ class Paces:
 
     __slots__ = ("apply_s", "backward_s", "factors", "forward_s", "input_s", "start_s")
 
-    def __init__(self, scenario: Scenario, streams: Streams, index: int, run_factor: float) -> None:
+    def __init__(self, scenario: Scenario, streams: Streams, index: int, process_factor: float) -> None:
         load, cluster, batch = scenario.workload, scenario.cluster, scenario.batch
         node = index // cluster.replicas_per_node
         kind = cluster.class_of(node)
-        slowness = run_factor / cluster.speed_of(node)
+        slowness = process_factor / cluster.speed_of(node)
         self.forward_s = load.forward(batch) * slowness
         self.backward_s = load.backward(batch) * slowness
         self.apply_s = load.apply_s * slowness
         fed = getattr(scenario.strategy, "replication", "") == "in-graph"
         self.input_s = 0.0 if fed else load.input(batch)  # else the client prepares it
-        law = kind.jitter if kind is not None and kind.jitter is not None else load.jitter
-        self.factors = Factors(law, kind.slowdown if kind is not None else None, streams, index)
-        spread = scenario.run.start_spread_s or (scenario.full_step_s if scenario.run.start == "random-phase" else 0.0)
+        law, least = load.jitter, load.jitter_least or 0.0
+        if kind is not None and kind.jitter is not None:
+            law, least = kind.jitter, 0.0
+        self.factors = Factors(law, kind.slowdown if kind is not None else None, streams, index, least)
+        spread = scenario.run.start_spread_s or (scenario.full_step_s if start_of(scenario) == "random-phase" else 0.0)
         self.start_s = float(streams.generator("start", index).uniform(0.0, spread)) if spread else 0.0
 
 
@@ -127,9 +132,31 @@ class Replica:
         self._batch = self._prepare(self.paces.input_s)
 
 
-def paces_of(scenario: Scenario, streams: Streams, run_factor: float) -> list[Paces]:
+def process_factor(load: Workload, streams: Streams, process: int, machine: int) -> float:
+    """How much longer a worker process takes for everything in this run: lognormal with mean 1 and the workload's spread.
+
+    Each process draws its own part of the variance, and has the other, ``run_to_run_shared``,
+    in common with all processes of its machine.
+    """
+    if not load.run_to_run_cv:
+        return 1.0
+    variance = math.log1p(load.run_to_run_cv**2)
+    shared = load.run_to_run_shared or 0.0
+    logarithm = math.sqrt((1.0 - shared) * variance) * streams.generator("run", process).standard_normal()
+    if shared:
+        logarithm += math.sqrt(shared * variance) * streams.generator("machine", machine).standard_normal()
+    return math.exp(logarithm - variance / 2)
+
+
+def paces_of(scenario: Scenario, streams: Streams) -> list[Paces]:
     """How fast each replica of a scenario computes."""
-    return [Paces(scenario, streams, index, run_factor) for index in range(scenario.replicas)]
+    load = scenario.workload
+    factors: dict[int, float] = {}  # of each process
+    for index in range(scenario.replicas):
+        process = scenario.process_of(index)
+        if process not in factors:
+            factors[process] = process_factor(load, streams, process, scenario.machine_of(index))
+    return [Paces(scenario, streams, index, factors[scenario.process_of(index)]) for index in range(scenario.replicas)]
 
 
 def replicas_of(kernel: Kernel, network: Network, scenario: Scenario, paces: list[Paces], observer: Observer | None) -> list[Replica]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 
 from simulator.cores import cores_of
 from simulator.kernel import Kernel
@@ -18,7 +17,7 @@ from simulator.strategies.parameter_server.training import ParameterServerTraini
 from simulator.strategy import ParameterServer
 from simulator.uncertainty import with_draw
 
-__all__ = ["replicate"]
+__all__ = ["drawn_scenario", "replicate"]
 
 
 def replicate(scenario: Scenario, replication: int, observer: Observer | None = None) -> Measured:
@@ -39,19 +38,14 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
         The engine found an impossible state.
     """
     streams = Streams(scenario.run.seed, replication)
-    drawn = scenario.model_copy(
-        update={
-            "workload": with_draw(scenario.workload, scenario.workload.uncertainty, streams.generator("workload")),
-            "cluster": with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster")),
-        }
-    )
+    drawn = drawn_scenario(scenario, streams)
     kernel = Kernel()
     cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
     network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
     recorder = Recorder(kernel, drawn, observer)
     if cores is not None:
         recorder.watch("cores", lambda: [cores])
-    paces = paces_of(drawn, streams, _run_factor(drawn, streams))
+    paces = paces_of(drawn, streams)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
@@ -72,10 +66,12 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     return recorder.measured
 
 
-def _run_factor(scenario: Scenario, streams: Streams) -> float:
-    """How much slower or faster this whole run computes: lognormal with mean 1 and the workload's spread."""
-    cv = scenario.workload.run_to_run_cv
-    if not cv:
-        return 1.0
-    sigma = math.sqrt(math.log1p(cv**2))
-    return float(streams.generator("run").lognormal(-(sigma**2) / 2, sigma))
+def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
+    """The scenario with one draw of all that its fits leave open: parameters, and the law of jitter."""
+    load = scenario.workload.with_drawn_law(streams.generator("law"))
+    return scenario.model_copy(
+        update={
+            "workload": with_draw(load, load.uncertainty, streams.generator("workload")),
+            "cluster": with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster")),
+        }
+    )

@@ -13,8 +13,10 @@ from simulator.spec import Spec
 from simulator.tables import Row
 
 __all__ = [
+    "Assumed",
     "Bottleneck",
     "Breakdown",
+    "Coverage",
     "Estimate",
     "Failed",
     "Failure",
@@ -137,6 +139,24 @@ class Bottleneck(Spec):
     text: str
 
 
+class Assumed(Spec):
+    """What was taken for something that the scenario leaves out, and why."""
+
+    path: str
+    value: str
+    reason: str
+
+
+class Coverage(Spec):
+    """What speaks for one aspect of a prediction."""
+
+    about: Literal["batch", "workers"]
+    grade: Literal["checked", "interpolation", "uncovered"] = Field(
+        description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
+    )
+    text: str
+
+
 class Warned(Spec):
     """Something that the reader must know before trusting the numbers."""
 
@@ -200,6 +220,8 @@ class Result(Outcome):
     all_reduces: tuple[Reduced, ...] = Field(default=(), description="algorithm and protocol of each bucket size")
     utilisation: Utilisation
     bottleneck: Bottleneck
+    coverage: tuple[Coverage, ...] = Field(default=(), description="how far it lies from anything that was measured, aspect by aspect")
+    assumed: tuple[Assumed, ...] = Field(default=(), description="what the scenario leaves out and was taken as TensorFlow does it")
     warnings: tuple[Warned, ...]
     events: int = Field(description="events of the simulation kernel, all replications")
     wall_time_s: float | None = Field(
@@ -221,8 +243,14 @@ class Result(Outcome):
         return data
 
     @property
+    def grade(self) -> str:
+        """The weakest grade of :attr:`coverage`; empty in files of before it was told."""
+        order = ("uncovered", "interpolation", "checked")
+        return min((its.grade for its in self.coverage), key=order.index, default="")
+
+    @property
     def extrapolated(self) -> bool:
-        """Whether it leaves the range in which workload or cluster were calibrated."""
+        """Whether any aspect of it is covered by nothing that was measured."""
         return any(warning.code == "outside-calibration" for warning in self.warnings)
 
 

@@ -83,13 +83,14 @@ class Factors:
     """What a worker's step times are multiplied by: jitter of mean 1, times its slow-down where it has one.
 
     Drawn in blocks from the worker's own streams; the draws do not depend on the size of
-    the blocks.
+    the blocks. None is below ``least``, the fastest step that was seen.
     """
 
-    __slots__ = ("_at", "_block", "_law", "_left", "_slow", "_slowdown", "_states", "_stream")
+    __slots__ = ("_at", "_block", "_law", "_least", "_left", "_slow", "_slowdown", "_states", "_stream")
 
-    def __init__(self, law: Law, slowdown: Slowdown | None, streams: Streams, worker: int) -> None:
+    def __init__(self, law: Law, slowdown: Slowdown | None, streams: Streams, worker: int, least: float = 0.0) -> None:
         self._law = law
+        self._least = least
         self._stream = None if law.kind == "constant" else _Parked(streams.generator("compute", worker))
         self._slowdown = slowdown
         self._states = None
@@ -108,6 +109,8 @@ class Factors:
     def block(self, size: int) -> NDArray[np.float64]:
         """The next factors, shape (size,)."""
         values = np.ones(size) if self._stream is None else self._stream.sample(self._law, size) / self._law.mean()
+        if self._least:
+            np.maximum(values, self._least, out=values)
         if self._slowdown is not None and self._states is not None:
             self._slow_down(values, self._slowdown, self._states)
         return values

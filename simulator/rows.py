@@ -62,7 +62,9 @@ COLUMNS: dict[str, str] = {
     "usd_per_million_samples_low": "low end, from the throughput's interval",
     "usd_per_million_samples_high": "high end",
     "warnings": "how many the result carries",
-    "extrapolated": "whether it leaves what was calibrated",
+    "coverage": "weakest grade of what speaks for it: checked, interpolation or uncovered",
+    "extrapolated": "whether some aspect of it is covered by nothing that was measured",
+    "assumed": "what the scenario leaves out and was taken as TensorFlow does it",
     "failed": "why there is no result; else empty",
     "scenario_hash": "of the scenario",
 }
@@ -166,6 +168,8 @@ def _figures(result: Result) -> Row:
         "usd_per_million_samples_low": cost.low if cost else None,
         "usd_per_million_samples_high": cost.high if cost else None,
         "warnings": len(result.warnings),
+        "coverage": result.grade,
         "extrapolated": result.extrapolated,
+        "assumed": ", ".join(f"{its.path} = {its.value}" for its in result.assumed),
         "failed": "",
     }

@@ -37,8 +37,10 @@ class Run(Spec):
     warmup_steps: int | None = Field(
         default=None, ge=0, description="first steps of each worker that are not measured; left out: a tenth, at least 1"
     )
-    start: Literal["together", "staggered", "random-phase"] = Field(
-        default="together", description="all at once; spread evenly at random over start_spread; or over the time of one step"
+    start: Literal["together", "staggered", "random-phase"] | None = Field(
+        default=None,
+        description="all at once; spread evenly at random over start_spread; or over the time of one step; left out: as workers of that "
+        "kind start (random-phase where each asynchronous worker drives itself, else together)",
     )
     start_spread_s: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="start = staggered: over how long")
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="the same seed gives the same result, byte for byte")
@@ -96,6 +98,26 @@ class Scenario(Spec):
         worker_nodes = (cluster.nodes or 1) - (strategy.servers if strategy.server_placement == "dedicated" else 0)
         worker_nodes -= int(strategy.replication == "in-graph")
         return strategy.workers or max(worker_nodes, 1) * cluster.replicas_per_node
+
+    def process_of(self, replica: int) -> int:
+        """The worker process that drives a replica: MirroredStrategy's one drives all."""
+        strategy = self.strategy
+        if isinstance(strategy, MultiWorkerMirrored):
+            return replica // strategy.replicas_per_worker
+        return replica if isinstance(strategy, ParameterServer) else 0
+
+    def machine_of(self, replica: int) -> int:
+        """The machine that a replica's process runs on: its node, or the one on which all nodes are processes."""
+        return replica // self.cluster.replicas_per_node if self.cluster.shared_cores is None else 0
+
+    @property
+    def warmup(self) -> int:
+        """Steps of each worker that are not measured: ``run.warmup``, and of local SGD what leaves whole averaging periods."""
+        steps, warmup = self.run.steps, self.run.warmup
+        if not isinstance(self.strategy, AllReduceStrategy):
+            return warmup
+        every = self.strategy.sync_every
+        return steps - (steps - warmup) // every * every
 
     @property
     def rank_messages(self) -> bool:

@@ -158,10 +158,10 @@ class ParameterServer(Spec):
         "(GreedyLoadBalancingStrategy)",
     )
     partitioner: Partitioner | None = Field(default=None, description="left out: a variable is not cut")
-    pull_order: Literal["forward", "random", "together"] = Field(
-        default="forward",
+    pull_order: Literal["forward", "random", "together"] | None = Field(
+        default=None,
         description="in which order a server sends its variables, while the forward pass goes on with those that have come: as that "
-        "pass needs them, at random, or all at once, so that it begins when the last has come",
+        "pass needs them, at random, or all at once, so that it begins when the last has come; left out: at random, as TensorFlow does",
     )
     tensor_grouping: Literal["none", "per-server"] = Field(
         default="none",

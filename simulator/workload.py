@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.laws import Constant, Law
+from simulator.laws import Constant, Empirical, Law
 from simulator.spec import Bytes, Moderate, Seconds, Spec
 from simulator.uncertainty import Uncertainty
 
 __all__ = [
+    "LAW_PARTS",
     "Affine",
     "CalibrationFit",
     "CalibrationPoint",
@@ -185,6 +187,10 @@ class Moved(Spec):
         return low, self.factor[1] if len(self.factor) == 3 else (low * high) ** 0.5, high
 
 
+LAW_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to_run_cv", "run_to_run_shared")
+"""Fields that belong together: whoever sets the first of them has no use for the others as they were measured."""
+
+
 class Workload(Spec):
     """A model's training step on one device, and what must be communicated for it."""
 
@@ -207,6 +213,9 @@ class Workload(Spec):
         default=None, description="bytes of one sample as it is fed to a replica; needed where a client feeds all workers"
     )
     jitter: Law = Constant()
+    jitter_steps: int | None = Field(
+        default=None, ge=1, description="timed steps that the law of jitter was fitted to; left out: those of the fit's points"
+    )
     jitter_draws: tuple[Law, ...] = Field(
         default=(), max_length=1000, description="laws of jitter fitted to bootstrap samples of the steps; each run takes one of them"
     )
@@ -242,6 +251,25 @@ class Workload(Spec):
             raise ValueError("forward and backward must take some time")
         if self.uncertainty is not None:
             self.uncertainty.check(self)
+        return self
+
+    @property
+    def steps_seen(self) -> int | None:
+        """Timed steps that the law of jitter was fitted to; none where the law was given, not measured."""
+        if "jitter" in self.overridden:
+            return None
+        points = self.fit.points if self.fit is not None else ()
+        return self.jitter_steps or sum(point.steps for point in points) or None
+
+    def with_drawn_law(self, rng: np.random.Generator) -> Workload:
+        """A copy with one of the laws of jitter that the measured steps may come from.
+
+        A fitted law is one of ``jitter_draws``; a measured sample is drawn anew from itself.
+        """
+        if self.jitter_draws:
+            return self.model_copy(update={"jitter": self.jitter_draws[int(rng.integers(len(self.jitter_draws)))]})
+        if isinstance(self.jitter, Empirical) and self.steps_seen is not None:
+            return self.model_copy(update={"jitter": self.jitter.resampled(self.steps_seen, rng)})
         return self
 
     @property

@@ -6,7 +6,11 @@ from typing import Any
 
 
 def scenario_table(**parts: Any) -> dict[str, Any]:
-    """A small, deterministic scenario; give sections to overlay them."""
+    """A small, deterministic scenario; give sections to overlay them.
+
+    Workers start together and pull in the order of need, as closed forms have it, where real
+    ones do not.
+    """
     table: dict[str, Any] = {
         "workload": {
             "name": "plain",
@@ -18,8 +22,10 @@ def scenario_table(**parts: Any) -> dict[str, Any]:
         },
         "cluster": {"name": "lab", "inter_node": {"bandwidth": "1 GB/s", "latency": "0 s"}, "intra_node": {"bandwidth": "10 GB/s"}},
         "strategy": {"kind": "single"},
-        "run": {"steps": 20, "warmup_steps": 2, "replications": 2, "seed": 3},
+        "run": {"steps": 20, "warmup_steps": 2, "replications": 2, "seed": 3, "start": "together"},
     }
     for section, values in parts.items():
         table[section] = values if section == "strategy" else {**table[section], **values}
+    if table["strategy"].get("kind") == "parameter-server":
+        table["strategy"] = {"pull_order": "forward", **table["strategy"]}
     return table

@@ -109,10 +109,13 @@ def asynchronous_scenario(
     uncertainty = None
     if draws:
         rng = np.random.default_rng([seed, 1])
-        factors = np.exp(cv * rng.standard_normal((len(draws), 2)))
+        # of the two measured rows, and of the predicted one, which is off as a whole
+        factors = np.exp(cv * rng.standard_normal((len(draws), 3)))
         uncertainty = Uncertainty(
             parameters=("forward.base_s",),
-            draws=tuple((compute_s(draw["reply_tail"], (float(a), float(b))),) for draw, (a, b) in zip(draws, factors, strict=True)),
+            draws=tuple(
+                (compute_s(draw["reply_tail"], (float(a), float(b))) * float(c),) for draw, (a, b, c) in zip(draws, factors, strict=True)
+            ),
         )
     workload = Workload(
         name=situation.series.network,
@@ -120,7 +123,6 @@ def asynchronous_scenario(
         forward=Affine(base_s=compute_s(constants["reply_tail"], (1.0, 1.0)), per_sample_s=0.0),
         backward=Affine(base_s=0.0, per_sample_s=0.0),
         jitter=Gamma(shape=100.0),
-        run_to_run_cv=cv if draws else 0.0,
         variables=tensors,
         uncertainty=uncertainty,
     )

@@ -62,10 +62,10 @@ def scenario_of(
     build = _all_reduce if reduces_only(situation.stack, row) else _parameter_server
     workload, cluster, strategy = build(situation, row, step_s, constants)
     if draws:
-        drawn = [build(situation, row, step_s, draw)[:2] for draw in draws]
-        workload = workload.model_copy(update={
-            "uncertainty": _uncertainty(_WORKLOAD, [each for each, _ in drawn]), "run_to_run_cv": constants["row_noise"],
-        })  # fmt: skip
+        # a row is off as a whole, not one of its workers: so its noise is drawn with the step's time
+        noise = np.exp(constants["row_noise"] * np.random.default_rng([seed, 2]).standard_normal(len(draws)))
+        drawn = [build(situation, row, step_s * float(off), draw)[:2] for draw, off in zip(draws, noise, strict=True)]
+        workload = workload.model_copy(update={"uncertainty": _uncertainty(_WORKLOAD, [each for each, _ in drawn])})
         cluster = cluster.model_copy(update={"uncertainty": _uncertainty(_cluster_parameters(cluster), [each for _, each in drawn])})
     run = Run(steps=4, warmup_steps=1, replications=_FEWEST if draws else 4, seed=seed)
     return Scenario(workload=workload, cluster=cluster, strategy=strategy, run=run)
@@ -170,6 +170,7 @@ def _parameter_server(
         workers=workers,
         servers=len(parts),
         tensor_grouping="none" if stack.overlap and pieces > 1 else "per-server",
+        pull_order="forward",  # of a few pieces, each of many tensors
     )
     mean, spread = slowest_of(team)
     cv = constants["straggler_cv"]

@@ -186,7 +186,8 @@ def _queued_s(setting: TestbedSetting, values: dict[str, float]) -> float:
 
 
 def _run(setting: TestbedSetting, replications: int, seed: int) -> dict[str, Any]:
-    run: dict[str, Any] = {"steps": setting.steps, "replications": replications, "seed": seed, "warmup_steps": 0}
+    # all tasks wait for one sign to begin
+    run: dict[str, Any] = {"steps": setting.steps, "replications": replications, "seed": seed, "warmup_steps": 0, "start": "together"}
     if setting.start_spread_s:
         run |= {"start": "staggered", "start_spread_s": setting.start_spread_s}
     if setting.mode == "async":

@@ -17,7 +17,7 @@ __all__ = ["write_trace"]
 
 def write_trace(file: Path, scenario: Scenario, recording: Recording) -> None:
     """Write the trace with the critical path of the measured step of median length, and tell of both."""
-    measured = recording.steps[scenario.run.warmup * scenario.replicas :] or recording.steps
+    measured = recording.steps[scenario.warmup * scenario.replicas :] or recording.steps
     path = critical_path(recording, median_step(measured)) if measured else None
     about = {"scenario_hash": scenario.hash, "seed": scenario.run.seed, "replication": 0}
     write_whole(file, chrome_trace(recording, path, replicas_per_device=scenario.cluster.replicas_per_device, about=about), "--trace")

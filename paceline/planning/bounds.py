@@ -20,22 +20,36 @@ from numpy.typing import NDArray
 from paceline.planning.luck import Luck, least_mean, luck_of, worst_of
 from simulator.cluster import Cluster
 from simulator.fusion import buckets
+from simulator.laws import Law
+from simulator.replica import process_factor
+from simulator.replication import drawn_scenario
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.strategy import AllReduceStrategy, ParameterServer, Single
-from simulator.uncertainty import with_draw
-from simulator.workload import Workload
 
 __all__ = ["Ceilings"]
 
 
-class _Draw(NamedTuple):
+class _Draw:
     """One replication's parameters, as the simulation draws them."""
 
-    workload: Workload
-    cluster: Cluster
-    slowness: float
+    def __init__(self, scenario: Scenario, replication: int) -> None:
+        self._streams = Streams(scenario.run.seed, replication)
+        drawn = drawn_scenario(scenario, self._streams)
+        self.workload, self.cluster = drawn.workload, drawn.cluster
+        self._factors: dict[tuple[int, int], float] = {}
+
+    def slowness(self, scenario: Scenario) -> tuple[float, float]:
+        """Of the fastest and of the slowest worker process: by what its means are multiplied in this run."""
+        if not self.workload.run_to_run_cv:
+            return 1.0, 1.0
+        found = {(scenario.process_of(replica), scenario.machine_of(replica)) for replica in range(scenario.replicas)}
+        for process, machine in found:
+            if (process, machine) not in self._factors:
+                self._factors[process, machine] = process_factor(self.workload, self._streams, process, machine)
+        factors = [self._factors[each] for each in found]
+        return min(factors), max(factors)
 
 
 class _Shares(NamedTuple):
@@ -64,7 +78,7 @@ class Ceilings:
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        self._draws = tuple(_draws(scenario))
+        self._draws = tuple(_Draw(scenario, replication) for replication in range(scenario.run.replications))
         self._shares: dict[tuple[int, int], _Shares] = {}
 
     def of(self, scenario: Scenario) -> NDArray[np.float64]:
@@ -73,10 +87,13 @@ class Ceilings:
         if window is None:
             return np.full(len(self._draws), math.inf)
         shares = self._shares_of(scenario)
-        groups = _groups(scenario)
+        groups: dict[Law, tuple[_Group, ...]] = {}
         rates = []
         for draw in self._draws:
-            at_least_s = max(_times_s(scenario, draw, window, groups, shares))
+            law = draw.workload.jitter
+            if law not in groups:
+                groups[law] = _groups(scenario, law)
+            at_least_s = max(_times_s(scenario, draw, window, groups[law], shares))
             rates.append(window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
@@ -108,23 +125,10 @@ class _Window(NamedTuple):
             some_end_early = strategy.mode != "sync" and run.sharing == "each-its-own" and not run.drain
             if some_end_early or strategy.late_workers == "cancel":
                 return None
-        steps = run.total_steps(replicas) - run.warmup * replicas
+        steps = run.total_steps(replicas) - scenario.warmup * replicas
         apart = strategy.sync_every if isinstance(strategy, AllReduceStrategy) else 1
         whole = steps - replicas * (apart if replicas > 1 else 0)
         return _Window(steps, whole, together) if whole > 0 else None
-
-
-def _draws(scenario: Scenario) -> Iterator[_Draw]:
-    """What ``simulator.replication`` draws for each replication; a test compares the two."""
-    for replication in range(scenario.run.replications):
-        streams = Streams(scenario.run.seed, replication)
-        workload = with_draw(scenario.workload, scenario.workload.uncertainty, streams.generator("workload"))
-        cluster = with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster"))
-        slowness = 1.0
-        if workload.run_to_run_cv:
-            sigma = math.sqrt(math.log1p(workload.run_to_run_cv**2))
-            slowness = float(streams.generator("run").lognormal(-(sigma**2) / 2, sigma))
-        yield _Draw(workload, cluster, slowness)
 
 
 def _shares(scenario: Scenario) -> _Shares:
@@ -141,9 +145,9 @@ def _shares(scenario: Scenario) -> _Shares:
     return _Shares(pulled, pushed, count)
 
 
-def _groups(scenario: Scenario) -> tuple[_Group, ...]:
+def _groups(scenario: Scenario, jitter: Law) -> tuple[_Group, ...]:
     """Replicas by the kind of their node."""
-    cluster, jitter = scenario.cluster, scenario.workload.jitter
+    cluster = scenario.cluster
     if not cluster.node_classes and not cluster.node_speed:
         return (_Group(scenario.replicas, 1.0, luck_of(jitter)),)
     counts: dict[tuple[float, Luck], int] = {}
@@ -176,19 +180,25 @@ def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_
     """Of the devices; ``alone_s`` is what each step takes besides, while its device waits."""
     load, cluster, replicas = draw.workload, draw.cluster, scenario.replicas
     own_device = cluster.replicas_per_device == 1
-    step_s = load.compute_s(scenario.batch) * draw.slowness
+    fastest, slowest = draw.slowness(scenario)
+    step_s = load.compute_s(scenario.batch)
     if not isinstance(scenario.strategy, ParameterServer) and own_device:
-        step_s += load.apply_s * draw.slowness
+        step_s += load.apply_s
     besides_s = alone_s if own_device else 0.0
     devices = -(-replicas // cluster.replicas_per_device)
     if window.together:
         steps = window.whole / replicas
-        each = [step_s / group.speed * least_mean(group.luck, steps * group.replicas) for group in groups]
+        each = [step_s * fastest / group.speed * least_mean(group.luck, steps * group.replicas) for group in groups]
+        if own_device:
+            # whichever group the slowest process is in, all wait for it
+            each.append(
+                step_s * slowest / max(group.speed for group in groups) * least_mean(worst_of(group.luck for group in groups), steps)
+            )
         compute_s = steps * (max(each) if own_device else min(each)) * replicas / devices
     else:
         # the fastest node's time, and of what has begun but not ended no more than each replica can have
         luck = worst_of(group.luck for group in groups)
-        fastest_s = step_s / max(group.speed for group in groups)
+        fastest_s = step_s * fastest / max(group.speed for group in groups)
         begun = replicas * (luck.most if luck.variance or luck.most > 1 else 0.0)
         compute_s = fastest_s * max(window.whole * least_mean(luck, window.whole) - begun, 0.0) / devices
     on_cores_s = compute_s * devices / cluster.shared_cores if cluster.shared_cores is not None and cluster.device_is_host else 0.0

@@ -114,7 +114,7 @@ def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
     short, told = shortened(scenario)
     recording = Recording()
     replicate(short, 0, recording)
-    measured = recording.steps[short.run.warmup * short.replicas :] or recording.steps
+    measured = recording.steps[short.warmup * short.replicas :] or recording.steps
     if not measured:
         return None
     causes = Causes(recording)

@@ -1,4 +1,4 @@
-"""All-reduce: what ranks send one another, and when each has the result.
+"""All-reduce: what ranks send one another, and when each has ended.
 
 An algorithm is a :class:`Schedule` of messages. A :class:`Collective` joins it to a network
 and a protocol and knows two ways to its times: message by message (:class:`ByMessages`),

@@ -54,8 +54,9 @@ def evenly_around_the_ring(ready_s: Times, chunk_s: float, latency_s: float, tim
     and a latency for each hop that it goes; it starts where it waited for a rank's own
     data. It can go any number of hops up to K, so of the chains from a rank the one that
     goes round most often counts: D hops, the largest number up to K that ends at rank i.
-    Whoever has the result of one all-reduce enters the next, so that k of them allow
-    up to k K hops::
+    Whoever has the result of one all-reduce enters the next (that it must first have sent
+    its own last chunk as well delays no send of the next one, since its hop is occupied until
+    then), so that k of them allow up to k K hops::
 
         finish[i] = k K chunk + max over j of (ready[j] + latency D),  D = k K - (k K - (i - j)) mod n
 

@@ -48,7 +48,7 @@ class Auto(Collective):
         return self._for(size_bytes).plan(size_bytes)
 
     def finish_s(self, ready_s: Times, size_bytes: float, free_s: Times | None = None) -> Times:
-        """When each rank has the result; see :class:`~simulator.collectives.collective.Collective`."""
+        """When each rank has ended; see :class:`~simulator.collectives.collective.Collective`."""
         return self._for(size_bytes).finish_s(ready_s, size_bytes, free_s)
 
     def ports(self, size_bytes: float) -> list[Port]:
@@ -56,7 +56,7 @@ class Auto(Collective):
         return self._for(size_bytes).ports(size_bytes)
 
     def finish_run_s(self, enter_s: Times, sizes_bytes: Sequence[float]) -> Times | None:
-        """When each rank has the last of several results, if one collective is the fastest for all of them."""
+        """When each rank has ended the last of several, if one collective is the fastest for all of them."""
         fastest = {self._for(size) for size in sizes_bytes}
         return fastest.pop().finish_run_s(enter_s, sizes_bytes) if len(fastest) == 1 else None
 
@@ -69,7 +69,7 @@ class Auto(Collective):
         return self._for(size_bytes).least_s(size_bytes)
 
     def duration_s(self, size_bytes: float) -> float:
-        """Seconds from ranks that enter together to the last one's result."""
+        """Seconds from ranks that enter together to the last one's end."""
         return self._for(size_bytes).duration_s(size_bytes)
 
     def _for(self, size_bytes: float) -> Collective:

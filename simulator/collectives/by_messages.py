@@ -44,11 +44,12 @@ class _Program:
 class _Turn:
     """One rank's state in one bucket's all-reduce."""
 
-    __slots__ = ("expected", "missing", "next", "ready", "received", "sent")
+    __slots__ = ("expected", "missing", "next", "ready", "received", "sent", "unsent")
 
     def __init__(self, lanes: Sequence[Lane], missing: int) -> None:
         self.ready = False
         self.missing = missing
+        self.unsent = len(lanes)  # lanes whose last message has not left yet
         self.received: dict[tuple[int, int], int] = {}  # of each lane: its source and number
         self.sent = [0] * len(lanes)
         self.next: list[Message | None] = [lane.message(0) for lane in lanes]
@@ -64,7 +65,8 @@ class ByMessages:
     """One all-reduce a bucket a step, the buckets in order, simulated message by message.
 
     A rank enters a bucket's all-reduce when it has the bucket's data and has finished the
-    one before, as collectives of one stream follow one another.
+    one before, as collectives of one stream follow one another. It has finished when it has
+    received all that is meant for it and its own last byte has left it.
 
     Parameters
     ----------
@@ -137,7 +139,7 @@ class ByMessages:
             expected, turn.expected = turn.expected, []
             for other in expected:
                 self._advance(other)
-            if turn.missing:
+            if turn.missing or turn.unsent:
                 return
             del self._turns[rank][number]
             if self._current[rank] % len(self._buckets) == 0:
@@ -173,7 +175,8 @@ class ByMessages:
         arrived: Callable[[Event | None], None] = partial(self._receive, lane.target, number, (lane.source, lane.number))
         if self._observer is not None:
             arrived = partial(self._observed, arrived, lane, f"bucket {number} chunk {index}", size_bytes, self._kernel.now)
-        self._network.send(program.connections[lane.source, lane.target, lane.number], size_bytes, arrived)
+        left = partial(self._left, lane.source, number) if index == lane.messages - 1 else None
+        self._network.send(program.connections[lane.source, lane.target, lane.number], size_bytes, arrived, left)
 
     def _observed(
         self, arrived: Callable[[Event | None], None], lane: Lane, name: str, size_bytes: float, sent_s: float, event: Event | None
@@ -181,6 +184,10 @@ class ByMessages:
         assert self._observer is not None
         self._observer.record(Transfer(f"device {lane.source}", f"device {lane.target}", name, size_bytes, sent_s, self._kernel.now))
         arrived(event)
+
+    def _left(self, rank: int, number: int, _: Event | None) -> None:
+        self._turns[rank][number].unsent -= 1
+        self._advance(rank)
 
     def _receive(self, rank: int, number: int, lane: tuple[int, int], _: Event | None) -> None:
         turn = self._turn(rank, number)
@@ -190,7 +197,7 @@ class ByMessages:
 
 
 def together_s(plan: Plan, size_bytes: float) -> Times:
-    """When each rank has the result if all have their data at 0, from a trial run on a copy of the network, shape (ranks,)."""
+    """When each rank has ended if all have their data at 0, from a trial run on a copy of the network, shape (ranks,)."""
     kernel = Kernel()
     ranks = plan.schedule.ranks
     wire = plan.wire

@@ -24,7 +24,7 @@ _REMEMBERED = 256
 """Sizes whose times for ranks that enter together are kept."""
 
 Memory = dict[float, tuple[Times, Times]]
-"""By size in bytes: results and last sends of ranks that enter together at 0, each of shape (ranks,)."""
+"""By size in bytes: ends and last sends of ranks that enter together at 0, each of shape (ranks,)."""
 
 
 class Choice(NamedTuple):
@@ -59,7 +59,11 @@ class Collective(ABC):
 
     @abstractmethod
     def finish_s(self, ready_s: Times, size_bytes: float, free_s: Times | None = None) -> Times:
-        """When each rank has the result.
+        """When each rank has ended: it has the result, and its own last byte has left it.
+
+        TensorFlow's ring counts a part of the buffer as done once it has been received and
+        its own send has completed (``ring_reducer.cc``), so no rank goes on while its link
+        still carries the bytes of this all-reduce.
 
         Parameters
         ----------
@@ -82,7 +86,7 @@ class Collective(ABC):
         """The ports of the simulation that a buffer of this size crosses; they are made when first asked for."""
 
     def finish_run_s(self, enter_s: Times, sizes_bytes: Sequence[float]) -> Times | None:  # noqa: ARG002 - where it can be told
-        """When each rank has the last of several results, if every rank enters each all-reduce as soon as it has the one before.
+        """When each rank has ended the last of several all-reduces, if every rank enters each as soon as it has ended the one before.
 
         Parameters
         ----------
@@ -108,7 +112,7 @@ class Collective(ABC):
 
     @abstractmethod
     def duration_s(self, size_bytes: float) -> float:
-        """Seconds from ranks that enter together to the last one's result."""
+        """Seconds from ranks that enter together to the last one's end."""
 
     @property
     @abstractmethod
@@ -168,10 +172,11 @@ class Scheduled(Collective):
             if free_s is not None:
                 free_s[:] = sent_s + start_s
             return finish_s + start_s
-        return self._finish_s(ready_s, size_bytes, np.full(self._ranks, -np.inf) if free_s is None else free_s)
+        sent_s = np.full(self._ranks, -np.inf) if free_s is None else free_s
+        return np.maximum(self._received_s(ready_s, size_bytes, sent_s), sent_s)
 
     def duration_s(self, size_bytes: float) -> float:
-        """Seconds from ranks that enter together to the last one's result."""
+        """Seconds from ranks that enter together to the last one's end."""
         return float(self._from_zero(size_bytes)[0].max()) if self._ranks > 1 else 0.0
 
     def account(self, size_bytes: float, times: int = 1) -> None:
@@ -214,16 +219,16 @@ class Scheduled(Collective):
         return [(port, share, max(seconds[port], share / port.capacity)) for port, share in shares.items()]
 
     def _from_zero(self, size_bytes: float) -> tuple[Times, Times]:
-        """Results and last sends of ranks that enter together at 0."""
+        """Ends and last sends of ranks that enter together at 0."""
         known = self._together.get(size_bytes)
         if known is None:
-            free_s = np.zeros(self._ranks)
-            known = self._finish_s(np.zeros(self._ranks), size_bytes, free_s), free_s
+            sent_s = np.zeros(self._ranks)
+            known = np.maximum(self._received_s(np.zeros(self._ranks), size_bytes, sent_s), sent_s), sent_s
             if len(self._together) >= _REMEMBERED:
                 self._together.pop(next(iter(self._together)), None)  # another thread may have been quicker
             self._together[size_bytes] = known
         return known
 
     @abstractmethod
-    def _finish_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
-        """When each of at least two ranks has the result; ``free_s`` is brought up to date."""
+    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
+        """When each of at least two ranks has the result; ``free_s``, when its own last byte has left it, is brought up to date."""

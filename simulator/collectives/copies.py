@@ -65,5 +65,5 @@ class Copies(Scheduled):
         built = schedule(ranks)
         super().__init__(name, protocol, lambda _: built, wire)
 
-    def _finish_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:  # noqa: ARG002 - all enter at 0
+    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:  # noqa: ARG002 - all enter at 0
         return together_s(self.plan(size_bytes), size_bytes)

@@ -102,7 +102,7 @@ class DoubleTree(Scheduled):
         super().__init__(name, protocol, lambda size_bytes: double_tree_schedule(ranks, pieces(size_bytes)), wire)
         self._pieces = pieces
 
-    def _finish_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:  # noqa: ARG002 - all enter at 0
+    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:  # noqa: ARG002 - all enter at 0
         pieces = self._pieces(size_bytes)
         piece_bytes = size_bytes / pieces
         count = max(2 * self._ranks.bit_length(), 8)  # about as many as fill the way up and down

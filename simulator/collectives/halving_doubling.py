@@ -107,7 +107,7 @@ class HalvingDoubling(Scheduled):
         alike = all(np.ptp(values) == 0 for values in (*self._s_per_byte[:-2], *self._latency_s[:-2]))
         self._aligned = _shared(stages, links) and (bool(fold.folded) or not alike)
 
-    def _finish_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
+    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
         if self._aligned:
             return together_s(self.plan(size_bytes), size_bytes)
         fold = self._fold
@@ -122,7 +122,7 @@ class HalvingDoubling(Scheduled):
         has_s[even] = has_s[odd] + out
         # each send has left when its answer is there, but for the result that goes to a folded rank
         free_s[:] = has_s
-        free_s[odd] = has_s[even]
+        free_s[odd] = has_s[even] - self._latency_s[-1]
         return has_s
 
     def _stage_s(self, stage: int, size_bytes: float) -> Times:

@@ -97,7 +97,7 @@ class Hierarchical(Scheduled):
                 s_per_byte = seconds_per_byte(hops).reshape(self._shape) * wire.bytes_per_byte
                 self._rings[ring] = s_per_byte, np.array([hop.latency_s for hop in hops]).reshape(self._shape)
 
-    def _finish_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
+    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
         groups, group = self._shape
         has_s, sent_s = ready_s.reshape(self._shape).copy(), free_s.reshape(self._shape).copy()
         outside_s = sent_s.copy()

@@ -87,14 +87,15 @@ class Rings(Scheduled):
         self._even = (float(self._s_per_byte[0, 0]), float(self._latency_s[0, 0])) if even else None
 
     def finish_run_s(self, enter_s: Times, sizes_bytes: Sequence[float]) -> Times | None:
-        """When each rank has the last result; see :class:`~simulator.collectives.collective.Collective`."""
+        """When each rank has ended the last one; see :class:`~simulator.collectives.collective.Collective`."""
         if self._even is None:
             return None
         s_per_byte, latency_s = self._even
         mean_bytes = sum(sizes_bytes) / len(sizes_bytes)
-        return evenly_around_the_ring(enter_s, mean_bytes / self._ranks * s_per_byte, latency_s, len(sizes_bytes))
+        received_s = evenly_around_the_ring(enter_s, mean_bytes / self._ranks * s_per_byte, latency_s, len(sizes_bytes))
+        return np.maximum(received_s, np.roll(received_s, -1) - latency_s)
 
-    def _finish_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
+    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
         chunk_bytes = size_bytes / len(self._ways) / self._ranks
         start_s = np.maximum(ready_s, free_s)
         finish_s = ready_s.copy()

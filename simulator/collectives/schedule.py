@@ -3,7 +3,7 @@
 The buffer is cut into equal parts. A :class:`Lane` carries messages from one rank to
 another, in order; a message holds a run of parts and leaves when the source has its own
 data and what the message awaits. A rank has the whole result when it has received every
-message meant for it; whatever it has still to pass on has then been handed over.
+message meant for it, and has ended when its own messages have left it as well.
 
 Messages are computed when asked for: a ring of 1,024 ranks has two million.
 """

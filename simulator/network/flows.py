@@ -37,6 +37,20 @@ _LARGEST_DEVIATION = 5.0
 """Standard deviations at which a weight is cut (one in two million), so that sums of weights stay exact."""
 
 
+class _Noted:
+    """What to call when a message has arrived, and before that when it has left."""
+
+    __slots__ = ("_arrived", "left")
+
+    def __init__(self, left: Arrived, arrived: Arrived) -> None:
+        self.left = left
+        self._arrived = arrived
+
+    def __call__(self, event: Event | None) -> None:
+        """The message has arrived."""
+        self._arrived(event)
+
+
 class Network:
     """Carries messages; keeps the wake-ups of all ports.
 
@@ -75,11 +89,13 @@ class Network:
             self._weights = _weights(transport.weight_sigma, rng)
         self._begins_anew = self._admission is not None or self._weights is not None
 
-    def send(self, connection: Connection, size: float, arrived: Arrived) -> None:
-        """Queue a message of ``size`` bytes; ``arrived`` is called when its last byte is there."""
+    def send(self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None = None) -> None:
+        """Queue a message of ``size`` bytes; ``arrived`` is called when its last byte is there, ``left`` when it has left the sender."""
         if connection.source is not None:
-            self._send_by_hosts(connection, size, arrived)
+            self._send_by_hosts(connection, size, arrived, left)
             return
+        if left is not None:
+            arrived = _Noted(left, arrived)
         if connection.arrived is not None:
             if connection.later is None:
                 connection.later = deque()
@@ -118,19 +134,20 @@ class Network:
 
     # -- between hosts ---------------------------------------------------------------
 
-    def _send_by_hosts(self, connection: Connection, size: float, arrived: Arrived) -> None:
+    def _send_by_hosts(self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None) -> None:
         source, target = connection.source, connection.target
         assert source is not None
         assert target is not None
         work_s = self._message_s + self._copy_per_byte_s * size
         if not work_s:
-            self._stand_for_link(connection, size, arrived)
+            self._stand_for_link(connection, size, arrived if left is None else _Noted(left, arrived))
             return
 
         def received(_: Event | None) -> None:
             self._work(target, work_s, arrived)
 
-        self._work(source, work_s, lambda _: self._stand_for_link(connection, size, received))
+        crossed: Arrived = received if left is None else _Noted(left, received)
+        self._work(source, work_s, lambda _: self._stand_for_link(connection, size, crossed))
 
     def _work(self, host: Host, work_s: float, done: Arrived) -> None:
         """A host works on a message, after those that came to it before."""
@@ -255,6 +272,8 @@ class Network:
         else:
             self._set_timer(port)
         for latency_s, arrived in ended:
+            if type(arrived) is _Noted:
+                arrived.left(None)
             if latency_s:
                 self._kernel.call_later(latency_s, arrived)
             else:

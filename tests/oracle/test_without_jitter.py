@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulator import simulate
-from simulator.closed_form import ring_all_reduce_s, single_connection_step_s, sync_in_phase_step_s
+from simulator.closed_form import ring_all_reduce_s, single_connection_step_s, sync_in_phase_step_s, uneven_ring_step_s
 
 COMPUTE_S = 1e-3 + 2e-3 + 10 * 300e-6
 APPLY_S = 500e-6
@@ -210,3 +210,52 @@ def test_ring_of_times_equals_ring_of_messages(scenario, speeds, bucket, per_nod
     assert times.throughput_samples_per_s.mean == near(messages.throughput_samples_per_s.mean)
     # bytes are counted when all ranks have joined, or message by message: at most one of the window's 18 steps apart
     assert times.utilisation.links == pytest.approx(messages.utilisation.links, rel=1 / 18)
+
+
+@pytest.mark.parametrize("messages", [False, True])
+@pytest.mark.parametrize(("nodes", "devices"), [(2, 4), (2, 8), (8, 2)])
+def test_ring_with_slow_hops_takes_what_they_take(scenario, nodes, devices, messages):
+    """A rank that has its result still sends: the next step does not begin before its link is free."""
+    ranks, compute_s = nodes * devices, COMPUTE_S + APPLY_S
+    result = simulate(
+        scenario(
+            workload={"variables": variables(1e8)},
+            cluster={"devices_per_node": devices, "inter_node": {"bandwidth": "10 Gbit/s"}, "intra_node": {"bandwidth": "16 GB/s"}},
+            strategy={"kind": "multi-worker-mirrored", "workers": ranks, "messages": messages},
+        )
+    )
+    assert ranks * 10 / result.throughput_samples_per_s.mean == near(uneven_ring_step_s(ranks, 1e8, 1.25e9, compute_s))
+    assert result.hidden_communication_s == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("messages", [False, True])
+def test_an_oversubscribed_fabric_is_a_slow_hop(scenario, messages):
+    result = simulate(
+        scenario(
+            workload={"variables": variables(1e8)},
+            cluster={
+                "inter_node": {"bandwidth": "10 Gbit/s"},
+                "fabric": {"nodes_per_leaf": 4, "oversubscription": 6.0},
+            },
+            strategy={"kind": "multi-worker-mirrored", "workers": 8, "messages": messages},
+        )
+    )
+    # a leaf's links to the spine carry one hop of the ring: 4 x 1.25 GB/s / 6
+    assert 80 / result.throughput_samples_per_s.mean == near(uneven_ring_step_s(8, 1e8, 4 * 1.25e9 / 6, COMPUTE_S + APPLY_S))
+
+
+@pytest.mark.parametrize("messages", [False, True])
+@pytest.mark.parametrize("every", [1, 7, 16, 50, 60, 90])
+def test_local_sgd_measures_whole_averaging_periods(scenario, every, messages):
+    """100 steps, the first ten or more not measured: each measured average belongs to as many steps as lie between two."""
+    result = simulate(
+        scenario(
+            workload={"variables": variables(4e9)},
+            strategy={"kind": "multi-worker-mirrored", "workers": 8, "sync_every": every, "messages": messages},
+            run={"steps": 100, "warmup_steps": None},
+        )
+    )
+    step_s = COMPUTE_S + APPLY_S + ring_all_reduce_s(8, 4e9, GIGA, 0.0) / every
+    assert 80 / result.throughput_samples_per_s.mean == near(step_s)
+    assert result.step_time_s.mean == near(step_s)
+    assert result.updates_per_s.mean == near(1 / step_s / every)

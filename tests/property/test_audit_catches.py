@@ -114,6 +114,14 @@ FAULTS = {
     "staler than can be": ("nobody_runs_away", "ssp", change("updates", -1, read_version=0)),
     "a step shorter than its transfers": ("no_step_beats_its_critical_path", "async", change("steps", 0, end_s=computed_s)),
     "a ring in no time": ("no_step_beats_its_critical_path", "ring", change("steps", 5, end_s=lambda s: s.start_s + s.compute_s + 1e-4)),
+    "an all-reduce that ends while its link still sends": (
+        "no_link_carries_more_than_it_can", "ring",
+        change("transfers", -1, arrived_s=lambda t: t.sent_s + 0.99 * 2 * 3 / 4 * t.size_bytes / 1e9),
+    ),
+    "a step that ends while its link still sends": (
+        "no_link_carries_more_than_it_can", "messages",
+        change("steps", -1, end_s=lambda s: s.start_s + s.compute_s + s.apply_s + 0.99 * 2 * 3 / 4 * 3e6 / 1e9),
+    ),
     "a server in no time": ("no_step_beats_its_critical_path", "sync", change("steps", 5, end_s=computed_s)),
 }  # fmt: skip
 

@@ -146,3 +146,17 @@ def test_every_law_holds_in_combinations(parts):
         raise
     recording = audit(scenario)
     assert recording.steps
+
+
+@pytest.mark.parametrize("messages", [False, True])
+def test_copies_to_one_device_obey_the_laws_however_uneven_the_replicas(messages):
+    """The device that all copy to ends when it has sent the sum, also where the others were there long before."""
+    table = scenario_table(
+        workload={"jitter": {"kind": "empirical", "values": [1.0, 6.0]}},
+        cluster={"devices_per_node": 2},
+        strategy={"kind": "mirrored", "replicas": 2, "algorithm": "reduce-to-one-device", "messages": messages},
+        run={"steps": 30},
+    )
+    for seed in range(5):
+        table["run"]["seed"] = seed
+        audit(scenario_from_table(table, "uneven"))

@@ -36,8 +36,7 @@ def test_inside_all_ranges_nothing_is_said():
     ("parts", "code", "path"),
     [
         ({"workload": {**KNOWN, **JITTER, "batch_per_replica": 65}}, "outside-calibration", "workload.batch"),
-        ({"strategy": {**SERVERS, "workers": 5}}, "outside-calibration", "strategy.workers"),
-        ({"strategy": {**SERVERS, "workers": 9}}, "outside-calibration", "cluster.nodes"),
+        ({"strategy": {**SERVERS, "workers": 17}}, "outside-calibration", "strategy.workers"),
         (
             {"cluster": {**MEASURED, "inter_node": {"bandwidth": "2 GB/s"}}},
             "outside-calibration",
@@ -106,3 +105,20 @@ def test_classes_that_no_node_is_left_for(scenario):
     found = [warning.value for warning in cautions(scenario(strategy=ring, cluster=classes)) if warning.code == "class-without-nodes"]
     assert found == ["old"]
     assert all(warning.code != "class-without-nodes" for warning in cautions(scenario(strategy={**ring, "workers": 4}, cluster=classes)))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "warns"),
+    [
+        ({"kind": "multi-worker-mirrored"}, 4, False),
+        ({"kind": "multi-worker-mirrored"}, 12, True),
+        ({"kind": "parameter-server", "mode": "sync"}, 12, True),
+        ({"kind": "parameter-server", "mode": "async"}, 12, False),
+    ],
+)
+def test_more_replicas_than_steps_that_the_tail_was_seen_in(scenario, strategy, replicas, warns):
+    """Only where each step waits for the slowest; a law that was given, not measured, is certain."""
+    for given in (False, True):
+        load = {**JITTER} if given else {**JITTER, "jitter_steps": 11}
+        found = cautions(scenario(workload=load, strategy={**strategy, "workers": replicas}))
+        assert ("tail-not-seen" in {warning.code for warning in found}) == (warns and not given)

@@ -35,7 +35,7 @@ class Reduction:
     begun_s
         When each rank entered the collective.
     finish_s
-        When each rank has the result.
+        When each rank has ended it: it has the result, and has sent what others need of it.
     """
 
     ready: float

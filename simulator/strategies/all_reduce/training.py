@@ -25,7 +25,7 @@ from simulator.strategies.all_reduce.lockstep import Lockstep
 from simulator.strategies.all_reduce.rank_by_rank import RankByRank
 from simulator.strategy import AllReduceStrategy
 
-__all__ = ["AllReduceTraining"]
+__all__ = ["AllReduceTraining", "collective_of"]
 
 
 class AllReduceTraining:
@@ -56,17 +56,7 @@ class AllReduceTraining:
             messages = scenario.rank_messages
             copies = HostCopies(cluster, ranks) if strategy.through_host else None
         if ranks > 1 and isinstance(strategy, AllReduceStrategy):
-            self.collective = collective_for(
-                strategy.algorithm,
-                strategy.protocol,
-                cluster,
-                ranks,
-                cluster.replicas_per_node,
-                topology.between_replicas,
-                lambda: Topology(scenario, streams).between_replicas,
-                strategy.pipeline_chunk_bytes,
-                _network(scenario, streams),
-            )
+            self.collective = collective_of(scenario, strategy, streams, topology)
         fuser: Fuser | None = None
         if messages or cluster.replicas_per_device > 1 or cluster.shared_cores is not None:
             replicas = replicas_of(kernel, network, scenario, paces, recorder.observer)
@@ -110,6 +100,22 @@ class AllReduceTraining:
             self._by_messages = True
             return ByMessages(kernel, network, [self.collective.plan(size) for size in sizes], sizes, recorder.observer)
         return AtOnce(kernel, self.collective, sizes, scenario.replicas)
+
+
+def collective_of(scenario: Scenario, strategy: AllReduceStrategy, streams: Streams, topology: Topology) -> Collective:
+    """How the replicas of a scenario, two at least, reduce their gradients over a network."""
+    cluster = scenario.cluster
+    return collective_for(
+        strategy.algorithm,
+        strategy.protocol,
+        cluster,
+        scenario.replicas,
+        cluster.replicas_per_node,
+        topology.between_replicas,
+        lambda: Topology(scenario, streams).between_replicas,
+        strategy.pipeline_chunk_bytes,
+        _network(scenario, streams),
+    )
 
 
 def _network(scenario: Scenario, streams: Streams) -> str:

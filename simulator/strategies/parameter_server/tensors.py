@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from simulator.defaults import pull_order_of
 from simulator.placement import place, shards_of
 from simulator.scenario import Scenario
 from simulator.strategy import ParameterServer
@@ -106,7 +107,8 @@ def tensors_of(scenario: Scenario) -> Tensors:
             for index, (server, its) in enumerate(_by_server(gradients).items())
         ]
         ready_at = [1.0] * len(gradients)
-    if strategy.tensor_grouping == "per-server" or strategy.pull_order == "together":
+    order = pull_order_of(strategy)
+    if strategy.tensor_grouping == "per-server" or order == "together":
         variables = [
             Variable(index, server, sum(v.size_bytes for v in its)) for index, (server, its) in enumerate(_by_server(variables).items())
         ]
@@ -115,7 +117,7 @@ def tensors_of(scenario: Scenario) -> Tensors:
         needed_at = [1.0 - ready for ready in reversed(ready_at)]
         needed_at[0] = 0.0  # the first layer begins the pass
         needed = list(zip(needed_at, reversed(variables), strict=True))
-        if strategy.pull_order == "forward" and _alike_in_one_message(scenario):
+        if (order == "forward" or len(set(needed_at)) == 1) and _alike_in_one_message(scenario):
             needed = _together(needed)
         variables = [Variable(index, variable.server, variable.size_bytes) for index, (_, variable) in enumerate(needed)]
         needed_at = [share for share, _ in needed]

@@ -1,0 +1,149 @@
+"""How far a scenario lies from anything that was measured: checked against real runs, interpolated, or covered by nothing.
+
+A workload is measured on one worker, so a number of workers is never within what was
+calibrated. What can be known is whether predictions of that *kind* of training were held
+against real runs of as many workers: ``models/evidence.toml`` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simulator.catalog import evidence_file
+from simulator.complaints import validated
+from simulator.defaults import pull_order_of
+from simulator.reading import read_toml
+from simulator.results import Coverage
+from simulator.scenario import Scenario
+from simulator.spec import Spec
+from simulator.strategy import MultiWorkerMirrored, ParameterServer
+
+__all__ = ["Checked", "checked_kinds", "coverage"]
+
+Counts = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+
+
+class Checked(Spec):
+    """One kind of training that was held against real runs."""
+
+    what: str
+    kind: Literal["parameter-server", "multi-worker-mirrored"]
+    modes: tuple[str, ...] = Field(description="modes of parameter servers, algorithms of all-reduce")
+    sharing: Literal["fair", "weighted"] = Field(description="how connections shared the links: cluster.transport.discipline")
+    by_layer: bool = Field(description="whether gradients were sent while the backward pass went on")
+    workers: Counts = Field(description="fewest and most that were run")
+    servers: Counts = (0, 0)
+    median_error: float = Field(ge=0, description="median size of the error of throughput, as a share")
+    worst_error: float = Field(ge=0, description="largest")
+    group: str = Field(description="column of docs/fidelity.md that the errors are from")
+
+
+class _Evidence(Spec):
+    checked: tuple[Checked, ...]
+
+
+@lru_cache(maxsize=1)
+def checked_kinds() -> tuple[Checked, ...]:
+    """Every kind of training that was held against real runs."""
+    path = evidence_file()
+    return validated(_Evidence, read_toml(path), str(path)).checked
+
+
+def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
+    """What speaks for a prediction of this scenario, aspect by aspect."""
+    return (*_of_the_batch(scenario), *_of_the_workers(scenario))
+
+
+def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
+    load, batch = scenario.workload, scenario.batch
+    if load.calibrated is None:
+        yield Coverage(about="batch", grade="uncovered", text="the workload does not say at which batches its steps were measured")
+        return
+    low, high = load.calibrated.batch
+    if load.fit is not None and batch in {point.batch for point in load.fit.points}:
+        yield Coverage(about="batch", grade="checked", text=f"steps of batch {batch:,} were measured")
+    elif low <= batch <= high:
+        yield Coverage(about="batch", grade="interpolation", text=f"batch {batch:,} lies between those measured, {low:g} to {high:g}")
+    else:
+        text = f"batch {batch:,} lies outside of those measured, {low:g} to {high:g}"
+        yield Coverage(about="batch", grade="uncovered", text=text)
+
+
+def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
+    replicas, servers, known = scenario.replicas, scenario.servers, scenario.workload.calibrated
+    if replicas == 1 and not servers:
+        return
+    if known is not None and _within(replicas, known.workers) and _within(servers, known.servers):
+        text = f"the workload was measured with {known.workers[0]:g} to {known.workers[1]:g} workers"
+        yield Coverage(about="workers", grade="interpolation", text=text)
+        return
+    found = _checked_like(scenario)
+    if found is None:
+        text = "nothing of this kind has been held against real runs"
+        yield Coverage(about="workers", grade="uncovered", text=text)
+        return
+    most, fewest = found.workers[1], found.workers[0]
+    errors = f"{found.median_error:.1%} off in the median, {found.worst_error:.1%} at worst"
+    runs = f"real runs of {found.what}, {fewest} to {most} workers on one machine: {errors} (docs/fidelity.md)"
+    if _within(replicas, found.workers) and _within(servers, found.servers):
+        yield Coverage(about="workers", grade="checked", text=f"held against {runs}")
+        return
+    what = f"{replicas:,} workers" + (f" and {servers:,} servers" if servers > found.servers[1] else "")
+    yield Coverage(about="workers", grade="uncovered", text=f"{what} lie beyond the {runs}")
+
+
+def _within(value: float, limits: tuple[float, float]) -> bool:
+    return limits[0] <= value <= limits[1]
+
+
+def _of_servers(strategy: ParameterServer, layers: bool) -> tuple[str, bool] | None:
+    """Its mode, and whether gradients and variables overlap with compute; none if no such training was run."""
+    if strategy.partitioner or strategy.server_placement == "colocated" or strategy.replication == "in-graph":
+        return None
+    if strategy.late_workers == "cancel":
+        return None
+    return strategy.mode, layers and strategy.tensor_grouping == "none" and pull_order_of(strategy) != "together"
+
+
+def _of_all_reduce(strategy: MultiWorkerMirrored, layers: bool) -> tuple[str, bool] | None:
+    """Its algorithm, and whether gradients overlap with compute; none if no such training was run."""
+    if strategy.sync_every > 1 or strategy.priority == "forward" or strategy.fusion_cycle_s is not None:
+        return None
+    if strategy.through_host or strategy.protocol != "none":
+        return None
+    return strategy.algorithm, layers and strategy.bucket_size_bytes is not None
+
+
+def _checked_like(scenario: Scenario) -> Checked | None:
+    """The kind of training that was run and is simulated the same way; none if something in it never was."""
+    strategy, cluster, transport = scenario.strategy, scenario.cluster, scenario.cluster.transport
+    never = (
+        cluster.fabric is not None
+        or cluster.host_link is not None
+        or bool(cluster.node_classes or cluster.node_speed)
+        or cluster.replicas_per_node > 1
+        or cluster.overlap_slowdown > 0
+        or cluster.shared_cores is not None
+        or transport.flow_cap_bytes_per_s is not None
+        or transport.incast_loss > 0
+        or transport.cpu_per_byte_s > 0
+    )
+    if never:
+        return None
+    layers = len({variable.ready for variable in scenario.workload.variables}) > 1
+    way = None
+    if isinstance(strategy, ParameterServer):
+        way = _of_servers(strategy, layers)
+    elif isinstance(strategy, MultiWorkerMirrored):
+        way = _of_all_reduce(strategy, layers)
+    if way is None:
+        return None
+    mode, by_layer = way
+    for kind in checked_kinds():
+        if kind.kind == strategy.kind and mode in kind.modes and kind.by_layer == by_layer and kind.sharing == transport.discipline:
+            return kind
+    return None

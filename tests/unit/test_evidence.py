@@ -1,0 +1,123 @@
+"""What speaks for a prediction: graded by the batch, and by real runs of its kind of training."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from sample_scenarios import scenario_table
+
+from simulator import scenario_from_table, simulate
+from simulator.cautions import cautions
+from simulator.evidence import checked_kinds, coverage
+
+ROOT = Path(__file__).parents[2]
+LAYERS = [{"name": f"v{i}", "size_bytes": 1e6, "creation_index": i, "ready": (i + 1) / 2} for i in range(2)]
+REFITTED = {"batch": [8, 64], "workers": [1, 32], "servers": [0, 2]}
+MEASURED = {"calibrated": {"batch": [8, 64]}}
+ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}
+RING = {"kind": "multi-worker-mirrored", "workers": 4}
+
+
+def graded(**parts) -> dict[str, str]:
+    table = scenario_table(**{"workload": MEASURED, "strategy": ASYNC, **parts})
+    return {its.about: its.grade for its in coverage(scenario_from_table(table, "test"))}
+
+
+@pytest.mark.parametrize(
+    ("parts", "grade"),
+    [
+        ({}, "checked"),
+        ({"strategy": {**ASYNC, "workers": 16}}, "checked"),
+        ({"strategy": {**ASYNC, "workers": 17}}, "uncovered"),
+        ({"strategy": RING}, "checked"),
+        ({"strategy": {**RING, "workers": 8}}, "uncovered"),
+        # refitted to runs of the user's own
+        ({"workload": {"calibrated": REFITTED}, "strategy": {**ASYNC, "workers": 20}}, "interpolation"),
+        # layer by layer fewer workers were run
+        ({"workload": {**MEASURED, "variables": LAYERS}, "strategy": {**ASYNC, "workers": 6}}, "checked"),
+        ({"workload": {**MEASURED, "variables": LAYERS}, "strategy": {**ASYNC, "workers": 8}}, "uncovered"),
+        ({"workload": {**MEASURED, "variables": LAYERS}, "strategy": {**ASYNC, "workers": 8, "tensor_grouping": "per-server"}}, "checked"),
+        # ways that nobody has run
+        ({"strategy": {**ASYNC, "mode": "ssp", "bound": 2}}, "uncovered"),
+        ({"strategy": {**RING, "algorithm": "halving-doubling"}}, "uncovered"),
+        ({"strategy": {**RING, "sync_every": 4}}, "uncovered"),
+        ({"cluster": {"devices_per_node": 4}}, "uncovered"),
+        ({"cluster": {"fabric": {"nodes_per_leaf": 2}}}, "uncovered"),
+    ],
+)  # fmt: skip
+def test_workers_are_graded_by_real_runs_of_the_kind(parts, grade):
+    assert graded(**parts)["workers"] == grade
+
+
+def test_one_replica_is_what_was_calibrated():
+    assert graded(strategy={"kind": "single"}) == {"batch": "interpolation"}
+
+
+@pytest.mark.parametrize(("batch", "grade"), [(8, "checked"), (10, "interpolation"), (65, "uncovered"), (7, "uncovered")])
+def test_a_batch_was_timed_or_lies_between_or_outside(batch, grade):
+    times = {"mean_s": 6e-3, "p5_s": 6e-3, "median_s": 6e-3, "p95_s": 6e-3, "forward_s": 2e-3, "backward_s": 4e-3, "apply_s": 0.0}
+    fit = {"relative_residual": 0.0, "points": [{"batch": each, "steps": 9, **times} for each in (8, 64)]}
+    assert graded(workload={**MEASURED, "fit": fit, "batch_per_replica": batch}, strategy={"kind": "single"})["batch"] == grade
+
+
+def test_only_what_nothing_speaks_for_is_warned_about():
+    def warned(workers):
+        built = scenario_from_table(scenario_table(workload=MEASURED, strategy={**ASYNC, "workers": workers}), "test")
+        return [warning.path for warning in cautions(built) if warning.code == "outside-calibration"]
+
+    assert warned(16) == []
+    assert warned(17) == ["strategy.workers"]
+
+
+def test_a_result_says_its_grade_and_what_it_assumed():
+    table = scenario_table(workload={**MEASURED, "variables": LAYERS}, strategy={**ASYNC, "pull_order": None})
+    table["run"].pop("start")
+    result = simulate(scenario_from_table(table, "test"))
+    assert {its.path: its.value for its in result.assumed} == {"strategy.pull_order": "random", "run.start": "random-phase"}
+    assert (result.grade, result.extrapolated) == ("interpolation", False)
+    row = result.to_frame().iloc[0]
+    assert (row["coverage"], row["assumed"]) == ("interpolation", "strategy.pull_order = random, run.start = random-phase")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "start"),
+    [
+        ({}, "random-phase"),
+        ({"mode": "ssp", "bound": 1}, "random-phase"),
+        ({"coordinator": {"latency": "1 ms"}}, "together"),
+        ({"mode": "sync"}, None),
+    ],
+)
+def test_asynchronous_workers_start_as_their_way_of_training_has_them_start(strategy, start):
+    """What is left out is the same as what is said to have been assumed."""
+    table = scenario_table(strategy={**ASYNC, **strategy}, workload={"jitter": {"kind": "exponential"}})
+    explicit = scenario_from_table({**table, "run": {**table["run"], "start": start or "together"}}, "test")
+    table["run"].pop("start")
+    left_out = simulate(scenario_from_table(table, "test"))
+    assert [its.value for its in left_out.assumed] == ([start] if start else [])
+    assert left_out.throughput_of_each_replication == simulate(explicit).throughput_of_each_replication
+
+
+def test_errors_are_those_of_the_documents():
+    """The larger median and the worst error of the two lists that were committed before they ran."""
+    page = (ROOT / "docs" / "fidelity.md").read_text()
+    for kind in checked_kinds():
+        medians, worsts = [], []
+        for name in ("headline", "first"):
+            section = page[page.index(f"<!-- begin paceline validate: testbed-{name} -->") :]
+            scores = section[section.index("### Scores") :]
+            rows = {
+                line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+                for line in scores.splitlines()[:60]
+                if line.startswith("|")
+            }
+            column = rows["measure"].index(kind.group)
+            medians.append(_share(rows["median size of error"][column]))
+            worsts.append(abs(_share(rows["worst error"][column])))
+        assert (kind.median_error, kind.worst_error) == pytest.approx((max(medians), max(worsts))), kind.what
+
+
+def _share(text: str) -> float:
+    return float(re.sub("[%+]", "", text).replace("−", "-")) / 100
