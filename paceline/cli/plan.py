@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from paceline.cli.asking import YES_HELP
 from paceline.cli.sweep import BACKEND_HELP, JOBS_HELP, SCHEDULER_HELP
 
 __all__ = ["plan"]
@@ -133,6 +134,7 @@ def plan(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a report with the plan.", show_default=False, rich_help_panel=_WORK)
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP, rich_help_panel=_WORK)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=_WORK)] = False,
 ) -> None:
     """Find the cluster, the strategy and the number of workers that reach a goal.
@@ -148,6 +150,7 @@ def plan(
     --clusters ethernet-10g,ethernet-25g --strategies ring,sync-ps,async-ps --workers 1..64
     --set cluster.price.usd_per_node_hour=0.40[/bold]
     """
+    from paceline.cli.asking import agree_to_plan, cores_of
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing import note, progress_bar
     from paceline.cli.showing_plan import show_plan
@@ -185,6 +188,7 @@ def plan(
     for path, option in ((out, "--out"), (report, "--report")):
         if path is not None:
             check_writable(path, option, reads=scenario)
+    agree_to_plan([list(line.scenarios.values()) for line in space.lines], str(scenario), cores=cores_of(jobs), yes=yes)
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=count)
     if json:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.asking import YES_HELP
+
 __all__ = ["simulate"]
 
 
@@ -47,6 +49,7 @@ def simulate(
     audit: Annotated[
         bool, typer.Option("--audit", help="Check every law of a sound simulation on the first replication; exit 1 where one is broken.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Simulate one scenario.
@@ -58,6 +61,7 @@ def simulate(
     """
     from contextlib import ExitStack
 
+    from paceline.cli.asking import agree_to_one
     from paceline.cli.showing import note, progress_bar, show_result
     from simulator import load_scenario
     from simulator import simulate as run
@@ -70,6 +74,7 @@ def simulate(
 
     scenario = scenario_file(scenario)
     loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []])
+    agree_to_one(loaded, str(scenario), yes=yes)
     observers: list[Observer] = []
     recording = Recording()
     if trace is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from paceline.cli.asking import YES_HELP
+
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
 
@@ -38,6 +40,7 @@ def sweep(
     scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a results file of another sweep.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Simulate again what failed in an earlier run.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Also print each line of the results file.")] = False,
 ) -> None:
     """Simulate a grid of scenarios.
@@ -57,6 +60,7 @@ def sweep(
     whatever it is sent, and what it sends back is run here: use one that you trust, on your own
     network, with ports that others cannot reach.
     """
+    from paceline.cli.asking import agree_to_sweep, cores_of
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing import note, progress_bar
     from paceline.sweeping import grid, parse_axis
@@ -81,6 +85,7 @@ def sweep(
             force=force,
             retry_failed=retry_failed,
             progress=count,
+            agree=lambda places: agree_to_sweep(scenarios, places, str(scenario), cores=cores_of(jobs), yes=yes),
         )
     if json:
         with out.open(encoding="utf-8") as lines:

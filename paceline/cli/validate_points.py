@@ -10,6 +10,7 @@ from typing import Any, get_args
 from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at, way_of
 from calibrate.validation.points import Setting, read_points
 from calibrate.validation.scores import scores_of
+from paceline.cli.asking import agree_to_sweep, cores_of
 from paceline.cli.calibrating import command_line
 from paceline.cli.showing import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
@@ -31,7 +32,7 @@ REFITTED = "refitted to all points"
 
 
 def validate_points(
-    scenario: Path, measured: Path, unit: str, set_: Sequence[str], wanted: Wanted, *, refit: bool, out_scenario: Path | None
+    scenario: Path, measured: Path, unit: str, set_: Sequence[str], wanted: Wanted, *, yes: bool, refit: bool, out_scenario: Path | None
 ) -> None:
     """Simulate the scenario at every setting measured, compare, and with ``refit`` bring it to them."""
     if unit not in get_args(Unit):
@@ -44,11 +45,13 @@ def validate_points(
     check_outputs(wanted, file, measured)
     _check_scenario(out_scenario, wanted, file, measured)
     case = _Case(table, file, measured, settings, "samples/s" if unit == "samples/s" else "updates/s")
+    given = case.scenarios(table)
+    agree_to_sweep(given, range(len(given)), str(file), cores=cores_of(0), yes=yes)
     if refit:
         _refitted(case, wanted, out_scenario)
         return
     with progress_bar("settings") as advance:
-        results = _simulated(case.scenarios(table), advance)
+        results = _simulated(given, advance)
     rows = tuple(compared(settings, results, case.unit))
     finish(case.validation(rows, scores_of(rows), results), wanted)
 

@@ -31,6 +31,7 @@ def sweep(
     force: bool = False,
     retry_failed: bool = False,
     progress: Progress | None = None,
+    agree: Callable[[range], None] | None = None,
 ) -> Sweep:
     """Simulate scenarios in parallel, and write each outcome to a journal.
 
@@ -52,6 +53,8 @@ def sweep(
         Simulate those again of which the journal tells that they failed.
     progress
         Called with scenarios done and in all.
+    agree
+        Called with the places of the scenarios that are yet to be simulated, before any is; raises where they shall not be.
 
     Raises
     ------
@@ -66,6 +69,8 @@ def sweep(
     tell = progress if progress is not None else _silent
     total = len(scenarios)
     if out is None:
+        if agree is not None:
+            agree(range(total))
         tell(0, total)
         held: list[Outcome] = []
         with closing(runner.run(scenarios)) as outcomes:
@@ -79,6 +84,8 @@ def sweep(
             if not force:
                 raise ResultsError(f"{fault}; choose another --out, or --force to replace it")
             journal.clear()
+        if agree is not None:
+            agree(range(len(journal), total))
         clean_up(out)
         if retry_failed and journal.lines.failed:
             journal = retried(journal, scenarios, runner, tell)

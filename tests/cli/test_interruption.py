@@ -123,7 +123,7 @@ def test_a_signal_ends_it_with_all_its_processes(
     goes_on(folder, answer, f"ended by {number.name}", 128 + number, uninterrupted, paceline)
 
 
-LONG = ("sweep", "s.toml", "--set", "run.steps=200000", "--set", "run.replications=50", *GRID, "--out", "r.ndjson")
+LONG = ("sweep", "s.toml", "--set", "run.steps=200000", "--set", "run.replications=50", *GRID, "--out", "r.ndjson", "--yes")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -145,10 +145,14 @@ def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: si
 @pytest.mark.parametrize(
     ("command", "number", "says"),
     [
-        (("simulate", "s.toml", "--set", "run.steps=1000000"), signal.SIGTERM, "paceline: ended by SIGTERM\n"),
-        (("simulate", "s.toml", "--set", "run.steps=1000000"), signal.SIGINT, "paceline: interrupted\n"),
+        (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGTERM, "paceline: ended by SIGTERM\n"),
+        (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGINT, "paceline: interrupted\n"),
         (LONG, signal.SIGTERM, "paceline: ended by SIGTERM\n"),
-        (("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000"), signal.SIGINT, "paceline: interrupted\n"),
+        (
+            ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--yes"),
+            signal.SIGINT,
+            "paceline: interrupted\n",
+        ),
     ],
 )
 def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tuple[str, ...], number: signal.Signals, says: str) -> None:
