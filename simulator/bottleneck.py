@@ -13,6 +13,8 @@ _UNEVEN = 1.25
 """A server that holds so many times its part of the bytes is more than evenly filled."""
 _SATURATED = 0.85
 """In use for this share of the time, a resource counts as the limit."""
+_BALANCED = 1.25
+"""Where the largest part of a step is at most so many times the second, neither alone is the limit."""
 
 
 def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottleneck:
@@ -33,8 +35,38 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottle
         "stragglers": parts.waiting / step_s,
         "apply": parts.apply / step_s,
     }
-    largest = max(shares, key=lambda name: shares[name])
-    share = shares[largest]
+    largest, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    limit = _of_part(scenario, largest, shares[largest], use)
+    if shares[largest] > _BALANCED * shares[second]:
+        return limit
+    other = _of_part(scenario, second, shares[second], use)
+    if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
+        return limit
+    both = (
+        f"{_taking(largest, limit)} takes {shares[largest]:.0%} and {_taking(second, other, begins=False)} {shares[second]:.0%} of a step"
+    )
+    gains = f"halving either alone shortens a step by {shares[largest] / 2:.0%} at most; it takes both to gain more"
+    text = f"{both}: they are in balance, so that {gains}."
+    return Bottleneck(name=limit.name, balance=other.name, text=text)
+
+
+_TAKING = {
+    "compute": "compute",
+    "input": "waiting for input",
+    "communication": "communication that compute does not hide",
+    "stragglers": "waiting for the slowest worker",
+    "apply": "applying updates",
+}
+
+
+def _taking(part: str, limit: Bottleneck, *, begins: bool = True) -> str:
+    """What takes a part of a step, in words."""
+    words = "waiting for the coordinator" if limit.name == "coordinator" else _TAKING[part]
+    return words[0].upper() + words[1:] if begins else words
+
+
+def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation) -> Bottleneck:
+    """The limit that the largest part of a step stands for."""
     if largest == "compute":
         return Bottleneck(
             name="compute", text=f"The devices compute for {share:.0%} of a step; a faster device or a smaller model would help most."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.defaults import start_of
+from simulator.defaults import pull_order_of, start_of
 from simulator.evidence import coverage
 from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
@@ -242,7 +242,9 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
         and strategy.mode == "async"
         and scenario.replicas > 1
         and scenario.workload.jitter.kind == "constant"
+        and not scenario.workload.run_to_run_cv
         and start_of(scenario) == "together"
+        and (pull_order_of(strategy) != "random" or len(scenario.workload.variables) == 1)
     ):
         yield Warned(
             code="phase-locked", path="run.start", value=start_of(scenario),

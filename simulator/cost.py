@@ -85,7 +85,8 @@ def why_no_cost(scenario: Scenario) -> str:
     """Why the scenario has no cost, and what to do about it."""
     name = scenario.cluster.name
     return (
-        f"the cluster {name!r} has no price with a source, so no cost is told: give yours with --set cluster.price.usd_per_node_hour=PRICE"
+        f"the cluster {name!r} has no price with a source, so no cost is told: give yours with --price {name}=0.40/h, "
+        f"or {name}=BUY:4000USD,years:4,power:0.5kW for machines that you own"
     )
 
 

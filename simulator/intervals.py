@@ -8,7 +8,7 @@ import numpy as np
 
 from simulator.results import Estimate
 
-__all__ = ["FEWEST_REPLICATIONS", "prediction_interval"]
+__all__ = ["FEWEST_REPLICATIONS", "paired_ratio", "prediction_interval", "wins"]
 
 FEWEST_REPLICATIONS = 19
 """With fewer replications no distribution-free 90% interval exists: (19 - 1) / (19 + 1) = 0.9."""
@@ -38,3 +38,32 @@ def prediction_interval(values: Sequence[float]) -> Estimate:
         low, high = max(mean - half, 0.0), mean + half
     # rounding of a mean of equal values must not put it outside its own interval
     return Estimate(mean=mean, low=min(float(low), mean), high=max(float(high), mean))
+
+
+def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
+    """Ours over theirs, run by run: the mean of the ratios and where the ratio of the next pair falls with probability 90%.
+
+    What both runs of a pair have in common, such as a draw of the fitted parameters, cancels.
+
+    Parameters
+    ----------
+    ours, theirs
+        Throughput or the like of each replication, all above zero, in the order of the replications.
+
+    Raises
+    ------
+    ValueError
+        They are not equally many.
+    """
+    return prediction_interval([our / their for our, their in zip(ours, theirs, strict=True)])
+
+
+def wins(ours: Sequence[float], theirs: Sequence[float]) -> int:
+    """In how many pairs of runs ours is the larger; equal is no win.
+
+    Raises
+    ------
+    ValueError
+        They are not equally many.
+    """
+    return sum(our > their for our, their in zip(ours, theirs, strict=True))

@@ -14,6 +14,7 @@ from simulator.cluster import Cluster
 from simulator.complaints import is_valid, quoted, validated
 from simulator.errors import ScenarioError
 from simulator.moving import moved_to
+from simulator.prices import Prices
 from simulator.reading import read_toml
 from simulator.scenario import Scenario
 from simulator.spec import short_name
@@ -202,7 +203,7 @@ def _sets(own: Mapping[str, Any], path: list[str]) -> bool:
     return False
 
 
-def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | None = None) -> Scenario:
+def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | None = None, prices: Prices | None = None) -> Scenario:
     """Validate a scenario given as nested tables, as its file has them.
 
     Parameters
@@ -213,6 +214,8 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
         File name for messages.
     beside
         Folder that relative ``use`` paths are also looked up in.
+    prices
+        Of clusters by name, laid over what the file says.
 
     Raises
     ------
@@ -225,6 +228,8 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     for section, kind in (("workload", "workloads"), ("cluster", "clusters")):
         if section in resolved:
             resolved[section] = _resolved(kind, resolved[section], f"{source}: {section}", beside)  # type: ignore[arg-type]
+    if prices is not None and isinstance(resolved.get("cluster"), Mapping):
+        resolved["cluster"] = prices.applied(resolved["cluster"], str(table["cluster"].get("use", "")))
     load = resolved.get("workload")
     if isinstance(load, Mapping) and isinstance(own := table.get("workload"), Mapping):
         # a workload of the catalogue may carry a batch; the scenario's own replaces it
@@ -259,10 +264,21 @@ def _of_the_same_model(load: Workload) -> Iterator[Workload]:
             yield validated(Workload, table, str(path))
 
 
-def load_scenario(path: str | Path, settings: Iterable[tuple[str, Any]] = ()) -> Scenario:
-    """Read a scenario file, or one of those that come along by its name, apply ``--set`` settings, resolve names, validate."""
+def load_scenario(path: str | Path, settings: Iterable[tuple[str, Any]] = (), prices: Prices | None = None) -> Scenario:
+    """Read a scenario file, or one of those that come along by its name, apply ``--set`` settings, resolve names, validate.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken.
+    InputError
+        A price is for a cluster of another name.
+    """
     path = catalog.scenario_file(path)
-    return scenario_from_table(apply_settings(read_toml(path), settings, f"{path}: "), str(path), path.parent)
+    scenario = scenario_from_table(apply_settings(read_toml(path), settings, f"{path}: "), str(path), path.parent, prices)
+    if prices is not None:
+        prices.check()
+    return scenario
 
 
 def load_workload(path: str | Path) -> Workload:

@@ -21,6 +21,7 @@ __all__ = [
     "Failed",
     "Failure",
     "Histogram",
+    "Limit",
     "Outcome",
     "Phase",
     "Placement",
@@ -129,14 +130,24 @@ class Utilisation(Spec):
     cores: float = Field(default=0.0, description="of the cores that all nodes share; 0 where each has its own")
 
 
+Limit = Literal[
+    "compute", "input", "network", "server-network", "fabric", "host-link", "host-cpu", "client", "server", "stragglers",
+    "shared-cores", "coordinator", "latency", "apply",
+]  # fmt: skip
+"""What can limit a throughput."""
+
+
 class Bottleneck(Spec):
     """What limits the throughput: a name to sort by, and a sentence."""
 
-    name: Literal[
-        "compute", "input", "network", "server-network", "fabric", "host-link", "host-cpu", "client", "server", "stragglers",
-        "shared-cores", "coordinator", "latency", "apply",
-    ]  # fmt: skip
+    name: Limit
+    balance: Limit | None = Field(default=None, description="what takes nearly as much of a step, so that neither alone is the limit")
     text: str
+
+    @property
+    def label(self) -> str:
+        """The name, or both where two are in balance; for reading."""
+        return self.name.replace("-", " ") if self.balance is None else f"{self.name} and {self.balance} in balance".replace("-", " ")
 
 
 class Assumed(Spec):

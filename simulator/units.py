@@ -1,8 +1,8 @@
 """Quantities at the border: text with a unit in, SI floats inside, text out again.
 
-Only what Paceline speaks of is known: time, information and their rate. Information is
+Only what Paceline speaks of is known: time, information, their rate, and power. Information is
 bytes (B) or bits (b) with the prefixes k, K, M, G, T, P or Ki to Pi: nobody means the
-millibits of "10 mbit/s". A time in seconds may have one from m down to f. A bare number,
+millibits of "10 mbit/s". A time in seconds may have one from m down to f, a power k or M. A bare number,
 a wrong dimension, another prefix or an unknown unit is a :class:`UnitError`, which names
 what was likely meant.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Dimension", "format_bytes", "format_rate", "format_seconds", "parse_quantity"]
 
-Dimension = Literal["time", "information", "rate"]
+Dimension = Literal["time", "information", "rate", "power"]
 
-_SI_UNIT: dict[Dimension, str] = {"time": "s", "information": "byte", "rate": "byte / s"}
-_EXAMPLE: dict[Dimension, str] = {"time": '"20 us"', "information": '"64 MiB"', "rate": '"25 Gbit/s"'}
+_SI_UNIT: dict[Dimension, str] = {"time": "s", "information": "byte", "rate": "byte / s", "power": "W"}
+_EXAMPLE: dict[Dimension, str] = {"time": '"20 us"', "information": '"64 MiB"', "rate": '"25 Gbit/s"', "power": '"0.5 kW"'}
 
 # pint's own registry calls a bit dimensionless, so that "25 GHz" would pass for a
 # bandwidth; and it takes half a second to read. Ours knows the units of this field.
@@ -51,6 +51,7 @@ day = 86400 * second = d
 byte = [information] = B
 bit = byte / 8 = b
 bps = bit / second
+watt = [power] = W
 """.strip().splitlines()
 
 
@@ -75,6 +76,7 @@ _TEXT: dict[Dimension, re.Pattern[str]] = {
     "time": re.compile(rf"{_NUMBER}\s*{_TIME}", re.ASCII),
     "information": re.compile(rf"{_NUMBER}\s*{_AMOUNT}", re.ASCII),
     "rate": re.compile(rf"{_NUMBER}\s*{_RATE}", re.ASCII),
+    "power": re.compile(rf"{_NUMBER}\s*[kKM]?(?:W|watts?)", re.ASCII),
 }
 _LOOSE_NUMBER = rf"(?P<number>{_NUMBER})(?P<space>\s*)"
 _LOOSE_AMOUNT = rf"{_LOOSE_NUMBER}(?P<prefix>[kmgtp]i?|{'|'.join(_SHORT)})?(?P<unit>bytes?|bits?|b)"
@@ -82,6 +84,7 @@ _LOOSE: dict[Dimension, re.Pattern[str]] = {
     "time": re.compile(rf"{_LOOSE_NUMBER}(?P<unit>[a-z]+)", re.ASCII | re.IGNORECASE),
     "information": re.compile(_LOOSE_AMOUNT, re.ASCII | re.IGNORECASE),
     "rate": re.compile(rf"{_LOOSE_AMOUNT}(?:\s*(?P<per>/|per|p)\s*(?P<time>[a-z]+))?", re.ASCII | re.IGNORECASE),
+    "power": re.compile(rf"{_LOOSE_NUMBER}(?P<prefix>[km])?(?P<unit>watts?|w)", re.ASCII | re.IGNORECASE),
 }
 """What is near enough to a quantity to guess what was meant: letters that are large or small where they should not be, no time."""
 _OTHER_PREFIX = re.compile(rf"{_NUMBER}\s*[A-Za-z]+?(?:B|b|bytes?|bits?)(?:(?:/|\s+per\s+|p)[A-Za-z]+)?", re.ASCII)
@@ -110,7 +113,7 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     Returns
     -------
     float
-        In SI: seconds, bytes, or bytes per second.
+        In SI: seconds, bytes, bytes per second, or watts.
 
     Raises
     ------
@@ -151,16 +154,22 @@ def _hint(text: str, dimension: Dimension) -> str:
     """What was likely meant by a text that is refused; nothing where that cannot be guessed."""
     found = _LOOSE[dimension].fullmatch(text)
     if found is not None:
-        units = _times(found["unit"]) if dimension == "time" else _amounts(found, dimension)
+        units = _times(found["unit"]) if dimension == "time" else _powers(found) if dimension == "power" else _amounts(found, dimension)
         guesses = [f"{found['number']}{found['space']}{unit}" for unit in units]
         if near := [f'"{guess}"' for guess in guesses if _read(guess, dimension) is not None]:
             return f"; did you mean {' or '.join(near)}?"
-    return f"; {_PREFIXES}" if dimension != "time" and _OTHER_PREFIX.fullmatch(text) else ""
+    return f"; {_PREFIXES}" if dimension in ("information", "rate") and _OTHER_PREFIX.fullmatch(text) else ""
 
 
 def _times(unit: str) -> list[str]:
     """Units of time that differ from a text in large and small letters, or that a lone m may stand for."""
     return ["min", "ms"] if unit in ("m", "M") else [unit.lower()]
+
+
+def _powers(found: re.Match[str]) -> list[str]:
+    """Units of power that differ from a text in large and small letters."""
+    prefix = {"k": "k", "m": "M", "": ""}[(found["prefix"] or "").lower()]
+    return [prefix + ("W" if len(found["unit"]) == 1 else found["unit"].lower())]
 
 
 def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
@@ -181,19 +190,19 @@ def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
     return [f"{prefix}{one}{between}{time}" for one in (["bit", "B"] if unsure else [named]) for time in _times(found["time"] or "s")]
 
 
-_NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth"}
+_NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth", "power": "power"}
 
 
-def _scaled(value: float, units: list[tuple[float, str]]) -> str:
+def _scaled(value: float, units: list[tuple[float, str]], digits: int = 3) -> str:
     scale, unit = next(((scale, unit) for scale, unit in units if abs(value) >= scale * 0.9995), units[-1])
     number = value / scale
     # 1,000 to 1,023 of a unit of bytes are not 1e+03
-    return f"{number:.0f} {unit}" if 999.5 <= abs(number) < 1e6 else f"{number:.3g} {unit}"
+    return f"{number:.0f} {unit}" if 10**digits - 0.5 <= abs(number) < 1e6 else f"{number:.{digits}g} {unit}"
 
 
-def format_seconds(value_s: float) -> str:
-    """Seconds for reading, such as ``"12.5 ms"``; three significant digits."""
-    return _scaled(value_s, [(3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")])
+def format_seconds(value_s: float, digits: int = 3) -> str:
+    """Seconds for reading, such as ``"12.5 ms"``, to so many significant digits."""
+    return _scaled(value_s, [(3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], digits)
 
 
 def format_bytes(value_bytes: float) -> str:

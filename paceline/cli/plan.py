@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from paceline.cli.asking import YES_HELP
-from paceline.cli.sweep import BACKEND_HELP, JOBS_HELP, SCHEDULER_HELP
+from paceline.cli.sweep import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP
 
 __all__ = ["plan"]
 
@@ -108,10 +108,14 @@ def plan(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Set a key for all configurations, such as cluster.price.usd_per_node_hour=0.40. Repeatable.",
+            help="Set a key for all configurations, such as run.steps=200. Repeatable.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option("--price", metavar="[NAME=]PRICE", help=PRICE_HELP, show_default=False, rich_help_panel=_CHOICE),
     ] = None,
     replications: Annotated[
         int | None, typer.Option(help="The same as --set run.replications=R.", show_default=False, rich_help_panel=_WORK)
@@ -148,7 +152,7 @@ def plan(
 
     Example: [bold]paceline plan models/scenarios/ring.toml --target-throughput '20000 samples/s'
     --clusters ethernet-10g,ethernet-25g --strategies ring,sync-ps,async-ps --workers 1..64
-    --set cluster.price.usd_per_node_hour=0.40[/bold]
+    --price 0.40/h[/bold]
     """
     from paceline.cli.asking import agree_to_plan, cores_of
     from paceline.cli.ending import Counted, keeping
@@ -160,6 +164,7 @@ def plan(
     from simulator.catalog import scenario_file
     from simulator.files import check_writable, write_whole
     from simulator.loading import parse_setting
+    from simulator.prices import parse_prices
 
     scenario = scenario_file(scenario)
     goal = goal_of(
@@ -184,7 +189,10 @@ def plan(
         workers=workers,
         servers=servers,
         scaling=scaling,
+        prices=parse_prices(price or []),
     )
+    for text in space.price_notes:
+        note(text)
     for path, option in ((out, "--out"), (report, "--report")):
         if path is not None:
             check_writable(path, option, reads=scenario)

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.left_out import left_out, left_out_in_words
+from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Phase, Result, Staleness
 from simulator.strategy import AllReduceStrategy
 from simulator.units import format_bytes, format_seconds
@@ -198,11 +201,26 @@ def show_result(result: Result) -> None:
     for heading, text in _particulars(result):
         lines.add_row(heading, text)
     lines.add_row("limit", Text(result.bottleneck.text))
+    if (cost := cost_in_words(result)) is not None:
+        lines.add_row("cost", Text(cost))
+    lines.add_row("left out", Text(f"{left_out_in_words(left_out(result.scenario))} (docs/metrics.md)"))
     for warning in result.warnings:
         lines.add_row("warning", Text(f"{warning.text} ({warning.code})"), style="yellow")
     console.print(lines)
     if result.extrapolated:
         console.print("* outside the calibrated range: an extrapolation", style="dim")
+
+
+def cost_in_words(result: Result) -> str | None:
+    """Price of an hour of all machines, where it is from, and what a million samples cost; None where there is no price."""
+    hourly, million, price = usd_per_hour(result.scenario), usd_per_million_samples(result), result.scenario.cluster.price
+    if hourly is None or million is None or price is None:
+        return None
+    said = "; ".join(text for text in (price.terms, price.source) if text)
+    return (
+        f"{rate_in_words(hourly)} USD an hour for {placement_of(result.scenario).nodes:,} x {rate_in_words(price.usd_per_node_hour)} "
+        f"({said}); {sum_in_words(million.mean)} USD for a million samples"
+    )
 
 
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:

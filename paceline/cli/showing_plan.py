@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.further import workers_of
-from paceline.planning.wording import figure, money, servers_note, staleness_in_words, workers_note
-from simulator.units import format_seconds
+from paceline.planning.wording import figure, paired_in_words, servers_note, staleness_in_words, time_note, workers_note
+from simulator.left_out import left_out_in_words
+from simulator.prices import rate_in_words, sum_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,9 +29,14 @@ def show_plan(plan: Plan) -> None:
     console = Console()
     for sentence in (*plan.sentences, plan.why):
         console.print(Text(sentence))
+    if plan.left_out:
+        console.print(Text(f"Not in these figures: {left_out_in_words(plan.left_out)}."))
     console.print()
+    _clusters(console, plan)
     first = "answer and runners-up" if plan.feasible else "nearest and runners-up; none reaches the goal"
     _candidates(console, first, (plan.chosen, *plan.runners_up))
+    if note := time_note(plan.candidates, plan.goal):
+        console.print(Text(f"{note}\n"))
     if len(plan.pareto) > 1:
         what = "cost of the training against its time" if plan.goal.samples is not None else "price of an hour against throughput"
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
@@ -43,6 +49,8 @@ def show_plan(plan: Plan) -> None:
         console.print(Text(f"refused, {many}: {one.name}: {one.text}"), style="yellow")
     if len(plan.refused) > _MOST_REFUSED:
         console.print(f"and {len(plan.refused) - _MOST_REFUSED} more that are refused; --json lists all", style="yellow")
+    for thing in plan.left_out:
+        console.print(Text(f"not in these figures: {thing.name}: {thing.text}"), style="dim")
     for warning in plan.chosen.result.warnings:
         console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
     for text in plan.notes:
@@ -55,8 +63,9 @@ def _work(plan: Plan) -> str:
     parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
     parts += [f"{refused:,} refused"] if refused else []
     others = plan.simulated - len(plan.candidates)
+    each = f" ({plan.for_each_cluster:,} of them only so that each cluster has its best)" if plan.for_each_cluster else ""
     return (
-        f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated, "
+        f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
         f"and {others:,} scenarios besides around the answer."
     )
 
@@ -75,26 +84,86 @@ def _candidates(console: Console, title: str, candidates: Sequence[Candidate]) -
     """Figures of each candidate, and below the table what it is and what limits it, which no column would hold."""
     from rich.text import Text
 
-    with_time = any(candidate.time_s is not None for candidate in candidates)
-    time = ["time"] if with_time else []
-    table = _table(title, "", "workers", "PS", "scaling", "samples/s", "90% interval", *time, "cost", "conf.")
+    trained = any(candidate.time_s is not None for candidate in candidates)
+    table = _table(title, "", "workers", "nodes", "samples/s", "90% interval", *_headings(trained))
     for rank, candidate in enumerate(candidates, 1):
         rate, scenario = candidate.result.throughput_samples_per_s, candidate.result.scenario
         table.add_row(
             str(rank),
             f"{workers_of(scenario)}{'*' if candidate.result.extrapolated else ''}",
-            str(scenario.servers or "-"),
-            candidate.scaling,
+            _machines(candidate),
             _short(rate.mean),
-            f"{_short(rate.low)} to {_short(rate.high)}",
-            *([format_seconds(candidate.time_s.mean) if candidate.time_s is not None else "-"] if with_time else []),
-            _cost(candidate),
-            f"{candidate.confidence:.2f}{'' if candidate.meets else '!'}",
+            f"{_brief(rate.low)} to {_brief(rate.high)}",
+            *_figures(candidate, trained=trained),
         )
     console.print(table)
     for rank, candidate in enumerate(candidates, 1):
-        stale = staleness_in_words(candidate.result)
-        console.print(Text(f"{rank}  {candidate.name}; limit: {candidate.result.bottleneck.name}{f'; {stale}' if stale else ''}"))
+        paired, stale = paired_in_words(candidate), staleness_in_words(candidate.result)
+        more = "".join(f"; {text}" for text in (paired, stale) if text)
+        console.print(Text(f"{rank}  {candidate.name}: {candidate.placement}; limit: {candidate.result.bottleneck.label}{more}"))
+    _legend(console, candidates)
+
+
+def _clusters(console: Console, plan: Plan) -> None:
+    """One line for each cluster that was asked for, where there are several, and below the table how it stands to the goal."""
+    from rich.text import Text
+
+    if len(plan.clusters) < _SEVERAL:
+        return
+    trained = plan.goal.samples is not None
+    table = _table("each cluster", "cluster", "workers", "nodes", "samples/s", *_headings(trained))
+    table.columns[0].justify = "left"
+    told = [its.best for its in plan.clusters if its.best is not None]
+    for its in plan.clusters:
+        best = its.best
+        if best is None:
+            table.add_row(_fitted(its.cluster), *["-"] * (len(table.columns) - 1))
+            continue
+        workers = f"{workers_of(best.result.scenario)}{'*' if best.result.extrapolated else ''}"
+        rate = best.result.throughput_samples_per_s
+        table.add_row(_fitted(its.cluster), workers, _machines(best), _short(rate.mean), *_figures(best, trained=trained))
+    console.print(table)
+    for its in plan.clusters:
+        what = f"{its.best.name.replace(f' on {its.cluster}', '')}: {its.best.placement}; " if its.best is not None else ""
+        console.print(Text(f"{its.cluster}: {what}{its.text}"))
+    _legend(console, told)
+
+
+_SEVERAL = 2
+_LONGEST_NAME = 17
+
+
+def _fitted(name: str) -> str:
+    """The name of a cluster, or the end of a path, that leaves room for figures."""
+    return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
+
+
+def _headings(trained: bool) -> list[str]:
+    return [*(["hours"] if trained else []), "$/hour", *(["cost $"] if trained else []), "conf."]
+
+
+def _figures(candidate: Candidate, *, trained: bool) -> list[str]:
+    """Time of the training in hours, price of an hour, what both make together, and the confidence."""
+    hourly, time_s, cost = candidate.usd_per_hour, candidate.time_s, candidate.cost_usd
+    return [
+        *([f"{time_s.mean / _HOUR_S:.5g}" if time_s is not None else "-"] if trained else []),
+        rate_in_words(hourly) if hourly is not None else "-",
+        *([sum_in_words(cost.mean) if cost is not None else "-"] if trained else []),
+        f"{candidate.confidence:.2f}{'' if candidate.meets else '!'}",
+    ]
+
+
+_HOUR_S = 3600.0
+
+
+def _machines(candidate: Candidate) -> str:
+    """Nodes, and the devices of each."""
+    return "-" if candidate.nodes is None else f"{candidate.nodes:,}x{candidate.devices_per_node}"
+
+
+def _legend(console: Console, candidates: Sequence[Candidate]) -> None:
+    if any(candidate.nodes is not None for candidate in candidates):
+        console.print("nodes: machines x devices of each", style="dim")
     if any(candidate.result.extrapolated for candidate in candidates):
         console.print("* outside the calibrated range: an extrapolation", style="dim")
     if not all(candidate.meets for candidate in candidates):
@@ -102,21 +171,14 @@ def _candidates(console: Console, title: str, candidates: Sequence[Candidate]) -
     console.print()
 
 
+def _brief(rate: float) -> str:
+    """The end of an interval in at most five characters."""
+    return figure(rate) if rate < 10_000 else f"{rate / 1e3:.3g}k" if rate < 999_500 else f"{rate / 1e6:.3g}M"
+
+
 def _short(rate: float) -> str:
-    """A throughput, or a sum from 1,000 USD on, in at most seven characters."""
+    """A throughput in at most seven characters."""
     return figure(rate) if rate < 100_000 else f"{rate / 1e3:,.0f}k" if rate < 1e7 else f"{rate:.2g}"
-
-
-def _cost(candidate: Candidate) -> str:
-    """Of the training; where the goal has no samples, of an hour."""
-    if candidate.cost_usd is not None:
-        return _dollars(candidate.cost_usd.mean)
-    return "-" if candidate.usd_per_hour is None else f"{_dollars(candidate.usd_per_hour)}/h"
-
-
-def _dollars(usd: float) -> str:
-    """A sum in at most eight characters."""
-    return f"${_short(usd) if usd >= 1000 else money(usd).removesuffix(' USD')}"
 
 
 def _improvements(console: Console, plan: Plan) -> None:

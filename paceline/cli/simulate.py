@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from paceline.cli.asking import YES_HELP
+from paceline.cli.sweep import PRICE_HELP
 
 __all__ = ["simulate"]
 
@@ -31,6 +32,7 @@ def simulate(
             metavar="KEY=VALUE",
         ),
     ] = None,
+    price: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE", show_default=False)] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -70,10 +72,14 @@ def simulate(
     from simulator.loading import parse_setting
     from simulator.observing.fan_out import FanOut
     from simulator.observing.recording import Recording
+    from simulator.prices import parse_prices
     from simulator.records import Observer
 
     scenario = scenario_file(scenario)
-    loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []])
+    prices = parse_prices(price or [])
+    loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []], prices)
+    for text in prices.notes():
+        note(text)
     agree_to_one(loaded, str(scenario), yes=yes)
     observers: list[Observer] = []
     recording = Recording()

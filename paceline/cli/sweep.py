@@ -12,7 +12,12 @@ from paceline.cli.asking import YES_HELP
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
 
-__all__ = ["BACKEND_HELP", "JOBS_HELP", "SCHEDULER_HELP", "sweep"]
+__all__ = ["BACKEND_HELP", "JOBS_HELP", "PRICE_HELP", "SCHEDULER_HELP", "sweep"]
+
+PRICE_HELP = (
+    "What a node of a cluster costs: ethernet-1g=0.40/h, or lab=BUY:4000USD,years:4,power:0.5kW for machines that you own "
+    "(also electricity:0.30USD/kWh, use:0.6 of all hours). Without NAME= it holds for clusters that have no price. Repeatable."
+)
 
 JOBS_HELP = "Processes; 0 takes all cores, of the cluster where there is one. The results do not depend on it."
 BACKEND_HELP = (
@@ -34,6 +39,7 @@ def sweep(
     ],
     out: Annotated[Path, typer.Option("--out", help="Results file (NDJSON), one line a scenario, in the order of the grid.")],
     set_: Annotated[list[str] | None, typer.Option("--set", help="Set a key for all scenarios. Repeatable.", metavar="KEY=VALUE")] = None,
+    price: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
     replications: Annotated[int | None, typer.Option(help="Replications of each scenario; the same as --set run.replications=R.")] = None,
     jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0)] = 0,
     backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
@@ -68,12 +74,15 @@ def sweep(
     from simulator.catalog import scenario_file
     from simulator.files import check_writable
     from simulator.loading import parse_setting
+    from simulator.prices import parse_prices
 
     scenario = scenario_file(scenario)
     settings = [parse_setting(text) for text in set_ or []]
     if replications is not None:
         settings.append(("run.replications", replications))
-    scenarios = grid(scenario, [parse_axis(text) for text in over], settings)
+    scenarios = grid(scenario, [parse_axis(text) for text in over], settings, prices=parse_prices(price or []))
+    for text in scenarios.prices.notes() if scenarios.prices is not None else ():
+        note(text)
     check_writable(out, reads=scenario)
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         swept = run(

@@ -22,6 +22,7 @@ _NUMBER_OR_TEXT = "a number, or text with a unit"
 _MUST_BE = {
     "scenario": "a file, a name such as 'ring', nested tables or a loaded scenario",
     "settings": "keys with values, such as {'strategy.workers': 8}",
+    "prices": "prices by the name of a cluster, such as {'ethernet-1g': '0.40/h'}, or one for all clusters without any, such as '0.40/h'",
     "over": "keys with lists of values, such as {'strategy.workers': [1, 2, 4]}",
     "out": "the path of a file",
     "jobs": "a whole number; 0 takes all cores",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from paceline.face.arguments import checked
-from paceline.face.scenarios import Settings, Source, axes_of, load, out_of, pairs_of
+from paceline.face.scenarios import GivenPrices, Settings, Source, axes_of, load, out_of, pairs_of, prices_of
 from simulator.spec import Spec
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def plan(
     servers: str | Sequence[int] | None = None,
     scaling: Literal["weak", "strong", "both"] | None = None,
     settings: Settings = (),
+    prices: GivenPrices = None,
     out: str | Path | None = None,
     jobs: int = 0,
     backend: Literal["local", "dask", "ray"] = "local",
@@ -75,6 +76,11 @@ def plan(
         the scenario has it.
     settings
         Keys to set in all configurations, whatever their cluster.
+    prices
+        Of a node for an hour, by the name of its cluster or the path of its file: ``"0.40/h"``, a
+        number of US dollars, a :class:`~simulator.cluster.Price`, or for machines of one's own
+        ``"BUY:4000USD,years:4,power:0.5kW"`` (also ``electricity:0.30USD/kWh``, ``use:0.6`` of all
+        hours). A price alone, or under ``"*"``, is for every cluster that has none.
     out
         A results file of what is simulated; an interrupted plan goes on in it.
     jobs, backend, scheduler, force, progress
@@ -88,8 +94,8 @@ def plan(
     Raises
     ------
     InputError
-        There is no goal or more than one, a range is empty, a name unknown, or nothing has
-        the price that a budget needs.
+        There is no goal or more than one, a range is empty, a name unknown, a price cannot be
+        read or is for none of the clusters, or nothing has the price that a budget needs.
     ScenarioError
         No configuration can be.
 
@@ -116,6 +122,6 @@ def plan(
         rest = [(key, value) for key, value in rest if not key.endswith(".use")]
     space = space_of(
         scenario, settings=rest, clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers, servers=servers,
-        scaling=scaling,
+        scaling=scaling, prices=prices_of(prices),
     )  # fmt: skip
     return search(space, goal, out=journal, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)

@@ -8,23 +8,27 @@ from typing import Any, TypeAlias
 
 from paceline.face.arguments import checked
 from simulator.catalog import scenario_file
+from simulator.cluster import Price
 from simulator.complaints import quoted
 from simulator.errors import InputError
 from simulator.files import check_writable
 from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.prices import ALL, Prices, parse_prices
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 
-__all__ = ["Settings", "Source", "axes_of", "load", "out_of", "pairs_of", "plain", "table_of"]
+__all__ = ["GivenPrices", "Settings", "Source", "axes_of", "load", "out_of", "pairs_of", "plain", "prices_of", "table_of"]
 
 Settings: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 """Values by dotted key, such as ``{"strategy.workers": 8, "cluster.inter_node.bandwidth": "10 Gbit/s"}``."""
 Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario
 """A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""
+GivenPrices: TypeAlias = str | float | Mapping[str, str | float | Price] | None
+"""Of a node for an hour, by the name of its cluster, such as ``{"ethernet-1g": "0.40/h"}``; alone, or under ``"*"``, of all without one."""
 
 
 @checked
-def load(scenario: Source, settings: Settings = ()) -> Scenario:
+def load(scenario: Source, settings: Settings = (), *, prices: GivenPrices = None) -> Scenario:
     """Load a scenario, set keys of it, validate it.
 
     Parameters
@@ -35,11 +39,15 @@ def load(scenario: Source, settings: Settings = ()) -> Scenario:
     settings
         Values by dotted key, quantities as text with a unit. ``workload``, ``cluster`` or
         ``strategy`` as a whole may be set to a loaded or calibrated one.
+    prices
+        As for :func:`plan`.
 
     Raises
     ------
     ScenarioError
         One line for each rule broken, with file and dotted key.
+    InputError
+        A price cannot be read, or is for a cluster of another name.
 
     Examples
     --------
@@ -50,7 +58,24 @@ def load(scenario: Source, settings: Settings = ()) -> Scenario:
     2
     """
     table, source, beside = table_of(scenario, settings)
-    return scenario_from_table(table, source, beside)
+    given = prices_of(prices)
+    loaded = scenario_from_table(table, source, beside, given)
+    if given is not None:
+        given.check()
+    return loaded
+
+
+def prices_of(prices: GivenPrices) -> Prices | None:
+    """Prices that a caller gave.
+
+    Raises
+    ------
+    InputError
+        One cannot be read.
+    """
+    if prices is None:
+        return None
+    return parse_prices(prices if isinstance(prices, Mapping) else {ALL: prices}, "prices")
 
 
 def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()) -> tuple[Mapping[str, Any], str, Path | None]:

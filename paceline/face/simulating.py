@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paceline.face.arguments import checked
-from paceline.face.scenarios import Settings, Source, load
+from paceline.face.scenarios import GivenPrices, Settings, Source, load
 from simulator.records import Observer
 from simulator.results import Result
 from simulator.run import simulate as run
@@ -15,7 +15,12 @@ __all__ = ["simulate"]
 
 @checked
 def simulate(
-    scenario: Source, settings: Settings = (), *, observer: Observer | None = None, progress: Callable[[int, int], None] | None = None
+    scenario: Source,
+    settings: Settings = (),
+    *,
+    prices: GivenPrices = None,
+    observer: Observer | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Simulate one scenario.
 
@@ -23,6 +28,8 @@ def simulate(
     ----------
     scenario, settings
         As for :func:`load`.
+    prices
+        As for :func:`plan`.
     observer
         Receives every record of the first replication: a trace, an audit.
     progress
@@ -46,4 +53,4 @@ def simulate(
     >>> result.scaling_efficiency.mean < 1, result.bottleneck.name, len(result.to_frame())
     (True, 'compute', 1)
     """
-    return run(load(scenario, settings), observer=observer, progress=progress)
+    return run(load(scenario, settings, prices=prices), observer=observer, progress=progress)

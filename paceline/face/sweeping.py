@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from paceline.face.arguments import checked
-from paceline.face.scenarios import Settings, Source, axes_of, out_of, table_of
+from paceline.face.scenarios import GivenPrices, Settings, Source, axes_of, out_of, pairs_of, prices_of, table_of
+from simulator.prices import for_several
 
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
@@ -21,6 +22,7 @@ def sweep(
     over: Mapping[str, Iterable[Any]],
     *,
     settings: Settings = (),
+    prices: GivenPrices = None,
     out: str | Path | None = None,
     jobs: int = 0,
     backend: Literal["local", "dask", "ray"] = "local",
@@ -38,6 +40,8 @@ def sweep(
         Values by dotted key; the last key changes fastest.
     settings
         Keys to set in all of them.
+    prices
+        As for :func:`plan`.
     out
         A results file, a line a scenario, each written as soon as it is there: after an
         interruption the same call goes on where it was. None keeps results in memory.
@@ -72,10 +76,13 @@ def sweep(
     >>> swept.to_frame()["scaling_efficiency"].tolist()[0]
     1.0
     """
-    from paceline.sweeping import grid
+    from paceline.sweeping import grid, several_clusters
     from paceline.sweeping import sweep as run
 
     axes, journal = axes_of(over), out_of(out, scenario)
-    table, source, beside = table_of(scenario, settings, over)
-    made = grid(table, axes, source=source, beside=beside)
+    pairs, given = pairs_of(settings), prices_of(prices)
+    if several_clusters(axes):
+        pairs, given = for_several(pairs, given)
+    table, source, beside = table_of(scenario, pairs, over)
+    made = grid(table, axes, source=source, beside=beside, prices=given)
     return run(made, journal, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from paceline.planning.answer import Candidate, Goal, Improvement, Plan, ServerCount, WorkerCount
+from paceline.planning.answer import Candidate, ClusterAnswer, Goal, Improvement, Plan, ServerCount, WorkerCount
 from paceline.planning.goals import goal_of
 from paceline.planning.improvements import improvements
 from paceline.planning.planner import plan
 from paceline.planning.space import Space, space_of
 
-__all__ = ["Candidate", "Goal", "Improvement", "Plan", "ServerCount", "Space", "WorkerCount", "goal_of", "improvements", "plan", "space_of"]
+__all__ = [
+    "Candidate",
+    "ClusterAnswer",
+    "Goal",
+    "Improvement",
+    "Plan",
+    "ServerCount",
+    "Space",
+    "WorkerCount",
+    "goal_of",
+    "improvements",
+    "plan",
+    "space_of",
+]

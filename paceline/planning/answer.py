@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from simulator.cluster import Price
+from simulator.left_out import LeftOut
 from simulator.results import Estimate, Result
 from simulator.rows import BRIEF, rows_of_outcomes
 from simulator.spec import Seconds, Spec
@@ -16,7 +18,19 @@ from simulator.tables import Row, frame_of_rows, html_of_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Candidate", "Goal", "Improvement", "Plan", "Prefer", "Refused", "Scaling", "ServerCount", "WorkerCount"]
+__all__ = [
+    "Candidate",
+    "ClusterAnswer",
+    "Goal",
+    "Improvement",
+    "Paired",
+    "Plan",
+    "Prefer",
+    "Refused",
+    "Scaling",
+    "ServerCount",
+    "WorkerCount",
+]
 
 Scaling = Literal["weak", "strong"]
 """Weak: the batch of each replica is fixed; strong: that of all together."""
@@ -42,6 +56,14 @@ class Goal(Spec):
         return None if self.samples is None else self.samples * self.epochs
 
 
+class Paired(Spec):
+    """How often the answer is better than another configuration, run by run: both had the same random streams."""
+
+    wins: int = Field(description="runs in which the answer is better")
+    runs: int
+    by: Literal["cheaper", "faster"]
+
+
 class Candidate(Spec):
     """One configuration that was simulated, and how it stands to the goal."""
 
@@ -54,6 +76,10 @@ class Candidate(Spec):
     cost_usd: Estimate | None = Field(description="of the whole training; None where the goal has no samples or the cluster no price")
     confidence: float = Field(description="predicted share of real runs that reach the goal, from the replications")
     meets: bool
+    nodes: int | None = Field(default=None, description="machines that are paid for; null in files of before it was told")
+    devices_per_node: int | None = Field(default=None, description="devices of each machine that holds replicas, in use or not")
+    placement: str = Field(default="", description="what sits on which machines, in words")
+    paired: Paired | None = Field(default=None, description="how often the answer is better; null where that is no matter of chance")
 
     @classmethod
     def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:
@@ -77,6 +103,7 @@ class Candidate(Spec):
             "name": self.name,
             "meets": self.meets,
             "confidence": self.confidence,
+            "answer_better_in": self.paired.wins if self.paired else None,
             "time_s": time_s.mean if time_s else None,
             "time_low_s": time_s.low if time_s else None,
             "time_high_s": time_s.high if time_s else None,
@@ -89,12 +116,25 @@ class Candidate(Spec):
 _STANDING = ("standing", "name", "meets", "confidence", "time_s", "cost_usd")
 
 
+class ClusterAnswer(Spec):
+    """What a plan finds on one of the clusters that were asked for, as if it were the only one."""
+
+    cluster: str = Field(description="as it was asked for")
+    price: Price | None = Field(description="of a node, with its source; null where none is known")
+    best: Candidate | None = Field(
+        description="the best that meets the goal; where none does, the nearest; null where nothing was simulated"
+    )
+    near_miss: Candidate | None = Field(default=None, description="one that is preferable, and reaches the goal with half the confidence")
+    text: str = Field(description="how it compares with the answer, or why it does not reach the goal")
+
+
 class ServerCount(Spec):
     """Throughput of the chosen configuration with another number of parameter servers."""
 
     servers: int
     throughput_samples_per_s: Estimate
     usd_per_hour: float | None
+    placement: str = Field(default="", description="what sits on which machines, in words")
 
 
 class WorkerCount(Spec):
@@ -104,12 +144,14 @@ class WorkerCount(Spec):
     replicas: int
     throughput_samples_per_s: Estimate
     usd_per_hour: float | None
+    placement: str = Field(default="", description="what sits on which machines, in words")
 
 
 class Refused(Spec):
     """Configurations that the ranges name and that cannot be: no such machine, a rule, a failed simulation."""
 
     name: str = Field(description="which, in words")
+    cluster: str = Field(default="", description="as it was asked for")
     text: str = Field(description="why, in a sentence")
     configurations: int = Field(ge=1, description="how many of those considered it concerns")
 
@@ -122,6 +164,7 @@ class Improvement(Spec):
     throughput_samples_per_s: Estimate | None = None
     gain: float | None = Field(default=None, description="throughput over that of the chosen configuration, less 1")
     usd_per_hour: float | None = None
+    placement: str = Field(default="", description="what sits on which machines, in words")
     bottleneck: str = ""
 
 
@@ -136,6 +179,9 @@ class Plan(Spec):
     runners_up: tuple[Candidate, ...]
     pareto: tuple[Candidate, ...] = Field(description="no other simulated is both cheaper and faster; ascending in time")
     candidates: tuple[Candidate, ...] = Field(description="all that were simulated")
+    clusters: tuple[ClusterAnswer, ...] = Field(default=(), description="each cluster that was asked for, in that order")
+    for_each_cluster: int = Field(default=0, description="of the candidates, those simulated only so that each cluster has its best")
+    left_out: tuple[LeftOut, ...] = Field(default=(), description="what the figures do not hold")
     servers: tuple[ServerCount, ...] = Field(default=(), description="of a parameter-server answer; ascending")
     servers_enough: int | None = Field(default=None, description="the fewest from which more servers gain less than 2%")
     workers_pay_until: int | None = Field(
@@ -159,8 +205,9 @@ class Plan(Spec):
         """A row a candidate, all that were simulated: the chosen one first, then the runners-up, then the others.
 
         ``standing`` is "chosen", "runner-up" or empty, ``pareto`` whether no other is both
-        cheaper and faster; then come ``name``, ``meets``, ``confidence``, time and cost of
-        the training with their intervals, and the columns of results.
+        cheaper and faster; then come ``name``, ``meets``, ``confidence``, in how many paired
+        runs the answer is better, time and cost of the training with their intervals, and the
+        columns of results.
         """
         return frame_of_rows(self._rows())
 

@@ -9,7 +9,7 @@ from paceline.planning.answer import ServerCount, WorkerCount
 from paceline.planning.simulations import Simulate
 from paceline.planning.space import Line, with_servers, with_workers
 from paceline.planning.what_if import changed
-from simulator.cost import usd_per_hour
+from simulator.cost import placement_of, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -81,7 +81,11 @@ def _worker_count(result: Result) -> WorkerCount:
     scenario = result.scenario
     rate = result.throughput_samples_per_s
     return WorkerCount(
-        workers=workers_of(scenario), replicas=result.replicas, throughput_samples_per_s=rate, usd_per_hour=usd_per_hour(scenario)
+        workers=workers_of(scenario),
+        replicas=result.replicas,
+        throughput_samples_per_s=rate,
+        usd_per_hour=usd_per_hour(scenario),
+        placement=placement_of(scenario).text,
     )
 
 
@@ -109,7 +113,12 @@ def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ..
         for result in simulate([scenario]):
             if isinstance(result, Result):
                 rate = result.throughput_samples_per_s
-                found[count] = ServerCount(servers=count, throughput_samples_per_s=rate, usd_per_hour=usd_per_hour(scenario))
+                found[count] = ServerCount(
+                    servers=count,
+                    throughput_samples_per_s=rate,
+                    usd_per_hour=usd_per_hour(scenario),
+                    placement=placement_of(scenario).text,
+                )
         return count in found
 
     try_(answer.servers)

@@ -16,7 +16,7 @@ from paceline.planning.what_if import (
     with_network,
     with_one_more_server,
 )
-from simulator.cost import server_nodes, usd_per_hour
+from simulator.cost import placement_of, server_nodes, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.moving import precision_gain
 from simulator.results import Estimate, Result
@@ -87,6 +87,7 @@ def _improvement(change: _Change, results: list[Result], base: Result) -> Improv
         throughput_samples_per_s=rate,
         gain=rate.mean / base.throughput_samples_per_s.mean - 1,
         usd_per_hour=usd_per_hour(middle.scenario),
+        placement=placement_of(middle.scenario).text,
         bottleneck=after,
     )
 

@@ -7,18 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.planning.answer import Candidate, Goal
+from paceline.planning.answer import Candidate, Goal, Paired
 from paceline.planning.bounds import Ceilings
 from paceline.planning.goals import confidence_of, enough_of, required_rate
 from paceline.planning.space import Line
 from paceline.sweeping import Outcome
-from simulator.cost import cost_of_samples, mean_sample_s, time_of_samples_s, usd_per_hour, usd_per_million_samples
+from simulator.cost import cost_of_samples, mean_sample_s, placement_of, time_of_samples_s, usd_per_hour, usd_per_million_samples
+from simulator.intervals import wins
 from simulator.results import Result
 from simulator.scenario import Scenario
 
 __all__ = ["Judge", "Point"]
 
 _HOUR_S = 3600.0
+_SEVERAL_TIMES = 3.0
+"""From here on "times as much" is easier to read than a percentage."""
 
 
 @dataclass(eq=False)
@@ -113,13 +116,13 @@ class Judge:
 
     # -- after it has been simulated ---------------------------------------------------
 
+    def confidence(self, point: Point) -> float:
+        """Predicted share of real runs that reach the goal; none where it was not simulated."""
+        return 0.0 if point.result is None else confidence_of(point.result.throughput_of_each_replication, point.needed)
+
     def meets(self, point: Point) -> bool:
         """Whether enough of its replications reach the goal."""
-        result = point.result
-        if result is None:
-            return False
-        rates = result.throughput_of_each_replication
-        return confidence_of(rates, point.needed) >= self.goal.confidence - 1e-12
+        return point.result is not None and self.confidence(point) >= self.goal.confidence - 1e-12
 
     def value(self, point: Point) -> float:
         """What is to be as small as possible: cost (or price an hour), time of a sample, or devices."""
@@ -155,10 +158,45 @@ class Judge:
     def _order(point: Point) -> tuple[float | str | int, ...]:
         return point.scenario.nodes_needed, point.workers, point.line.name, point.line.scaling
 
-    def candidate(self, point: Point) -> Candidate:
-        """What is told of a point."""
+    def behind(self, other: Point, best: Point) -> str:
+        """How far a point is behind the best in what is preferred: ``14.3% more``."""
+        times = self.value(other) / self.value(best)
+        word = {"cheapest": "more", "fastest": "slower", "fewest-devices": "more devices"}[self.goal.prefer]
+        many = {"cheapest": "as much", "fastest": "as long", "fewest-devices": "as many devices"}[self.goal.prefer]
+        same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[self.goal.prefer]
+        if times >= _SEVERAL_TIMES:
+            return f"{times:.3g} times {many}"
+        return f"{times - 1:.1%} {word}" if times >= 1.0005 else same
+
+    def paired(self, best: Point, other: Point) -> Paired | None:
+        """In how many runs the best is better than another, run by run with the same random streams.
+
+        Nothing where both do not have the same runs, or where that is no matter of chance: the
+        price of an hour, or the number of devices, decides between them.
+        """
+        ours, theirs = best.result, other.result
+        if ours is None or theirs is None or best is other:
+            return None
+        rates = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
+        if ours.seed != theirs.seed or len(rates[0]) != len(rates[1]) or not rates[0]:
+            return None
+        by_cost = self.goal.prefer == "cheapest" and self.goal.total_samples is not None
+        if by_cost:
+            if not best.usd_per_hour or not other.usd_per_hour:
+                return None
+            samples_per_usd = [
+                [rate / hourly for rate in its] for its, hourly in zip(rates, (best.usd_per_hour, other.usd_per_hour), strict=True)
+            ]
+            return Paired(wins=wins(*samples_per_usd), runs=len(rates[0]), by="cheaper")
+        if self.goal.prefer != "fastest" and self.value(best) != self.value(other):
+            return None
+        return Paired(wins=wins(*rates), runs=len(rates[0]), by="faster")
+
+    def candidate(self, point: Point, best: Point) -> Candidate:
+        """What is told of a point, beside the best."""
         result, total = point.result, self.goal.total_samples
         assert result is not None
+        placement = placement_of(point.scenario)
         return Candidate(
             name=point.line.title(point.workers),
             scaling=point.line.scaling,
@@ -167,6 +205,10 @@ class Judge:
             usd_per_million_samples=usd_per_million_samples(result),
             time_s=None if total is None else time_of_samples_s(result, total),
             cost_usd=None if total is None else cost_of_samples(result, total),
-            confidence=confidence_of(result.throughput_of_each_replication, point.needed),
+            confidence=self.confidence(point),
             meets=self.meets(point),
+            nodes=placement.nodes,
+            devices_per_node=placement.devices_per_node,
+            placement=placement.text,
+            paired=self.paired(best, point),
         )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from paceline.planning.answer import Candidate, Goal, Plan, Refused
+from paceline.planning.clusters import clusters_of
 from paceline.planning.devices import check_devices
 from paceline.planning.further import count_servers, count_workers, enough_servers, paying_workers
 from paceline.planning.goals import reachable_confidence, replications_for
 from paceline.planning.improvements import improvements
 from paceline.planning.judging import Judge, Point
-from paceline.planning.memory import does_not_fit, not_checked
 from paceline.planning.search import Search
 from paceline.planning.simulations import Simulations
 from paceline.planning.space import Line, Space
@@ -21,6 +21,8 @@ from paceline.planning.wording import notes_of, sentences_of, why_this
 from paceline.sweeping import Backend, Journal, Runner
 from simulator.cost import why_no_cost
 from simulator.errors import InputError, SimulationError
+from simulator.left_out import left_out
+from simulator.memory import does_not_fit, not_checked
 from simulator.results import Failure
 
 __all__ = ["plan"]
@@ -79,8 +81,13 @@ def plan(
         journal = stack.enter_context(Journal.open(out, force=force)) if out is not None else None
         runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
         simulations = Simulations(runner, journal, force=force, progress=progress)
-        search = Search(space, judge, simulations)
+        search = Search([judge.points(line) for line in space.lines], judge, simulations)
         search.run()
+        found = _simulated(search.points)
+        if len(space.clusters) > 1:
+            for cluster in space.clusters:
+                search.run_on(cluster)
+        for_each_cluster = _simulated(search.points) - found
         meeting, missing = search.meeting, search.missing
         failures = _failures(search.points)
         if not meeting and not missing:
@@ -94,7 +101,8 @@ def plan(
         servers = count_servers(chosen.scenario, simulations)
         better = improvements(chosen.scenario, result, simulations)
         simulations.finish()
-    candidates = {id(point): judge.candidate(point) for point in ranked}
+    candidates = {id(point): judge.candidate(point, chosen) for point in ranked}
+    all_refused = (*space.refused, *refused, *failures)
     runners_up = [candidates[id(point)] for point in _others(meeting or missing)]
     discarded = sum(search.discarded(point) for point in search.points)
     unsimulated = sum(point.outcome is None for point in search.points)
@@ -114,12 +122,26 @@ def plan(
         considered=space.considered + sum(one.configurations for one in refused),
         discarded=discarded,
         passed_over=unsimulated - discarded,
-        refused=(*space.refused, *refused, *failures),
+        refused=all_refused,
+        clusters=clusters_of(space.clusters, search.points, judge, candidates, chosen, all_refused),
+        for_each_cluster=for_each_cluster,
+        left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
     )
-    notes = [*device_notes, *([price_note] if price_note else []), *_memory_notes(space), *notes_of(answer, chosen, space)]
+    notes = [
+        *device_notes,
+        *space.price_notes,
+        *([price_note] if price_note else []),
+        *_memory_notes(space),
+        *notes_of(answer, chosen, space),
+    ]
     told = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))}
     return answer.model_copy(update=told)
+
+
+def _simulated(points: Sequence[Point]) -> int:
+    """How many have an outcome."""
+    return sum(point.outcome is not None for point in points)
 
 
 def _fitting(space: Space) -> tuple[Space, list[Refused]]:
@@ -129,13 +151,18 @@ def _fitting(space: Space) -> tuple[Space, list[Refused]]:
     for line in space.lines:
         texts = {workers: text for workers, scenario in line.scenarios.items() if (text := does_not_fit(scenario)) is not None}
         if texts:
-            refused.append(Refused(name=f"{line.name}, {line.scaling} scaling", text=next(iter(texts.values())), configurations=len(texts)))
+            refused.append(_refused_by_memory(line, texts))
         fitting = {workers: scenario for workers, scenario in line.scenarios.items() if workers not in texts}
         if fitting:
             lines.append(replace(line, scenarios=fitting))
     if not lines:
         raise InputError(f"{space.base_name}: no configuration fits into the memory of its device: {refused[0].text}")
     return replace(space, lines=lines), refused
+
+
+def _refused_by_memory(line: Line, texts: Mapping[int, str]) -> Refused:
+    name = f"{line.name}, {line.scaling} scaling"
+    return Refused(name=name, cluster=line.cluster, text=next(iter(texts.values())), configurations=len(texts))
 
 
 def _memory_notes(space: Space) -> list[str]:
@@ -174,7 +201,12 @@ def _check_confidence(space: Space, goal: Goal) -> None:
 def _failures(points: Sequence[Point]) -> list[Refused]:
     """What could not be simulated, with what the simulation said."""
     return [
-        Refused(name=point.line.title(point.workers), text=f"{point.outcome.failed.kind}: {point.outcome.failed.text}", configurations=1)
+        Refused(
+            name=point.line.title(point.workers),
+            cluster=point.line.cluster,
+            text=f"{point.outcome.failed.kind}: {point.outcome.failed.text}",
+            configurations=1,
+        )
         for point in points
         if isinstance(point.outcome, Failure)
     ]

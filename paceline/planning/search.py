@@ -19,7 +19,6 @@ from collections.abc import Callable, Generator, Sequence
 
 from paceline.planning.judging import Judge, Point
 from paceline.planning.simulations import Simulate
-from paceline.planning.space import Space
 
 __all__ = ["Search"]
 
@@ -37,28 +36,23 @@ Finding = Generator[list[Point], None, int]
 
 
 class Search:
-    """Finds the best configurations of a space.
+    """Finds the best configurations of some lines.
 
     Parameters
     ----------
-    space
-        What to choose from.
+    lines
+        All points, line by line; some may be simulated already.
     judge
         What is good.
     simulate
         Simulates scenarios.
-
-    Attributes
-    ----------
-    lines
-        All points, line by line.
     """
 
-    def __init__(self, space: Space, judge: Judge, simulate: Simulate) -> None:
-        self.lines = [judge.points(line) for line in space.lines]
+    def __init__(self, lines: Sequence[list[Point]], judge: Judge, simulate: Simulate) -> None:
+        self.lines = lines
         self._judge = judge
         self._simulate = simulate
-        self._best = math.inf
+        self._best = min((judge.value(point) for point in self.points if judge.meets(point)), default=math.inf)
 
     @property
     def points(self) -> list[Point]:
@@ -87,6 +81,14 @@ class Search:
             self._look_beside()
         else:
             self._approach()
+
+    def run_on(self, cluster: str) -> None:
+        """The same on one cluster by itself: what is best there, or nearest, however it compares with others."""
+        own = [points for points in self.lines if points[0].line.cluster == cluster]
+        if any(math.isfinite(point.needed) for points in own for point in points):
+            alone = Search(own, self._judge, self._simulate)
+            alone.run()
+            self._best = min(self._best, alone._best)
 
     def discarded(self, point: Point) -> bool:
         """Whether a point that was not simulated was ruled out by its bounds."""

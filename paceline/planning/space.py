@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling
 from paceline.planning.strategies import in_words, strategy_table
-from paceline.sweeping import Axis
+from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find, scenario_file
 from simulator.complaints import quoted, validated
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.prices import Prices, for_several
 from simulator.scenario import Scenario
 from simulator.strategy import Mirrored, ParameterServer, Single, Strategy
 from simulator.workload import Workload
@@ -76,6 +77,8 @@ class Line:
     ----------
     name
         Strategy, cluster and whatever else distinguishes it, in words.
+    cluster
+        That it is on, as it was asked for.
     scaling
         What more workers keep as it is.
     scenarios
@@ -85,6 +88,7 @@ class Line:
     """
 
     name: str
+    cluster: str
     scaling: Scaling
     scenarios: dict[int, Scenario]
     searched: bool
@@ -110,12 +114,18 @@ class Space:
         The scenario that the ranges vary.
     base_name
         Of its file, for messages.
+    clusters
+        All that were asked for, those included on which nothing can be.
+    price_notes
+        Which clusters have a price that was given, and how it came about.
     """
 
     lines: list[Line]
     refused: list[Refused]
     base: Scenario
     base_name: str
+    clusters: list[str] = field(default_factory=list)
+    price_notes: list[str] = field(default_factory=list)
 
     @property
     def considered(self) -> int:
@@ -133,6 +143,7 @@ def space_of(
     workers: str | Iterable[int] | None = None,
     servers: str | Iterable[int] | None = None,
     scaling: Literal["weak", "strong", "both"] | None = None,
+    prices: Prices | None = None,
 ) -> Space:
     """Every configuration that the ranges name, validated.
 
@@ -152,18 +163,24 @@ def space_of(
         Such as ``"1..256"`` or ``"1,2,4"``; left out: 1 to 64 workers, the scenario's own servers.
     scaling
         Weak: each replica keeps its batch. Strong: all together keep theirs. Left out: as the scenario has it.
+    prices
+        Of clusters by name. Where there are several clusters, a price among the settings holds for those that have none.
 
     Raises
     ------
     InputError
-        An unknown name, an empty or unreadable range, too many configurations.
+        An unknown name, an empty or unreadable range, too many configurations, a price for a cluster that is none of these.
     ScenarioError
         The scenario itself breaks a rule, or every configuration does.
     """
     source, beside, table = _read(scenario)
     settings = list(settings)
+    clusters = list(dict.fromkeys(clusters))
+    if len(clusters) > 1 or several_clusters(over):
+        settings, prices = for_several(settings, prices)
     base_table = apply_settings(table, settings, f"{source}: ")
     over, workers, servers = _routed(over, workers, servers)
+    # the scenario's own cluster may be none of those that are asked for: its price is looked up below
     base = scenario_from_table(base_table, source, beside)
     of_workers = counts_of(_WORKERS if workers is None else workers, "--workers")
     of_servers = None if servers is None else counts_of(servers, "--servers").values
@@ -189,12 +206,22 @@ def space_of(
             where = f"{source}{f' ({name})' if name else ''}"
             count = len(kinds) * _counted(on["strategy"], of_workers, of_servers)
             try:
-                template = _template(apply_settings(on, chosen, f"{source}: "), of_workers.values, where, beside)
+                template = _template(apply_settings(on, chosen, f"{source}: "), of_workers.values, where, beside, prices)
             except ScenarioError as error:
-                space.refused.append(Refused(name=name or source, text=error.problems[0], configurations=count))
+                asked = _asked(cluster, chosen, base.cluster.name)
+                space.clusters.append(asked)
+                if prices is not None:
+                    prices.mention(asked)
+                space.refused.append(Refused(name=name or source, cluster=asked, text=error.problems[0], configurations=count))
                 continue
+            asked = _asked(cluster, chosen, template.cluster.name)
+            space.clusters.append(asked)
             for kind, server in itertools.product(kinds, _servers_for(template, of_servers)):
-                _add_line(space, template, kind, server, of_workers, chosen, where)
+                _add_line(space, template, asked, kind, server, of_workers, chosen, where)
+    space.clusters = list(dict.fromkeys(space.clusters))
+    if prices is not None:
+        prices.check()
+        space.price_notes = prices.notes()
     if not space.lines:
         raise ScenarioError(*dict.fromkeys(one.text for one in space.refused[:5]))
     if of_servers and not space.refused and not any(isinstance(line.first.strategy, ParameterServer) for line in space.lines):
@@ -243,7 +270,13 @@ def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[st
     return apply_settings(moved, [(key, value) for key, value in settings if key.startswith("cluster.") and key != "cluster.use"])
 
 
-def _template(table: Mapping[str, Any], counts: Sequence[int], where: str, beside: Path | None) -> Scenario:
+def _asked(cluster: str, chosen: Sequence[tuple[str, Any]], own: str) -> str:
+    """What the cluster of a line is called: as ``--clusters`` or ``--over cluster.use`` name it, or by its own name."""
+    by_axis = next((str(value) for key, value in chosen if key == "cluster.use"), "")
+    return by_axis or cluster or own
+
+
+def _template(table: Mapping[str, Any], counts: Sequence[int], where: str, beside: Path | None, prices: Prices | None = None) -> Scenario:
     """The first of some configurations that is valid, from which the others are made; tries powers of two and the ends."""
     kind = table["strategy"].get("kind") if isinstance(table.get("strategy"), Mapping) else None
     key = {"mirrored": "strategy.replicas", "single": ""}.get(str(kind), "strategy.workers")
@@ -251,7 +284,7 @@ def _template(table: Mapping[str, Any], counts: Sequence[int], where: str, besid
     problem: ScenarioError | None = None
     for count in tried[:1] if not key else tried:
         try:
-            return scenario_from_table(apply_settings(table, [(key, count)]) if key else table, where, beside)
+            return scenario_from_table(apply_settings(table, [(key, count)]) if key else table, where, beside, prices)
         except ScenarioError as error:
             problem = problem or error
     assert problem is not None
@@ -270,7 +303,14 @@ def _servers_for(template: Scenario, given: Sequence[int] | None) -> Sequence[in
 
 
 def _add_line(
-    space: Space, template: Scenario, scaling: Scaling, servers: int, counts: Counts, chosen: Sequence[tuple[str, Any]], where: str
+    space: Space,
+    template: Scenario,
+    asked: str,
+    scaling: Scaling,
+    servers: int,
+    counts: Counts,
+    chosen: Sequence[tuple[str, Any]],
+    where: str,
 ) -> None:
     """Make a line of configurations, and note which of it cannot be."""
     workload = _scaled(template.workload, scaling, space.base.replicas)
@@ -288,9 +328,9 @@ def _add_line(
     others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
     name = f"{in_words(line_of)} on {template.cluster.name}{others}"
     if problems:
-        space.refused.append(Refused(name=f"{name}, {scaling} scaling", text=problems[0], configurations=len(problems)))
+        space.refused.append(Refused(name=f"{name}, {scaling} scaling", cluster=asked, text=problems[0], configurations=len(problems)))
     if scenarios:
-        space.lines.append(Line(name, scaling, scenarios, counts.searched))
+        space.lines.append(Line(name, asked, scaling, scenarios, counts.searched))
 
 
 def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workload:

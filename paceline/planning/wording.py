@@ -9,6 +9,7 @@ from paceline.planning.answer import Candidate, Goal, Improvement, Plan
 from paceline.planning.goals import required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
+from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Result
 from simulator.units import format_seconds
 from simulator.workload import Workload
@@ -18,10 +19,12 @@ __all__ = [
     "goal_in_words",
     "money",
     "notes_of",
+    "paired_in_words",
     "scaling_note",
     "sentences_of",
     "servers_note",
     "staleness_in_words",
+    "time_note",
     "why_this",
     "workers_note",
 ]
@@ -55,18 +58,61 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, str, str]:
     return _answer(plan, chosen), _sureness(plan), _limit(plan)
 
 
-def _figures(candidate: Candidate) -> str:
-    """Throughput, time and cost of a candidate."""
+def _figures(candidate: Candidate, total: float | None) -> str:
+    """Throughput, time and cost of a candidate: cost is the price of an hour times the time, to the digits that are shown."""
     rate = candidate.result.throughput_samples_per_s
-    parts = [f"{figure(rate.mean)} samples/s (90% of runs: {figure(rate.low)} to {figure(rate.high)})"]
-    if candidate.time_s is not None:
-        parts.append(f"{format_seconds(candidate.time_s.mean)} for the training")
-    if candidate.cost_usd is not None:
-        parts.append(f"{money(candidate.cost_usd.mean)} for all of it")
-    elif candidate.usd_per_hour is not None:
-        parts.append(f"{money(candidate.usd_per_hour)} an hour")
+    parts = [f"{precisely(rate.mean)} samples/s (90% of runs: {figure(rate.low)} to {figure(rate.high)})"]
+    if candidate.time_s is not None and total is not None:
+        parts.append(
+            f"{format_seconds(candidate.time_s.mean, _EXACT)} for the training{_at_mean(candidate.time_s.mean, total / rate.mean)}"
+        )
+    if candidate.usd_per_hour is not None:
+        hourly = f"{rate_in_words(candidate.usd_per_hour)} USD an hour"
+        cost = candidate.cost_usd
+        parts.append(hourly if cost is None else f"{sum_in_words(cost.mean)} USD for all of it at {hourly}")
     stale = staleness_in_words(candidate.result)
     return ", ".join([*parts, *([f"with {stale}"] if stale else [])])
+
+
+_EXACT = 5
+"""Significant digits of figures that a reader may multiply."""
+
+
+def precisely(rate: float) -> str:
+    """A throughput to five significant digits, thousands apart."""
+    return f"{rate:,.0f}" if rate >= 10**_EXACT - 0.5 else f"{rate:,.{_EXACT}g}"
+
+
+def _at_mean(mean_s: float, at_mean_s: float) -> str:
+    """That the mean time is longer than the time at the mean throughput, where a reader's calculator would find so."""
+    shown, other = format_seconds(mean_s, 4), format_seconds(at_mean_s, 4)
+    if shown == other:
+        return ""
+    return f" (mean over runs, which differ; at the mean throughput {format_seconds(at_mean_s, _EXACT)})"
+
+
+def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
+    """By how much times and costs exceed those at the mean throughput; nothing where no reader would find so."""
+    total = goal.total_samples
+    if total is None:
+        return ""
+    longer = [its.time_s.mean * its.result.throughput_samples_per_s.mean / total - 1 for its in candidates if its.time_s is not None]
+    most = max(longer, default=0.0)
+    if most < _VISIBLE:
+        return ""
+    return (
+        f"Hours and cost are means over runs: up to {most:.1%} more than samples / mean throughput gives, "
+        "because slow runs take longer than fast ones save."
+    )
+
+
+_VISIBLE = 0.0005
+
+
+def paired_in_words(candidate: Candidate) -> str:
+    """In how many paired runs the answer is better; nothing where that is no matter of chance."""
+    paired = candidate.paired
+    return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
 
 
 def staleness_in_words(result: Result) -> str:
@@ -78,15 +124,16 @@ def staleness_in_words(result: Result) -> str:
 def _answer(plan: Plan, chosen: Point) -> str:
     goal, best = plan.goal, plan.chosen
     asked = goal_in_words(goal)
+    named, figures = f"{best.name} ({best.placement})", _figures(best, goal.total_samples)
     if plan.feasible:
         what = "configuration of fewest devices" if goal.prefer == "fewest-devices" else f"{goal.prefer} configuration"
-        return f"The {what} that reaches {asked} is {best.name}: {_figures(best)}."
+        return f"The {what} that reaches {asked} is {named}: {figures}."
     needed = chosen.needed
     reached = Judge(goal).margin(chosen) * needed
     if not math.isfinite(needed):
-        return f"Nothing considered reaches {asked}; nearest comes {best.name}: {_figures(best)}, but it has no price."
+        return f"Nothing considered reaches {asked}; nearest comes {named}: {figures}, but it has no price."
     return (
-        f"Nothing considered reaches {asked}; nearest comes {best.name}: {_figures(best)}. With a confidence of {goal.confidence:.4g} it "
+        f"Nothing considered reaches {asked}; nearest comes {named}: {figures}. With a confidence of {goal.confidence:.4g} it "
         f"gives {figure(reached)} of the {figure(needed)} samples/s it needs, so {figure(needed / reached)} times that would be needed."
     )
 
@@ -107,7 +154,8 @@ def _limit(plan: Plan) -> str:
     limit = plan.chosen.result.bottleneck
     known = [one for one in plan.improvements if one.gain is not None]
     best = known[0] if known else None
-    text = f"The limit is {limit.name}: {limit.text.rstrip('.')}"
+    begins = f"The limit is {limit.name}" if limit.balance is None else "There is no single limit"
+    text = f"{begins}: {limit.text.rstrip('.')}"
     if best is None or best.gain is None or best.gain < _LITTLE:
         return f"{text}; no single improvement that was tried brings more than {_LITTLE:.0%}."
     text = f"{text}; of single improvements {best.name} buys most, {best.gain:+z.0%} throughput{_price_of(best, plan.chosen)}"
@@ -129,7 +177,7 @@ def _price_of(improvement: Improvement, chosen: Candidate) -> str:
     """What an improvement adds to the price of an hour, where it does."""
     if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
         return ""
-    return f" for {money(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
+    return f" for {rate_in_words(improvement.usd_per_hour - chosen.usd_per_hour)} USD an hour more"
 
 
 def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -> str:
@@ -143,7 +191,7 @@ def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -
     texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {what}."]
     others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]
     if others and math.isfinite(judge.value(others[0])):
-        texts.append(f"Next comes {_beside(judge, others[0], meeting[0])}.")
+        texts.append(f"Next comes {_beside(judge, others[0], meeting[0])}{_by_runs(judge, others[0], meeting[0])}.")
     if _is_stale(meeting[0]):
         texts.append(f"Its gradients are stale, so that it may need more samples; {_without_staleness(judge, meeting, others)}.")
     return " ".join(texts)
@@ -166,10 +214,13 @@ def _beside(judge: Judge, other: Point, best: Point) -> str:
     title = other.line.title(other.workers)
     if not math.isfinite(judge.value(other)):
         return f"{title}, which has no price"
-    more = judge.value(other) / judge.value(best) - 1
-    word = {"cheapest": "more", "fastest": "slower", "fewest-devices": "more devices"}[judge.goal.prefer]
-    same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[judge.goal.prefer]
-    return f"{title}: {f'{more:.1%} {word}' if more >= 0.0005 else same}"
+    return f"{title}: {judge.behind(other, best)}"
+
+
+def _by_runs(judge: Judge, other: Point, best: Point) -> str:
+    """In how many paired runs the best is better, after what it gains on average."""
+    paired = judge.paired(best, other)
+    return "" if paired is None else f", and the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
 
 
 def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:

@@ -74,7 +74,7 @@ _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
 """What is embedded under which name; times in seconds, rates in samples/s, shares 0 to 1; none where it does not apply."""
 
 _TEXTS: dict[str, Callable[[Result], str]] = {
-    "limit": lambda result: result.bottleneck.name.replace("-", " "),
+    "limit": lambda result: result.bottleneck.label,
     "limit_text": lambda result: result.bottleneck.text,
     "link_name": lambda result: result.utilisation.busiest_link_name,
     "all_reduce": lambda result: "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),

@@ -7,10 +7,11 @@ from typing import Literal
 
 from paceline.reporting.naming import clean
 from paceline.reporting.wording import amount, dollars, duration, percent, signed
+from simulator.prices import rate_in_words, sum_in_words
 
 __all__ = ["Cell", "Column", "Grid", "Kind", "written"]
 
-Kind = Literal["text", "count", "number", "seconds", "share", "change", "usd"]
+Kind = Literal["text", "count", "number", "precise", "seconds", "share", "change", "usd", "hourly", "sum"]
 Cell = str | float | int | None
 
 _LONGEST = 400
@@ -18,7 +19,10 @@ _LONGEST = 400
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and how the values below it are written; times are in seconds, shares 0 to 1."""
+    """A heading, and how the values below it are written; times are in seconds, shares 0 to 1.
+
+    What a reader may multiply is "precise" and "hourly", with five significant digits, and "sum", with four.
+    """
 
     name: str
     kind: Kind = "text"
@@ -61,5 +65,11 @@ def written(value: Cell, kind: Kind) -> str:
             return signed(value)
         case "usd":
             return dollars(value)
+        case "precise":
+            return amount(value, 5)
+        case "hourly":
+            return f"${rate_in_words(value)}"
+        case "sum":
+            return f"${sum_in_words(value)}"
         case _:
             return amount(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.reporting.wording import percent
-from simulator.results import Result
+from simulator.results import Limit, Result
 
 __all__ = ["limit_in_words"]
 
@@ -34,13 +34,21 @@ def limit_in_words(result: Result) -> str:
     def of_step(part_s: float) -> str:
         return percent(part_s / step_s if step_s else 0.0)
 
-    return _WORDS[result.bottleneck.name].format(
-        input=of_step(parts.input),
-        compute=of_step(parts.compute),
-        exposed=of_step(parts.exposed_communication),
-        waiting=of_step(parts.waiting),
-        apply=of_step(parts.apply),
-        link=percent(use.busiest_link),
-        server=percent(use.busiest_server),
-        cores=percent(use.cores),
-    )
+    def told(name: Limit) -> str:
+        return _WORDS[name].format(
+            input=of_step(parts.input),
+            compute=of_step(parts.compute),
+            exposed=of_step(parts.exposed_communication),
+            waiting=of_step(parts.waiting),
+            apply=of_step(parts.apply),
+            link=percent(use.busiest_link),
+            server=percent(use.busiest_server),
+            cores=percent(use.cores),
+        )
+
+    limit = result.bottleneck
+    if limit.balance is None:
+        return told(limit.name)
+    largest_s = max(parts.input, parts.compute, parts.exposed_communication, parts.waiting, parts.apply)
+    both = f"{told(limit.name)}, and {told(limit.balance)}"
+    return f"no single part, for two are in balance: {both}; halving either alone shortens a step by {of_step(largest_s / 2)} at most"

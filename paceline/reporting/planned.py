@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["all_candidates", "goal_text", "pareto", "plan_grids"]
 
 _FEWEST_DRAWN = 2
-_RATE = (Column("Throughput (samples/s)", "number"), Column("Low", "number"), Column("High", "number"))
+_RATE = (Column("Throughput (samples/s)", "precise"), Column("Low", "number"), Column("High", "number"))
 
 
 def goal_text(goal: Goal) -> str:
@@ -35,20 +35,32 @@ def plan_grids(plan: Plan) -> tuple[Grid, ...]:
     """The answer with its runners-up, the Pareto front, how many servers are enough, and single improvements."""
     scaling = plan.chosen.scaling
     grids = [
+        *([_clusters(plan)] if len(plan.clusters) > 1 else []),
         _candidates("plan-candidates", "The answer and its runners-up", [plan.chosen, *plan.runners_up], plan.chosen),
         _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan.chosen),
         Grid(
             "plan-servers",
             "The same with other numbers of servers",
-            (Column("Servers", "count"), Column("Scaling"), *_RATE, Column("Cost of an hour", "usd")),
-            tuple((each.servers, scaling, *_ends(each.throughput_samples_per_s), each.usd_per_hour) for each in plan.servers),
+            (Column("Servers", "count"), Column("Scaling"), *_RATE, Column("Cost of an hour", "hourly"), Column("Machines")),
+            tuple(
+                (each.servers, scaling, *_ends(each.throughput_samples_per_s), each.usd_per_hour, each.placement or None)
+                for each in plan.servers
+            ),
         ),
         Grid(
             "plan-workers",
             "The same with other numbers of workers",
-            (Column("Workers", "count"), Column("Replicas", "count"), Column("Scaling"), *_RATE, Column("Cost of an hour", "usd")),
+            (
+                Column("Workers", "count"),
+                Column("Replicas", "count"),
+                Column("Scaling"),
+                *_RATE,
+                Column("Cost of an hour", "hourly"),
+                Column("Machines"),
+            ),
             tuple(
-                (each.workers, each.replicas, scaling, *_ends(each.throughput_samples_per_s), each.usd_per_hour) for each in plan.workers
+                (each.workers, each.replicas, scaling, *_ends(each.throughput_samples_per_s), each.usd_per_hour, each.placement or None)
+                for each in plan.workers
             ),
         ),
         Grid(
@@ -59,7 +71,8 @@ def plan_grids(plan: Plan) -> tuple[Grid, ...]:
                 Column("Scaling"),
                 Column("Throughput gained", "change"),
                 *_RATE,
-                Column("Cost of an hour", "usd"),
+                Column("Cost of an hour", "hourly"),
+                Column("Machines"),
                 Column("Limited by"),
                 Column("What it is"),
             ),
@@ -70,6 +83,7 @@ def plan_grids(plan: Plan) -> tuple[Grid, ...]:
                     each.gain,
                     *_ends(each.throughput_samples_per_s),
                     each.usd_per_hour,
+                    each.placement or None,
                     each.bottleneck.replace("-", " "),
                     each.text,
                 )
@@ -101,43 +115,91 @@ def _staleness(candidate: Candidate) -> tuple[Cell, Cell]:
     return (stale.mean, stale.p95) if stale.max else (None, None)
 
 
+def _clusters(plan: Plan) -> Grid:
+    """One line for each cluster that was asked for: its best configuration, and how that stands to the goal."""
+    columns = (
+        Column("Cluster"),
+        Column("Scaling"),
+        *_MACHINES,
+        Column("Samples/s", "precise"),
+        Column("Hours", "precise"),
+        Column("Cost of an hour", "hourly"),
+        Column("Cost in all", "sum"),
+        Column("Confidence", "share"),
+        Column("How it compares, or why not"),
+        Column("Best configuration"),
+    )
+    rows = []
+    for each in plan.clusters:
+        best = each.best
+        figures: tuple[Cell, ...] = (None,) * 8
+        if best is not None:
+            rate = best.result.throughput_samples_per_s.mean
+            figures = best.scaling, best.nodes, best.devices_per_node, rate, *_training(best), best.confidence
+        rows.append((each.cluster, *figures, each.text, best.name if best is not None else None))
+    return _without_empty("plan-clusters", "Each cluster", columns, rows)
+
+
+_MACHINES = (Column("Nodes", "count"), Column("Devices of each", "count"))
+_TRAINING = (Column("Hours of training", "precise"), Column("Cost of an hour", "hourly"), Column("Cost of the training", "sum"))
+
+
+def _training(candidate: Candidate) -> tuple[Cell, Cell, Cell]:
+    """Hours of the training, price of an hour, and what both make together."""
+    cost = candidate.cost_usd
+    return _hours(candidate), candidate.usd_per_hour, cost.mean if cost is not None else None
+
+
+def _hours(candidate: Candidate) -> float | None:
+    return candidate.time_s.mean / _HOUR_S if candidate.time_s is not None else None
+
+
+def _without_empty(id_: str, title: str, columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]]) -> Grid:
+    """A grid of the columns in which at least one row has a value."""
+    told = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
+    return Grid(id_, title, tuple(columns[index] for index in told), tuple(tuple(row[index] for index in told) for row in rows))
+
+
+_HOUR_S = 3600.0
+
+
 def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: Candidate) -> Grid:
     columns = (
         Column("Configuration"),
         Column("Scaling"),
-        Column("Replicas", "count"),
+        *_MACHINES,
         Column("Servers", "count"),
         *_RATE,
-        Column("Time of the training", "seconds"),
-        Column("Cost of the training", "usd"),
-        Column("Cost of an hour", "usd"),
+        *_TRAINING,
         Column("Cost of a million samples", "usd"),
         Column("Staleness (updates)", "number"),
         Column("Staleness, p95 (updates)", "count"),
         Column("Confidence", "share"),
         Column("Meets the goal"),
+        Column("Answer better in (paired runs)"),
         Column("Limited by"),
+        Column("Machines"),
     )
     rows = tuple(
         (
             each.name,
             each.scaling,
-            each.result.replicas,
+            each.nodes,
+            each.devices_per_node,
             each.result.scenario.servers or None,
             *_ends(each.result.throughput_samples_per_s),
-            each.time_s.mean if each.time_s is not None else None,
-            each.cost_usd.mean if each.cost_usd is not None else None,
-            each.usd_per_hour,
+            *_training(each),
             each.usd_per_million_samples.mean if each.usd_per_million_samples is not None else None,
             *_staleness(each),
             each.confidence,
             ("yes" if each.meets else "no") + (" (the answer)" if each == chosen else ""),
-            each.result.bottleneck.name.replace("-", " "),
+            f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
+            each.result.bottleneck.label,
+            each.placement or None,
         )
         for each in candidates
     )
-    told = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
-    return Grid(id_, title, tuple(columns[index] for index in told), tuple(tuple(row[index] for index in told) for row in rows))
+    return _without_empty(id_, title, columns, rows)
 
 
 def pareto(plan: Plan) -> tuple[go.Figure, str, str] | None:
@@ -198,7 +260,8 @@ def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:
 
 def _hover(each: Candidate, *, whole: bool) -> str:
     rate = each.result.throughput_samples_per_s
-    lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {each.result.replicas:,} replicas"]
+    where = each.placement or f"{each.result.replicas:,} replicas"
+    lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(where)}"]
     lines.append(f"{amount(rate.mean)} samples/s (90% interval {amount(rate.low)} to {amount(rate.high)})")
     if whole and each.time_s is not None and each.cost_usd is not None:
         lines.append(f"{duration(each.time_s.mean)} and {dollars(each.cost_usd.mean)}")

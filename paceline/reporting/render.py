@@ -24,6 +24,8 @@ from paceline.reporting.wording import amount, clause, counts, dollars, duration
 from simulator.cluster import Cluster
 from simulator.cost import usd_per_hour
 from simulator.files import write_whole
+from simulator.left_out import left_out
+from simulator.prices import rate_in_words
 from simulator.results import Result
 
 if TYPE_CHECKING:
@@ -137,6 +139,7 @@ def render(report: Report) -> str:
                 if getattr(result.scenario.strategy, "mode", "sync") != "sync"
             },
             answer_scaling=scaling_of(report.answer.result.scenario),
+            left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
             gains=sorted((change for change in report.sensitivity if change.gain is not None), key=lambda change: -(change.gain or 0.0)),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
@@ -178,6 +181,7 @@ def _environment() -> jinja2.Environment:
         clean=clean,
         counts=counts,
         dollars=dollars,
+        hourly=rate_in_words,
         joined=join,
         lower_first=lambda text: text[:1].lower() + text[1:],
         percent=percent,

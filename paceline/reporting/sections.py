@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
+from paceline.planning.wording import time_note
 from paceline.reporting.answer import name_at
 from paceline.reporting.context import Report
 from paceline.reporting.coordinates import scaling_of
@@ -53,7 +54,11 @@ def sections_of(report: Report) -> Sections:
     found = Sections()
     found.values.update(plan_figure=None, goal="", overlay_error="")
     if report.plan is not None:
-        found.values.update(goal=goal_text(report.plan.goal), plan_tables=plan_grids(report.plan))
+        found.values.update(
+            goal=goal_text(report.plan.goal),
+            plan_tables=plan_grids(report.plan),
+            plan_time=time_note(report.plan.candidates, report.plan.goal),
+        )
         if (drawn := pareto(report.plan)) is not None:
             found.figures["pareto"] = drawn[0]
             found.values.update(plan_figure={"about": drawn[1], "seen": drawn[2]}, plan_all=all_candidates(report.plan))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from paceline.sweeping.axes import Axis, parse_axis
-from paceline.sweeping.grid import Grid, grid
+from paceline.sweeping.grid import Grid, grid, several_clusters
 from paceline.sweeping.journal import Journal
 from paceline.sweeping.outcome import Sweep
 from paceline.sweeping.resuming import sweep
 from paceline.sweeping.running import Backend, Outcome, Runner
 
-__all__ = ["Axis", "Backend", "Grid", "Journal", "Outcome", "Runner", "Sweep", "grid", "parse_axis", "sweep"]
+__all__ = ["Axis", "Backend", "Grid", "Journal", "Outcome", "Runner", "Sweep", "grid", "parse_axis", "several_clusters", "sweep"]

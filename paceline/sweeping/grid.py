@@ -13,10 +13,11 @@ from simulator.catalog import scenario_file
 from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
 from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.prices import Prices, for_several
 from simulator.scenario import Scenario
 from simulator.workload import Workload
 
-__all__ = ["Grid", "grid"]
+__all__ = ["Grid", "grid", "several_clusters"]
 
 _MOST_SCENARIOS = 1_000_000
 _KEPT_SECTIONS = 256
@@ -57,6 +58,8 @@ class Grid(Sequence[Scenario]):
         File name for messages.
     beside
         Folder that relative ``use`` paths are also looked up in.
+    prices
+        Of clusters by name, laid over what their files say.
 
     Raises
     ------
@@ -64,7 +67,15 @@ class Grid(Sequence[Scenario]):
         A key is given twice, or there are too many combinations.
     """
 
-    def __init__(self, table: Mapping[str, Any], axes: Sequence[Axis], *, source: str = "scenario", beside: Path | None = None) -> None:
+    def __init__(
+        self,
+        table: Mapping[str, Any],
+        axes: Sequence[Axis],
+        *,
+        source: str = "scenario",
+        beside: Path | None = None,
+        prices: Prices | None = None,
+    ) -> None:
         size = math.prod(len(values) for _, values in axes)
         if size > _MOST_SCENARIOS:
             raise ScenarioError(f"{source}: the grid has {size:,} scenarios; at most {_MOST_SCENARIOS:,} are taken")
@@ -73,6 +84,7 @@ class Grid(Sequence[Scenario]):
             raise ScenarioError(f"--over {twice[:80]}: is given twice; write all its values into one --over, separated by commas")
         self.axes: tuple[Axis, ...] = tuple((key, list(values)) for key, values in axes)
         self._table, self._source, self._beside, self._size = dict(table), source, beside, size
+        self.prices = prices
         heads = [key.partition(".")[0] for key in keys]
         self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
         self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload" or keys[axis] in _CHOOSES_A_CLUSTER]
@@ -133,7 +145,7 @@ class Grid(Sequence[Scenario]):
         settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
         where = self._source + "".join(f" --over {key}={value}" for key, value in chosen)
         table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ")
-        scenario = scenario_from_table(table, where, self._beside)
+        scenario = scenario_from_table(table, where, self._beside, self.prices)
         self._workloads.keep(of_workload, scenario.workload)
         self._clusters.keep(of_cluster, scenario.cluster)
         return scenario
@@ -146,6 +158,7 @@ def grid(
     *,
     source: str = "scenario",
     beside: Path | None = None,
+    prices: Prices | None = None,
 ) -> Grid:
     """A grid around a scenario, each of its combinations validated once.
 
@@ -166,11 +179,16 @@ def grid(
         File name for messages; that of the file, where one is given.
     beside
         Folder that relative ``use`` paths are also looked up in; that of the file, where one is given.
+    prices
+        Of clusters by name, laid over what their files say. Where the axes have several clusters, a
+        price among the settings holds for those that have none.
 
     Raises
     ------
     ScenarioError
         A combination breaks a rule; the message says which combination.
+    InputError
+        A price is for a cluster that is not among them.
     """
     if isinstance(table_or_scenario, Scenario):
         table: Mapping[str, Any] = table_or_scenario.model_dump(mode="json", exclude_none=True)
@@ -179,6 +197,15 @@ def grid(
     else:
         file = scenario_file(table_or_scenario)
         table, source, beside = read_toml(file), str(file), file.parent
-    made = Grid(apply_settings(table, settings, f"{source}: "), axes, source=source, beside=beside)
+    if several_clusters(axes):
+        settings, prices = for_several(list(settings), prices)
+    made = Grid(apply_settings(table, settings, f"{source}: "), axes, source=source, beside=beside, prices=prices)
     made.check()
+    if prices is not None:
+        prices.check()
     return made
+
+
+def several_clusters(axes: Sequence[Axis]) -> bool:
+    """Whether the axes have more than one cluster."""
+    return any(key in ("cluster", "cluster.use") and len(values) > 1 for key, values in axes)

@@ -40,9 +40,10 @@ def test_the_answer_comes_in_three_sentences_and_tables_of_80_columns(folder: Pa
                  "weak scaling: each replica takes 10 samples a step", "strong scaling: all replicas together take"):  # fmt: skip
         assert part in text, part
     table = answer.stdout[answer.stdout.index("answer and runners-up") :]
-    for heading in ("workers", "PS", "scaling", "samples/s", "90% interval", "cost", "conf."):
+    for heading in ("workers", "nodes", "samples/s", "90% interval", "$/hour", "conf."):
         assert heading in table.splitlines()[2]
-    assert "$" in table
+    assert "replicas on" in text
+    assert "Not in these figures: preparing input; whether a batch fits into memory; start-up, evaluation and checkpoints;" in text
 
 
 def test_json_is_the_plan(folder: Path, paceline: Paceline) -> None:
@@ -98,6 +99,9 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         (["--budget", "5 USD"], "--budget needs --samples"),
         ([*GOAL, "--workers", "0"], "--workers '0' must be a range"),
         ([*GOAL, "--workers", "8..2"], "--workers '8..2' has nothing in it, since 8 is above 2"),
+        ([*GOAL, "--price", "lba=0.2/h"], "--price 'lba': none of the clusters here has this name; did you mean lab?"),
+        ([*GOAL, "--price", "lab=0.2"], "--price 'lab=0.2' must be US dollars over a time for one node"),
+        ([*GOAL, "--clusters", "p3.2xlarge,p3.8xlarge", "--price", "1/h"], "to replace it name the cluster: --price p3.2xlarge=1.00/h"),
         ([*GOAL, "--servers", ""], "--servers '' must be a range"),
         ([*GOAL, "--servers", "5"], "must be at most the workload's 2 variables"),
         ([*GOAL, "--clusters", "etherent-10g"], "there is no cluster named 'etherent-10g'; did you mean"),
@@ -133,6 +137,45 @@ def test_a_cluster_that_the_workload_cannot_be_moved_to_is_told_and_not_dropped(
     alone = paceline("plan", "s.toml", *GOAL, "--clusters", "other.toml", *measured, *QUICK)
     assert alone.code == 2
     assert "'Abacus'" in alone.stderr
+
+
+def test_each_cluster_has_a_line_and_a_general_price_says_where_it_was_used(folder: Path, paceline: Paceline) -> None:
+    clusters = (
+        "--clusters",
+        "ethernet-10g,p3.2xlarge",
+        "--workers",
+        "1..8",
+        "--strategies",
+        "ring",
+        "--samples",
+        "1e7",
+        "--deadline",
+        "2h",
+    )
+    answer = paceline("plan", "s.toml", *clusters, *PRICE, *QUICK)
+    assert answer.code == 0
+    used = "the price of 0.40 USD an hour for every cluster without one is used for ethernet-10g; p3.2xlarge keeps its own"
+    assert used in answer.stderr
+    assert used in " ".join(answer.stdout.split())
+    lines = answer.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    table = lines[lines.index(next(line for line in lines if line.startswith("each cluster"))) :]
+    assert table[2].split() == ["cluster", "workers", "nodes", "samples/s", "hours", "$/hour", "cost", "$", "conf."]
+    rows = {line.split()[0]: line.split() for line in table[4:6]}
+    assert set(rows) == {"ethernet-10g", "p3.2xlarge"}
+    for row in rows.values():
+        hours, hourly, cost = (float(text) for text in row[4:7])
+        assert hours * hourly == pytest.approx(cost, rel=2e-3)
+    assert rows["p3.2xlarge"][5] in {f"{3.06 * nodes:.2f}" for nodes in range(1, 9)}
+
+
+def test_simulate_tells_the_cost_and_what_is_left_out(folder: Path, paceline: Paceline) -> None:
+    answer = paceline("simulate", "s.toml", "--price", "lab=BUY:4000USD,years:4,power:0.5kW")
+    assert answer.code == 0
+    text = " ".join(answer.stdout.split())
+    assert "0.56723 USD an hour for 3 x 0.18908 (bought for 4,000 USD over 4 years" in text
+    assert "left out preparing input; whether a batch fits into memory;" in text
+    assert "a node of lab is taken at 0.18908 USD an hour" in answer.stderr
 
 
 def test_a_plan_that_was_killed_goes_on_to_the_same_bytes(folder: Path, paceline: Paceline) -> None:
@@ -198,4 +241,4 @@ def test_the_example_of_the_document_prints_what_stands_there(paceline: Paceline
     printed = [line.rstrip() for line in answer.stdout.splitlines()]
     wanted = shown[1].splitlines()
     assert printed[: len(wanted)] == wanted
-    assert "simulated, and" in " ".join(wanted)
+    assert "scenarios besides around the answer" in " ".join(wanted)

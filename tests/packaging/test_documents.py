@@ -161,7 +161,7 @@ def test_the_readme_quotes_what_its_plan_says(monkeypatch):
         samples=float(options["--samples"]),
         deadline=options["--deadline"],
         clusters=options["--clusters"].split(","),
-        settings=[parse_setting(options["--set"])],
+        prices=options["--price"],
         jobs=1,
     )
     assert f"\n> {' '.join(found.sentences)}\n" in readme

@@ -7,7 +7,7 @@ import math
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simulator.errors import UnitError
@@ -31,6 +31,7 @@ SPACES = st.sampled_from(["", " "])
 DIMENSIONS: st.SearchStrategy[Dimension] = st.sampled_from(("information", "rate"))
 
 
+@settings(deadline=None)
 @given(NUMBERS, SPACES, AMOUNTS, TIMES, DIMENSIONS)
 @example("10", " ", "mbit", "/s", "rate")
 @example("64", " ", "mb", "", "information")
@@ -46,6 +47,7 @@ def test_what_is_accepted_has_a_prefix_of_the_list(number: str, space: str, amou
         assert value == pytest.approx(float(number) * scale * per_s, rel=1e-12), text
 
 
+@settings(deadline=None)
 @given(NUMBERS, SPACES, AMOUNTS, TIMES, st.sampled_from(("time", "information", "rate")))
 @example("10", "", "GBPS", "", "rate")
 @example("10", "", "gb", "/S", "rate")
@@ -89,6 +91,8 @@ def test_every_suggestion_can_be_typed(number: str, space: str, amount: str, tim
         ("10 S", "time", ["10 s"]),
         ("2 Days", "time", ["2 days"]),
         ("1 m", "time", ["1 min", "1 ms"]),
+        ("0.5 kw", "power", ["0.5 kW"]),
+        ("500 mW", "power", ["500 MW"]),
     ],
 )
 def test_the_likely_unit_is_suggested(text: str, dimension: Dimension, meant: list[str]) -> None:

@@ -1,6 +1,6 @@
 // Tables: what a figure shows as rows of raw values, written for reading and saved as CSV.
 
-const UNITS = { seconds: "s", time: "s", rate: "bytes/s", bytes: "bytes", share: "share", change: "share", usd: "USD" };
+const UNITS = { seconds: "s", time: "s", rate: "bytes/s", bytes: "bytes", share: "share", change: "share", usd: "USD", hourly: "USD", sum: "USD" };
 const KEY_KINDS = { number: "plain", rate: "rate", bytes: "bytes", seconds: "time" };
 const FIRST_ROWS = 100;
 

@@ -1,0 +1,45 @@
+"""What a scenario's figures leave out: neither simulated nor paid for, and so no part of any time or cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from simulator.memory import not_checked
+from simulator.scenario import Scenario
+from simulator.spec import Spec
+
+__all__ = ["LeftOut", "left_out", "left_out_in_words"]
+
+
+class LeftOut(Spec):
+    """One thing that the figures do not hold."""
+
+    name: str
+    text: str
+
+
+def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
+    """What throughput, time and cost of a scenario do not hold, each with the reason.
+
+    >>> from simulator.loading import load_scenario
+    >>> [each.name for each in left_out(load_scenario("ring"))]
+    ['preparing input', 'whether a batch fits into memory', 'start-up, evaluation and checkpoints', 'failures of nodes']
+    """
+    load, price = scenario.workload, scenario.cluster.price
+    found = []
+    if not load.input(scenario.batch):
+        text = "the workload has no time for it (workload.input), so every batch is ready when it is needed"
+        found.append(LeftOut(name="preparing input", text=text))
+    if (why := not_checked(scenario)) is not None:
+        found.append(LeftOut(name="whether a batch fits into memory", text=f"not checked: {why}"))
+    found.append(LeftOut(name="start-up, evaluation and checkpoints", text="only training steps count"))
+    spot = "; at a spot price nodes are taken away in the middle of a run" if price is not None and "spot" in price.terms.lower() else ""
+    found.append(LeftOut(name="failures of nodes", text=f"none fails or is taken away, and no step is repeated for it{spot}"))
+    if price is not None:
+        found.append(LeftOut(name="storage and transfer of data", text="nodes alone are priced"))
+    return tuple(found)
+
+
+def left_out_in_words(things: Iterable[LeftOut]) -> str:
+    """Their names, as the end of a sentence."""
+    return "; ".join(each.name for each in things)

@@ -1,0 +1,163 @@
+"""Each cluster of a plan: its price, its machines, its best configuration, or why it has none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paceline
+from paceline.planning import Plan, goal_of, plan, space_of
+from paceline.reporting.planned import plan_grids
+from simulator.prices import parse_prices
+from simulator.results import Bottleneck, Breakdown, Utilisation
+from tests.sample_scenarios import scenario_table
+
+RING = {"kind": "multi-worker-mirrored", "workers": 2}
+TEXT = 'name = "{0}"\nschema_version = 1\n{1}\n[inter_node]\nbandwidth = "{2}"\n'
+JITTER = {"jitter": {"kind": "lognormal", "sigma": 0.1}, "run_to_run_cv": 0.1}
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> dict[str, str]:
+    """Three clusters: without a price, with one, and with eight devices a node."""
+    texts = {
+        "bare": ("", "100 GB/s"),
+        "slow": ("price = { usd_per_node_hour = 3.0 }", "1 MB/s"),
+        "eight": ("devices_per_node = 8\nprice = { usd_per_node_hour = 20.0 }", "100 GB/s"),
+    }
+    for name, (more, rate) in texts.items():
+        (tmp_path / f"{name}.toml").write_text(TEXT.format(name, more, rate))
+    return {name: str(tmp_path / f"{name}.toml") for name in texts}
+
+
+def planned(machines: dict[str, str], goal: Any, *, price: list[str] | None = None, **options: Any) -> Plan:
+    table = scenario_table(strategy=RING, workload=JITTER, run={"replications": 19})
+    settings = options.pop("settings", ())
+    space = space_of(table, clusters=list(machines.values()), prices=parse_prices(price or []), settings=settings, **options)
+    return plan(space, goal, jobs=1)
+
+
+def by_name(answer: Plan) -> dict[str, Any]:
+    return {Path(its.cluster).stem: its for its in answer.clusters}
+
+
+def test_a_price_set_for_several_clusters_reprices_none_that_has_its_own(machines: dict[str, str]) -> None:
+    goal = goal_of(samples=1e6, deadline="1h")
+    answer = planned(machines, goal, settings=[("cluster.price.usd_per_node_hour", 0.2)], workers="1..8")
+    prices = {name: its.price.usd_per_node_hour for name, its in by_name(answer).items()}
+    assert prices == {"bare": 0.2, "slow": 3.0, "eight": 20.0}
+    note = next(text for text in answer.notes if "for every cluster without one" in text)
+    assert "is used for bare; slow and eight keep their own" in note
+    named = planned(machines, goal, price=[f"{machines['slow']}=0.1/h", "bare=BUY:876.6USD,years:1"], workers="1..8")
+    prices = {name: its.price.usd_per_node_hour for name, its in by_name(named).items()}
+    assert prices == {"bare": pytest.approx(0.1), "slow": 0.1, "eight": 20.0}
+
+
+def test_every_cluster_has_its_best_or_says_why_not(machines: dict[str, str]) -> None:
+    goal = goal_of(samples=1e7, deadline="45 min")  # 3,704 samples/s, about 3 devices
+    answer = planned(machines, goal, price=["bare=0.2/h"], workers="1..8")
+    found = by_name(answer)
+    assert list(found) == ["bare", "slow", "eight"]
+    assert found["bare"].text.startswith("the answer")
+    assert found["eight"].best.meets
+    assert (found["eight"].best.nodes, found["eight"].best.devices_per_node) == (1, 8)
+    assert "8 replicas on 1 node with 8 devices" in found["eight"].best.placement
+    assert not found["slow"].best.meets
+    assert found["slow"].text.startswith("too slow at every size tried: ")
+    assert found["slow"].best.result.scenario.cluster.name == "slow"
+    # what is found on a cluster is what a plan for it alone answers
+    for name in ("bare", "eight"):
+        alone = planned({name: machines[name]}, goal, price=["bare=0.2/h"] if name == "bare" else None, workers="1..8")
+        assert found[name].best.name == alone.chosen.name
+    assert 0 < answer.for_each_cluster < len(answer.candidates)
+    assert answer.considered == 24 == len(answer.candidates) + answer.discarded + answer.passed_over
+
+
+def test_a_near_miss_is_seen_beside_what_meets_the_goal(machines: dict[str, str]) -> None:
+    one = {"bare": machines["bare"]}
+    rates = sorted(planned(one, goal_of(target_throughput=1.0), workers=[3]).chosen.result.throughput_of_each_replication)
+    answer = planned(one, goal_of(target_throughput=rates[4] * 0.9999), price=["bare=1/h"], workers=[2, 3, 4])
+    (its,) = answer.clusters
+    assert its.best.result.replicas == 4
+    assert its.near_miss.result.replicas == 3
+    assert its.near_miss.confidence == pytest.approx(0.75)
+    assert "a near miss with 3 replicas on 3 nodes with 1 device each: confidence 0.75" in its.text
+
+
+def test_a_cluster_without_a_price_and_one_that_cannot_be_say_so(machines: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_text('name = "odd"\nschema_version = 1\ndevice = "Abacus"\n[inter_node]\nbandwidth = "1 GB/s"\n')
+    measured = [("workload.calibrated", {"batch": [1, 64], "device": "Slide rule"})]
+    all_ = {**machines, "odd": str(tmp_path / "odd.toml")}
+    found = by_name(planned(all_, goal_of(samples=1e6, budget="50 USD"), workers=[1, 2], settings=measured))
+    assert found["bare"].best is None or not found["bare"].best.meets
+    assert "no price, so that nothing can be said of a budget: give --price " in found["bare"].text
+    assert found["odd"].best is None
+    assert found["odd"].text.startswith("not possible: ")
+    assert "'Abacus'" in found["odd"].text
+
+
+def test_time_throughput_and_cost_of_the_answer_agree_by_a_readers_calculator(machines: dict[str, str]) -> None:
+    answer = planned({"bare": machines["bare"]}, goal_of(samples=1e9, deadline="1000 h"), price=["bare=0.526/h"], workers=[3])
+    said = re.search(
+        r": ([\d,.]+) samples/s .*?([\d.]+) h for the training \(mean over runs, which differ; at the mean throughput ([\d.]+) h\), "
+        r"([\d.,]+) USD for all of it at ([\d.]+) USD an hour",
+        answer.sentences[0],
+    )
+    assert said is not None, answer.sentences[0]
+    rate, hours, at_mean, cost, hourly = (float(text.replace(",", "")) for text in said.groups())
+    assert 1e9 / rate / 3600 == pytest.approx(at_mean, rel=1e-4)
+    assert hours * hourly == pytest.approx(cost, rel=5e-4)
+    assert hours > at_mean
+
+
+def test_the_answer_is_compared_run_by_run(machines: dict[str, str]) -> None:
+    answer = planned(machines, goal_of(samples=1e6, deadline="1h"), price=["bare=2/h"], workers=[1, 2, 3])
+    chosen = answer.chosen.result.throughput_of_each_replication
+    assert answer.chosen.paired is None
+    for other in answer.candidates:
+        if other.key != answer.chosen.key:
+            rates = other.result.throughput_of_each_replication
+            ours, theirs = answer.chosen.usd_per_hour, other.usd_per_hour
+            wins = sum(mine / ours > its / theirs for mine, its in zip(chosen, rates, strict=True))
+            assert (other.paired.wins, other.paired.runs, other.paired.by) == (wins, 19, "cheaper")
+    assert re.search(r"the answer is cheaper in \d+ of 19 paired runs", answer.why)
+
+
+def test_old_plans_can_still_be_read(machines: dict[str, str]) -> None:
+    answer = planned({"bare": machines["bare"]}, goal_of(target_throughput=1.0), workers=[1])
+    old = answer.model_dump(mode="json", exclude={"clusters", "for_each_cluster", "left_out"})
+    for name in ("nodes", "devices_per_node", "placement", "paired"):
+        old["chosen"].pop(name)
+    assert Plan.model_validate(old).chosen.nodes is None
+
+
+def test_parts_of_a_step_that_are_nearly_as_long_are_a_balance() -> None:
+    from simulator.bottleneck import bottleneck
+
+    scenario = paceline.load("ring")
+    use = Utilisation(devices=0.5, links=0.4, servers=0.0, busiest_link=0.5, busiest_link_name="node 0 out", busiest_server=0.0)
+    near = bottleneck(scenario, Breakdown(input=0.0, compute=0.49, exposed_communication=0.46, waiting=0.05, apply=0.0), use)
+    assert isinstance(near, Bottleneck)
+    assert (near.name, near.balance, near.label) == ("compute", "network", "compute and network in balance")
+    assert "Compute takes 49%" in near.text
+    assert "46% of a step: they are in balance, so that halving either alone shortens a step by" in near.text
+    far = bottleneck(scenario, Breakdown(input=0.0, compute=0.6, exposed_communication=0.4, waiting=0.0, apply=0.0), use)
+    assert (far.name, far.balance, far.label) == ("compute", None, "compute")
+    full = use.model_copy(update={"busiest_link": 0.9})
+    assert bottleneck(scenario, Breakdown(input=0.0, compute=0.5, exposed_communication=0.5, waiting=0.0, apply=0.0), full).balance is None
+
+
+def test_the_page_has_a_line_for_each_cluster_and_machines_in_each_table(machines: dict[str, str]) -> None:
+    answer = planned(machines, goal_of(samples=1e7, deadline="45 min"), price=["bare=0.2/h"], workers="1..8")
+    grids = {grid.id: grid for grid in plan_grids(answer)}
+    names = [column.name for column in grids["plan-clusters"].columns]
+    rows = [dict(zip(names, row, strict=True)) for row in grids["plan-clusters"].rows]
+    assert [Path(str(row["Cluster"])).stem for row in rows] == ["bare", "slow", "eight"]
+    assert (rows[2]["Nodes"], rows[2]["Devices of each"]) == (1, 8)
+    assert all(row["Scaling"] == "weak" for row in rows)
+    assert str(rows[1]["How it compares, or why not"]).startswith("too slow")
+    for name in ("plan-candidates", "plan-workers", "plan-improvements"):
+        assert "Machines" in [column.name for column in grids[name].columns]

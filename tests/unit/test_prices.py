@@ -1,0 +1,120 @@
+"""Prices as a person gives them: for one cluster, for those without one, for machines that were bought."""
+
+from __future__ import annotations
+
+import pytest
+
+import paceline
+from simulator.errors import InputError
+from simulator.left_out import left_out
+from simulator.prices import Prices, parse_prices, price_of_text, rate_in_words, sum_in_words
+
+SHORT = {"run.steps": 5, "run.replications": 2}
+
+
+def test_an_hour_of_a_bought_machine_is_its_share_of_the_purchase_and_its_electricity() -> None:
+    plain = price_of_text("BUY:4000USD,years:4,power:0.5kW")
+    assert plain.usd_per_node_hour == pytest.approx(4000 / (4 * 8766) + 0.5 * 0.15, rel=1e-12)
+    assert "in use at all hours (assumed)" in plain.terms
+    assert "0.5 kW at 0.15 USD/kWh (assumed)" in plain.terms
+    assert "4,000 USD / (4 years x 8,766 h x 1) + 0.5 kW x 0.15 USD/kWh" in plain.source
+    full = price_of_text("BUY:3000USD, years:3, power:400 W, electricity:0.30USD/kWh, use:0.6")
+    assert full.usd_per_node_hour == pytest.approx(3000 / (3 * 8766 * 0.6) + 0.4 * 0.30, rel=1e-12)
+    assert "assumed" not in full.terms
+    assert "electricity not counted" in price_of_text("BUY:4000USD,years:4").terms
+
+
+@pytest.mark.parametrize(("text", "hourly"), [("0.20/h", 0.2), ("0.2USD/h", 0.2), ("$4.8/d", 0.2), ("0.2 USD per hour", 0.2), ("0/h", 0.0)])
+def test_an_hourly_price_carries_its_unit(text: str, hourly: float) -> None:
+    assert price_of_text(text).usd_per_node_hour == pytest.approx(hourly, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["0.2"], "must be US dollars over a time for one node, such as 0.40/h"),
+        (["a=-1/h"], "must be US dollars over a time"),
+        (["a=0.2/kg"], "must be US dollars over a time"),
+        (["a=BUY:4000USD"], "says not over how many years the purchase is spread; add such as years:4"),
+        (["a=BUY:4000EUR,years:4"], "buy '4000EUR' must be a sum of US dollars"),
+        (["a=BUY:4000USD,year:4"], "did you mean years:"),
+        (["a=BUY:4000USD,years:4,use:1.5"], "use '1.5' must be a share of all hours above 0 and at most 1"),
+        (["a=BUY:4000USD,years:4,power:5"], "must be a power with its unit"),
+        (["a=BUY:4000USD,years:4,power:5 GB"], "must be a power with its unit"),
+        (["a=BUY:4000USD,years:4,electricity:0.3USD/kWh"], "nothing draws it"),
+        (["a=BUY:4000USD,years:4,years:5"], "years is given twice"),
+        (["a=1/h", "a=2/h"], "the price of a is given twice"),
+        (["1/h", "2/h"], "a price for every cluster without one is given twice"),
+        (["=1/h"], "a name stands before '='"),
+    ],
+)
+def test_a_price_that_cannot_be_read_is_one_line_with_what_to_try(texts: list[str], told: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_prices(texts)
+    assert told in str(refused.value)
+    assert str(refused.value).startswith("--price ")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_price_is_for_the_cluster_of_its_name_and_near_names_are_told() -> None:
+    own = paceline.load("ring", SHORT, prices={"ethernet-25g": "0.20/h"})
+    assert own.cluster.price is not None
+    assert (own.cluster.price.usd_per_node_hour, own.cluster.price.source) == (0.2, "given by the user")
+    with pytest.raises(InputError, match="prices 'ethernet-2g': none of the clusters here has this name; did you mean ethernet-25g"):
+        paceline.load("ring", SHORT, prices={"ethernet-2g": "0.20/h"})
+
+
+def test_one_price_for_all_is_refused_where_it_would_be_used_for_none() -> None:
+    on = {**SHORT, "cluster.use": "p3.2xlarge"}
+    with pytest.raises(InputError, match=r"--price p3\.2xlarge=0\.20/h"):
+        paceline.load("ring", on, prices="0.20/h")
+    named = paceline.load("ring", on, prices={"p3.2xlarge": 0.2}).cluster.price
+    assert named is not None
+    assert named.usd_per_node_hour == 0.2
+    # of one cluster a setting is that cluster's price, as it always was
+    alone = paceline.load("ring", {**on, "cluster.price.usd_per_node_hour": 0.2}).cluster.price
+    assert alone is not None
+    assert alone.usd_per_node_hour == 0.2
+
+
+@pytest.mark.parametrize("how", ["settings", "prices"])
+def test_one_price_in_a_sweep_over_clusters_fills_only_those_without(how: str) -> None:
+    over = {"cluster.use": ["ethernet-1g", "p3.2xlarge"]}
+    given = {"settings": {**SHORT, "cluster.price.usd_per_node_hour": 0.2}} if how == "settings" else {"settings": SHORT, "prices": "0.2/h"}
+    swept = paceline.sweep("ring", {**over, "strategy.workers": [1]}, jobs=1, **given)  # type: ignore[arg-type]
+    prices = {its.scenario.cluster.name: its.scenario.cluster.price for its in swept}
+    assert {name: price.usd_per_node_hour for name, price in prices.items()} == {"ethernet-1g": 0.2, "p3.2xlarge": 3.06}
+    assert prices["ethernet-1g"].source == "given by the user for every cluster without a price"
+
+
+def test_notes_say_for_which_clusters_a_price_was_used() -> None:
+    prices = parse_prices(["a=0.3/h", "0.2/h"])
+    for name, own in (("a", 1.0), ("b", 2.0), ("c", None), ("d", None)):
+        table = {"name": name} | ({} if own is None else {"price": {"usd_per_node_hour": own}})
+        prices.applied(table)
+    prices.check()
+    assert prices.notes() == [
+        "a node of a is taken at 0.30 USD an hour, in place of the 1.00 USD of its file",
+        "the price of 0.20 USD an hour for every cluster without one is used for c and d; b keeps its own (--price b=... replaces it)",
+    ]
+    assert Prices().notes() == []
+
+
+def test_what_is_left_out_follows_from_the_scenario() -> None:
+    names = [each.name for each in left_out(paceline.load("ring"))]
+    assert names == ["preparing input", "whether a batch fits into memory", "start-up, evaluation and checkpoints", "failures of nodes"]
+    fed = paceline.load("ring", {"workload.input": {"base": "1 ms", "per_sample": "0 s"}}, prices={"ethernet-25g": "0.2/h"})
+    names = [each.name for each in left_out(fed)]
+    assert "preparing input" not in names
+    assert "storage and transfer of data" in names
+    spot = paceline.load("ring", {"cluster.price": {"usd_per_node_hour": 1.0, "terms": "Spot"}})
+    assert any("spot price" in each.text for each in left_out(spot))
+
+
+def test_prices_and_sums_keep_the_digits_that_a_reader_multiplies() -> None:
+    assert [rate_in_words(usd) for usd in (0, 0.2, 0.526, 21.957642, 0.189077, 1234.5)] == [
+        "0.00", "0.20", "0.526", "21.958", "0.18908", "1,234.50"
+    ]  # fmt: skip
+    assert [sum_in_words(usd) for usd in (3.0302, 40.83, 103.52, 1234.5, 123456, 0.052)] == [
+        "3.03", "40.83", "103.5", "1,234", "123,500", "0.052"
+    ]  # fmt: skip
