@@ -149,7 +149,7 @@ def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: si
         (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGINT, "paceline: interrupted\n"),
         (LONG, signal.SIGTERM, "paceline: ended by SIGTERM\n"),
         (
-            ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--yes"),
+            ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--replications", "19", "--yes"),
             signal.SIGINT,
             "paceline: interrupted\n",
         ),
