@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from calibrate.fit import fit_workload
     from calibrate.link_fit import fit_link
-    from calibrate.profiling import profile_link, profile_runs, profile_step
+    from calibrate.profiling import profile_at_once, profile_link, profile_runs, profile_step
     from calibrate.writing import write_cluster, write_workload
 
-__all__ = ["fit_link", "fit_workload", "profile_link", "profile_runs", "profile_step", "write_cluster", "write_workload"]
+__all__ = ["fit_link", "fit_workload", "profile_at_once", "profile_link", "profile_runs", "profile_step", "write_cluster", "write_workload"]
 
 _HOME = {
     "fit_link": "calibrate.link_fit",
     "fit_workload": "calibrate.fit",
+    "profile_at_once": "calibrate.profiling",
     "profile_link": "calibrate.profiling",
     "profile_runs": "calibrate.profiling",
     "profile_step": "calibrate.profiling",

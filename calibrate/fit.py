@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from calibrate.at_once import AtOnce, is_at_once, processes_at_once
+from calibrate.disturbance import check_levels, choose_rounds
 from calibrate.estimators import AffineCost, ChainSlope
-from calibrate.measurements import Measurements, read_measurements
+from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.provenance import provenance
 from calibrate.records import CountedStep, Memory, ServerTime
-from calibrate.step_law import StepTimeLaw
+from calibrate.step_cost import StepCost
+from calibrate.step_law import StepTimeLaw, drawn_laws
 from calibrate.step_table import StepTable
 from calibrate.variables import fitted_variables
 from simulator.errors import CalibrationError
@@ -29,22 +32,30 @@ PARAMETERS = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "back
 
 _DRAWS = 200
 _DRAWS_KEPT = 60
+_LAWS = 50
 
 
-def fit_workload(measurements: Path | Sequence[Path], name: str, command: str = "", seed: int = 0) -> Workload:
+def fit_workload(
+    measurements: Path | Sequence[Path], name: str, command: str = "", seed: int = 0, accept_disturbed: bool = False
+) -> Workload:
     """Fit a workload to the measurements of a step.
 
     Parameters
     ----------
     measurements
         File written by :func:`calibrate.profile_step`, or the files of several runs of the
-        same step, from which the spread between runs is seen.
+        same step, from which the spread between runs is seen; and the files written by
+        :func:`calibrate.profile_at_once`, from which is seen what processes of one machine
+        have in common.
     name
         Of the workload.
     command
         Command line that made it, for the provenance.
     seed
         Of the bootstrap.
+    accept_disturbed
+        Fit measurements that cannot be trusted too, with a warning in the provenance:
+        ``disturbed``.
 
     Returns
     -------
@@ -55,17 +66,31 @@ def fit_workload(measurements: Path | Sequence[Path], name: str, command: str = 
 
     Raises
     ------
+    MeasurementsError
+        A file is damaged, or holds no training steps (exit code 2).
     CalibrationError
-        The file is damaged, or holds too little to be fitted.
+        The files hold too little to be fitted; or too few rounds are undisturbed, or the
+        runs are at different levels, and ``accept_disturbed`` is not set.
     """
     files = [measurements] if isinstance(measurements, Path) else list(measurements)
     runs = [read_measurements(file) for file in files]
     for file, measured in zip(files, runs, strict=True):
         if measured.header.probe != "step":
-            raise CalibrationError(f"{file}: holds measurements of links, not of a training step; use `paceline calibrate-link`")
-    measurements = files[0]
+            raise MeasurementsError(f"{file}: holds measurements of links, not of a training step; use `paceline calibrate-link`")
+    alone = [run for run in runs if not is_at_once(run)]
+    if not alone:
+        raise MeasurementsError(f"{files[0]}: is one of several processes at once, which alone are not fitted; give the runs too")
+    measurements = alone[0].path
     try:
-        return _fitted(runs, StepTable.of(*runs), name, command, seed)
+        chosen = choose_rounds(alone, accept_disturbed)
+        table = StepTable.of(*alone, left_out=chosen.left_out)
+        apart = check_levels(table, [run.path.name for run in alone], accept_disturbed)
+        remarks = dict(chosen.remarks)
+        if apart:
+            remarks["disturbed"] = "; ".join(filter(None, (remarks.get("disturbed"), apart)))
+        at_once = processes_at_once([run for run in runs if is_at_once(run)], accept_disturbed) if len(alone) < len(runs) else None
+        facts = provenance(alone, command) | {"runs": str(len(set(table.runs)))} | remarks
+        return _fitted(alone, table, at_once, name, facts, seed)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
@@ -75,13 +100,21 @@ def fit_workload(measurements: Path | Sequence[Path], name: str, command: str = 
         raise CalibrationError(f"{prefix}{error}") from None
 
 
-def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: str, seed: int) -> Workload:
+def _fitted(
+    runs: Sequence[Measurements], table: StepTable, at_once: AtOnce | None, name: str, facts: dict[str, str], seed: int
+) -> Workload:
     measured = runs[0]
     rng = np.random.default_rng(seed)
-    center, residual = _parameters(table)
-    draws = np.array([_parameters(table.resampled(rng))[0] for _ in range(_DRAWS)])
+    cost = StepCost().fit(table)
+    center = _parameters(cost)
+    copies = [table.resampled(rng) for _ in range(_DRAWS)]
+    draws = np.array([_parameters(StepCost().fit(copy)) for copy in copies])
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
-    law = StepTimeLaw().fit(table.factors())
+    intervals = {key: (_digits(a), _digits(b)) for key, a, b in zip(PARAMETERS, low, high, strict=True)}
+    if at_once is not None:
+        intervals["run_to_run_shared"] = (_digits(at_once.interval_90[0]), _digits(at_once.interval_90[1]))
+    found = StepTimeLaw().fit(table.factors())
+    law = found.law_
     variables = fitted_variables(measured)
     sizes = [variable.size_bytes for variable in variables]
     fingerprint = measured.fingerprint
@@ -94,8 +127,11 @@ def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: 
         forward=Affine(base_s=_digits(center[0]), per_sample_s=_digits(center[1])),
         backward=Affine(base_s=_digits(center[2]), per_sample_s=_digits(center[3])),
         apply_s=_digits(center[4]),
-        jitter=law.law_,
+        jitter=law,
+        jitter_draws=drawn_laws(law, (copy.factors() for copy in copies[:_LAWS])),
+        jitter_least=_digits(table.fastest()),
         run_to_run_cv=round(min(table.run_to_run_cv(), 1.0), 6),
+        run_to_run_shared=_digits(at_once.share) if at_once is not None and at_once.share is not None else None,
         server=_server_cost(measured),
         variables=variables,
         calibrated=WorkloadRange(
@@ -108,24 +144,19 @@ def _fitted(runs: Sequence[Measurements], table: StepTable, name: str, command: 
         ),
         fit=CalibrationFit(
             points=tuple(_point(table, batch) for batch in table.batches),
-            relative_residual=_digits(residual),
-            laws=law.scores_,
-            intervals_90={key: (_digits(a), _digits(b)) for key, a, b in zip(PARAMETERS, low, high, strict=True)},
+            relative_residual=_digits(cost.relative_residual_),
+            laws=found.scores_,
+            intervals_90=intervals,
             peak_memory_bytes={str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)},
         ),
-        provenance=provenance(runs, command),
+        provenance=facts | ({"at_once": at_once.text} if at_once is not None else {}),
         counted=_counted(measured),
     )
 
 
-def _parameters(table: StepTable) -> tuple[Array, float]:
-    """The five parameters, and the largest relative distance of a measured mean from the curve."""
-    forward = AffineCost().fit(*table.phase("forward"))
-    backward = AffineCost().fit(*table.phase("backward"))
-    # what the optimizer does depends on the variables, not on the batch
-    apply = float(np.mean([table.mean(batch) * table.share(batch, "apply") for batch in table.batches]))
-    residual = max(abs((forward(batch) + backward(batch) + apply) / table.mean(batch) - 1.0) for batch in table.batches)
-    return np.array([forward.base_, forward.slope_, backward.base_, backward.slope_, apply]), residual
+def _parameters(cost: StepCost) -> Array:
+    """The values of ``PARAMETERS``."""
+    return np.array([cost.forward_.base_s, cost.forward_.per_sample_s, cost.backward_.base_s, cost.backward_.per_sample_s, cost.apply_s_])
 
 
 def _point(table: StepTable, batch: int) -> CalibrationPoint:
@@ -157,7 +188,7 @@ def _server_cost(measured: Measurements) -> ServerCost:
     sizes, seconds = chain.points()
     if len(sizes) < 2:
         return ServerCost()
-    cost = AffineCost("ratio").fit(sizes, seconds)
+    cost = AffineCost().fit(sizes, seconds)
     return ServerCost(base_s=_digits(cost.base_), per_byte_s=_digits(cost.slope_))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.estimators import AffineCost, ChainSlope
-from calibrate.measurements import Measurements, read_measurements
+from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.provenance import provenance
 from calibrate.records import Transfer
 from simulator.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
@@ -55,7 +55,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     """
     measured = read_measurements(measurements)
     if measured.header.probe != "links":
-        raise CalibrationError(f"{measurements}: holds measurements of a training step, not of links; use `paceline calibrate`")
+        raise MeasurementsError(f"{measurements}: holds measurements of a training step, not of links; use `paceline calibrate`")
     rng = np.random.default_rng(seed)
     chain = _chain(measured, _NETWORK)
     try:
@@ -102,7 +102,7 @@ def _link_of(chain: ChainSlope) -> tuple[Array, float]:
     sizes, seconds = chain.points()
     if len(sizes) < 2:
         raise CalibrationError(f"{len(sizes)} message size(s) gave a usable time; a fit needs at least 2: measure more sizes or rounds")
-    cost = AffineCost("ratio", _TOLERANCE).fit(sizes, seconds)
+    cost = AffineCost(_TOLERANCE).fit(sizes, seconds)
     if cost.slope_ <= 0:
         raise CalibrationError("the time does not grow with the size of the message; measure larger messages, on a quiet machine")
     return np.array([cost.base_, 1.0 / cost.slope_]), cost.relative_residual_

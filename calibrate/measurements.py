@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
 
@@ -28,9 +28,15 @@ from calibrate.records import (
 )
 from simulator.errors import CalibrationError
 
-__all__ = ["Measurements", "new_file", "read_measurements"]
+__all__ = ["Measurements", "MeasurementsError", "new_file", "read_measurements"]
 
 RecordT = TypeVar("RecordT")
+
+
+class MeasurementsError(CalibrationError):
+    """A measurement file is damaged, or not the one that is needed: bad input, exit code 2, since no run has failed."""
+
+    exit_code: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
@@ -110,13 +116,13 @@ def read_measurements(path: Path) -> Measurements:
 
     Raises
     ------
-    CalibrationError
+    MeasurementsError
         One line with file, line number and what is wrong with it.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise CalibrationError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
+        raise MeasurementsError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
     records: list[Any] = []
     truncated = False
     lines = content.split(b"\n")
@@ -129,7 +135,7 @@ def read_measurements(path: Path) -> Measurements:
             if number == len(lines):  # no newline behind it: the writer was stopped
                 truncated = True
                 break
-            raise CalibrationError(f"{path}:{number}: is no JSON ({_shown(line)}); delete the line, or measure again") from None
+            raise MeasurementsError(f"{path}:{number}: is no JSON ({_shown(line)}); delete the line, or measure again") from None
         records.append(_record(data, path, number))
     _check_start(records, path)
     return Measurements(path, hashlib.sha256(content).hexdigest(), tuple(records), truncated)
@@ -139,9 +145,9 @@ def _record(data: Any, path: Path, number: int) -> Any:
     try:
         return record_adapter.validate_python(data)
     except ValidationError as error:
-        raise CalibrationError(f"{path}:{number}: {next(_sentences(error))}; delete the line, or measure again") from None
+        raise MeasurementsError(f"{path}:{number}: {next(_sentences(error))}; delete the line, or measure again") from None
     except RecursionError:
-        raise CalibrationError(f"{path}:{number}: is nested too deeply; delete the line, or measure again") from None
+        raise MeasurementsError(f"{path}:{number}: is nested too deeply; delete the line, or measure again") from None
 
 
 def _sentences(error: ValidationError) -> Iterator[str]:
@@ -162,9 +168,9 @@ def _sentences(error: ValidationError) -> Iterator[str]:
 
 def _check_start(records: list[Any], path: Path) -> None:
     if not records:
-        raise CalibrationError(f"{path}: holds no measurements; measure again")
+        raise MeasurementsError(f"{path}: holds no measurements; measure again")
     if not isinstance(records[0], Header):
-        raise CalibrationError(f"{path}:1: must be a header with schema_version {SCHEMA_VERSION}; is this a measurement file of Paceline?")
+        raise MeasurementsError(f"{path}:1: must be a header with schema_version {SCHEMA_VERSION}; is this a measurement file of Paceline?")
 
 
 def _shown(line: bytes) -> str:

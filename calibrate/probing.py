@@ -18,7 +18,7 @@ from typing import IO, Any, TypeAlias
 from calibrate.measurements import read_measurements
 from simulator.errors import CalibrationError, InputError
 
-__all__ = ["PROBES", "Progress", "kept_in", "run_probe", "stop"]
+__all__ = ["PROBES", "Progress", "kept_in", "run_probe", "run_probes", "stop"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is going on."""
@@ -65,42 +65,86 @@ def run_probe(
     KeyboardInterrupt
         Ctrl-C; the child is stopped first, and what was measured is in ``out``.
     """
+    run_probes(script, [(arguments, out)], python, timeout_s, progress)
+
+
+def run_probes(
+    script: str,
+    runs: Sequence[tuple[Sequence[str], Path]],
+    python: str | None = None,
+    timeout_s: float | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """:func:`run_probe` for several processes at once; where one of them fails, all are stopped.
+
+    Parameters
+    ----------
+    script
+        File name within ``calibrate/probes``.
+    runs
+        Arguments and measurement file of each process.
+    python, timeout_s, progress
+        As for :func:`run_probe`; progress is that of the first.
+
+    Raises
+    ------
+    InputError, CalibrationError, KeyboardInterrupt
+        As :func:`run_probe`.
+    """
     if timeout_s is not None and not timeout_s > 0:
         raise InputError(f"--timeout {timeout_s:g}: must be above 0 seconds")
     executable = python or sys.executable
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"}
-    command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
-    with tempfile.TemporaryFile() as errors:
+    with contextlib.ExitStack() as stack:
+        children: list[subprocess.Popen[bytes]] = []
+        errors: list[IO[bytes]] = []
         try:
-            child = subprocess.Popen(  # noqa: S603 - the Python that the user named
-                command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
-            )
+            for arguments, out in runs:
+                errors.append(stack.enter_context(tempfile.TemporaryFile()))
+                command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
+                children.append(
+                    subprocess.Popen(  # noqa: S603 - the Python that the user named
+                        command,
+                        stdout=subprocess.PIPE,
+                        stderr=errors[-1],
+                        stdin=subprocess.DEVNULL,
+                        env=environment,
+                        start_new_session=True,
+                    )
+                )
+            timed_out = _follow(children, timeout_s, progress)
+            failed = [child.poll() not in (0, None) for child in children]
         except OSError as error:
             raise InputError(
                 f"--python {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow"
             ) from None
-        try:
-            timed_out = _follow(child, timeout_s, progress)
         finally:
-            stop(child)
+            for child in children:
+                stop(child)
         if timed_out:
-            raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (--timeout); {kept_in(out)}")
-        if child.returncode != 0:
-            message = _explained(child.returncode, out, errors, executable)
-            raise InputError(message) if child.returncode == _EXIT_USAGE else CalibrationError(message)
+            raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (--timeout); {kept_in(runs[0][1])}")
+        for child, wrong, (_, out), printed in zip(children, failed, runs, errors, strict=True):
+            if wrong:
+                message = _explained(child.returncode, out, printed, executable)
+                raise InputError(message) if child.returncode == _EXIT_USAGE else CalibrationError(message)
 
 
-def _follow(child: subprocess.Popen[bytes], timeout_s: float | None, progress: Progress | None) -> bool:
-    """Pass progress on until the child ends; True if it ran out of time."""
-    assert child.stdout is not None
-    reader = threading.Thread(target=_relay, args=(child.stdout, progress), daemon=True)
-    reader.start()
+def _follow(children: Sequence[subprocess.Popen[bytes]], timeout_s: float | None, progress: Progress | None) -> bool:
+    """Pass progress of the first on until all have ended, or one has failed; True if they ran out of time."""
+    readers = []
+    for number, child in enumerate(children):
+        assert child.stdout is not None
+        readers.append(threading.Thread(target=_relay, args=(child.stdout, None if number else progress), daemon=True))
+        readers[-1].start()
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    while child.poll() is None:
+    while any(child.poll() is None for child in children):
+        if any(child.poll() not in (0, None) for child in children):
+            return False
         if deadline is not None and time.monotonic() > deadline:
             return True
         time.sleep(0.05)
-    reader.join(timeout=_GRACE_S)
+    for reader in readers:
+        reader.join(timeout=_GRACE_S)
     return False
 
 

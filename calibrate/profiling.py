@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from calibrate.measurements import new_file
-from calibrate.probing import Progress, run_probe
+from calibrate.probing import Progress, run_probe, run_probes
 from simulator.errors import InputError
 
-__all__ = ["DEFAULT_BATCHES", "DEFAULT_SIZES", "MEASUREMENTS", "profile_link", "profile_runs", "profile_step"]
+__all__ = [
+    "DEFAULT_BATCHES",
+    "DEFAULT_SIZES",
+    "MEASUREMENTS",
+    "obstacle_to_at_once",
+    "profile_at_once",
+    "profile_link",
+    "profile_runs",
+    "profile_step",
+]
 
 DEFAULT_BATCHES = (16, 32, 64)
 DEFAULT_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
@@ -26,6 +37,7 @@ def profile_step(
     batches: Sequence[int] = DEFAULT_BATCHES,
     steps: int = 50,
     rounds: int = 10,
+    repeats: int = 5,
     device: str | None = None,
     precision: str = "float32",
     jit: bool = False,
@@ -52,6 +64,9 @@ def profile_step(
         Timed steps at each batch size.
     rounds
         In how many turns over the batch sizes.
+    repeats
+        How many of them, at most half, are measured again where something else has
+        disturbed them.
     device
         ``CPU``, ``GPU`` or ``GPU:1``; None takes the first GPU, else the CPU.
     precision
@@ -86,12 +101,17 @@ def profile_step(
     if steps < 5:
         raise InputError(f"--steps {steps}: must be at least 5, better 50")
     path = _made(folder, out or new_file(folder, name, "step"))
-    arguments = ["--step" if custom else "--model", target, "--batches", ",".join(str(one) for one in batches), "--steps", str(steps)]
-    arguments += ["--rounds", str(rounds), "--precision", precision]
-    arguments += ["--device", device] if device else []
-    arguments += ["--jit"] if jit else []
+    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
     run_probe("step.py", arguments, path, python, timeout_s, progress)
     return path
+
+
+def _step_arguments(
+    target: str, custom: bool, batches: Sequence[int], steps: int, rounds: int, repeats: int, device: str | None, precision: str, jit: bool
+) -> list[str]:
+    arguments = ["--step" if custom else "--model", target, "--batches", ",".join(str(one) for one in batches), "--steps", str(steps)]
+    arguments += ["--rounds", str(rounds), "--repeats", str(repeats), "--precision", precision]
+    return [*arguments, *(["--device", device] if device else []), *(["--jit"] if jit else [])]
 
 
 def profile_runs(
@@ -130,6 +150,100 @@ def profile_runs(
     for number, path in enumerate(paths):
         report = _part(progress, number, runs) if progress is not None else None
         profile_step(target, name, out=path, folder=folder, progress=report, **options)
+    return paths
+
+
+def obstacle_to_at_once(processes: int, device_kind: str) -> str:
+    """Why so many processes cannot be measured at once on this machine without sharing a device; "" if they can."""
+    if device_kind != "CPU":
+        return "processes at once are measured on CPUs alone"
+    if not hasattr(os, "sched_getaffinity"):
+        return "this system does not let processes be kept to cores of their own"
+    cores = len(os.sched_getaffinity(0))
+    return f"{processes} processes at once need as many cores, and there are {cores}" if cores < processes else ""
+
+
+def profile_at_once(
+    target: str,
+    name: str,
+    *,
+    processes: int = 2,
+    launches: int = 5,
+    custom: bool = False,
+    batches: Sequence[int] = DEFAULT_BATCHES,
+    steps: int = 50,
+    rounds: int = 10,
+    repeats: int = 5,
+    device: str | None = None,
+    precision: str = "float32",
+    jit: bool = False,
+    python: str | None = None,
+    timeout_s: float | None = None,
+    out: Path | None = None,
+    folder: Path = MEASUREMENTS,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Time plain steps in several processes at the same time, again and again.
+
+    Each process has cores of its own, as many as the others, and all begin to time their
+    steps when the last has warmed up. From the files :func:`calibrate.fit_workload` sees how
+    much of the spread between processes those of one machine have in common.
+
+    Parameters
+    ----------
+    processes
+        At the same time, at least 2.
+    launches
+        How often, at least 2.
+    out
+        The files are called after it; None makes up a new name.
+    target, name, custom, batches, steps, rounds, repeats, device, precision, jit, python
+        As for :func:`profile_step`.
+    timeout_s
+        Seconds after which a launch is stopped.
+    folder
+        For the measurement files.
+    progress
+        Called with launches done.
+
+    Returns
+    -------
+    list of Path
+        The measurement files, one a process.
+
+    Raises
+    ------
+    InputError
+        An argument cannot be used, or there are too few cores.
+    CalibrationError
+        A process failed; what was measured is kept.
+    """
+    check_target(target, "--step" if custom else "MODEL.py:FUNCTION")
+    check_batches(batches)
+    if processes < 2 or launches < 2:
+        raise InputError(f"--at-once {processes} --launches {launches}: must be at least 2 each, better 2 and 5")
+    obstacle = obstacle_to_at_once(processes, "CPU")
+    if obstacle:
+        raise InputError(f"--at-once {processes}: {obstacle}; leave it out")
+    first = out or new_file(folder, name, "step")
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // processes
+    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
+    paths = []
+    for launch in range(1, launches + 1):
+        if progress is not None:
+            progress(launch - 1, launches, f"launch {launch} of {launches}")
+        with tempfile.TemporaryDirectory(prefix="paceline-") as meeting:
+            runs = []
+            for process in range(processes):
+                own = ",".join(str(core) for core in cores[process * each : (process + 1) * each])
+                extra = ["--launch", str(launch), "--cores", own, "--together", f"{meeting}:{process}:{processes}"]
+                path = _made(folder, first.with_name(f"{first.stem}-launch{launch}-process{process + 1}{first.suffix}"))
+                runs.append(([*arguments, *extra], path))
+            run_probes("step.py", runs, python, timeout_s)
+        paths += [path for _, path in runs]
+    if progress is not None:
+        progress(launches, launches, "measured at once")
     return paths
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "Fingerprint",
     "Header",
     "LinkCheck",
+    "Load",
     "Memory",
     "Note",
     "Ready",
@@ -82,6 +83,29 @@ class StepTime(_Record):
     batch: Batch
     round: Count
     seconds: Positive
+
+
+class Load(_Record):
+    """What else the machine did in a stretch of time: before the first step, in a round, or in all rounds that count.
+
+    ``others_s`` are seconds of the cores at hand that other processes took, ``stolen_s``
+    those that the hypervisor gave to other machines. ``why`` says what disturbed the steps;
+    a round with a reason does not count. A file of an older version has no such records.
+    """
+
+    kind: Literal["load"]
+    stage: Literal["before", "round", "rounds"]
+    round: Count | None = None
+    wall_s: Positive
+    cores: Annotated[int, Field(ge=1)]
+    own_s: NotNegative
+    others_s: NotNegative | None
+    stolen_s: NotNegative
+    switches: Count
+    throttled: Count
+    clock_hz: Positive | None
+    gpu_percent: NotNegative | None = None
+    why: str = ""
 
 
 class Split(_Record):
@@ -240,6 +264,7 @@ Record = Annotated[
     | Fingerprint
     | WarmUp
     | StepTime
+    | Load
     | Split
     | Ready
     | Rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
@@ -10,7 +12,7 @@ from simulator.errors import CalibrationError
 from simulator.laws import Constant, Empirical, Gamma, Law, LogNormal, Normal, ShiftedExponential
 from simulator.workload import LawScore
 
-__all__ = ["StepTimeLaw"]
+__all__ = ["StepTimeLaw", "drawn_laws"]
 
 Array = NDArray[np.float64]
 
@@ -25,31 +27,39 @@ class StepTimeLaw:
     Candidates have mean 1 and one parameter each, fitted by maximum likelihood: normal,
     lognormal, gamma and shifted exponential. The one with the lowest Bayesian information
     criterion is kept if a Kolmogorov-Smirnov test does not reject it at ``significance``;
-    else the measured distribution itself, as ``quantiles`` of equal probability. (That the
-    parameter was fitted to the same data makes the test more lenient than its level says.)
-    Where all factors are equal to within 1e-6 the law is constant.
+    else the measured distribution itself. (That the parameter was fitted to the same data
+    makes the test more lenient than its level says.) Where all factors are equal to within
+    1e-6 the law is constant.
+
+    An empirical law keeps every factor that was seen, since the slowest worker of many is
+    the largest of them. Beyond ``values`` factors, neighbours in their order are averaged in
+    as many groups of equal size: equal probabilities and the mean stay as they are, and only
+    the tail within the last group is drawn together.
 
     Parameters
     ----------
     significance
         Level of the test.
-    quantiles
-        Values that an empirical law keeps.
+    values
+        That an empirical law keeps at most.
 
     Attributes
     ----------
     law_
         The law chosen.
+    parametric_
+        The best candidate, whether or not the test rejects it; None if none is possible.
     scores_
         Criterion of each candidate, best first.
     p_value_
         Of the test of the best candidate; 1 for a constant law.
     """
 
-    def __init__(self, significance: float = 0.05, quantiles: int = 200) -> None:
+    def __init__(self, significance: float = 0.05, values: int = 1000) -> None:
         self.significance = significance
-        self.quantiles = quantiles
+        self.values = values
         self.law_: Law = Constant()
+        self.parametric_: Law | None = None
         self.scores_: tuple[LawScore, ...] = ()
         self.p_value_ = 1.0
 
@@ -65,7 +75,7 @@ class StepTimeLaw:
         if len(x) < _FEWEST or not np.all(np.isfinite(x)) or np.any(x <= 0):
             raise CalibrationError(f"the law of step times needs at least {_FEWEST} finite times above zero, not {len(x)}; raise --steps")
         x = x / np.mean(x)
-        self.law_, self.scores_, self.p_value_ = Constant(), (), 1.0
+        self.law_, self.parametric_, self.scores_, self.p_value_ = Constant(), Constant(), (), 1.0
         cv = float(np.std(x))
         if cv < _CONSTANT_CV:
             return self
@@ -73,18 +83,20 @@ class StepTimeLaw:
         ranked = sorted(((np.log(len(x)) - 2.0 * likelihood, law) for law, likelihood in candidates), key=lambda pair: pair[0])
         self.scores_ = tuple(LawScore(kind=law.kind, bic=round(float(bic), 3)) for bic, law in ranked)
         if not ranked:  # one wild value can be impossible under every candidate
-            self.law_, self.p_value_ = self._empirical(x), 0.0
+            self.law_, self.parametric_, self.p_value_ = self._empirical(x), None, 0.0
             return self
-        best = ranked[0][1]
+        best = self.parametric_ = ranked[0][1]
         self.p_value_ = float(stats.kstest(x, _distribution(best).cdf).pvalue)
         self.law_ = best if self.p_value_ >= self.significance else self._empirical(x)
         return self
 
     def _empirical(self, x: Array) -> Empirical:
-        levels = (np.arange(self.quantiles) + 0.5) / self.quantiles
-        values = np.quantile(x, levels) if len(x) > self.quantiles else np.sort(x)
-        values = values / np.mean(values)
-        return Empirical(values=tuple(float(value) for value in np.round(values, 6)))
+        values = np.sort(x)
+        if len(values) > self.values:
+            # the same weight for each group, also where their sizes differ by one
+            edges = np.linspace(0.0, len(values), self.values + 1)
+            values = np.diff(np.interp(edges, np.arange(len(values) + 1), np.concatenate([[0.0], np.cumsum(values)]))) / np.diff(edges)
+        return Empirical(values=tuple(float(value) for value in np.round(values, 5)))
 
     @staticmethod
     def _candidates(x: Array, cv: float) -> list[tuple[Law, float]]:
@@ -120,3 +132,29 @@ def _distribution(law: Law) -> stats.rv_continuous:
         # a hair lower, so that the smallest value lies inside the support
         return stats.expon(1.0 / (1.0 + law.tail) - 1e-12, law.tail / (1.0 + law.tail))
     raise TypeError(f"no distribution for {law!r}")
+
+
+def drawn_laws(chosen: Law, samples: Iterable[ArrayLike]) -> tuple[Law, ...]:
+    """The law as it might have come out: for each bootstrap sample of factors the best candidate, fitted to it.
+
+    So the choice of the law is drawn with its parameter: with few steps, kinds whose tails
+    differ describe them nearly as well. Nothing for a constant law, which leaves nothing to
+    draw, and for an empirical one, whose sample the simulator draws itself.
+
+    Parameters
+    ----------
+    chosen
+        The law fitted to all factors.
+    samples
+        Factors of each bootstrap sample.
+    """
+    if isinstance(chosen, Constant | Empirical):
+        return ()
+    # rounds of different lengths make samples of different sizes; one that is too small for a law gives none
+    found = (StepTimeLaw().fit(sample).parametric_ for sample in map(np.asarray, samples) if len(sample) >= _FEWEST)
+    return tuple(_rounded(law) for law in found if law is not None)
+
+
+def _rounded(law: Law) -> Law:
+    """Six digits, for a file that is read by people."""
+    return law.model_copy(update={key: float(f"{value:.6g}") for key, value in law.model_dump().items() if key != "kind"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,7 @@ Phase = Literal["forward", "backward", "apply"]
 _PHASES: tuple[Phase, ...] = ("forward", "backward", "apply")
 _FEWEST_BATCHES = 2
 _FEWEST_STEPS = 5
+_INTERRUPTED = 1.5
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class StepTable:
     rounds
         Batch size -> one array of step times a round.
     splits
-        Batch size -> shares of forward, backward and apply, shape (steps, 3), rows summing to 1.
+        Batch size -> seconds of forward, backward and apply in the steps with clocks inside,
+        shape (steps, 3). Only how they share a step's time is used. Of the measured ones those
+        are left out that took more than 1.5 times as long as the fastest.
     runs
         The run that each round belongs to, one number a round. A run is one process.
     """
@@ -42,8 +46,15 @@ class StepTable:
     runs: tuple[int, ...]
 
     @classmethod
-    def of(cls, *measured: Measurements) -> StepTable:
+    def of(cls, *measured: Measurements, left_out: Collection[tuple[int, int]] = ()) -> StepTable:
         """Arrange the records of runs.
+
+        Parameters
+        ----------
+        measured
+            One for each run.
+        left_out
+            Rounds that do not count, such as disturbed ones: number of the run, number of the round.
 
         Raises
         ------
@@ -54,7 +65,8 @@ class StepTable:
         shares: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
         for run, one in enumerate(measured):
             for step in one.of(StepTime):
-                times[step.batch][run, step.round].append(step.seconds)
+                if (run, step.round) not in left_out:
+                    times[step.batch][run, step.round].append(step.seconds)
             for split in one.of(Split):
                 shares[split.batch].append((split.forward_s, split.backward_s, split.apply_s))
         batches = sorted(times)
@@ -77,8 +89,7 @@ class StepTable:
         rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
         splits = {}
         for batch in batches:
-            rows = np.array([row for row in shares[batch] if sum(row) > 0])
-            splits[batch] = rows / rows.sum(axis=1, keepdims=True)
+            splits[batch] = _smooth(np.array([row for row in shares[batch] if sum(row) > 0]))
         return cls(rounds, splits, tuple(run for run, _ in turns))
 
     @property
@@ -95,19 +106,24 @@ class StepTable:
         return float(np.mean(self.times(batch)))
 
     def share(self, batch: int, phase: Phase) -> float:
-        """Share of a phase in the step: median over the steps with clocks inside; the three sum to 1."""
-        medians = np.median(self.splits[batch], axis=0)
-        return float(medians[_PHASES.index(phase)] / medians.sum())
+        """Share of a phase in the step's mean time: its seconds over those of all phases, summed over the split steps.
 
-    def phase(self, phase: Phase) -> tuple[Array, Array]:
-        """Batch sizes and seconds of a phase, one pair a round: its share of the plain step's mean."""
-        sizes, seconds = [], []
-        for batch in self.batches:
-            share = self.share(batch, phase)
-            for times in self.rounds[batch]:
-                sizes.append(float(batch))
-                seconds.append(max(share * float(np.mean(times)), 1e-9))
-        return np.array(sizes), np.array(seconds)
+        A quotient of sums, since it divides a mean: mean or median of each step's own shares
+        would count a long step, which the mean feels most, as much as a short one.
+        """
+        sums = np.sum(self.splits[batch], axis=0)
+        return float(sums[_PHASES.index(phase)] / np.sum(sums))
+
+    def fastest(self) -> float:
+        """The fastest step that was seen, as a share of the mean of its batch size."""
+        return min(float(np.min(self.times(batch))) / self.mean(batch) for batch in self.batches)
+
+    def levels(self) -> dict[int, Array]:
+        """Run -> the speed of each of its rounds: step times divided by the mean of their batch size, averaged."""
+        levels: dict[int, list[float]] = defaultdict(list)
+        for run, group in zip(self.runs, self._by_round(), strict=True):
+            levels[run].append(float(group.mean()))
+        return {run: np.array(each) for run, each in levels.items()}
 
     def resampled(self, rng: np.random.Generator) -> StepTable:
         """A bootstrap copy: runs drawn with replacement, whole rounds within them likewise, and split steps.
@@ -131,13 +147,15 @@ class StepTable:
 
         What differs between rounds is left to ``run_to_run_cv``. The speed of a round is the
         mean of its n factors, which takes one degree of freedom from them: deviations are
-        widened by sqrt(n / (n - 1)).
+        widened by sqrt(n / (n - 1)). None is below :meth:`fastest`: in a round that something
+        has slowed down in part, its normal steps would seem faster than any step ever was.
         """
         found = []
+        least = self.fastest()
         for group in self._by_round():
             count = len(group)
             widened = 1.0 + (group / group.mean() - 1.0) * np.sqrt(count / (count - 1)) if count > 1 else group
-            found.append(np.maximum(widened, 1e-3))
+            found.append(np.maximum(widened, least))
         return np.concatenate(found)
 
     def _by_round(self) -> list[Array]:
@@ -163,6 +181,12 @@ class StepTable:
         means = [np.array([part.mean() for part in parts]) for parts in of_run.values()]
         across = _between(means) if len(means) > 1 else 0.0
         return float(np.sqrt(within + across))
+
+
+def _smooth(splits: Array) -> Array:
+    """Split steps without those that something has interrupted: of few steps, one pause in a short phase would make it a long one."""
+    totals = splits.sum(axis=1)
+    return np.asarray(splits[totals <= _INTERRUPTED * totals.min()], float)
 
 
 def _between(groups: list[Array]) -> float:

@@ -20,6 +20,8 @@ _WORKLOAD_HEAD = (
     'Use it in a scenario: [workload] use = "{name}"',
 )
 _CLUSTER_HEAD = ("Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.", 'Use it in a scenario: [cluster] use = "{name}"')
+_INLINE = {"jitter_draws": "laws of jitter as they might have come out: fitted to bootstrap samples of the rounds; each run takes one"}
+"""Tables that are written one a line, with a comment above."""
 _COMMENTS = {
     "forward": "forward pass",
     "backward": "backward pass",
@@ -55,8 +57,12 @@ def _document(data: dict[str, Any], head: tuple[str, ...], name: str) -> tomlkit
     for line in head:
         document.add(tomlkit.comment(line.format(name=name)))
     document.add(tomlkit.nl())
-    plain = {key: value for key, value in data.items() if not _is_table(value)}
+    plain = {key: value for key, value in data.items() if key in _INLINE or not _is_table(value)}
     for key, value in plain.items():
+        if value in ({}, []):
+            continue
+        if key in _INLINE:
+            document.add(tomlkit.comment(_INLINE[key]))
         _add(document, key, value)
     for key, value in data.items():
         if key in plain or value in ({}, []):

@@ -15,7 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paceline.face import Report, calibrate, load, plan, report, simulate, sweep
+    from paceline.comparing import Comparison
+    from paceline.face import Report, calibrate, compare, load, plan, report, simulate, sweep
     from paceline.planning.answer import Plan
     from paceline.reporting import read_results
     from paceline.sweeping import Sweep
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Plan", "Report", "Result", "Scenario", "Sweep", "Workload", "calibrate", "load", "plan", "read_results", "report", "simulate", "sweep",
+    "Comparison", "Plan", "Report", "Result", "Scenario", "Sweep", "Workload",
+    "calibrate", "compare", "load", "plan", "read_results", "report", "simulate", "sweep",
 ]  # fmt: skip
 
 _HOME = {
-    **dict.fromkeys(("Report", "calibrate", "load", "plan", "report", "simulate", "sweep"), "paceline.face"),
+    **dict.fromkeys(("Report", "calibrate", "compare", "load", "plan", "report", "simulate", "sweep"), "paceline.face"),
     **dict.fromkeys(("Result", "Scenario"), "simulator"),
+    "Comparison": "paceline.comparing",
     "Plan": "paceline.planning.answer",
     "Sweep": "paceline.sweeping",
     "Workload": "simulator.workload",

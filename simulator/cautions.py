@@ -104,6 +104,9 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
             code="free-apply", path="workload.server", value=load.name,
             text="the workload knows no service time of a parameter server, so applying gradients costs nothing there",
         )  # fmt: skip
+    if disturbed := load.provenance.get("disturbed"):
+        text = f"the workload was calibrated on a disturbed machine: {disturbed}"
+        yield Warned(code="disturbed-calibration", path="workload.provenance", value=load.name, text=text)
     if load.overridden:
         yield _overridden("workload", load.overridden, load.uncertainty)
     yield from _on_the_tail(scenario)

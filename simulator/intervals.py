@@ -8,7 +8,7 @@ import numpy as np
 
 from simulator.results import Estimate
 
-__all__ = ["FEWEST_REPLICATIONS", "paired_ratio", "prediction_interval", "wins"]
+__all__ = ["FEWEST_REPLICATIONS", "normal_half_width", "paired_ratio", "prediction_interval", "wins"]
 
 FEWEST_REPLICATIONS = 19
 """With fewer replications no distribution-free 90% interval exists: (19 - 1) / (19 + 1) = 0.9."""
@@ -34,10 +34,15 @@ def prediction_interval(values: Sequence[float]) -> Estimate:
     if count >= FEWEST_REPLICATIONS:
         low, high = np.quantile(sample, [0.05, 0.95], method="weibull")
     else:
-        half = _STUDENT_95[count - 2] * float(sample.std(ddof=1)) * np.sqrt(1 + 1 / count)
+        half = normal_half_width(count) * float(sample.std(ddof=1))
         low, high = max(mean - half, 0.0), mean + half
     # rounding of a mean of equal values must not put it outside its own interval
     return Estimate(mean=mean, low=min(float(low), mean), high=max(float(high), mean))
+
+
+def normal_half_width(count: int) -> float:
+    """Half the 90% prediction interval of ``count`` normal values, fewer than 19, in their standard deviations."""
+    return float(_STUDENT_95[count - 2] * np.sqrt(1 + 1 / count))
 
 
 def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -93,7 +94,9 @@ def alone_scenario(scenario: Scenario) -> Scenario:
     """The same workload on one replica alone, which speed-up is counted against.
 
     Weak scaling keeps the batch of a replica, strong scaling the global batch, so that
-    the one replica does the work of all. Its device has the speed that was measured.
+    the one replica does the work of all. Its device has the speed that was measured, and its
+    process the mean speed of all: of what differs between processes from run to run it has
+    only what those of one machine share, since the luck of one among many says nothing of them.
     """
     # without cores that all share it makes no difference to one replica whether its device is a host's
     is_host = scenario.cluster.device_is_host and scenario.cluster.shared_cores is not None
@@ -102,7 +105,12 @@ def alone_scenario(scenario: Scenario) -> Scenario:
     run = scenario.run.model_copy(update={"job_steps": None, "start": "together", "start_spread_s": None})
     if scenario.run.job_steps is not None:
         run = run.model_copy(update={"steps": max(2, -(-scenario.run.job_steps // scenario.replicas)), "warmup_steps": scenario.run.warmup})
-    return scenario.model_copy(update={"strategy": Single(), "cluster": cluster, "run": run})
+    load = scenario.workload
+    if scenario.replicas > 1 and load.run_to_run_cv:
+        shared = load.run_to_run_shared or 0.0
+        spread = {"run_to_run_cv": math.sqrt(math.expm1(shared * math.log1p(load.run_to_run_cv**2))), "run_to_run_shared": 1.0}
+        load = load.model_copy(update=spread)
+    return scenario.model_copy(update={"workload": load, "strategy": Single(), "cluster": cluster, "run": run})
 
 
 def _step_time(runs: Sequence[Measured]) -> Quantiles:

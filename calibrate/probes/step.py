@@ -40,6 +40,8 @@ WINDOW = 5
 WARM_UP_WINDOWS = 12
 WARM_UP_AGREEMENT = 0.05
 WARM_UP_LIMIT_S = 60.0
+FIRST_PAUSE_S = 0.1
+TOGETHER_LIMIT_S = 300.0
 EXIT_USER_CODE = 3
 EXIT_NO_TENSORFLOW = 4
 EXIT_USAGE = 5
@@ -63,6 +65,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--batches", default="16,32,64")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=5, help="disturbed rounds that are measured again, at most")
+    parser.add_argument("--together", help="FOLDER:PROCESS:PROCESSES, each beginning to time when all have warmed up; plain steps only")
+    parser.add_argument("--launch", type=int, help="number of this launch of several processes at once")
+    parser.add_argument("--cores", help="numbers of the cores to run on")
     parser.add_argument("--device")
     parser.add_argument("--precision", choices=("float32", "mixed_float16"), default="float32")
     parser.add_argument("--jit", action="store_true")
@@ -145,17 +151,47 @@ class Probe:
             previous = median
 
     def time_plain(self, steps: dict[int, Callable[[], Any]], total: int) -> None:
-        """Rounds over all batch sizes, so that a drift of the machine touches all alike."""
+        """Rounds over all batch sizes, so that a drift of the machine touches all alike.
+
+        A round that something else disturbed is measured again, later and later, since what
+        disturbs often passes; both are kept.
+        """
         rounds = max(1, min(self.arguments.rounds, self.arguments.steps // 2))
-        done = 0
-        for turn in range(rounds):
-            share = self.arguments.steps * (turn + 1) // rounds - self.arguments.steps * turn // rounds
-            for batch, step in steps.items():
-                self._timed(step)  # the first after a change of batch size finds cold caches
-                for _ in range(share):
-                    self.recorder.write("step", batch=batch, round=turn, seconds=self._timed(step))
-                    done += 1
-                self.progress(done, total, f"round {turn + 1} of {rounds}")
+        repeats = min(self.arguments.repeats, (rounds + 1) // 2)
+        load = _sibling("load")
+        watch, judge = load.Watch(), load.Judge()
+        usual: dict[int, float] = {}
+        done = turn = repeated = wanted = 0
+        while wanted < rounds:
+            share = self.arguments.steps * (wanted + 1) // rounds - self.arguments.steps * wanted // rounds
+            watch.begin()
+            means = {batch: self._round_of(batch, step, turn, share) for batch, step in steps.items()}
+            seen = watch.end()
+            for batch, mean in means.items():
+                usual.setdefault(batch, mean)
+            why = judge.round(seen, statistics.mean(means[batch] / usual[batch] for batch in means))
+            self.recorder.write("load", stage="round", round=turn, why=why, **seen)
+            turn += 1
+            if why and repeated < repeats:
+                self.progress(done, total, "measured again: " + why)
+                time.sleep(FIRST_PAUSE_S * 2**repeated)
+                repeated += 1
+                continue
+            wanted += 1
+            done += share * len(steps)
+            self.progress(done, total, f"round {wanted} of {rounds}")
+        together = judge.all_rounds()
+        if together is not None:
+            self.recorder.write("load", stage="rounds", **together)
+
+    def _round_of(self, batch: int, step: Callable[[], Any], turn: int, count: int) -> float:
+        """Time some steps of one batch size; returns their mean."""
+        self._timed(step)  # the first after a change of batch size finds cold caches
+        times = []
+        for _ in range(count):
+            times.append(self._timed(step))
+            self.recorder.write("step", batch=batch, round=turn, seconds=times[-1])
+        return statistics.mean(times)
 
     def peak_memory(self, steps: dict[int, Callable[[], Any]]) -> None:
         """Peak bytes of one step, where the device counts them."""
@@ -253,6 +289,11 @@ class Probe:
         steps = self.plain_steps()
         for batch, step in steps.items():
             self.warm_up(batch, step)
+        if self.arguments.together:
+            wait_for_all(self.arguments.together)
+            self.time_plain(steps, total)
+            self.recorder.write("end")
+            return
         self.time_plain(steps, total)
         self.peak_memory(steps)
         largest = self.split(len(self.batches) * self.arguments.steps, total)
@@ -264,9 +305,25 @@ class Probe:
         self.recorder.write("end")
 
 
+def wait_for_all(together: str) -> None:
+    """Until as many processes as belong together have come here: each leaves a file in the folder."""
+    folder, process, processes = together.rsplit(":", 2)
+    with open(os.path.join(folder, process), "x", encoding="ascii"):
+        pass
+    began = time.monotonic()
+    while len(os.listdir(folder)) < int(processes):
+        if time.monotonic() - began > TOGETHER_LIMIT_S:
+            raise TimeoutError(f"the other processes of this launch did not begin within {TOGETHER_LIMIT_S:g} s")
+        time.sleep(0.01)
+
+
 def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
     arguments = _arguments()
+    if arguments.cores:
+        os.sched_setaffinity(0, [int(core) for core in arguments.cores.split(",")])
+    load = _sibling("load")
+    before = load.Watch()
     recorder = _sibling("recorder").Recorder(arguments.out)
     recorder.header("step", {key: value for key, value in vars(arguments).items() if key != "out"})
     target = arguments.model or arguments.step
@@ -280,6 +337,9 @@ def main() -> int:
         environment = _sibling("environment")
         device, kind = environment.choose_device(tf, arguments.device)
         recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
+        used = load.gpu_used(device) if kind == "GPU" else None
+        why = f"others took {used:.0f}% of the GPU's time" if used is not None and used > load.GPU_LIMIT else ""
+        recorder.write("load", stage="before", gpu_percent=used, why=why, **before.end())
         if arguments.precision != "float32":
             import keras
 

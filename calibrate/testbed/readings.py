@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from calibrate.measurements import Measurements, read_measurements
+from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.records import LinkCheck, Repeat, Updated, Used
 from calibrate.testbed.setting import TestbedSetting
 from simulator.errors import CalibrationError
@@ -135,7 +135,7 @@ def read_run(path: Path) -> Readings:
     """
     measured = read_measurements(path)
     if measured.header.probe != "testbed":
-        raise CalibrationError(
+        raise MeasurementsError(
             f"{path}: holds measurements of a {measured.header.probe}, not of a testbed run; see `paceline testbed --help`"
         )
     setting = _setting_of(measured, path)
@@ -167,4 +167,4 @@ def _setting_of(measured: Measurements, path: Path) -> TestbedSetting:
         return TestbedSetting.model_validate(given)
     except (ValidationError, KeyError, TypeError) as error:
         first = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise CalibrationError(f"{path}:1: is no setting of the testbed ({first}); was it written by another version?") from None
+        raise MeasurementsError(f"{path}:1: is no setting of the testbed ({first}); was it written by another version?") from None

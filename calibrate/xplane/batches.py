@@ -113,10 +113,10 @@ def read_steps(
 
 
 def _split(step: MeasuredStep) -> tuple[float, float, float]:
-    """Shares of forward, backward and apply in the computation; the documented ones where the profile does not tell."""
+    """Seconds of forward, backward and apply in the computation; the documented shares of it where the profile does not tell."""
     if step.backward_s is None or step.apply_s is None or step.compute_s <= 0:
-        return 1 - BACKWARD_SHARE, BACKWARD_SHARE, 0.0
-    return step.forward_s / step.compute_s, step.backward_s / step.compute_s, step.apply_s / step.compute_s
+        return (1 - BACKWARD_SHARE) * step.compute_s, BACKWARD_SHARE * step.compute_s, 0.0
+    return step.forward_s, step.backward_s, step.apply_s
 
 
 def _table(by_batch: dict[int, tuple[StepsOfProfile, ...]]) -> StepTable:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.estimators import AffineCost
-from calibrate.step_law import StepTimeLaw
+from calibrate.estimators import AffineMean
+from calibrate.step_cost import StepCost
+from calibrate.step_law import StepTimeLaw, drawn_laws
 from calibrate.step_table import StepTable
 from calibrate.xplane.batches import Profiled
 from calibrate.xplane.gradients import gradient_ops, readiness
@@ -25,6 +26,7 @@ Array = NDArray[np.float64]
 _FEWEST_FOR_A_LAW = 10
 _DRAWS = 200
 _DRAWS_KEPT = 60
+_LAWS = 50
 
 
 def fit_profiles(
@@ -59,9 +61,11 @@ def fit_profiles(
     """
     table = profiled.table()
     rng = np.random.default_rng(seed)
-    parameters = _parameters(table)
+    cost = StepCost().fit(table)
+    parameters = _parameters(cost, table.batches)
     center = np.array(list(parameters.values()))
-    draws = _draws(table, rng)
+    copies = _copies(table, rng)
+    draws = np.array([list(_parameters(StepCost().fit(copy), table.batches).values()) for copy in copies]) if copies else None
     flags = flags_of(profiled.by_batch)
     law, scores = _law(table)
     if isinstance(law, Constant):
@@ -92,6 +96,8 @@ def fit_profiles(
         input=inputs,
         input_bytes_per_sample=_bytes_per_sample(profiled),
         jitter=law,
+        jitter_draws=drawn_laws(law, (copy.factors() for copy in copies[:_LAWS])),
+        jitter_least=_digits(table.fastest()),
         run_to_run_cv=round(min(table.run_to_run_cv(), 1.0), 6),
         variables=_variables(model, shares),
         calibrated=WorkloadRange(batch=(table.batches[0], table.batches[-1]), tensor_bytes=(min(sizes), max(sizes)), device=device),
@@ -102,7 +108,7 @@ def fit_profiles(
         ),
         fit=CalibrationFit(
             points=tuple(_point(table, batch) for batch in table.batches),
-            relative_residual=_digits(_residual(table, parameters)),
+            relative_residual=_digits(cost.relative_residual_),
             laws=scores,
             intervals_90={} if draws is None else _intervals(parameters, center, draws),
         ),
@@ -110,42 +116,27 @@ def fit_profiles(
     )
 
 
-def _parameters(table: StepTable) -> dict[str, float]:
+def _parameters(cost: StepCost, batches: Sequence[int]) -> dict[str, float]:
     """The fitted parameters by name; without the fixed parts of forward and backward where there is one batch size."""
-    apply_s = float(np.mean([table.mean(batch) * table.share(batch, "apply") for batch in table.batches]))
-    if len(table.batches) == 1:
-        batch = table.batches[0]
-        each = {phase: table.mean(batch) * table.share(batch, phase) / batch for phase in ("forward", "backward")}
-        found = {"forward.per_sample_s": each["forward"], "backward.per_sample_s": each["backward"]}
-    else:
-        forward, backward = AffineCost().fit(*table.phase("forward")), AffineCost().fit(*table.phase("backward"))
-        found = {
-            "forward.base_s": forward.base_,
-            "forward.per_sample_s": forward.slope_,
-            "backward.base_s": backward.base_,
-            "backward.per_sample_s": backward.slope_,
-        }
-    return {key: _digits(value) for key, value in {**found, "apply_s": apply_s}.items()}
+    found = {
+        "forward.base_s": cost.forward_.base_s,
+        "forward.per_sample_s": cost.forward_.per_sample_s,
+        "backward.base_s": cost.backward_.base_s,
+        "backward.per_sample_s": cost.backward_.per_sample_s,
+        "apply_s": cost.apply_s_,
+    }
+    return {key: _digits(value) for key, value in found.items() if len(batches) > 1 or not key.endswith(".base_s")}
 
 
-def _draws(table: StepTable, rng: np.random.Generator) -> Array | None:
-    """Bootstrap draws of the parameters, shape (draws, parameters); None where there is one round only."""
-    if len(table.runs) < 2:
-        return None
-    return np.array([list(_parameters(table.resampled(rng)).values()) for _ in range(_DRAWS)])
+def _copies(table: StepTable, rng: np.random.Generator) -> list[StepTable]:
+    """Bootstrap copies; none where there is one round only."""
+    return [table.resampled(rng) for _ in range(_DRAWS)] if len(table.runs) > 1 else []
 
 
 def _intervals(parameters: Mapping[str, float], center: Array, draws: Array) -> dict[str, tuple[float, float]]:
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     low, high = np.minimum(low, center), np.maximum(high, center)
     return {key: (_digits(a), _digits(b)) for key, a, b in zip(parameters, low, high, strict=True)}
-
-
-def _residual(table: StepTable, parameters: Mapping[str, float]) -> float:
-    """Largest relative distance of a batch size's mean from the curve."""
-    base_s = parameters.get("forward.base_s", 0.0) + parameters.get("backward.base_s", 0.0) + parameters["apply_s"]
-    each_s = parameters["forward.per_sample_s"] + parameters["backward.per_sample_s"]
-    return max(abs((base_s + each_s * batch) / table.mean(batch) - 1.0) for batch in table.batches)
 
 
 def _law(table: StepTable) -> tuple[Law, tuple[LawScore, ...]]:
@@ -164,7 +155,7 @@ def _input(profiled: Profiled) -> Affine:
     if len(means) == 1:
         ((batch, seconds),) = means.items()
         return Affine(base_s=0.0, per_sample_s=_digits(seconds / batch))
-    cost = AffineCost().fit(list(means), list(means.values()))
+    cost = AffineMean().fit(list(means), list(means.values()))
     return Affine(base_s=_digits(cost.base_), per_sample_s=_digits(cost.slope_))
 
 

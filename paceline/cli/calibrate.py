@@ -41,6 +41,15 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
+    from_measurements: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from-measurements",
+            metavar="FILE",
+            help="Instead of measuring: a measurement file of an earlier calibration, to be fitted again. Once for each file of it.",
+            show_default=False,
+        ),
+    ] = None,
     profile_run: Annotated[
         str | None,
         typer.Option("--profile-run", metavar="NAME", help="Which run of the log directory; default: the newest.", show_default=False),
@@ -95,6 +104,25 @@ def calibrate(
     ] = None,
     steps: Annotated[int, typer.Option("--steps", help="Timed steps at each batch size, in each run.")] = 50,
     runs: Annotated[int, typer.Option("--runs", help="Processes to measure in, one after the other; they differ more than steps do.")] = 3,
+    at_once: Annotated[
+        int,
+        typer.Option(
+            "--at-once",
+            min=1,
+            help="Processes to measure at the same time as well, each on cores of its own: they show how much of the spread between "
+            "processes those of one machine have in common (run_to_run_shared). 1 measures none. CPUs only.",
+        ),
+    ] = 1,
+    launches: Annotated[
+        int, typer.Option("--launches", min=2, help="With --at-once: how often; fewer than 5 tell little.", show_default="5")
+    ] = 5,
+    accept_disturbed: Annotated[
+        bool,
+        typer.Option(
+            "--accept-disturbed",
+            help="Fit measurements that other processes have disturbed, and runs at different levels, with a warning instead of refusing.",
+        ),
+    ] = False,
     python: Annotated[
         str | None, typer.Option("--python", help="Python that has TensorFlow and your model's packages; default: this one.")
     ] = None,
@@ -121,6 +149,8 @@ def calibrate(
     Runs your model in your own Python as a child process: finds the warm-up, times steps in
     rounds over the batch sizes, splits forward, backward and apply, and sees when each
     gradient becomes ready. The batch lies on the device already: input is not measured.
+    Rounds that other processes disturb are measured again; where too few are left, nothing
+    is fitted (--accept-disturbed), and --from-measurements fits what is there.
 
     Without any run: [bold]--from-profile[/bold] fits what the profiler wrote during a training of
     yours, [bold]--from-tf-config[/bold] makes a scenario of your cluster.
@@ -130,24 +160,30 @@ def calibrate(
     Example: [bold]paceline calibrate --name mine --from-profile logs16@16 --from-profile logs32@32
     --checkpoint ckpt/ --from-tf-config env --out mine.toml[/bold]
     """
-    from calibrate import fit_workload, profile_runs, write_workload
-    from calibrate.measurements import new_file
+    from calibrate import fit_workload, write_workload
     from paceline.cli.calibrate_profile import calibrate_profiles, places_of
     from paceline.cli.calibrate_scenario import batch_of, needs, planned, write_scenario
     from paceline.cli.calibrating import (
         batches_of,
         check_name,
         command_line,
-        measuring,
+        measure_step,
         show_workload,
-        warn_unseen_gpu,
+        warn_of_measurements,
     )
     from simulator.errors import InputError
     from simulator.files import check_writable
 
     measured = not from_profile and (model is not None or step is not None)
-    if (model is not None and step is not None) or not (measured or from_profile or from_tf_config is not None):
-        raise InputError("calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, or --from-profile, or --from-tf-config")
+    if (model is not None and step is not None) or not (measured or from_profile or from_measurements or from_tf_config is not None):
+        raise InputError(
+            "calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, "
+            "or --from-profile, --from-measurements or --from-tf-config"
+        )
+    if from_measurements and (measured or from_profile):
+        raise InputError("--from-measurements: nothing is measured with it; leave out the model, --step and --from-profile")
+    if at_once > 1 and not measured:
+        raise InputError("--at-once: nothing is measured here; give MODEL.py:FUNCTION or --step FILE.py:FUNCTION")
     needs("--from-profile", from_profile, {"--profile-run": profile_run, "--checkpoint": checkpoint, "--variables": variables})
     needs("--from-tf-config", from_tf_config, {"--cluster": cluster, "--devices-per-worker": devices_per_worker})
     if step is not None and from_profile:
@@ -182,29 +218,38 @@ def calibrate(
         )
         write_workload(workload, result)
         show_workload(workload, result, places[0][0], as_json=json)
-    elif measured:
-        sizes = batches_of(batch or "16,32,64")
+    elif measured or from_measurements:
         check_writable(result)
-        raw = new_file(measurements, name, "step")
-        with measuring(raw, "steps") as progress:
-            files = profile_runs(
+        if from_measurements:
+            files = list(from_measurements)
+        else:
+            sizes = batches_of(batch or "16,32,64")
+            files = measure_step(
                 str(model or step),
                 name,
+                measurements,
+                runs=runs,
+                at_once=at_once,
+                launches=launches,
+                accept_disturbed=accept_disturbed,
                 custom=step is not None,
                 batches=sizes,
                 steps=steps,
-                runs=runs,
                 device=device,
                 precision=precision,
                 jit=jit,
                 python=python,
                 timeout_s=timeout,
-                out=raw,
-                progress=progress,
             )
-        workload = fit_workload(files, name, command_line())
-        warn_unseen_gpu(workload.provenance)
+        workload = fit_workload(files, name, command_line(), accept_disturbed=accept_disturbed)
+        sizes = [point.batch for point in workload.fit.points] if workload.fit else sizes
+        warn_of_measurements(workload.provenance)
         write_workload(workload, result)
-        show_workload(workload, result, raw, as_json=json)
+        show_workload(workload, result, files[0], as_json=json)
     if scenario is not None:
-        write_scenario(scenario, name, max(sizes, default=None) or batch_of(batch), as_json=json and not (measured or from_profile))
+        write_scenario(
+            scenario,
+            name,
+            max(sizes, default=None) or batch_of(batch),
+            as_json=json and not (measured or from_profile or from_measurements),
+        )

@@ -59,7 +59,7 @@ def calibrate_link(
         numbers_of,
         serve_until_interrupted,
         show_cluster,
-        warn_unseen_gpu,
+        warn_of_measurements,
     )
     from simulator.errors import InputError
     from simulator.files import check_writable
@@ -80,6 +80,6 @@ def calibrate_link(
             name, peer=peer, sizes=numbers_of(sizes, "--sizes"), rounds=rounds, python=python, timeout_s=timeout, out=raw, progress=progress
         )
     cluster = fit_link(raw, name, command_line())
-    warn_unseen_gpu(cluster.provenance)
+    warn_of_measurements(cluster.provenance)
     write_cluster(cluster, result)
     show_cluster(cluster, result, raw, as_json=json)

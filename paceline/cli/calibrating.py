@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -23,12 +24,13 @@ __all__ = [
     "batches_of",
     "check_name",
     "command_line",
+    "measure_step",
     "measuring",
     "numbers_of",
     "serve_until_interrupted",
     "show_cluster",
     "show_workload",
-    "warn_unseen_gpu",
+    "warn_of_measurements",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -73,15 +75,43 @@ def measuring(raw: Path, title: str) -> Iterator[Callable[[int, int, str], None]
         yield lambda done, total, _what: advance(done, total)
 
 
-def warn_unseen_gpu(provenance: Mapping[str, str]) -> None:
-    """Say loudly that a GPU of this machine was not used."""
-    warning = provenance.get("warning")
-    if warning:
-        from rich.console import Console
-        from rich.panel import Panel
+def measure_step(
+    target: str, name: str, folder: Path, *, runs: int, at_once: int, launches: int, accept_disturbed: bool, **options: Any
+) -> list[Path]:
+    """Time steps in separate runs, and then in several processes at once where that is asked for and possible; the files."""
+    from calibrate import fit_workload, profile_at_once, profile_runs
+    from calibrate.measurements import new_file, read_measurements
+    from calibrate.profiling import obstacle_to_at_once
 
-        hint = "Install the CUDA libraries: `pip install 'paceline[tensorflow-cuda]'`; or check the driver with nvidia-smi."
-        Console(stderr=True).print(Panel(f"WARNING: {warning}.\n{hint}", style="bold red", expand=False), markup=False)
+    raw = new_file(folder, name, "step")
+    with measuring(raw, "steps") as progress:
+        files = profile_runs(target, name, runs=runs, out=raw, progress=progress, **options)
+    if at_once > 1:
+        obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)
+        if obstacle:
+            note(f"paceline: --at-once {at_once} is left out: {obstacle}; what processes of one machine share stays open")
+            return files
+        fit_workload(files, name, accept_disturbed=accept_disturbed)  # what cannot be trusted is refused before more is measured
+        with measuring(raw, "launches at once") as progress:
+            files += profile_at_once(target, name, processes=at_once, launches=launches, out=raw, progress=progress, **options)
+    return files
+
+
+def warn_of_measurements(provenance: Mapping[str, str]) -> None:
+    """Say loudly that a GPU of this machine was not used, or that disturbed measurements were fitted; and quietly what was left out."""
+    hints = {
+        "warning": "Install the CUDA libraries: `pip install 'paceline[tensorflow-cuda]'`; or check the driver with nvidia-smi.",
+        "disturbed": "Stop what else runs here, and calibrate again.",
+    }
+    for key, hint in hints.items():
+        if key in provenance:
+            from rich.console import Console
+            from rich.panel import Panel
+
+            Console(stderr=True).print(Panel(f"WARNING: {provenance[key]}.\n{hint}", style="bold red", expand=False), markup=False)
+    for key in ("left_out", "at_once"):
+        if key in provenance:
+            note(f"paceline: {provenance[key]}")
 
 
 def serve_until_interrupted(address: str, python: str | None) -> None:
@@ -127,6 +157,8 @@ def show_workload(workload: Workload, path: Path, raw: Path, as_json: bool) -> N
     between = "runs" if workload.provenance.get("runs", "1") != "1" else alone
     spread = f"spread between {between} {workload.run_to_run_cv:.1%}"
     typer.echo(f"  step-time law: {workload.jitter.kind}; {spread}; largest distance from the curve {residual:.1%}")
+    if "load" in workload.provenance:
+        typer.echo(f"  load: {workload.provenance['load']}")
     note(f"wrote {path}; {'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}")
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from paceline.comparing import rivals_of, verdict
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.left_out import left_out, left_out_in_words
 from simulator.prices import rate_in_words, sum_in_words
-from simulator.results import Phase, Result, Staleness
+from simulator.results import Phase, Placement, Result, Staleness
 from simulator.strategy import AllReduceStrategy
 from simulator.units import format_bytes, format_seconds
 
@@ -105,7 +107,7 @@ def label(result: Result) -> str:
 
 
 def show_table(results: Sequence[Result]) -> None:
-    """A table for each strategy, and below them what all of them assume."""
+    """A table for each strategy, and below them who is faster than whom, and what all of them assume."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
@@ -116,8 +118,11 @@ def show_table(results: Sequence[Result]) -> None:
     names = series_names(results)
     for name in dict.fromkeys(names):
         console.print(_table(name, [result for result, its in zip(results, names, strict=True) if its == name]))
+        console.print()
     if any(result.extrapolated for result in results):
-        console.print("* outside the calibrated range: an extrapolation", style="dim")
+        console.print("* beyond what was measured: an extrapolation", style="dim")
+    for text in _against(results, names):
+        console.print(Text(text))
     for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.code in _ASSUMPTIONS):
         console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim")
 
@@ -129,6 +134,8 @@ _ASSUMPTIONS = (
     "start-in-window",
     "no-uncertainty",
     "not-calibrated",
+    "disturbed-calibration",
+    "tail-not-seen",
     "moved-device",
     "other-device",
     "phase-locked",
@@ -137,29 +144,60 @@ _ASSUMPTIONS = (
 )
 
 
+_MOST_COMPARED = 4
+
+
+def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
+    """The fastest against each of the others, where the most replicas are that more than one of them has."""
+    counts = Counter(result.replicas for result in results)
+    most = max((count for count, held in counts.items() if held > 1), default=None)
+    if most is None:
+        return
+    there = [index for index, result in enumerate(results) if result.replicas == most]
+    best = max(there, key=lambda index: results[index].throughput_samples_per_s.mean)
+    where = f"at {most:,} {_counted(results)}"
+    others = rivals_of(results, best)
+    for other in others[:_MOST_COMPARED]:
+        text = verdict(results[best], results[other], names[best], names[other], where)
+        yield f"{text[:1].upper()}{text[1:]}."
+    if len(others) > _MOST_COMPARED:
+        yield f"{names[best]} is faster than {len(others) - _MOST_COMPARED} more on average."
+
+
+def _counted(results: Sequence[Result]) -> str:
+    return "workers" if all(_one_a_worker(result) for result in results) else "replicas"
+
+
 def _table(title: str, results: Sequence[Result]) -> Table:
     from rich import box
     from rich.table import Table
 
     scaling = " and ".join(sorted({"weak" if result.scenario.workload.global_batch is None else "strong" for result in results}))
     title = f"{title}, {scaling} scaling"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold")
-    counted = "workers" if all(_one_a_worker(result) for result in results) else "replicas"
-    for heading in (counted, "samples/s", "90% interval", "eff.", "step", "stale"):
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold"
+    )
+    for heading in (_counted(results), "nodes", "samples/s", "90% interval", "eff.", "step", "stale"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("bottleneck", no_wrap=True)
     for result in results:
         rate = result.throughput_samples_per_s
         table.add_row(
             f"{result.replicas}{'*' if result.extrapolated else ' '}",
+            str(_placement(result).nodes),
             _figure(rate.mean),
-            f"{_figure(rate.low)} to {_figure(rate.high)}",
-            f"{result.scaling_efficiency.mean:.1%}",
+            f"{_end(rate.low)} to {_end(rate.high)}",
+            _share(result.scaling_efficiency.mean),
             format_seconds(result.step_time_s.mean),
-            f"{result.staleness.mean:.2f}",
+            _figure(result.staleness.mean),
             result.bottleneck.name,
         )
     return table
+
+
+def _placement(result: Result) -> Placement:
+    """Where its processes sit; results written before it was kept are placed now."""
+    return result.placement if result.placement is not None else placement_of(result.scenario)
 
 
 def _one_a_worker(result: Result) -> bool:
@@ -169,10 +207,22 @@ def _one_a_worker(result: Result) -> bool:
 
 
 def _figure(rate: float) -> str:
-    """Short enough for seven columns to fit into 80 characters."""
+    """Short enough for eight columns to fit into 80 characters."""
     if rate >= 999_999.5:
         return f"{rate / 1e6:,.2f}M"
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _end(rate: float) -> str:
+    """An end of an interval, in at most five characters."""
+    if rate >= 999_500:
+        return f"{rate / 1e6:.3g}M"
+    return _figure(rate) if rate < 9_999.5 else f"{rate / 1e3:.3g}k"
+
+
+def _share(share: float) -> str:
+    """In at most four characters below 1000%; results in full have a decimal more and the interval."""
+    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
 
 
 def show_result(result: Result) -> None:
@@ -183,6 +233,7 @@ def show_result(result: Result) -> None:
 
     console = Console()
     console.print(_table(label(result), [result]))
+    console.print()
     step, parts = result.step_time_s, result.breakdown_s
     named = (
         ("input", parts.input),
@@ -193,6 +244,12 @@ def show_result(result: Result) -> None:
     )
     quantiles = ("mean", step.mean), ("p50", step.p50), ("p95", step.p95), ("p99", step.p99)
     lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_row("placement", Text(_placement(result).text))
+    speedup, efficiency = result.speedup, result.scaling_efficiency
+    lines.add_row(
+        "efficiency",
+        f"{efficiency.mean:.1%} (90% of runs: {efficiency.low:.1%} to {efficiency.high:.1%}), {speedup.mean:.3g} times one replica alone",
+    )
     lines.add_row("step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles))
     shares = [f"{name} {value / step.mean:.0%}" for name, value in named if value > 0.005 * step.mean]
     if result.hidden_communication_s > 0.005 * step.mean:
@@ -200,6 +257,11 @@ def show_result(result: Result) -> None:
     lines.add_row("of a step", ", ".join(shares))
     for heading, text in _particulars(result):
         lines.add_row(heading, text)
+    for taken in result.assumed:
+        lines.add_row("assumed", Text(f"{taken.path} = {taken.value}: {taken.reason}"))
+    for its in result.coverage:
+        if its.grade != "uncovered":  # which is warned about
+            lines.add_row(its.grade, Text(its.text))
     lines.add_row("limit", Text(result.bottleneck.text))
     if (cost := cost_in_words(result)) is not None:
         lines.add_row("cost", Text(cost))
@@ -208,7 +270,7 @@ def show_result(result: Result) -> None:
         lines.add_row("warning", Text(f"{warning.text} ({warning.code})"), style="yellow")
     console.print(lines)
     if result.extrapolated:
-        console.print("* outside the calibrated range: an extrapolation", style="dim")
+        console.print("* beyond what was measured: an extrapolation", style="dim")
 
 
 def cost_in_words(result: Result) -> str | None:

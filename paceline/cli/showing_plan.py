@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.further import workers_of
 from paceline.planning.wording import figure, paired_in_words, servers_note, staleness_in_words, time_note, workers_note
@@ -165,7 +166,7 @@ def _legend(console: Console, candidates: Sequence[Candidate]) -> None:
     if any(candidate.nodes is not None for candidate in candidates):
         console.print("nodes: machines x devices of each", style="dim")
     if any(candidate.result.extrapolated for candidate in candidates):
-        console.print("* outside the calibrated range: an extrapolation", style="dim")
+        console.print("* beyond what was measured: an extrapolation", style="dim")
     if not all(candidate.meets for candidate in candidates):
         console.print("! misses the goal", style="dim")
     console.print()
@@ -186,16 +187,27 @@ def _improvements(console: Console, plan: Plan) -> None:
 
     table = _table(f"what one improvement would bring, {plan.chosen.scaling} scaling", "")
     table.columns[0].justify = "left"
-    for heading in ("gain", "samples/s", "90% interval"):
+    for heading in ("gain ", "90% interval", "samples/s"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("limit then", no_wrap=True)
+    without_effect = False
     for one in plan.improvements:
-        rate = one.throughput_samples_per_s
-        if rate is None or one.gain is None:
+        rate, effect = one.throughput_samples_per_s, one.effect
+        if rate is None or effect is None:
             continue
-        table.add_row(one.name, f"{one.gain:+z.1%}", _short(rate.mean), f"{_short(rate.low)} to {_short(rate.high)}", one.bottleneck)
+        unseen = "" if has_effect(effect) else "~"
+        table.add_row(
+            one.name,
+            f"{effect.mean - 1:+z.1%}{unseen or ' '}",
+            f"{effect.low - 1:+z.1%} to {effect.high - 1:+z.1%}",
+            _short(rate.mean),
+            one.bottleneck,
+        )
+        without_effect |= bool(unseen)
     if table.row_count:
         console.print(table)
+    if without_effect:
+        console.print("~ no effect seen: the interval of the gain, run by run, holds 0", style="dim")
     for one in plan.improvements:
         console.print(Text(f"{one.name}: {one.text}"), style="" if one.gain is None else "dim")
     console.print()

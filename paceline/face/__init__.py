@@ -11,7 +11,7 @@ from paceline.face.calibrating import calibrate
 from paceline.face.planning import plan
 from paceline.face.reporting import Report, report
 from paceline.face.scenarios import load
-from paceline.face.simulating import simulate
+from paceline.face.simulating import compare, simulate
 from paceline.face.sweeping import sweep
 
-__all__ = ["Report", "calibrate", "load", "plan", "report", "simulate", "sweep"]
+__all__ = ["Report", "calibrate", "compare", "load", "plan", "report", "simulate", "sweep"]

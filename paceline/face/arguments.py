@@ -8,7 +8,7 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, InstanceOf, TypeAdapter, ValidationError
 
 from simulator.complaints import quoted
 from simulator.errors import InputError
@@ -52,7 +52,11 @@ _MUST_BE = {
     "measurements": "the path of a folder",
     "steps": "a whole number",
     "runs": "a whole number",
+    "at_once": "a whole number",
+    "launches": "a whole number",
     "timeout_s": "a number of seconds",
+    "ours": "a result, such as `paceline.simulate` gives",
+    "theirs": "a result, such as `paceline.simulate` gives",
 }
 """What an argument must be: the same name means the same everywhere; others are not looked at."""
 
@@ -86,6 +90,8 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
         # evaluated one by one: what is returned may be imported for type checkers only
         annotation = signature.parameters[name].annotation
         kind = eval(annotation, getattr(function, "__globals__", {})) if isinstance(annotation, str) else annotation  # noqa: S307
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return TypeAdapter(InstanceOf[kind])  # type: ignore[misc, valid-type]
         return TypeAdapter(kind, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
     @wraps(function)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from paceline.face.arguments import checked
+from simulator.errors import InputError
 from simulator.files import check_writable
 from simulator.workload import Workload
 
@@ -21,6 +23,9 @@ def calibrate(
     batches: Sequence[int] = (16, 32, 64),
     steps: int = 50,
     runs: int = 3,
+    at_once: int = 1,
+    launches: int = 5,
+    accept_disturbed: bool = False,
     step: bool = False,
     device: str | None = None,
     precision: Literal["float32", "mixed_float16"] = "float32",
@@ -47,6 +52,15 @@ def calibrate(
         Timed steps at each batch size, in each run.
     runs
         Processes to measure in, one after the other; they differ more than steps do.
+    at_once
+        Processes to measure at the same time as well, each on cores of its own, which shows
+        how much of the spread between processes those of one machine have in common; 1
+        measures none. CPUs only.
+    launches
+        How often they are started together; fewer than 5 tell little.
+    accept_disturbed
+        Fit measurements that other processes have disturbed, and runs at different levels,
+        with a warning in ``provenance["disturbed"]`` instead of refusing.
     step
         ``builder`` is a training step of your own instead: FUNCTION(batch_size) returns a
         callable that makes one step.
@@ -73,7 +87,7 @@ def calibrate(
     InputError
         An argument cannot be used, or the file or function does not exist.
     CalibrationError
-        The child process failed, or what it measured cannot be fitted.
+        The child process failed, or what it measured cannot be fitted or trusted.
 
     Examples
     --------
@@ -82,15 +96,25 @@ def calibrate(
         ...
     simulator.errors.InputError: MODEL.py:FUNCTION: no_such_file.py: there is no such file; check the path
     """
-    from calibrate import fit_workload, profile_runs, write_workload
+    from calibrate import fit_workload, profile_at_once, profile_runs, write_workload
+    from calibrate.profiling import obstacle_to_at_once
 
     if out is not None:
         check_writable(Path(out), "out")
-    files = profile_runs(
-        builder, name, runs=runs, custom=step, batches=sorted(batches), steps=steps, device=device, precision=precision, jit=jit,
-        python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
-    )  # fmt: skip
-    workload = fit_workload(files, name, f"paceline.calibrate({builder!r}, name={name!r})")
+    options: dict[str, Any] = {
+        "custom": step, "batches": sorted(batches), "steps": steps, "device": device, "precision": precision, "jit": jit,
+        "python": python, "timeout_s": timeout_s, "folder": Path(measurements), "progress": progress,
+    }  # fmt: skip
+    if at_once > 1:
+        obstacle = obstacle_to_at_once(at_once, (device or "CPU").partition(":")[0].upper())
+        if obstacle:
+            raise InputError(f"at_once: {at_once}: {obstacle}; leave it out")
+    files = profile_runs(builder, name, runs=runs, **options)
+    if at_once > 1:
+        files += profile_at_once(builder, name, processes=at_once, launches=launches, out=files[0], **options)
+    workload = fit_workload(files, name, f"paceline.calibrate({builder!r}, name={name!r})", accept_disturbed=accept_disturbed)
+    if "disturbed" in workload.provenance:
+        warnings.warn(workload.provenance["disturbed"], stacklevel=3)  # through the check of the arguments
     if out is not None:
         write_workload(workload, Path(out))
     return workload

@@ -133,6 +133,9 @@ class ServerCount(Spec):
 
     servers: int
     throughput_samples_per_s: Estimate
+    throughput_of_each_replication: tuple[float, ...] = Field(
+        default=(), description="samples/s; run i of each row is a pair with run i of another"
+    )
     usd_per_hour: float | None
     placement: str = Field(default="", description="what sits on which machines, in words")
 
@@ -143,6 +146,7 @@ class WorkerCount(Spec):
     workers: int
     replicas: int
     throughput_samples_per_s: Estimate
+    throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s, as of a number of servers")
     usd_per_hour: float | None
     placement: str = Field(default="", description="what sits on which machines, in words")
 
@@ -162,10 +166,21 @@ class Improvement(Spec):
     name: str = Field(description="such as: 2x network")
     text: str = Field(description="what was changed, in a sentence, with the source of any figure; or why it is not known")
     throughput_samples_per_s: Estimate | None = None
-    gain: float | None = Field(default=None, description="throughput over that of the chosen configuration, less 1")
+    gain: float | None = Field(default=None, description="throughput over that of the chosen configuration, run by run, less 1: mean")
+    gain_low: float | None = Field(default=None, description="low end of its 90% prediction interval")
+    gain_high: float | None = Field(default=None, description="high end")
     usd_per_hour: float | None = None
     placement: str = Field(default="", description="what sits on which machines, in words")
     bottleneck: str = ""
+
+    @property
+    def effect(self) -> Estimate | None:
+        """Throughput over that of the chosen configuration; None where it is not known."""
+        if self.gain is None:
+            return None
+        # plans written before the ends were have the gain alone
+        low, high = (self.gain if end is None else end for end in (self.gain_low, self.gain_high))
+        return Estimate(mean=1 + self.gain, low=1 + low, high=1 + high)
 
 
 class Plan(Spec):

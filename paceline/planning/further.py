@@ -79,11 +79,11 @@ def _or_none(answer: Scenario, workers: int) -> Scenario | None:
 
 def _worker_count(result: Result) -> WorkerCount:
     scenario = result.scenario
-    rate = result.throughput_samples_per_s
     return WorkerCount(
         workers=workers_of(scenario),
         replicas=result.replicas,
-        throughput_samples_per_s=rate,
+        throughput_samples_per_s=result.throughput_samples_per_s,
+        throughput_of_each_replication=result.throughput_of_each_replication,
         usd_per_hour=usd_per_hour(scenario),
         placement=placement_of(scenario).text,
     )
@@ -112,10 +112,10 @@ def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ..
             return False
         for result in simulate([scenario]):
             if isinstance(result, Result):
-                rate = result.throughput_samples_per_s
                 found[count] = ServerCount(
                     servers=count,
-                    throughput_samples_per_s=rate,
+                    throughput_samples_per_s=result.throughput_samples_per_s,
+                    throughput_of_each_replication=result.throughput_of_each_replication,
                     usd_per_hour=usd_per_hour(scenario),
                     placement=placement_of(scenario).text,
                 )

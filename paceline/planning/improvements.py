@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from paceline.comparing import compare
 from paceline.planning.answer import Improvement
 from paceline.planning.simulations import Simulate
 from paceline.planning.what_if import (
@@ -48,7 +49,7 @@ def improvements(scenario: Scenario, base: Result, run: Simulate) -> tuple[Impro
     scenario
         What is to be improved.
     base
-        Its result.
+        Its result; what is compared with it shares its seed and replications, and so its draws.
     run
         Simulates scenarios.
 
@@ -76,6 +77,8 @@ def _improvement(change: _Change, results: list[Result], base: Result) -> Improv
     middle = results[len(results) // 2]
     rates = [result.throughput_samples_per_s for result in results]
     rate = Estimate(mean=middle.throughput_samples_per_s.mean, low=min(r.low for r in rates), high=max(r.high for r in rates))
+    # where the change is a range, from the low end at its worst to the high end at its best
+    gains = [compare(result, base).ratio for result in results]
     before, after = base.bottleneck.name, middle.bottleneck.name
     limit = f"{before} limits before and after" if before == after else f"the limit moves from {before} to {after}"
     outside = {warning.text for warning in middle.warnings if warning.code == "outside-calibration"}
@@ -85,7 +88,9 @@ def _improvement(change: _Change, results: list[Result], base: Result) -> Improv
         name=change.name,
         text=f"{change.text}; {limit}{told}",
         throughput_samples_per_s=rate,
-        gain=rate.mean / base.throughput_samples_per_s.mean - 1,
+        gain=gains[len(gains) // 2].mean - 1,
+        gain_low=min(gain.low for gain in gains) - 1,
+        gain_high=max(gain.high for gain in gains) - 1,
         usd_per_hour=usd_per_hour(middle.scenario),
         placement=placement_of(middle.scenario).text,
         bottleneck=after,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paceline.comparing import share_draws
 from paceline.planning.answer import Candidate, Goal, Paired
 from paceline.planning.bounds import Ceilings
 from paceline.planning.goals import confidence_of, enough_of, required_rate
@@ -177,9 +178,9 @@ class Judge:
         ours, theirs = best.result, other.result
         if ours is None or theirs is None or best is other:
             return None
-        rates = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
-        if ours.seed != theirs.seed or len(rates[0]) != len(rates[1]) or not rates[0]:
+        if not share_draws(ours, theirs):
             return None
+        rates = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
         by_cost = self.goal.prefer == "cheapest" and self.goal.total_samples is not None
         if by_cost:
             if not best.usd_per_hour or not other.usd_per_hour:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from paceline.planning.answer import Candidate, Goal, Improvement, Plan
+from paceline.comparing import has_effect
+from paceline.planning.answer import Candidate, Goal, Improvement, Plan, ServerCount, WorkerCount
 from paceline.planning.goals import required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
+from simulator.intervals import paired_ratio
 from simulator.prices import rate_in_words, sum_in_words
-from simulator.results import Result
+from simulator.results import Estimate, Result
 from simulator.units import format_seconds
 from simulator.workload import Workload
 
@@ -142,7 +144,7 @@ def _sureness(plan: Plan) -> str:
     goal, best = plan.goal, plan.chosen
     runs = len(best.result.throughput_of_each_replication)
     reach = round(best.confidence * (runs + 1))
-    beyond = "; it lies outside of what was calibrated, which no interval covers" if best.result.extrapolated else ""
+    beyond = "; it lies beyond what was measured, which no interval covers" if best.result.extrapolated else ""
     moved = "; the workload was moved to another device" if any(its.code == "moved-device" for its in best.result.warnings) else ""
     return (
         f"{reach} of {runs} simulated runs reach the goal, so a real run does with a confidence of {best.confidence:.4g} "
@@ -152,19 +154,27 @@ def _sureness(plan: Plan) -> str:
 
 def _limit(plan: Plan) -> str:
     limit = plan.chosen.result.bottleneck
-    known = [one for one in plan.improvements if one.gain is not None]
-    best = known[0] if known else None
     begins = f"The limit is {limit.name}" if limit.balance is None else "There is no single limit"
     text = f"{begins}: {limit.text.rstrip('.')}"
-    if best is None or best.gain is None or best.gain < _LITTLE:
-        return f"{text}; no single improvement that was tried brings more than {_LITTLE:.0%}."
-    text = f"{text}; of single improvements {best.name} buys most, {best.gain:+z.0%} throughput{_price_of(best, plan.chosen)}"
+    large = [(one, one.effect) for one in plan.improvements if one.effect is not None and one.effect.mean - 1 >= _LITTLE]
+    clear = [(one, effect) for one, effect in large if has_effect(effect)]
+    if not clear:
+        what = "has an effect that its interval does not leave open" if large else f"brings more than {_LITTLE:.0%}"
+        return f"{text}; no single improvement that was tried {what}."
+    best, effect = clear[0]
+    text = f"{text}; of single improvements {best.name} buys most, {_change_in_words(effect)} throughput{_price_of(best, plan.chosen)}"
     if plan.feasible:
         return f"{text}."
-    enough = [one.name for one in known if _is_enough(one, plan.goal)]
+    enough = [one.name for one in plan.improvements if _is_enough(one, plan.goal)]
     if not enough:
         return f"{text}, and none that was tried would reach the goal by itself."
     return f"{text}; the goal would be reached with {' or '.join(enough)}."
+
+
+def _change_in_words(ratio: Estimate, digits: int = 0) -> str:
+    """A change of throughput with its interval: ``+76% (90% of runs: +70% to +82%)``."""
+    change, low, high = (f"{value - 1:+z.{digits}%}" for value in (ratio.mean, ratio.low, ratio.high))
+    return change if low == high else f"{change} (90% of runs: {low} to {high})"
 
 
 def _is_enough(improvement: Improvement, goal: Goal) -> bool:
@@ -270,9 +280,9 @@ def workers_note(plan: Plan) -> str:
         return f"Adding workers pays up to {until}, the most that were simulated: each doubling brings at least half again as much."
     place = next(index for index, count in enumerate(counts) if count.workers == until)
     after = counts[place + 1]
-    growth = after.throughput_samples_per_s.mean / counts[place].throughput_samples_per_s.mean - 1
     return (
-        f"Adding workers pays up to {until}: from there to {after.workers} throughput changes by {growth:+z.0%}, "
+        f"Adding workers pays up to {until}: from there to {after.workers} throughput changes by "
+        f"{_change_in_words(_growth(counts[place], after))}, "
         f"less than half of the {after.workers / until - 1:.0%} that they add."
     )
 
@@ -287,6 +297,15 @@ def servers_note(plan: Plan) -> str:
     if not more:
         return f"{shown}, the most that were simulated: more may still bring 2% or more, or cannot be (no more variables to spread)."
     best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
-    base = next(count for count in plan.servers if count.servers == enough).throughput_samples_per_s.mean
-    gain = best.throughput_samples_per_s.mean / base - 1
-    return f"{shown}: {best.servers} change throughput by {gain:+z.1%}, and no number up to {more[-1].servers} by 2% or more."
+    growth = _growth(next(count for count in plan.servers if count.servers == enough), best)
+    change = _change_in_words(growth, digits=1)
+    return f"{shown}: {best.servers} change throughput by {change}, and no number up to {more[-1].servers} by 2% or more on average."
+
+
+def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> Estimate:
+    """Throughput of many over that of few; without an interval in plans that keep no single runs."""
+    runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
+    if runs and len(runs) == len(others):
+        return paired_ratio(runs, others)
+    ratio = many.throughput_samples_per_s.mean / few.throughput_samples_per_s.mean
+    return Estimate(mean=ratio, low=ratio, high=ratio)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.comparing import compare
 from paceline.reporting.coordinates import Coordinates
 from paceline.reporting.naming import setting_text
 from simulator.errors import ResultsError
@@ -47,10 +48,8 @@ class Answer:
         Which one it is among the results.
     name
         Its curve, and its settings where more than the number of replicas is swept.
-    rivals
-        Names of others with as many replicas whose interval overlaps, the fastest first.
     peak, peak_name
-        The highest throughput anywhere, where that is clearly elsewhere.
+        The highest throughput anywhere, where that is elsewhere and its runs leave no doubt.
     alone
         Whether there is nothing to compare it with.
     """
@@ -58,7 +57,6 @@ class Answer:
     index: int
     result: Result
     name: str
-    rivals: tuple[str, ...]
     peak: Result | None
     peak_name: str
     alone: bool
@@ -135,15 +133,12 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
             f"the plan's answer, scenario {chosen}, is not among the results; give the results file that `paceline plan` wrote with it"
         )
     best = told if told is not None else max(there, key=rate)
-    interval = results[best].throughput_samples_per_s
-    rivals = sorted((index for index in there if index != best and results[index].throughput_samples_per_s.high >= interval.low), key=rate)
     top = max(range(len(results)), key=rate)
-    elsewhere = told is None and results[top].throughput_samples_per_s.low > interval.high
+    elsewhere = told is None and compare(results[top], results[best]).ratio.low > 1.0
     return Answer(
         index=best,
         result=results[best],
         name=name_at(at, best),
-        rivals=tuple(name_at(at, index) for index in reversed(rivals)),
         peak=results[top] if elsewhere else None,
         peak_name=name_at(at, top) if elsewhere else "",
         alone=len(there) == 1,

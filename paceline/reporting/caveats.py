@@ -10,8 +10,9 @@ from simulator.results import Result, Warned
 __all__ = ["Caveat", "caveats_of"]
 
 _TITLES = {
-    "outside-calibration": "Beyond the calibrated range",
+    "outside-calibration": "Beyond what was measured",
     "assumed-network": "The network is assumed",
+    "disturbed-calibration": "Calibrated on a busy machine",
     "few-replications": "Few replications",
     "no-uncertainty": "Uncertainty not known",
     "not-calibrated": "No calibrated range",

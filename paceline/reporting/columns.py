@@ -9,9 +9,10 @@ from typing import Any
 from paceline.reporting.coordinates import Coordinates
 from paceline.reporting.naming import clean
 from simulator.cost import placement_of, server_nodes, usd_per_hour, usd_per_million_samples
+from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results import Estimate, Histogram, Result
 
-__all__ = ["MOST_BINS", "PARTS", "columns_of"]
+__all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of"]
 
 PARTS = {
     "input": "Input",
@@ -25,6 +26,9 @@ PARTS = {
 MOST_BINS = 48
 """Bars of a histogram of staleness; more values than that share bars."""
 
+MOST_RUNS = 100
+"""Of a result with more replications as many are embedded, for comparing one with another run by run."""
+
 _LONGEST_TEXT = 600
 
 _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
@@ -34,7 +38,11 @@ _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
     "error": lambda result: result.monte_carlo_error,
     "updates": lambda result: result.updates_per_s.mean,
     "speedup": lambda result: result.speedup.mean,
+    "speedup_low": lambda result: result.speedup.low,
+    "speedup_high": lambda result: result.speedup.high,
     "efficiency": lambda result: result.scaling_efficiency.mean,
+    "efficiency_low": lambda result: result.scaling_efficiency.low,
+    "efficiency_high": lambda result: result.scaling_efficiency.high,
     "wasted": lambda result: result.wasted_samples_per_s,
     "dropped": lambda result: result.dropped_share,
     "step_mean": lambda result: result.step_time_s.mean,
@@ -61,6 +69,7 @@ _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
     "replicas": lambda result: result.replicas,
     "servers": lambda result: result.scenario.servers or None,
     "nodes": lambda result: placement_of(result.scenario).nodes,
+    "devices_per_node": lambda result: result.scenario.cluster.devices_per_node,
     "server_nodes": lambda result: server_nodes(result.scenario) or None,
     "batch": lambda result: result.scenario.batch,
     "steps": lambda result: result.scenario.run.steps if result.scenario.run.job_steps is None else None,
@@ -75,9 +84,11 @@ _NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
 
 _TEXTS: dict[str, Callable[[Result], str]] = {
     "limit": lambda result: result.bottleneck.label,
+    "grade": lambda result: result.grade,
     "limit_text": lambda result: result.bottleneck.text,
     "link_name": lambda result: result.utilisation.busiest_link_name,
     "all_reduce": lambda result: "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),
+    "placement": lambda result: placement_of(result.scenario).text,
     "hash": lambda result: result.scenario_hash,
 }
 
@@ -105,7 +116,10 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         US dollars for a million samples; ``warnings``: [distinct sentences, indices of each
         result]; ``parts``: of a step, with what they are called; ``chosen``: curve and indices
         of values to begin with; ``measured``: as given; ``histograms``: of each result none, or
-        [first staleness, width of a bin, counts].
+        [first staleness, width of a bin, counts]; ``runs``: of each result its throughput in
+        each replication, of the first :data:`MOST_RUNS`; ``moves``: of each result a number for
+        the move of its workload to another device, -1 for none; ``half_widths``: for each number
+        of runs below 19 :func:`simulator.intervals.normal_half_width`.
     """
     costs = [usd_per_million_samples(result) for result in results]
     return {
@@ -125,6 +139,19 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "chosen": {"curve": at.curve_of[chosen], "at": [max(0, place) for place in at.places[chosen]]},
         "measured": [[index, value] for index, value in measured],
         "histograms": [_histogram(result.staleness.histogram) if _asynchronous(result) else None for result in results],
+        **_pairing(results),
+    }
+
+
+def _pairing(results: Sequence[Result]) -> dict[str, Any]:
+    """What :func:`paceline.comparing.compare` needs, for the page's script to do the same."""
+    runs = [[float(f"{rate:.7g}") for rate in result.throughput_of_each_replication[:MOST_RUNS]] for result in results]
+    moved = [result.scenario.workload.moved for result in results]
+    known = list(dict.fromkeys(its.model_dump_json() for its in moved if its is not None))
+    return {
+        "runs": runs,
+        "moves": [-1 if its is None else known.index(its.model_dump_json()) for its in moved],
+        "half_widths": {str(count): normal_half_width(count) for count in sorted(set(map(len, runs))) if 1 < count < FEWEST_REPLICATIONS},
     }
 
 

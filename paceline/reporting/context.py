@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paceline.reporting.answer import Answer, Asked, Trust, answer_of, asked_of, trust_of
+from paceline.comparing import rivals_of, verdict
+from paceline.reporting.answer import Answer, Asked, Trust, answer_of, asked_of, name_at, trust_of
 from paceline.reporting.caveats import Caveat, caveats_of
 from paceline.reporting.coordinates import Coordinates, coordinates_of
 from paceline.reporting.naming import clean
@@ -37,6 +38,8 @@ class Report:
         Each scenario of each file once.
     at
         Where each of them stands.
+    against
+        The answer against the next fastest with as many replicas; empty where there is none.
     unpriced
         Why some results have no cost, a sentence a cluster.
     """
@@ -46,6 +49,7 @@ class Report:
     at: Coordinates
     asked: Asked
     answer: Answer
+    against: str
     trust: Trust
     unpriced: tuple[str, ...]
     workloads: tuple[Workload, ...]
@@ -111,12 +115,14 @@ def build_report(
     names = [at.name_of(index) for index in range(len(unique))]
     workloads = tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(unique)}.values())[::-1]
     named = " and ".join(clean(load.name) for load in workloads[:2]) + (f" and {len(workloads) - 2} more" if len(workloads) > 2 else "")
+    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None)
     return Report(
         title=clean(title) if title else named,
         results=tuple(unique),
         at=at,
         asked=asked_of(unique, at),
-        answer=answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None),
+        answer=answer,
+        against=_against(unique, at, answer),
         trust=trust_of(unique),
         unpriced=_unpriced(unique),
         workloads=workloads,
@@ -128,6 +134,15 @@ def build_report(
         timeline=timeline,
         sensitivity=tuple(sensitivity),
     )
+
+
+def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
+    others = rivals_of(results, answer.index)
+    if not others:
+        return ""
+    text = verdict(answer.result, results[others[0]], "it", name_at(at, others[0]), "there")
+    more = len(others) - 1
+    return f"{text}; {more} more {'was' if more == 1 else 'were'} slower on average" if more else text
 
 
 def _unpriced(results: Sequence[Result]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from paceline.reporting.naming import clean
 from paceline.reporting.sections import sections_of
 from paceline.reporting.wording import amount, clause, counts, dollars, duration, interval, join, percent, sentence
 from simulator.cluster import Cluster
-from simulator.cost import usd_per_hour
+from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
 from simulator.left_out import left_out
 from simulator.prices import rate_in_words
@@ -47,7 +47,9 @@ SCRIPTS = (
     "axes.js",
     "strokes.js",
     "tables.js",
+    "pairs.js",
     "scaling.js",
+    "against.js",
     "staleness.js",
     "steps.js",
     "around.js",
@@ -120,7 +122,7 @@ def render(report: Report) -> str:
     drawn = {f"calibration-{index}": figures.calibration(load) for index, load in fitted}
     extra = sections_of(report)
     drawn.update(extra.figures)
-    results = report.results
+    results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
     return (
         _environment()
         .get_template("report.html")
@@ -139,12 +141,14 @@ def render(report: Report) -> str:
                 if getattr(result.scenario.strategy, "mode", "sync") != "sync"
             },
             answer_scaling=scaling_of(report.answer.result.scenario),
+            nodes=f"{nodes:,} node{'' if nodes == 1 else 's'}",
             left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
-            gains=sorted((change for change in report.sensitivity if change.gain is not None), key=lambda change: -(change.gain or 0.0)),
+            gains=sorted((change for change in report.sensitivity if change.seen), key=lambda change: -(change.gain or 0.0)),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
             plain_rows=[
-                (report.at.name_of(index), scaling_of(result.scenario), result) for index, result in enumerate(results[:_MOST_PLAIN_ROWS])
+                (report.at.name_of(index), scaling_of(result.scenario), placement_of(result.scenario).nodes, result)
+                for index, result in enumerate(results[:_MOST_PLAIN_ROWS])
             ],
             fitted=fitted,
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),

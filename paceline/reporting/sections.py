@@ -80,7 +80,11 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
 
     drawn = figure(changes)
     known = [change for change in changes if change.gain is not None]
-    told = [f"{clean(change.name)}: {signed(change.gain, 0)}" for change in known[:_MOST_SAID] if change.gain is not None]
+    told = [
+        f"{clean(change.name)}: {signed(change.gain) if change.seen else 'no effect seen'}"
+        for change in known[:_MOST_SAID]
+        if change.gain is not None
+    ]
     columns = (
         Column("Change"),
         Column("Scaling"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from paceline.comparing import compare, has_effect
 from paceline.planning.answer import Improvement
 from paceline.planning.improvements import improvements
 from paceline.planning.simulations import Simulations
@@ -16,15 +17,18 @@ from paceline.reporting.shortened import all_reduces_a_step
 from paceline.reporting.wording import plot_text, signed
 from paceline.sweeping import Outcome, Runner
 from simulator.errors import SimulationError
-from simulator.results import Result
+from simulator.intervals import FEWEST_REPLICATIONS
+from simulator.results import Estimate, Result
 from simulator.scenario import Scenario
 
 __all__ = ["Change", "changes_of", "figure"]
 
 _MOST_EVENTS = 300_000
 """Events of one what-if that one or two seconds of one core take."""
+_MOST_EVENTS_OF_ALL = 2_000_000
+"""Of one what-if of as few steps as make sense; beyond it has fewer replications than an interval without assumptions needs."""
 _REFUSED_EVENTS = 5_000_000
-_FEWEST_REPLICATIONS, _FEWEST_STEPS = 5, 20
+_FEWEST, _FEWEST_STEPS = 5, 20
 _EVENTS_AN_ALL_REDUCE, _EVENTS_A_RANK = 40, 0.1
 """What an all-reduce of all ranks at once costs, and each rank's part in a step, in events that take as long."""
 _ROW_PX = 30
@@ -42,9 +46,9 @@ class Change:
     text
         What was changed, in a sentence.
     gain
-        Throughput over that without the change, less 1; none where it is not known.
+        Throughput over that without the change, run by run, less 1: the mean; none where it is not known.
     low, high
-        Ends of the 90% prediction interval of the changed throughput, over the mean without the change, less 1.
+        Ends of its 90% prediction interval.
     reason
         What limits it then; or why it is not known.
     row
@@ -62,12 +66,20 @@ class Change:
     row: str
     run: str = ""
 
+    @property
+    def seen(self) -> bool:
+        """Whether the runs show an effect: the interval of the gain leaves out nought."""
+        if self.gain is None or self.low is None or self.high is None:
+            return False
+        return has_effect(Estimate(mean=1 + self.gain, low=1 + self.low, high=1 + self.high))
+
 
 def changes_of(result: Result, jobs: int = 0, progress: Callable[[int, int], None] | None = None) -> tuple[Change, ...]:
     """Simulate improvements and their opposites, each alone, with the same random streams as the configuration itself.
 
-    A configuration that takes long to simulate is simulated with fewer replications, and
-    if that is not enough with fewer steps, the one without a change too; each change says so.
+    So each run with a change has its pair without. A configuration that takes long to
+    simulate is simulated with 19 replications only, then with fewer steps, then with fewer
+    replications, the one without a change too; each change says so.
 
     Parameters
     ----------
@@ -94,7 +106,7 @@ def changes_of(result: Result, jobs: int = 0, progress: Callable[[int, int], Non
         (base,) = run([scenario])
         if not isinstance(base, Result):
             raise SimulationError(base.failed.text)
-        better = [_of_improvement(its, base, told) for its in improvements(scenario, base, run)]
+        better = [_of_improvement(its, told) for its in improvements(scenario, base, run)]
         worse = halvings(scenario)
         outcomes = run([its.scenario for its in worse])
     changes = better + [_of_halving(its, outcome, base, told) for its, outcome in zip(worse, outcomes, strict=True)]
@@ -109,12 +121,19 @@ def _affordable(result: Result) -> tuple[Scenario, str]:
     work = result.events + rank_steps * (_EVENTS_A_RANK + _EVENTS_AN_ALL_REDUCE * all_reduces_a_step(scenario) / scenario.replicas)
     if work <= _MOST_EVENTS:
         return scenario, ""
-    replications = min(run.replications, max(_FEWEST_REPLICATIONS, int(run.replications * _MOST_EVENTS / work)))
+
+    def fewer(count: int, fewest: int, most_events: float) -> int:
+        """As many of a count as so much work allows."""
+        return min(count, max(fewest, int(count * most_events / work)))
+
+    replications, steps = fewer(run.replications, FEWEST_REPLICATIONS, _MOST_EVENTS), run.steps
     work *= replications / run.replications
-    steps = run.steps
     if run.job_steps is None and work > _MOST_EVENTS:
-        steps = min(steps, max(_FEWEST_STEPS, int(steps * _MOST_EVENTS / work)))
+        steps = fewer(steps, _FEWEST_STEPS, _MOST_EVENTS)
         work *= steps / run.steps
+    if work > _MOST_EVENTS_OF_ALL:
+        replications, all_of_them = fewer(replications, _FEWEST, _MOST_EVENTS_OF_ALL), replications
+        work *= replications / all_of_them
     if work > _REFUSED_EVENTS:
         raise SimulationError("one change alone would take minutes to simulate; simulate some yourself with `paceline sweep --over`")
     warmup = min(run.warmup, steps // 4)
@@ -131,22 +150,21 @@ _ROWS = {
 """What an improvement's name says of what it changes; any other has a row of its own."""
 
 
-def _of_improvement(its: Improvement, base: Result, told: str) -> Change:
+def _of_improvement(its: Improvement, told: str) -> Change:
     row = next((row for word, row in _ROWS.items() if word in its.name), its.name)
-    estimate = its.throughput_samples_per_s
-    if estimate is None:
+    if its.effect is None:
         return Change(its.name, "", None, None, None, its.text, row)
-    mean = base.throughput_samples_per_s.mean
-    gain = its.gain if its.gain is not None else estimate.mean / mean - 1
-    return Change(its.name, its.text, gain, estimate.low / mean - 1, estimate.high / mean - 1, its.bottleneck, row, told)
+    return _changed(its.name, its.text, its.effect, its.bottleneck, row, told)
 
 
 def _of_halving(its: Halving, outcome: Outcome, base: Result, told: str) -> Change:
     if not isinstance(outcome, Result):
         return Change(its.name, its.text, None, None, None, outcome.failed.text, its.row)
-    rate, mean = outcome.throughput_samples_per_s, base.throughput_samples_per_s.mean
-    ends = rate.mean / mean - 1, rate.low / mean - 1, rate.high / mean - 1
-    return Change(its.name, its.text, *ends, outcome.bottleneck.name, its.row, told)
+    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.name, its.row, told)
+
+
+def _changed(name: str, text: str, ratio: Estimate, reason: str, row: str, told: str) -> Change:
+    return Change(name, text, ratio.mean - 1, ratio.low - 1, ratio.high - 1, reason, row, told)
 
 
 def figure(changes: Sequence[Change]) -> go.Figure:
@@ -191,6 +209,8 @@ def figure(changes: Sequence[Change]) -> go.Figure:
 
 
 _OFFSETS = (-0.2, 0.2)
+_SMALL = 0.1
+"""A change below which the first decimal of its percentage matters."""
 
 
 def _bar(drawn: go.Figure, its: Change, at: float) -> None:
@@ -199,6 +219,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     assert its.low is not None
     assert its.high is not None
     colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
+    told = signed(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "no effect seen"
     drawn.add_bar(
         orientation="h",
         x=[its.gain],
@@ -208,7 +229,8 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}<br>90% interval of a run {signed(its.low, 0)} to {signed(its.high, 0)}<br>"
+            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}{'' if its.seen else ', no effect seen'}<br>"
+            f"90% interval, run by run: {signed(its.low)} to {signed(its.high)}<br>"
             f"then limited by: {plot_text(its.reason.replace('-', ' '))}"
         ],
         marker={"color": colour, "line": {"width": 0}},
@@ -226,7 +248,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     drawn.add_annotation(
         x=max(its.high, its.gain) if side else min(its.low, its.gain),
         y=at,
-        text=f"{plot_text(its.name)} {signed(its.gain, 0)}",
+        text=f"{plot_text(its.name)} {told}" if its.seen else f"{plot_text(its.name)}: {told}",
         xanchor="left" if side else "right",
         xshift=6 if side else -6,
         showarrow=False,

@@ -15,7 +15,6 @@ from paceline.reporting.measured import Overlay
 from paceline.reporting.naming import strategy_name
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline
-from simulator.cost import placement_of
 from simulator.files import write_whole
 from simulator.results import Breakdown, Estimate, Failure, Result, Utilisation
 from simulator.tables import Cell
@@ -170,16 +169,16 @@ def _each(name: str, columns: tuple[str, ...], keys: Sequence[tuple[Cell, ...]],
 
 _MORE = (
     "monte_carlo_error_samples_per_s", "updates_per_s_low", "updates_per_s_high", "wasted_samples_per_s", "staleness_bound",
-    "mixed_reads_share", "bottleneck_text", "nodes", "steps_of_a_replica", "job_steps", "replications", "seed", "events",
+    "mixed_reads_share", "bottleneck_text", "steps_of_a_replica", "job_steps", "replications", "seed", "events",
 )  # fmt: skip
 
 
 def _more(result: Result) -> tuple[Cell, ...]:
     """The values of :data:`_MORE`, which a frame of results does not have."""
-    scenario, run = result.scenario, result.scenario.run
+    run = result.scenario.run
     return (
         result.monte_carlo_error, result.updates_per_s.low, result.updates_per_s.high, result.wasted_samples_per_s, result.staleness.bound,
-        result.staleness.mixed_reads, result.bottleneck.text, placement_of(scenario).nodes,
+        result.staleness.mixed_reads, result.bottleneck.text,
         run.steps if run.job_steps is None else None, run.job_steps, run.replications, result.seed, result.events,
     )  # fmt: skip
 
@@ -223,9 +222,12 @@ def _of_plan(plan: Plan) -> list[Table]:
     workers = tuple((its.workers, its.replicas, *_estimate(its.throughput_samples_per_s), its.usd_per_hour) for its in plan.workers)
     servers = tuple((its.servers, *_estimate(its.throughput_samples_per_s), its.usd_per_hour) for its in plan.servers)
     better = tuple(
-        (its.name, its.gain, *_estimate(its.throughput_samples_per_s), its.usd_per_hour, its.bottleneck, its.text)
+        (
+            its.name, its.gain, its.gain_low, its.gain_high, *_estimate(its.throughput_samples_per_s), its.usd_per_hour,
+            its.bottleneck, its.text,
+        )
         for its in plan.improvements
-    )
+    )  # fmt: skip
     rate = ("samples_per_s", "samples_per_s_low", "samples_per_s_high")
     return [
         Table(
@@ -235,7 +237,7 @@ def _of_plan(plan: Plan) -> list[Table]:
         ),
         Table("plan_workers", ("workers", "replicas", *rate, "usd_per_hour"), workers),
         Table("plan_servers", ("servers", *rate, "usd_per_hour"), servers),
-        Table("plan_improvements", ("improvement", "gain", *rate, "usd_per_hour", "bottleneck", "text"), better),
+        Table("plan_improvements", ("improvement", "gain", "gain_low", "gain_high", *rate, "usd_per_hour", "bottleneck", "text"), better),
         Table("plan_refused", ("name", "configurations", "text"), tuple((its.name, its.configurations, its.text) for its in plan.refused)),
     ]
 

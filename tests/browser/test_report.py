@@ -83,7 +83,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_figure_is_drawn_in_its_place(page: Page, report: Path, width: int, height: int, theme: str) -> None:
     page.open(report, width, height, theme)
     figures = page.run(FIGURES)
-    assert len(figures) == 11
+    assert len(figures) == 12
     for figure in figures:
         assert figure["drawn"] >= 1, figure
         assert figure["marks"] == figure["expected"] > 0, figure

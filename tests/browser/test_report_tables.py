@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from paceline.comparing import compare
 from paceline.reporting import write_report
-from simulator.cost import usd_per_million_samples
+from simulator.cost import placement_of, usd_per_million_samples
 from simulator.results import Result
 from tests.browser.conftest import Page
 from tests.browser.samples import PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
-FIGURES = ("throughput", "efficiency", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
+FIGURES = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 SAVED = """
 window.saved = [];
 URL.createObjectURL = blob => { blob.text().then(text => window.saved.push(text)); return '#'; };
@@ -90,6 +91,90 @@ def test_the_other_tables_hold_what_is_drawn(page: Page, report: Path) -> None:
         assert [value for value in trace["x"] if value is not None] == [
             row[name] for name in ("Devices", "Links, mean", "Busiest link", "Servers, mean", "Busiest server") if row[name] != "–"
         ]
+
+
+def test_the_script_compares_run_by_run_as_the_library_does(page: Page, report: Path, results: list[Result]) -> None:
+    page.again(report)
+    rate, batch = 3.125e9, 64
+    here = {
+        (result.scenario.strategy.kind, getattr(result.scenario.strategy, "mode", "")): result
+        for result in results
+        if result.replicas == 16
+        and result.scenario.servers in (0, 8)
+        and result.scenario.batch == batch
+        and result.scenario.cluster.inter_node.bandwidth_bytes_per_s == rate
+    }
+    ring = here["multi-worker-mirrored", ""]
+    page.run("""
+        const field = document.getElementById('choose-focus');
+        field.value = [...field.options].find(option => option.textContent.startsWith('Ring')).value;
+        field.dispatchEvent(new Event('change'));
+    """)
+    page.settled()
+    rows = {row["Against"]: row for row in page.table("against")}
+    assert len(rows) == 2
+    for mode in ("sync", "async"):
+        row, expected = rows[f"Parameter server, {mode}"], compare(ring, here["parameter-server", mode])
+        shown = [1 + row[name] for name in ("Faster by", "Low", "High")]
+        assert shown == pytest.approx([expected.ratio.mean, expected.ratio.low, expected.ratio.high], rel=1e-5)
+        assert (row["Faster in runs"], row["Of runs"]) == (expected.wins, 19)
+    (fewer,) = [
+        result
+        for result in results
+        if result.replicas == 4
+        and result.scenario.strategy == ring.scenario.strategy.model_copy(update={"workers": 4})
+        and result.scenario.batch == batch
+        and result.scenario.cluster == ring.scenario.cluster
+    ]
+    (row,) = [row for row in page.table("around") if row["What is changed"] == "Replicas"]
+    expected = compare(fewer, ring)
+    shown = [1 + row[name] for name in ("Throughput changes by", "Low", "High")]
+    assert shown == pytest.approx([expected.ratio.mean, expected.ratio.low, expected.ratio.high], rel=1e-5)
+
+
+def test_efficiency_has_its_own_interval_and_every_table_its_nodes(page: Page, report: Path, results: list[Result]) -> None:
+    page.again(report)
+    rows = page.table("efficiency")
+    assert len(rows) == 9
+    known = {
+        (its.scaling_efficiency.mean, its.scaling_efficiency.low, its.scaling_efficiency.high, placement_of(its.scenario).nodes)
+        for its in results
+    }
+    assert {(row["Efficiency"], row["Low"], row["High"], row["Nodes"]) for row in rows} <= known
+    for figure in ("throughput", "cost", "staleness", "steps", "busy"):
+        assert all(row["Nodes"] >= row["Replicas"] for row in page.table(figure)), figure
+    assert "16 replicas on 16 nodes with 1 device each" in page.run("return document.getElementById('card-where').textContent")
+    hover = page.run("return document.getElementById('figure-efficiency').data.map(trace => [].concat(trace.hovertext).join()).join()")
+    assert "4 replicas on 4 nodes with 1 device each" in hover
+
+
+def test_few_runs_have_a_normal_interval_and_other_seeds_are_no_pairs(page: Page, tmp_path: Path) -> None:
+    ring, sync, other = sweep(workers=(8,))
+
+    def short(result: Result, seed: int) -> Result:
+        run = result.scenario.run.model_copy(update={"replications": 5, "seed": seed})
+        scenario = result.scenario.model_copy(update={"run": run})
+        runs = result.throughput_of_each_replication[:5]
+        return result.model_copy(
+            update={"scenario": scenario, "scenario_hash": scenario.hash, "seed": seed, "throughput_of_each_replication": runs}
+        )
+
+    ring, sync, other = short(ring, 7), short(sync, 7), short(other, 8)
+    page.open(write_report([ring, sync, other], tmp_path / "report.html"))
+    page.run("""
+        const field = document.getElementById('choose-focus');
+        field.value = [...field.options].find(option => option.textContent.startsWith('Ring')).value;
+        field.dispatchEvent(new Event('change'));
+    """)
+    page.settled()
+    rows = page.table("against")
+    for result, mode in ((sync, " sync"), (other, "async")):
+        (row,) = [row for row in rows if mode in row["Against"]]
+        expected = compare(ring, result)
+        assert expected.runs == (5 if result is sync else 0)
+        shown = [1 + row[name] for name in ("Faster by", "Low", "High")]
+        assert shown == pytest.approx([expected.ratio.mean, expected.ratio.low, expected.ratio.high], rel=1e-5)
+        assert row["Of runs"] == expected.runs
 
 
 def test_an_open_table_follows_the_sliders(page: Page, report: Path) -> None:

@@ -49,7 +49,9 @@ def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
     target = f"{MODELS / 'mlp.py'}:build"
-    code, out, err = paceline("calibrate", target, "--name", "mlp", "--batch", "8,16", "--steps", "10", "--device", "CPU", "--json")
+    code, out, err = paceline(
+        "calibrate", target, "--name", "mlp", "--batch", "8,16", "--steps", "10", "--device", "CPU", "--json", "--accept-disturbed"
+    )
     assert code == 0, err
     summary = json.loads(out)
     workload = load_workload(tmp_path / "models" / "workloads" / "mlp.toml")

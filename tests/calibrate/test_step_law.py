@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibrate.step_law import StepTimeLaw
+from calibrate.step_law import StepTimeLaw, drawn_laws
 from simulator.errors import CalibrationError
 
 
@@ -42,7 +42,7 @@ def test_two_modes_stay_empirical() -> None:
     factors = np.where(rng.random(1000) < 0.5, rng.normal(1, 0.02, 1000), rng.normal(2, 0.02, 1000))
     law = StepTimeLaw().fit(factors).law_
     assert law.kind == "empirical"
-    assert len(law.values) == 200
+    assert law.values == tuple(np.round(np.sort(factors / factors.mean()), 5))  # every one of them
     assert law.mean() == pytest.approx(1.0, abs=1e-3)
     assert np.std(law.values) == pytest.approx(np.std(factors / factors.mean()), rel=0.05)
 
@@ -60,3 +60,27 @@ def test_the_test_rejects_seldom_what_is_true() -> None:
     kept = sum(StepTimeLaw().fit(_draws("gamma", np.random.default_rng(seed), 150)).law_.kind != "empirical" for seed in range(60))
     # at a level of 5% or less: 60 tries, 8 or more rejections have a chance below 2%
     assert kept >= 52
+
+
+def test_of_very_many_steps_neighbours_are_averaged() -> None:
+    rng = np.random.default_rng(1)
+    factors = np.where(rng.random(2500) < 0.5, rng.normal(1, 0.02, 2500), rng.normal(2, 0.02, 2500))
+    factors[7] = 9.0
+    factors /= factors.mean()
+    law = StepTimeLaw().fit(factors).law_
+    assert len(law.values) == 1000
+    assert law.mean() == pytest.approx(1.0, abs=1e-5)
+    # the largest 2.5 steps stand behind the last value: their share of the time is kept
+    top = np.sort(factors)[-3:]
+    assert law.values[-1] == pytest.approx((0.5 * top[0] + top[1] + top[2]) / 2.5, abs=1e-5)
+
+
+def test_laws_are_drawn_with_their_kind() -> None:
+    rng = np.random.default_rng(2)
+    factors = rng.gamma(25.0, 1 / 25.0, 100)
+    samples = [rng.choice(factors, 100) for _ in range(60)]
+    laws = drawn_laws(StepTimeLaw().fit(factors).law_, samples)
+    assert len(laws) == 60
+    assert len({law.kind for law in laws}) > 1
+    assert len(drawn_laws(StepTimeLaw().fit(factors).law_, [factors[:8], factors[:10]])) == 1
+    assert drawn_laws(StepTimeLaw().fit(np.full(20, 1.0)).law_, samples) == ()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import calibrate
-from paceline.cli.calibrating import warn_unseen_gpu
+from paceline.cli.calibrating import warn_of_measurements
 
 MODELS = Path(calibrate.__file__).parent.parent / "models" / "keras"
 
@@ -22,16 +22,16 @@ def test_it_is_seen_by_the_probe_and_said_in_the_provenance(tmp_path: Path, monk
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(fake.parent), prepend=":")
     path = calibrate.profile_step(f"{MODELS / 'mlp.py'}:build", "gpu", batches=(2, 4), steps=5, folder=tmp_path, timeout_s=120)
-    workload = calibrate.fit_workload(path, "gpu")
+    workload = calibrate.fit_workload(path, "gpu", accept_disturbed=True)
     assert "Tesla T4, 550.54" in workload.provenance["warning"]
     assert "(CPU)" in workload.provenance["device"]
 
 
 def test_the_warning_is_loud_and_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    warn_unseen_gpu({"warning": "this machine has a GPU (Tesla T4) that TensorFlow did not see: measured on the CPU"})
+    warn_of_measurements({"warning": "this machine has a GPU (Tesla T4) that TensorFlow did not see: measured on the CPU"})
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "WARNING: this machine has a GPU (Tesla T4)" in printed.err
     assert "paceline[tensorflow-cuda]" in printed.err
-    warn_unseen_gpu({})
+    warn_of_measurements({})
     assert capsys.readouterr().err == ""

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from calibrate import fit_workload
+from calibrate import fit_link, fit_workload
+from calibrate.measurements import MeasurementsError
 from simulator.errors import CalibrationError
-from tests.calibrate.conftest import Truth, gamma_of, step_records
+from tests.calibrate.conftest import Truth, gamma_of, link_records, step_records
 from tests.cli.conftest import Answer
 from tests.cli.test_bad_input import contents, refused
 
@@ -40,6 +41,10 @@ def number():
         ("calibrate model.py:number --name x --precision int8", ("--precision 'int8': must be float32 or mixed_float16",)),
         ("calibrate model.py:number --name x --python none/python", ("--python 'none/python' cannot be run",)),
         ("calibrate model.py:number --name x --out model.py/x.toml", ("--out 'model.py/x.toml': cannot be written", "model.py is a file")),
+        ("calibrate model.py:number --name x --from-measurements a.ndjson", ("--from-measurements: nothing is measured with it",)),
+        ("calibrate --name x --from-measurements a.ndjson --at-once 2", ("--at-once: nothing is measured here",)),
+        ("calibrate --name x --from-measurements a.ndjson", ("a.ndjson: cannot be read: No such file",)),
+        ("calibrate model.py:number --name x --at-once 0", ("--at-once",)),
         ("calibrate-link --name x --serve a:1 --peer b:1", ("--serve and --peer are two halves",)),
         ("calibrate-link", ("--name is missing",)),
         ("calibrate-link --name x --peer nowhere", ("--peer 'nowhere': must be HOST:PORT",)),
@@ -76,3 +81,64 @@ def test_nan_in_measurements(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError) as refusal:
         fit_workload(file, "x")
     assert str(refusal.value) == f"{file}:6: seconds: nan must be a finite number; delete the line, or measure again"
+    assert refusal.value.exit_code == 2
+
+
+DAMAGES: list[tuple[bytes, str]] = [
+    (b"", "holds no measurements"),
+    (b'{"kind": "step"}\n', "m.ndjson:1: batch is missing"),
+    (b"\x00\xff\n", "m.ndjson:1: is no JSON"),
+    (b'{"kind": "end"}\n', "m.ndjson:1: must be a header"),
+]
+
+
+@pytest.mark.parametrize(("content", "says"), DAMAGES)
+@pytest.mark.parametrize("command", ["calibrate --name x --from-measurements m.ndjson", "testbed show m.ndjson"])
+def test_a_damaged_file_is_bad_input(folder: Path, paceline: Runner, command: str, content: bytes, says: str) -> None:
+    (folder / "m.ndjson").write_bytes(content)
+    before = contents(folder)
+    refused(paceline(*command.split()), says, code=2)
+    assert contents(folder) == before
+
+
+def test_a_damaged_file_leaves_the_testbed_nothing_to_fit(folder: Path, paceline: Runner) -> None:
+    (folder / "m.ndjson").write_bytes(b"broken\n")
+    answer = paceline("testbed", "fit", "m.ndjson", "-o", "machine.json")
+    assert answer.code == 2
+    assert "m.ndjson:1: is no JSON" in answer.stderr
+    assert not (folder / "machine.json").exists()
+
+
+def test_a_file_of_another_kind_is_bad_input(folder: Path, paceline: Runner) -> None:
+    (folder / "links.ndjson").write_text("".join(json.dumps(row) + "\n" for row in link_records(1e-4, 1e9)))
+    refused(paceline("calibrate", "--name", "x", "--from-measurements", "links.ndjson"), "of links, not of a training step", code=2)
+    with pytest.raises(MeasurementsError, match="of a training step, not of links"):
+        fit_link(step_file(folder, Truth()), "x")
+
+
+def step_file(folder: Path, truth: Truth, factor: float = 1.0, name: str = "m.ndjson") -> Path:
+    rows = step_records(truth, gamma_of(0.05))
+    rows = [{**row, "seconds": factor * row["seconds"]} if row["kind"] == "step" else row for row in rows]
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / name
+
+
+def test_measurements_are_fitted_again(folder: Path, paceline: Runner) -> None:
+    step_file(folder, Truth())
+    answer = paceline("calibrate", "--name", "again", "--from-measurements", "m.ndjson")
+    assert answer.code == 0, answer
+    assert (folder / "models" / "workloads" / "again.toml").is_file()
+    assert "raw measurements in m.ndjson" in answer.stderr
+
+
+def test_a_disturbed_run_is_refused_and_nothing_written(folder: Path, paceline: Runner) -> None:
+    step_file(folder, Truth(), name="one.ndjson")
+    step_file(folder, Truth(), 1.75, name="two.ndjson")
+    files = ("--from-measurements", "one.ndjson", "--from-measurements", "two.ndjson")
+    before = contents(folder)
+    refused(paceline("calibrate", "--name", "x", *files), "steps of two.ndjson took 1.75 times as long", "--accept-disturbed", code=1)
+    assert contents(folder) == before
+    accepted = paceline("calibrate", "--name", "x", *files, "--accept-disturbed")
+    assert accepted.code == 0, accepted
+    assert "WARNING: the runs are at different levels" in " ".join(accepted.stderr.split())
+    assert "two.ndjson took 1.75 times" in (folder / "models" / "workloads" / "x.toml").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -125,6 +126,25 @@ def test_simulate_says_it_to_a_person_in_80_columns(paceline: Runner) -> None:
     for word in ("async PS, 1 server", "90% interval", "step time", "of a step", "staleness", "limit", "(no-uncertainty)"):
         assert word in answer.stdout
     assert "\x1b" not in answer.stdout
+
+
+def test_a_result_says_where_it_sits_and_how_sure_its_efficiency_is(paceline: Runner) -> None:
+    """Eight workers on a machine of eight devices are one node: said, not left to be guessed."""
+    settings = ("strategy.workers=8", "run.steps=20", "run.replications=19")
+    options = [word for setting in settings for word in ("--set", setting)]
+    for devices, nodes, text in ((8, 1, "8 replicas on 1 node with 8 devices"), (2, 4, "8 replicas on 4 nodes with 2 devices each")):
+        answer = paceline("simulate", "ring", *options, "--set", f"cluster.devices_per_node={devices}")
+        assert answer.code == 0
+        assert max(map(len, answer.stdout.splitlines())) <= 80
+        (line,) = [line for line in answer.stdout.splitlines() if line.startswith("placement")]
+        assert text in line
+        (row,) = re.findall(r"^ +8\*? +(\d+) .*%", answer.stdout, re.MULTILINE)
+        assert int(row) == nodes
+        found = re.search(r"efficiency +([\d.]+)% \(90% of runs: ([\d.]+)% to ([\d.]+)%\), ([\d.]+) times", answer.stdout)
+        assert found is not None
+        mean, low, high, speedup = map(float, found.groups())
+        assert low < mean < high
+        assert speedup == pytest.approx(8 * mean / 100, rel=0.01)
 
 
 def _result(answer: Answer) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 
 from paceline.cli import showing
 from simulator.results import Failure, Result
+from tests.browser.samples import sweep
 from tests.cli.conftest import SCENARIO, Answer
 
 Paceline = Callable[..., Answer]
@@ -112,6 +113,37 @@ def test_two_sweeps_into_one_file_are_refused(folder: Path, paceline: Paceline) 
         assert "--out 'r.ndjson': another process is writing to it" in one_line(paceline(*SWEEP), 2)
         holder.communicate("\n", timeout=30)
     assert paceline(*SWEEP).code == 0
+
+
+def test_it_says_who_is_faster_in_how_many_runs(folder: Path, paceline: Paceline) -> None:
+    over = ("--over", "strategy.workers=1,3", "--over", "cluster.inter_node.bandwidth=10 Mbit/s,10 Gbit/s")
+    answer = paceline("sweep", "s.toml", *over, "--replications", "19", "--jobs", "1", "--out", "r.ndjson")
+    assert answer.code == 0
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+    text = " ".join(answer.stdout.split())
+    found = re.search(
+        r"(\S+ Gbit/s) is faster than .* at 3 workers in 19 of 19 runs, ([\d.]+) times as fast \(([\d.]+) to ([\d.]+)\)\.", text
+    )
+    assert found is not None
+    assert found[1] == "10 Gbit/s"
+    results = [Result.model_validate_json(line) for line in (folder / "r.ndjson").read_text().splitlines()]
+    slow, fast = (its.throughput_of_each_replication for its in results if its.replicas == 3)
+    ratios = [ours / theirs for ours, theirs in zip(fast, slow, strict=True)]
+    assert [float(number) for number in found.groups()[1:]] == pytest.approx([sum(ratios) / 19, min(ratios), max(ratios)], rel=0.01)
+    alone = paceline("sweep", "s.toml", "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "one.ndjson")
+    assert "faster" not in alone.stdout, "one strategy has no rival"
+
+
+def test_large_figures_fit_into_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    results = sweep()
+    slow = [its.model_copy(update={"bottleneck": its.bottleneck.model_copy(update={"name": "server-network"})}) for its in results]
+    showing.show_table(slow)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    assert max(its.throughput_samples_per_s.mean for its in results) > 300_000
+    assert "server-network" in shown
 
 
 def test_of_many_scenarios_the_first_and_the_last_are_shown(folder: Path, paceline: Paceline) -> None:

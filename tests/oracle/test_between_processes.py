@@ -141,3 +141,16 @@ def test_no_step_is_faster_than_the_fastest_seen(scenario, strategy):
     recording = audit(scenario(workload=load, strategy=strategy, run={"steps": 100}))
     least_s = min(step.compute_s for step in recording.steps)
     assert least_s == pytest.approx(0.8 * COMPUTE_S, rel=1e-9)
+
+
+@pytest.mark.parametrize("shared", [0.0, 1.0])
+def test_a_speed_up_has_the_luck_of_its_own_processes_only(scenario, shared):
+    """What processes of a machine share cancels; the one replica alone has their mean speed, not that of the first of them."""
+    fast = {"devices_per_node": 8, "intra_node": {"bandwidth": "1000 TB/s"}}
+    result = simulate(ring(scenario, shared, cluster=fast))
+    rates = np.array(result.throughput_of_each_replication)
+    if shared:
+        assert (result.speedup.low, result.speedup.high) == pytest.approx((8, 8), rel=1e-6)
+        assert rates.std() / rates.mean() > CV / 2
+    else:
+        assert result.speedup.mean == pytest.approx(rates.mean() * (COMPUTE_S + APPLY_S) / 10, rel=1e-9)

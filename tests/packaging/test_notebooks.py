@@ -19,14 +19,17 @@ SHOWN = {
     "01_calibrate_and_predict": [
         r"predicted [\d,]+ samples/s",
         r"measured [\d,]+",
-        r"100 Gbit/s: efficiency \d+% on 16 workers",
+        r"100 Gbit/s: efficiency \d+% \(\d+% to \d+%\) on 16 workers",
         r"\w+-\w+: ",
     ],
-    "02_sync_async_ssp_backup": [r"async: \d\.\d\d times sync", r"SSP: largest staleness seen \d+, bound 49"],
+    "02_sync_async_ssp_backup": [
+        r"async: \d\.\d\d times sync \([\d.]+ to [\d.]+\), faster in \d+ of 19 runs",
+        r"SSP: largest staleness seen \d+, bound 49",
+    ],
     "03_plan_a_cluster": [
         r"\d+ configurations, \d+ discarded by closed forms, \d+ scenarios simulated",
         r"doubling the workers pays up to \d+",
-        r"2x network: [+-]\d+%",
+        r"2x network: [+-]\d+% \(90% of runs: [+-][\d.]+% to [+-][\d.]+%\)",
         r"^feasible: ring",
         r"feasible: False",
         r"plan\.html",
@@ -72,6 +75,7 @@ def test_it_runs(path, tmp_path):
         assert re.search(pattern, text, re.MULTILINE), f"{path.name} does not show {pattern}:\n{text}"
     assert any("application/vnd.plotly.v1+json" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
     told = "".join(output["text"] for cell in notebook.cells for output in cell.get("outputs", []) if output.get("name") == "stderr")
+    told = "".join(line for line in told.splitlines(keepends=True) if "rounds were disturbed" not in line)  # on a busy machine, rightly
     assert "Warning" not in told, told  # progress may be told there, where it takes long
     if folder != tmp_path:
         assert set(folder.iterdir()) == before, "a notebook leaves nothing behind"

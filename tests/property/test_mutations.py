@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calibrate import fit_workload
+from calibrate.measurements import MeasurementsError
 from paceline.reporting import read_results
 from simulator import load_cluster, load_scenario, load_workload, scenario_from_table, simulate
 from simulator.errors import CalibrationError, PacelineError
@@ -314,9 +315,9 @@ def measured(draw: st.DrawFn) -> bytes:
 @mutations(100)
 @given(rows=measured(), content=damaged(_lines(MEASURED)))
 def test_measurement_files(rows: bytes, content: bytes, folder: Path) -> None:
-    # a probe that measures nonsense is a failed run, not a mistake of the user's: exit code 1
+    # a damaged file is bad input, exit code 2; measurements that cannot be fitted are a failed run
     file = folder / "measured.ndjson"
     for written in (rows, content):
         file.write_bytes(written)
-        workload = kept(lambda: fit_workload(file, "fitted"), CalibrationError, code=1)
+        workload = kept(lambda: kept(lambda: fit_workload(file, "fitted"), MeasurementsError, code=2), CalibrationError, code=1)
         assert workload is None or workload.name == "fitted"

@@ -61,6 +61,7 @@ def test_inside_all_ranges_nothing_is_said():
         ({"run": {**RUN, "start": "staggered", "start_spread_s": 60.0}}, "start-in-window", "run.start_spread_s"),
         ({"workload": {**KNOWN, **JITTER, "batch_per_replica": None, "global_batch": 80}}, "outside-calibration", "workload.global_batch"),
         ({"run": {"replications": 18}}, "few-replications", "run.replications"),
+        ({"workload": {**KNOWN, **JITTER, "provenance": {"disturbed": "others ran"}}}, "disturbed-calibration", "workload.provenance"),
         ({"run": {**RUN, "steps": 30, "job_steps": 60}}, "steps-not-used", "run.steps"),
     ],
 )

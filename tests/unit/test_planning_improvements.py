@@ -85,8 +85,34 @@ def test_mixed_precision_is_a_cited_range_that_widens_the_interval() -> None:
     assert mixed.throughput_samples_per_s is not None
     rate = mixed.throughput_samples_per_s
     assert rate.low < rate.mean < rate.high
+    assert mixed.gain_low is not None
+    assert mixed.gain_high is not None
+    assert mixed.gain_low < mixed.gain < mixed.gain_high, "from the low end of the range to its high end"
     assert "published pairs" in mixed.text
     assert "gradients stay float32" in mixed.text
+
+
+def test_each_gain_is_that_of_pairs_of_runs() -> None:
+    """What the fit leaves open of the device stays out of what another network brings."""
+    load = {
+        "uncertainty": {"parameters": ["forward.base_s"], "draws": [[1e-3], [4e-3], [8e-3]]},
+        "jitter": {"kind": "lognormal", "sigma": 0.1},
+    }
+    table = scenario_table(workload=load, strategy=RING, cluster={"inter_node": LINK}, run={"replications": 19})
+    scenario = scenario_from_table(table, "test")
+    base = simulate(scenario)
+    found = {one.name: one for one in improvements(scenario, base, run)}
+    for name, change in (("2x network", with_network(scenario, 2.0)), ("2x device", with_compute(scenario, 0.5))):
+        pairs = zip(simulate(change).throughput_of_each_replication, base.throughput_of_each_replication, strict=True)
+        gains = [ours / theirs - 1 for ours, theirs in pairs]
+        one = found[name]
+        assert (one.gain_low, one.gain_high) == pytest.approx((min(gains), max(gains))), "19 runs: the least and the largest"
+        assert one.gain == pytest.approx(sum(gains) / 19)
+    assert found["2x network"].throughput_samples_per_s is not None
+    rate, effect = found["2x network"].throughput_samples_per_s, found["2x network"].effect
+    assert effect is not None
+    assert (effect.high - effect.low) / effect.mean < (rate.high - rate.low) / rate.mean / 3
+    assert found["one more PS"].effect is None
 
 
 def test_a_change_that_cannot_be_simulated_says_so() -> None:

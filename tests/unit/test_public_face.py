@@ -150,13 +150,21 @@ def test_a_sweep_says_what_it_cannot_take(options, says):
         paceline.sweep("ring", **{"over": {"run.seed": [1]}, "settings": SHORT, "jobs": 1, **options})
 
 
+def test_results_are_compared_and_nothing_else(result):
+    assert paceline.compare(result, result).ratio.mean == 1.0
+    with pytest.raises(InputError, match=r"theirs: 'ring' must be a result, such as `paceline.simulate` gives"):
+        paceline.compare(result, "ring")
+    with pytest.raises(InputError, match=r"ours: .* must be a result"):
+        paceline.compare(result.model_dump(), result)
+
+
 def test_numbers_of_numpy_are_numbers():
     swept = paceline.sweep("ring", {"strategy.workers": np.array([1, 2])}, settings=SHORT, jobs=np.int64(1))
     assert [result.replicas for result in swept] == [1, 2]
     assert [type(result.scenario.strategy.workers) for result in swept] == [int, int]
 
 
-@pytest.mark.parametrize("name", ["load", "simulate", "sweep", "plan", "report", "calibrate"])
+@pytest.mark.parametrize("name", ["load", "simulate", "compare", "sweep", "plan", "report", "calibrate"])
 def test_every_argument_that_is_no_switch_is_looked_at(name):
     """Or is looked at by the function itself: a report's source; an observer is whatever has its methods."""
     parameters = inspect.signature(getattr(paceline, name)).parameters.values()

@@ -98,7 +98,7 @@ def test_a_long_run_is_made_shorter_and_each_change_says_so() -> None:
     result = simulate(scenario(run={"steps": 40, "replications": 19}))
     found = changes_of(result.model_copy(update={"events": 3_000_000}), 1)
     known = [its for its in found if its.gain is not None]
-    assert {its.run for its in known} == {"5 replications of 20 steps"}
+    assert {its.run for its in known} == {"19 replications of 20 steps"}
     assert gain({its.name: its for its in known}, "2x device") == pytest.approx(1.0)
 
 
@@ -107,9 +107,57 @@ def test_many_small_all_reduces_count_though_they_are_few_events() -> None:
     ring = {"kind": "multi-worker-mirrored", "workers": 2, "bucket_size": "1 MB"}
     result = simulate(scenario(workload={"variables": variables}, strategy=ring, run={"steps": 20, "replications": 19}))
     assert result.events < 1000
-    assert changes_of(result, 1)[0].run == "7 replications of 20 steps"
+    assert changes_of(result, 1)[0].run == "19 replications of 20 steps"
     longer = result.model_copy(update={"scenario": lengthened(result.scenario, 1000)})
-    assert changes_of(longer, 1)[0].run.startswith("5 replications of ")
+    assert changes_of(longer, 1)[0].run == "19 replications of 20 steps"
+
+
+def test_replications_are_what_is_given_up_last() -> None:
+    """More than 19 first, then steps, and only then those that an interval without assumptions needs."""
+    result = simulate(scenario(run={"steps": 100, "replications": 40}))
+    for events, told in (
+        (299_000, ""),
+        (599_000, "20 replications of 100 steps"),
+        (1_199_000, "19 replications of 52 steps"),
+        (12_000_000, "19 replications of 20 steps"),
+        (60_000_000, "6 replications of 20 steps"),
+    ):
+        without_reduces = result.model_copy(update={"events": events})
+        assert {its.run for its in changes_of(without_reduces, 1) if its.gain is not None} == {told}, events
+
+
+def test_what_is_not_known_about_the_device_does_not_hide_what_a_change_does() -> None:
+    """Twice the latency costs 2%: nothing beside what the fit leaves open, but the same in each run."""
+    wide = {
+        "uncertainty": {"parameters": ["backward.per_sample_s"], "draws": [[1e-4], [2e-4], [4e-4], [6e-4]]},
+        "jitter": {"kind": "lognormal", "sigma": 0.05},
+        "run_to_run_cv": 0.1,
+    }
+    cluster = {"inter_node": {"bandwidth": "10 GB/s", "latency": "20 us"}}
+    ring = {"kind": "multi-worker-mirrored", "workers": 4}
+    result = simulate(scenario(workload=wide, cluster=cluster, strategy=ring, run={"steps": 40, "replications": 19}))
+    rate = result.throughput_samples_per_s
+    assert rate.high / rate.low > 1.5
+    found = {its.name: its for its in changes_of(result, 1)}
+    slower = found["2x latency"]
+    assert slower.gain is not None
+    assert slower.low is not None
+    assert slower.high is not None
+    assert -0.05 < slower.low < slower.gain < slower.high < 0
+    assert slower.high - slower.low < 0.03
+    assert slower.seen
+    assert found["2x device"].seen
+    assert not found["mixed precision"].seen
+
+
+def test_where_nothing_happens_no_effect_is_seen() -> None:
+    ring = {"kind": "multi-worker-mirrored", "workers": 4}
+    jitter = {"jitter": {"kind": "exponential"}}
+    found = changes(scenario(workload=jitter, cluster=FAST, strategy=ring, run={"steps": 20, "replications": 19}))
+    assert not found["2x network"].seen
+    assert found["half device"].seen
+    drawn = figure(list(found.values()))
+    assert "2x network: no effect seen" in [note.text for note in drawn.layout.annotations]
 
 
 def lengthened(of: Scenario, steps: int) -> Scenario:
@@ -151,6 +199,6 @@ def test_the_tornado_draws_what_is_known_the_largest_on_top() -> None:
     assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.001]]
     assert [list(trace.y) for trace in drawn.data] == [[-0.2], [0.2], [0.8]]
     assert list(drawn.layout.yaxis.ticktext) == ["Device", "&lt;network&gt;"]
-    assert [note.text for note in drawn.layout.annotations] == ["2x device +90%", "half device −50%", "2x &lt;network&gt; ±0%"]
+    assert [note.text for note in drawn.layout.annotations] == ["2x device +90%", "half device −50%", "2x &lt;network&gt;: no effect seen"]
     assert drawn.data[0].error_x.array[0] == pytest.approx(0.2)
     assert "<network>" not in drawn.to_json()

@@ -17,7 +17,7 @@ from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
 from paceline.reporting.wording import percent
-from simulator.results import Bottleneck, Result
+from simulator.results import Bottleneck, Estimate, Result
 from tests.browser.samples import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
@@ -87,10 +87,11 @@ def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
         "Of 3 variants for training cnn-cifar on ethernet-10g (weak scaling, a batch of 32 samples on each replica, 1 to 256"
     )
     assert "Ring all-reduce (multi-worker mirrored) is the fastest with 256 replicas: 367,000 samples/s" in answer
-    assert answer.endswith("367,000 samples/s, 99.4 times one replica alone, an efficiency of 39%.")
+    assert "367,000 samples/s, 99.4 times one replica alone, an efficiency of 39% (38% to 40%), on 256 nodes; it is faster" in answer
+    assert answer.endswith("; 1 more was slower on average.")
     assert confidence.startswith(
         "How sure that is: nine of ten real runs should fall between 261,000 and 453,000 samples/s (the 90% prediction interval), "
-        "but 15 of 27 results, this one among them, lie beyond the calibrated range (drawn hollow), which no interval covers;"
+        "but 15 of 27 results, this one among them, lie beyond what was measured (drawn hollow), which no interval covers;"
     )
     assert confidence.endswith("the network’s figures (ethernet-10g) are assumed, not measured.")
     assert limit == (
@@ -106,7 +107,7 @@ def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster
         Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
     )
     *_, limit = summary_of(page_of(sweep(), sensitivity=changes))
-    assert limit.endswith("; of the changes simulated one at a time 2x network gains most, 25% more samples/s.")
+    assert limit.endswith("; of the changes simulated one at a time 2x network gains most, 25% more samples/s (20% to 30%).")
     *_, limit = summary_of(page_of(sweep(), sensitivity=changes[:1]))
     assert limit.endswith("; of the changes simulated one at a time none gains more than 2%.")
     (result,) = sweep((ASYNC,), (4,))
@@ -114,6 +115,25 @@ def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster
     *_, limit = summary_of(page_of([result.model_copy(update={"bottleneck": bound})]))
     assert limit.startswith("What limits it there: the network links of the parameter servers, the busiest in use 96% of the time;")
     assert "node 0" not in limit
+
+
+def test_the_summary_says_in_how_many_runs_the_answer_beats_the_next() -> None:
+    """Run by run, not by whether two intervals overlap, which those of paired runs may well do."""
+    first, second, _ = sweep(workers=(8,))
+    rate, runs = first.throughput_samples_per_s, first.throughput_of_each_replication
+    lower = {"mean": rate.mean * 0.97, "low": rate.low * 0.97, "high": rate.high * 0.97}
+    slower = tuple(value * (0.96 if run % 2 else 0.98) for run, value in enumerate(runs))
+    second = second.model_copy(update={"throughput_samples_per_s": Estimate(**lower), "throughput_of_each_replication": slower})
+    assert second.throughput_samples_per_s.high > rate.low
+    pairs = zip(first.throughput_of_each_replication, second.throughput_of_each_replication, strict=True)
+    ratios = [ours / theirs for ours, theirs in pairs]
+    answer, *_ = summary_of(page_of([first, second]))
+    gain, low, high = (percent(ratio - 1) for ratio in (sum(ratios) / 19, min(ratios), max(ratios)))
+    assert f"there in 19 of 19 runs, by {gain} ({low} to {high})" in answer
+    other = second.model_copy(update={"seed": 3})
+    answer, *_ = summary_of(page_of([first, other]))
+    assert "of 19 runs" not in answer
+    assert "since their runs share no draws" in answer
 
 
 def test_every_limit_has_words() -> None:
@@ -128,7 +148,7 @@ def test_the_page_says_which_run_the_changes_rest_on() -> None:
     change = Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network", "5 replications of 20 steps")
     text = text_of(page_of(sweep(), sensitivity=(change,)))
     assert (
-        "one change at a time to Ring all-reduce (multi-worker mirrored) with 256 replicas (weak scaling), "
+        "one change at a time to Ring all-reduce (multi-worker mirrored) with 256 replicas on 256 nodes (weak scaling), "
         "with and without it in 5 replications of 20 steps only. This figure does not follow the sliders" in text
     )
 
@@ -301,7 +321,7 @@ def test_a_plan_without_sentences_is_summed_up_from_its_facts() -> None:
     assert answer.startswith("Of 1,200 configurations considered for cnn-cifar, Ring on 8 (weak scaling, 8 replicas) is the cheapest that ")
     assert "reaches 1,000,000,000 samples within 12.0 h: 18,000 samples/s" in answer
     assert "97% of real runs are predicted to reach the goal; nine of ten real runs should fall between 17,300 and" in confidence
-    assert "; 15 of 27 results lie beyond the calibrated range" in confidence
+    assert "; 15 of 27 results lie beyond what was measured" in confidence
     missed = plan.model_copy(update={"feasible": False})
     assert "comes nearest to 1,000,000,000 samples within 12.0 h, which none reaches:" in summary_of(page_of(results, plan=missed))[0]
 

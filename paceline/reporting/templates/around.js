@@ -1,4 +1,6 @@
-// Sensitivity over the swept grid: what the next value of each key, to either side, does to the throughput.
+// Sensitivity over the swept grid: what the next value of each key, to either side, does to the throughput, run by run.
+
+const LETTER_PX = 6.6;
 
 function neighbours(view) {
   const here = view.focus >= 0 ? pointAt(view.focus, view.state.at) : -1;
@@ -15,13 +17,7 @@ function neighbours(view) {
       const beside = [points[index - 1], points[index + 1]].map((point) =>
         point === undefined
           ? null
-          : {
-              point,
-              text: keyText(key, place(key, point)),
-              gain: number("throughput", point) / number("throughput", here) - 1,
-              low: number("low", point) / number("throughput", here) - 1,
-              high: number("high", point) / number("throughput", here) - 1,
-            },
+          : { point, text: keyText(key, place(key, point)), ...compared(point, here) },
       );
       return beside.some((each) => each) ? { key, here: keyText(key, place(key, here)), less: beside[0], more: beside[1] } : null;
     })
@@ -31,8 +27,8 @@ function neighbours(view) {
 }
 
 function besideText(row, beside) {
-  const lines = [`<b>${plotText(keys[row.key].name)} ${beside.text}</b> in place of ${row.here}`, `throughput ${change(beside.gain)}`];
-  return [...lines, `90% interval ${change(beside.low)} to ${change(beside.high)}`].join("<br>");
+  const title = `<b>${plotText(keys[row.key].name)} ${beside.text}</b> in place of ${row.here}`;
+  return [title, plotText(text("placement", beside.point)), ...comparedText(beside)].join("<br>");
 }
 
 const tornadoFigure = {
@@ -45,7 +41,15 @@ const tornadoFigure = {
     if (!rows.length) {
       return emptyFigure("No neighbour on the grid at these settings.");
     }
-    const reach = Math.max(0.01, ...rows.flatMap((row) => [row.less, row.more].map((each) => (each ? Math.abs(each.gain) : 0)))) * 1.32;
+    const half = (width - 20) / 2,
+      all = rows.flatMap((row, index) => [row.less, row.more].filter((each) => each).map((each) => ({ ...each, index })));
+    const labelled = all.map((each) => {
+      const words = hasEffect(each) ? `${each.text} ${change(each.gain)}` : `${each.text}: no effect seen`;
+      const shown = LETTER_PX * words.length < 0.55 * half ? words : each.text;
+      const end = each.gain >= 0 ? Math.max(each.high, 0) : Math.max(-each.low, 0);
+      return { ...each, shown, end, room: Math.min(0.75, (LETTER_PX * shown.length + 12) / half) };
+    });
+    const reach = Math.max(0.01, ...labelled.map((each) => each.end / (1 - each.room)), ...all.flatMap((each) => [-each.low, each.high]));
     const trace = (side, colour, name) => ({
       type: "bar",
       orientation: "h",
@@ -56,13 +60,20 @@ const tornadoFigure = {
       x: rows.map((row) => (row[side] ? row[side].gain : null)),
       width: 0.4,
       offset: -0.16,
-      text: rows.map((row) => (row[side] ? row[side].text : "")),
-      textposition: "outside",
       cliponaxis: false,
-      textfont: { color: INK },
       marker: { color: colour, line: { width: 0 } },
+      error_x: whiskers(rows.map((row) => row[side])),
       hovertext: rows.map((row) => (row[side] ? besideText(row, row[side]) : "")),
     });
+    const values = labelled.map((each) => ({
+      x: each.gain >= 0 ? each.end : -each.end,
+      y: each.index + 0.04,
+      xanchor: each.gain >= 0 ? "left" : "right",
+      xshift: each.gain >= 0 ? 6 : -6,
+      showarrow: false,
+      font: { color: INK },
+      text: plotText(each.shown),
+    }));
     const names = rows.map((row, index) => ({
       x: 0,
       xref: "paper",
@@ -79,7 +90,7 @@ const tornadoFigure = {
       layout: layoutOf({
         barmode: "overlay",
         margin: { l: 8, r: 12, t: 14, b: 32 },
-        annotations: names,
+        annotations: [...names, ...values],
         xaxis: axisOf("", {
           range: [-reach, reach],
           tickformat: "+.0%",
@@ -98,7 +109,7 @@ const tornadoFigure = {
         `${keys[row.key].name} in place of ${row.here}: ` +
         [row.less, row.more]
           .filter((each) => each)
-          .map((each) => `${each.text} ${change(each.gain)}`)
+          .map((each) => `${each.text} ${change(each.gain)}${hasEffect(each) ? "" : ", no effect seen"}`)
           .join(", "),
     );
     const name = view.focus >= 0 ? curves[view.focus].name : "";

@@ -52,7 +52,7 @@ function showCards(view) {
     document.getElementById("card-" + id).textContent = words;
   };
   put("name", view.focus >= 0 ? curves[view.focus].name : "Nothing is chosen");
-  put("where", `at ${settingsText(view.state.at)}`);
+  put("where", `at ${settingsText(view.state.at)}${point < 0 ? "" : ": " + text("placement", point)}`);
   if (point < 0) {
     ["throughput", "efficiency", "cost", "step", "limit"].forEach((id) => put(id, "–"));
     ["interval", "speedup", "hourly", "p95"].forEach((id) => put(id, "no result at these settings"));
@@ -62,15 +62,19 @@ function showCards(view) {
   put("throughput", amount(number("throughput", point)));
   put("interval", `samples/s; ${amount(number("low", point))} to ${amount(number("high", point))}`);
   put("efficiency", percent(number("efficiency", point)));
-  put("speedup", `${amount(number("speedup", point))} times one replica alone`);
+  put("speedup", `${efficiencyEnds(point)}; ${amount(number("speedup", point))} times one replica alone`);
   put("cost", cost("mean", point) === null ? "not known" : dollars(cost("mean", point)));
   put("hourly", cost("mean", point) === null ? "no price with a source" : `a million samples; ${dollars(number("hourly", point))} an hour`);
   put("step", duration(number("step_mean", point)));
   put("p95", `95% below ${duration(number("step_p95", point))}`);
   const limit = text("limit", point);
   put("limit", limit.charAt(0).toUpperCase() + limit.slice(1));
-  const within = number("calibrated", point) ? "within the calibrated range" : "no calibrated range is recorded";
-  put("range", number("beyond", point) ? "beyond the calibrated range" : within);
+  const graded = {
+    checked: "checked against real runs of its kind",
+    interpolation: "between what was measured",
+  }[text("grade", point)];
+  const within = number("calibrated", point) ? graded || "within the calibrated range" : "no calibrated range is recorded";
+  put("range", number("beyond", point) ? "beyond what was measured" : within);
 }
 
 function copyLink(note) {

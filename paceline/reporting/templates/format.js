@@ -34,6 +34,11 @@ function change(share) {
   return (Number(size) === 0 ? "\u00b1" : share < 0 ? "\u2212" : "+") + size + "%";
 }
 
+// for ticks
+function wholeChange(share) {
+  return share === 0 ? "0%" : change(share).replace(/\.\d%$/, "%");
+}
+
 function count(value) {
   return Math.round(value).toLocaleString("en-US");
 }

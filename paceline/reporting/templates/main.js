@@ -4,6 +4,7 @@ const still = JSON.parse(document.getElementById("figures").textContent);
 const live = [
   throughputFigure,
   efficiencyFigure,
+  againstFigure,
   costFigure,
   staleMeanFigure,
   staleDistributionFigure,
@@ -27,7 +28,7 @@ function drawOne(name) {
     return drawPlot(name, still[name]);
   }
   if (figure.height) {
-    plot.style.setProperty("--height", figure.height(view) + "px");
+    plot.style.setProperty("--height", figure.height(view, plot.clientWidth) + "px");
   }
   plot.setAttribute("aria-label", figure.describe(view));
   return drawPlot(name, view.lines.length ? figure.draw(view, plot.clientWidth) : emptyFigure());

@@ -1,6 +1,7 @@
 // Figures over the swept key that x is: throughput, efficiency and cost.
 
-const SMALLEST_SHOWN = 1e-3;
+const SMALLEST_SHOWN = 1e-3,
+  SAME_IDEAL = 0.05;
 
 function yAxis(view, values, prefix = "") {
   return view.state.ylog ? logAxis(values, "", prefix) : linearAxis(Math.max(...values), "", { tickformat: ",~s", tickprefix: prefix });
@@ -19,8 +20,12 @@ function pointLines(point) {
 }
 
 function hoverText(point, ...more) {
-  const lines = [...pointLines(point), ...more];
-  return (number("beyond", point) ? [...lines, "beyond the calibrated range"] : lines).join("<br>");
+  const lines = [...pointLines(point), plotText(text("placement", point)), ...more];
+  return (number("beyond", point) ? [...lines, "beyond what was measured"] : lines).join("<br>");
+}
+
+function efficiencyEnds(point) {
+  return `${percent(number("efficiency_low", point))} to ${percent(number("efficiency_high", point))}`;
 }
 
 function rateText(point) {
@@ -29,7 +34,8 @@ function rateText(point) {
     point,
     `${amount(number("throughput", point))} samples/s`,
     spread,
-    `speed-up ${amount(number("speedup", point))}, efficiency ${percent(number("efficiency", point))}`,
+    `speed-up ${amount(number("speedup", point))} (${amount(number("speedup_low", point))} to ${amount(number("speedup_high", point))})`,
+    `efficiency ${percent(number("efficiency", point))} (${efficiencyEnds(point)})`,
   );
 }
 
@@ -70,10 +76,11 @@ function idealTraces(view) {
   }
   const singles = [],
     [low, high] = ends(view);
+  // n times this is where the efficiency is 100%; curves of one workload differ a little in it, since the speed-up is a mean of ratios
   view.lines.forEach((each) => {
     const first = each.points[0],
       single = number("throughput", first) / number("speedup", first);
-    if (single > 0 && !singles.some((other) => Math.abs(other - single) <= 0.02 * Math.max(other, single))) {
+    if (single > 0 && !singles.some((other) => Math.abs(other - single) <= SAME_IDEAL * Math.max(other, single))) {
       singles.push(single);
     }
   });
@@ -154,21 +161,19 @@ const throughputFigure = {
         ["Low", "number", "low"],
         ["High", "number", "high"],
         ["Speed-up", "number", "speedup"],
+        ["Low speed-up", "number", "speedup_low"],
+        ["High speed-up", "number", "speedup_high"],
       ].map((column) => numberColumn(...column)),
     );
   },
 };
 
-function efficiencyEnd(end) {
-  return (point) => number(end, point) * (number("throughput", point) > 0 ? number("efficiency", point) / number("throughput", point) : 0);
-}
-
 const efficiencyFigure = {
   id: "efficiency",
   draw(view, width) {
     const mean = (point) => number("efficiency", point),
-      low = efficiencyEnd("low"),
-      high = efficiencyEnd("high");
+      low = (point) => number("efficiency_low", point),
+      high = (point) => number("efficiency_high", point);
     const top = Math.max(1, ...view.lines.flatMap((each) => each.points.map(high)));
     return {
       data: [
@@ -191,8 +196,8 @@ const efficiencyFigure = {
   table(view) {
     return overX(view, [
       numberColumn("Efficiency", "share", "efficiency"),
-      { name: "Low", kind: "share", of: efficiencyEnd("low") },
-      { name: "High", kind: "share", of: efficiencyEnd("high") },
+      numberColumn("Low", "share", "efficiency_low"),
+      numberColumn("High", "share", "efficiency_high"),
     ]);
   },
 };
@@ -246,6 +251,6 @@ const costFigure = {
       ["Low", "low"],
       ["High", "high"],
     ].map(([name, part]) => ({ name, kind: "usd", of: (point) => cost(part, point) }));
-    return overX(view, [...parts, numberColumn("Cost of an hour", "usd", "hourly"), numberColumn("Nodes", "count", "nodes")]);
+    return overX(view, [...parts, numberColumn("Cost of an hour", "usd", "hourly")]);
   },
 };

@@ -11,6 +11,7 @@ function pointColumns() {
     { name: "Strategy", kind: "text", of: (point) => curves[data.curve[point]].name },
     { name: "Scaling", kind: "text", of: (point) => scaling(data.curve[point]) },
     ...named.map((index) => ({ name: keys[index].name, kind: KEY_KINDS[keys[index].kind], of: (point) => keyValue(index, point) })),
+    numberColumn("Nodes", "count", "nodes"),
   ];
 }
 
@@ -153,7 +154,11 @@ const RESULT_COLUMNS = [
   ["High", "number", "high"],
   ["Monte Carlo error", "number", "error"],
   ["Speed-up", "number", "speedup"],
+  ["Low speed-up", "number", "speedup_low"],
+  ["High speed-up", "number", "speedup_high"],
   ["Efficiency", "share", "efficiency"],
+  ["Low efficiency", "share", "efficiency_low"],
+  ["High efficiency", "share", "efficiency_high"],
   ["Updates/s", "number", "updates"],
   ["Step, mean", "seconds", "step_mean"],
   ["Step, median", "seconds", "step_p50"],
@@ -180,7 +185,7 @@ const RESULT_COLUMNS = [
   ["Shared cores busy", "share", "cores_busy"],
   ["Replicas", "count", "replicas"],
   ["Servers", "count", "servers"],
-  ["Nodes", "count", "nodes"],
+  ["Devices of a node", "count", "devices_per_node"],
   ["Batch of a replica", "count", "batch"],
   ["Steps of each", "count", "steps"],
   ["Steps of the job", "count", "job_steps"],
@@ -202,6 +207,7 @@ function resultsTable(all) {
     ["Limited by", "limit"],
     ["Name of the busiest link", "link_name"],
     ["All-reduce", "all_reduce"],
+    ["Placement", "placement"],
   ].forEach(([name, column]) => columns.push({ name, kind: "text", of: (point) => text(column, point) }));
   columns.push({ name: "Beyond calibration", kind: "text", of: (point) => (number("beyond", point) ? "yes" : "no") });
   columns.push({ name: "Warnings", kind: "count", of: (point) => data.warnings[1][point].length });

@@ -1,0 +1,140 @@
+"""One result against another: by how much, how surely, and in how many of the runs that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simulator.intervals import paired_ratio, wins
+from simulator.results import Estimate, Result
+
+__all__ = ["Comparison", "compare", "has_effect", "rivals_of", "share_draws", "verdict"]
+
+_NOTHING = 0.0005
+"""A change of throughput that reads as 0.0%."""
+_AS_TIMES = 2.0
+"""From this ratio on, times are easier to read than per cent."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Throughput of one result over that of another.
+
+    Attributes
+    ----------
+    ratio
+        Mean, and 90% prediction interval.
+    runs
+        Pairs of runs that share their draws; 0 if they share none, and the interval then
+        reaches from the worst case of both to the best.
+    wins, losses
+        Pairs in which the first is faster, and slower.
+    """
+
+    ratio: Estimate
+    runs: int = 0
+    wins: int = 0
+    losses: int = 0
+
+    @property
+    def clear(self) -> bool:
+        """Whether one of the two is faster, as far as the interval goes."""
+        return has_effect(self.ratio)
+
+
+def compare(ours: Result, theirs: Result) -> Comparison:
+    """Throughput of ours over theirs, run by run where they share their draws."""
+    if not share_draws(ours, theirs):
+        one, other = ours.throughput_samples_per_s, theirs.throughput_samples_per_s
+        # ends that a short run lets fall to zero would make the ratio infinite
+        low, high = one.low / max(other.high, other.mean), one.high / max(other.low, _NOTHING * other.mean)
+        return Comparison(Estimate(mean=one.mean / other.mean, low=low, high=high))
+    mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
+    return Comparison(paired_ratio(mine, his), runs=len(mine), wins=wins(mine, his), losses=wins(his, mine))
+
+
+def share_draws(ours: Result, theirs: Result) -> bool:
+    """Whether run i of one and run i of the other are a pair.
+
+    They are if seed and number of replications are the same: streams of random numbers go
+    by seed, replication and name. Two workloads that were moved to different devices are
+    not, since the draws of their factors come in the same order though nothing ties one
+    factor to the other.
+    """
+    mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
+    moved, moved_too = ours.scenario.workload.moved, theirs.scenario.workload.moved
+    apart = moved is not None and moved_too is not None and moved != moved_too
+    return ours.seed == theirs.seed and len(mine) == len(his) > 1 and not apart
+
+
+def has_effect(ratio: Estimate) -> bool:
+    """Whether an interval of ratios leaves out 1, and the mean is not 1 as far as anybody reads."""
+    return not ratio.low <= 1.0 <= ratio.high and abs(ratio.mean - 1.0) >= _NOTHING
+
+
+def rivals_of(results: Sequence[Result], best: int) -> list[int]:
+    """Of results, those with as many replicas as the one of index ``best``, the fastest first."""
+    there = [index for index, result in enumerate(results) if result.replicas == results[best].replicas and index != best]
+    return sorted(there, key=lambda index: -results[index].throughput_samples_per_s.mean)
+
+
+def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where: str) -> str:
+    """Who is faster, in how many of the runs and by how much, in words, without a full stop.
+
+    Parameters
+    ----------
+    ours, theirs
+        What is compared.
+    our_name, their_name
+        What they are called.
+    where
+        What they have in common, such as ``at 16 workers``.
+
+    Examples
+    --------
+    >>> from simulator import load_scenario, simulate
+    >>> short = [("run.steps", 10), ("strategy.workers", 2)]
+    >>> ring, fast = (simulate(load_scenario("ring", [*short, ("cluster.use", name)])) for name in ("ethernet-1g", "ethernet-25g"))
+    >>> verdict(ring, fast, "1g", "25g", "at 2 workers").partition(", ")[0]
+    '25g is faster than 1g at 2 workers in 19 of 19 runs'
+    """
+    found = compare(ours, theirs)
+    if found.ratio.mean < 1.0:
+        ours, theirs, our_name, their_name = theirs, ours, their_name, our_name
+        found = compare(ours, theirs)
+    ratio = found.ratio
+    both = f"no difference is seen between {our_name} and {their_name} {where}"
+    if not found.runs:
+        if found.clear:
+            return f"{our_name} is faster than {their_name} {where}, {_by(ratio, _APART)}"
+        return f"{both}: {_between(ratio)}, {_APART}"
+    if found.clear:
+        return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
+    if found.wins == found.losses == 0:
+        return f"{both}: they are equal in {found.runs} of {found.runs} runs"
+    return f"{both}: the first is faster in {found.wins} of {found.runs} runs, {_between(ratio)}"
+
+
+_APART = "the worst of one against the best of the other, since their runs share no draws"
+
+
+def _by(ratio: Estimate, why: str = "") -> str:
+    more = f"; {why}" if why else ""
+    if ratio.mean >= _AS_TIMES:
+        return f"{ratio.mean:.3g} times as fast ({ratio.low:.3g} to {ratio.high:.3g}{more})"
+    return f"by {_share(ratio.mean - 1)} ({_share(ratio.low - 1)} to {_share(ratio.high - 1)}{more})"
+
+
+def _between(ratio: Estimate) -> str:
+    low, high = ratio.low - 1, ratio.high - 1
+    if max(abs(low), abs(high)) < _NOTHING:
+        return f"by less than {_NOTHING:.2%}"
+    return f"between {_slower(low)} and {_slower(high)}"
+
+
+def _slower(change: float) -> str:
+    return "equal" if abs(change) < _NOTHING else f"{_share(abs(change))} {'faster' if change > 0 else 'slower'}"
+
+
+def _share(share: float) -> str:
+    return f"{share:.1%}" if abs(share) < 0.0995 else f"{share:.0%}"

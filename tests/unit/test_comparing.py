@@ -1,0 +1,163 @@
+"""Results compared run by run: what they have in common cancels, and where they have nothing in common it is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sample_scenarios import scenario_table
+
+from paceline.comparing import Comparison, compare, has_effect, rivals_of, share_draws, verdict
+from simulator import load_scenario, scenario_from_table, simulate
+from simulator.intervals import normal_half_width, paired_ratio, prediction_interval, wins
+from simulator.loading import apply_settings
+from simulator.results import Estimate, Result
+from simulator.rng import Streams
+from simulator.uncertainty import with_draw
+from simulator.workload import Moved
+
+WIDE = {
+    "uncertainty": {
+        "parameters": ["forward.per_sample_s", "backward.per_sample_s"],
+        "draws": [[1e-4 * factor, 2e-4 * factor] for factor in np.geomspace(0.2, 5.0, 40).tolist()],
+    },
+    "jitter": {"kind": "lognormal", "sigma": 0.1},
+}
+"""Nobody knows within a factor of 25 what a sample costs."""
+
+
+def ring(workers: int = 4, **parts: dict[str, Any]) -> Result:
+    table = scenario_table(workload=WIDE, strategy={"kind": "multi-worker-mirrored", "workers": workers}, run={"replications": 19})
+    return simulate(scenario_from_table({key: {**table[key], **parts.get(key, {})} for key in table}, "test"))
+
+
+def with_runs(result: Result, runs: list[float], **changes: Any) -> Result:
+    changes.setdefault("throughput_samples_per_s", prediction_interval(runs))
+    return result.model_copy(update={"throughput_of_each_replication": tuple(runs), **changes})
+
+
+@pytest.fixture(scope="module")
+def base() -> Result:
+    return ring()
+
+
+def test_the_ratio_of_pairs_is_that_of_each_pair() -> None:
+    theirs = [float(value) for value in range(1, 20)]
+    ours = [value * (1.0 + 0.01 * place) for place, value in enumerate(theirs)]
+    found = paired_ratio(ours, theirs)
+    # of 19 values the ends are the least and the largest (Wilks)
+    assert (found.low, found.mean, found.high) == pytest.approx((1.0, 1.09, 1.18))
+    assert wins(ours, theirs) == 18, "the first pair is equal, and that is no win"
+    assert wins(theirs, ours) == 0
+    few = paired_ratio([2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
+    assert few.high - few.mean == pytest.approx(2.920 * np.sqrt(4 / 3)) == pytest.approx(normal_half_width(3))
+    for function in (paired_ratio, wins):
+        with pytest.raises(ValueError, match=r"shorter|longer"):
+            function([1.0, 2.0], [1.0])
+
+
+def test_what_both_runs_have_in_common_cancels(base: Result) -> None:
+    """What a sample costs leaves the throughput open by a factor of 2.8, what twice the network brings by less than a tenth."""
+    rate = base.throughput_samples_per_s
+    assert rate.high / rate.low > 2.5
+    fast = ring(cluster={"inter_node": {"bandwidth": "2 GB/s", "latency": "0 s"}})
+    found = compare(fast, base)
+    assert (found.runs, found.wins, found.losses) == (19, 19, 0)
+    assert found.clear
+    assert found.ratio.high / found.ratio.low < 1.1
+    assert 1 < found.ratio.low < found.ratio.mean < found.ratio.high
+    efficiency = base.scaling_efficiency
+    assert efficiency.high / efficiency.low < 1.25
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [({"seed": 99}, "another seed"), ({"throughput_of_each_replication": ()}, "a file that keeps no single runs")],
+)
+def test_runs_that_share_nothing_are_no_pairs(base: Result, change: dict[str, Any], why: str) -> None:
+    other = base.model_copy(update=change)
+    assert not share_draws(base, other), why
+    found = compare(other, base)
+    rate = base.throughput_samples_per_s
+    assert found == Comparison(Estimate(mean=1.0, low=rate.low / rate.high, high=rate.high / rate.low))
+    assert not found.clear
+    assert "share no draws" in verdict(other, base, "A", "B", "at 4 workers")
+
+
+def test_another_number_of_replications_makes_no_pairs(base: Result) -> None:
+    assert not share_draws(base, ring(run={**scenario_table()["run"], "replications": 20}))
+
+
+def test_two_moves_to_other_devices_make_no_pairs(base: Result) -> None:
+    """Draws of both factors come in the same order; taken as pairs, two guesses would agree run by run."""
+
+    def moved(factor: float) -> Result:
+        known = Moved.model_validate(
+            {"rule": "given", "factor": (factor, factor, factor), "source": "x", "from_device": "a", "to_device": "b", "text": "x"}
+        )
+        load = base.scenario.workload.model_copy(update={"moved": known})
+        return base.model_copy(update={"scenario": base.scenario.model_copy(update={"workload": load})})
+
+    assert share_draws(moved(0.5), base)
+    assert share_draws(moved(0.5), moved(0.5))
+    assert not share_draws(moved(0.5), moved(0.25))
+
+
+def test_an_overridden_parameter_leaves_the_draws_of_the_others_where_they_were() -> None:
+    """Run i of both still has the same row of the fit's draws, so both are pairs."""
+    table = scenario_table(workload=WIDE, strategy={"kind": "multi-worker-mirrored", "workers": 2})
+    whole = scenario_from_table(table, "test")
+    part = scenario_from_table(apply_settings(table, [("workload.forward.per_sample_s", 1e-4)]), "test")
+    assert part.workload.uncertainty is not None
+    assert part.workload.uncertainty.parameters == ("backward.per_sample_s",)
+    drawn = []
+    for replication in range(19):
+        one, other = (
+            with_draw(its.workload, its.workload.uncertainty, Streams(its.run.seed, replication).generator("workload"))
+            for its in (whole, part)
+        )
+        assert one.backward.per_sample_s == other.backward.per_sample_s
+        assert other.forward.per_sample_s == 1e-4
+        drawn.append(one.backward.per_sample_s)
+    assert len(set(drawn)) > 10, "one row for all would be no test"
+
+
+def test_the_catalogues_workload_keeps_its_pairs_when_a_part_of_it_is_set() -> None:
+    """An override of `use`d figures goes another way through loading."""
+    whole, part = (load_scenario("ring", settings) for settings in ([], [("workload.apply_s", 4e-4)]))
+    assert whole.workload.uncertainty is not None
+    assert part.workload.uncertainty is not None
+    place = whole.workload.uncertainty.parameters.index("apply_s")
+    kept = tuple(row[:place] + row[place + 1 :] for row in whole.workload.uncertainty.draws)
+    assert part.workload.uncertainty.draws == kept
+
+
+def test_who_wins_in_how_many_runs_and_by_how_much(base: Result) -> None:
+    slow = [100.0 + place for place in range(19)]
+    fast = with_runs(base, [rate * 1.12 for rate in slow])
+    slower = with_runs(base, slow)
+    for text in (verdict(fast, slower, "A", "B", "at 16 workers"), verdict(slower, fast, "B", "A", "at 16 workers")):
+        assert text == "A is faster than B at 16 workers in 19 of 19 runs, by 12% (12% to 12%)"
+    twice = verdict(with_runs(base, [rate * 2.5 for rate in slow]), slower, "A", "B", "here")
+    assert twice == "A is faster than B here in 19 of 19 runs, 2.5 times as fast (2.5 to 2.5)"
+    mixed = with_runs(base, [rate * (0.98 if place < 8 else 1.03) for place, rate in enumerate(slow)])
+    text = verdict(mixed, slower, "A", "B", "here")
+    assert text == "no difference is seen between A and B here: the first is faster in 11 of 19 runs, between 2.0% slower and 3.0% faster"
+    assert "equal in 19 of 19 runs" in verdict(slower, slower, "A", "B", "here")
+    apart = verdict(with_runs(base, [rate * 5 for rate in slow], seed=5), slower, "A", "B", "here")
+    assert apart.startswith("A is faster than B here, 5 times as fast (4.24 to 5.9; ")
+    assert "19 of 19" not in apart
+
+
+def test_a_change_that_reads_as_nothing_is_none() -> None:
+    assert not has_effect(Estimate(mean=1.0001, low=1.00005, high=1.0002))
+    assert not has_effect(Estimate(mean=1.05, low=0.99, high=1.1))
+    assert has_effect(Estimate(mean=1.05, low=1.01, high=1.1))
+    assert has_effect(Estimate(mean=0.95, low=0.9, high=0.99))
+
+
+def test_rivals_have_as_many_replicas(base: Result) -> None:
+    results = [base, with_runs(base, [1.0, 2.0]), base.model_copy(update={"replicas": 8}), with_runs(base, [5.0, 6.0])]
+    assert rivals_of(results, 0) == [3, 1]
+    assert rivals_of(results, 2) == []
