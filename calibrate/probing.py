@@ -18,7 +18,7 @@ from typing import IO, Any, TypeAlias
 from calibrate.measurements import read_measurements
 from simulator.errors import CalibrationError, InputError
 
-__all__ = ["PROBES", "Progress", "run_probe", "run_probes", "stop"]
+__all__ = ["PROBES", "Progress", "kept_in", "run_probe", "run_probes", "stop"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is going on."""
@@ -122,7 +122,7 @@ def run_probes(
             for child in children:
                 stop(child)
         if timed_out:
-            raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (--timeout); {_kept(runs[0][1])}")
+            raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (--timeout); {kept_in(runs[0][1])}")
         for child, wrong, (_, out), printed in zip(children, failed, runs, errors, strict=True):
             if wrong:
                 message = _explained(child.returncode, out, printed, executable)
@@ -167,8 +167,8 @@ def stop(child: subprocess.Popen[Any]) -> None:
             child.wait(timeout=_GRACE_S)
 
 
-def _kept(out: Path) -> str:
-    """Where the measurements are; a file without any is removed."""
+def kept_in(out: Path) -> str:
+    """Where measurements are that may be incomplete, in words; a file without any is removed."""
     try:
         empty = not out.exists() or read_measurements(out).empty
     except CalibrationError:  # cut off in the first line, say: leave it to the user to look at
@@ -187,19 +187,19 @@ def _explained(status: int, out: Path, errors: IO[bytes], executable: str) -> st
         failure = read_measurements(out).failure
         if failure is not None:
             if status == _EXIT_NO_TENSORFLOW:
-                _kept(out)
+                kept_in(out)
                 return (
                     f"{executable} cannot import TensorFlow ({_one_line(failure.message)}); install it there with "
                     "`pip install 'paceline[tensorflow]'`, or name another Python with --python"
                 )
             if status == _EXIT_USAGE:
-                _kept(out)
+                kept_in(out)
                 return _one_line(failure.message)
             where = f" at {failure.where}" if failure.where else ""
-            return f"{failure.type}{where}: {_one_line(failure.message)}; {_kept(out)}"
+            return f"{failure.type}{where}: {_one_line(failure.message)}; {kept_in(out)}"
     last = printed[-1] if printed else "it printed nothing"
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    return f"the probe {how}: {_one_line(last)}; {_kept(out)}"
+    return f"the probe {how}: {_one_line(last)}; {kept_in(out)}"
 
 
 def _one_line(text: str) -> str:

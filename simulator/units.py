@@ -1,7 +1,10 @@
 """Quantities at the border: text with a unit in, SI floats inside, text out again.
 
-Only what Paceline speaks of is known: time, information, their rate, and power. A bare
-number, a wrong dimension or an unknown unit is a :class:`UnitError`.
+Only what Paceline speaks of is known: time, information, their rate, and power. Information is
+bytes (B) or bits (b) with the prefixes k, K, M, G, T, P or Ki to Pi: nobody means the
+millibits of "10 mbit/s". A time in seconds may have one from m down to f, a power k or M. A bare number,
+a wrong dimension, another prefix or an unknown unit is a :class:`UnitError`, which names
+what was likely meant.
 """
 
 from __future__ import annotations
@@ -35,10 +38,12 @@ kilo- = 1e3 = k- = K-
 mega- = 1e6 = M-
 giga- = 1e9 = G-
 tera- = 1e12 = T-
+peta- = 1e15 = P-
 kibi- = 2**10 = Ki-
 mebi- = 2**20 = Mi-
 gibi- = 2**30 = Gi-
 tebi- = 2**40 = Ti-
+pebi- = 2**50 = Pi-
 second = [time] = s = sec
 minute = 60 * second = min
 hour = 3600 * second = h = hr
@@ -50,8 +55,40 @@ watt = [power] = W
 """.strip().splitlines()
 
 
-# pint alone reads "us" as 1 us, "1,5 ms" as 15 ms, and works out "9**9**9 s"
-_NUMBER_AND_UNIT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*[A-Za-z]+(\s*/\s*[A-Za-z]+|\s+per\s+[A-Za-z]+)?", re.ASCII)
+# pint alone reads "us" as 1 us, "1,5 ms" as 15 ms, works out "9**9**9 s", and puts every prefix before every unit
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_SHORT = {
+    "kilo": "k",
+    "mega": "M",
+    "giga": "G",
+    "tera": "T",
+    "peta": "P",
+    "kibi": "Ki",
+    "mebi": "Mi",
+    "gibi": "Gi",
+    "tebi": "Ti",
+    "pebi": "Pi",
+}
+_AMOUNT = rf"(?:(?:[kKMGTP]|[KMGTP]i)?(?:B|b|bytes?|bits?)|(?:{'|'.join(_SHORT)})(?:bytes?|bits?))"
+_TIME = r"(?:[munpf]?(?:s|secs?|seconds?)|(?:milli|micro|nano|pico|femto)seconds?|mins?|minutes?|h|hrs?|hours?|d|days?)"
+_RATE = rf"(?:{_AMOUNT}(?:\s*/\s*|\s+per\s+){_TIME}|(?:[kKMGTP]|[KMGTP]i)?bps)"
+_TEXT: dict[Dimension, re.Pattern[str]] = {
+    "time": re.compile(rf"{_NUMBER}\s*{_TIME}", re.ASCII),
+    "information": re.compile(rf"{_NUMBER}\s*{_AMOUNT}", re.ASCII),
+    "rate": re.compile(rf"{_NUMBER}\s*{_RATE}", re.ASCII),
+    "power": re.compile(rf"{_NUMBER}\s*[kKM]?(?:W|watts?)", re.ASCII),
+}
+_LOOSE_NUMBER = rf"(?P<number>{_NUMBER})(?P<space>\s*)"
+_LOOSE_AMOUNT = rf"{_LOOSE_NUMBER}(?P<prefix>[kmgtp]i?|{'|'.join(_SHORT)})?(?P<unit>bytes?|bits?|b)"
+_LOOSE: dict[Dimension, re.Pattern[str]] = {
+    "time": re.compile(rf"{_LOOSE_NUMBER}(?P<unit>[a-z]+)", re.ASCII | re.IGNORECASE),
+    "information": re.compile(_LOOSE_AMOUNT, re.ASCII | re.IGNORECASE),
+    "rate": re.compile(rf"{_LOOSE_AMOUNT}(?:\s*(?P<per>/|per|p)\s*(?P<time>[a-z]+))?", re.ASCII | re.IGNORECASE),
+    "power": re.compile(rf"{_LOOSE_NUMBER}(?P<prefix>[km])?(?P<unit>watts?|w)", re.ASCII | re.IGNORECASE),
+}
+"""What is near enough to a quantity to guess what was meant: letters that are large or small where they should not be, no time."""
+_OTHER_PREFIX = re.compile(rf"{_NUMBER}\s*[A-Za-z]+?(?:B|b|bytes?|bits?)(?:(?:/|\s+per\s+|p)[A-Za-z]+)?", re.ASCII)
+_PREFIXES = "its prefixes are k, K, M, G, T, P and Ki, Mi, Gi, Ti, Pi"
 
 
 @lru_cache(maxsize=1)
@@ -81,21 +118,76 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     Raises
     ------
     UnitError
-        A missing or unknown unit, another dimension, or no finite number.
+        A missing or unknown unit, another dimension, a prefix that the unit does not take,
+        or no finite number; with what was likely meant, where that can be guessed.
+
+    Examples
+    --------
+    >>> parse_quantity("25 Gbit/s", "rate")
+    3125000000.0
+    >>> parse_quantity("64 mb", "information")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.UnitError: '64 mb' must be a size with its unit, such as "64 MiB"; did you mean "64 MB"?
     """
     expected = f"must be a {_NOUN[dimension]} with its unit, such as {_EXAMPLE[dimension]}"
     if len(text) > 60:
         raise UnitError(f"{text[:40] + '...'!r} {expected}")
-    if not _NUMBER_AND_UNIT.fullmatch(text.strip().replace("\u00b5", "u").replace("\u03bc", "u")):
-        raise UnitError(f"{text!r} {expected}")
-    try:
-        quantity: Any = _registry().Quantity(text.strip())
-        value = float(quantity.to(_SI_UNIT[dimension]).magnitude)
-    except Exception as error:  # pint's parser lets errors of many kinds through
-        raise UnitError(f"{text!r} {expected}") from error
+    value = _read(text, dimension)
+    if value is None:
+        raise UnitError(f"{text!r} {expected}{_hint(text.strip(), dimension)}")
     if not math.isfinite(value):
         raise UnitError(f"{text!r} {expected}; it must be finite")
     return value
+
+
+def _read(text: str, dimension: Dimension) -> float | None:
+    """The quantity in SI; None where the text is none of this dimension."""
+    plain = text.strip().replace("\u00b5", "u").replace("\u03bc", "u")
+    if not _TEXT[dimension].fullmatch(plain):
+        return None
+    quantity: Any = _registry().Quantity(plain)
+    return float(quantity.to(_SI_UNIT[dimension]).magnitude)
+
+
+def _hint(text: str, dimension: Dimension) -> str:
+    """What was likely meant by a text that is refused; nothing where that cannot be guessed."""
+    found = _LOOSE[dimension].fullmatch(text)
+    if found is not None:
+        units = _times(found["unit"]) if dimension == "time" else _powers(found) if dimension == "power" else _amounts(found, dimension)
+        guesses = [f"{found['number']}{found['space']}{unit}" for unit in units]
+        if near := [f'"{guess}"' for guess in guesses if _read(guess, dimension) is not None]:
+            return f"; did you mean {' or '.join(near)}?"
+    return f"; {_PREFIXES}" if dimension in ("information", "rate") and _OTHER_PREFIX.fullmatch(text) else ""
+
+
+def _times(unit: str) -> list[str]:
+    """Units of time that differ from a text in large and small letters, or that a lone m may stand for."""
+    return ["min", "ms"] if unit in ("m", "M") else [unit.lower()]
+
+
+def _powers(found: re.Match[str]) -> list[str]:
+    """Units of power that differ from a text in large and small letters."""
+    prefix = {"k": "k", "m": "M", "": ""}[(found["prefix"] or "").lower()]
+    return [prefix + ("W" if len(found["unit"]) == 1 else found["unit"].lower())]
+
+
+def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
+    """Units of information, or of a rate, that a text is near to."""
+    typed, unit = found["prefix"] or "", found["unit"]
+    prefix = "k" if typed == "k" else typed[:1].upper() + typed[1:].lower()
+    if len(typed) > 2:  # in words
+        prefix = typed.lower() if len(unit) > 1 else _SHORT[typed.lower()]
+    # whose prefix is in the wrong letters may not know b from B either
+    unsure = unit == "b" and prefix != typed
+    named = unit if len(unit) == 1 else unit.lower()
+    if dimension == "information":
+        return [prefix + ("B" if unsure else named)]
+    per = (found["per"] or "/").lower()
+    if per == "p" and len(unit) == 1 and unit + found["per"] != "Bp":
+        return [f"{prefix}bps"] if unit == "b" else [f"{prefix}bps", f"{prefix}B/s"]
+    between = " per " if per == "per" else "/"
+    return [f"{prefix}{one}{between}{time}" for one in (["bit", "B"] if unsure else [named]) for time in _times(found["time"] or "s")]
 
 
 _NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth", "power": "power"}

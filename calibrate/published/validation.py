@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from joblib import Parallel, delayed
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from calibrate.probing import Progress
-from calibrate.published.constants import Constant, load_constants
+from calibrate.published.constants import Constant, Constants, load_constants
 from calibrate.published.networks import load_networks
 from calibrate.published.prediction import compared
 from calibrate.published.situations import Situation
@@ -41,7 +41,13 @@ class PublishedValidation(Spec):
     coverage: Coverage
 
 
-def validate_published(regimes: Sequence[str] | None = None, progress: Progress | None = None) -> PublishedValidation:
+Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+"""A ``map``, perhaps over several processes: answers in the order of what is asked."""
+
+
+def validate_published(
+    regimes: Sequence[str] | None = None, progress: Progress | None = None, *, spread: Spread = map
+) -> PublishedValidation:
     """Predict the published tables from their smallest rows and facts about hardware and software, and compare.
 
     Parameters
@@ -50,6 +56,8 @@ def validate_published(regimes: Sequence[str] | None = None, progress: Progress 
         Some of :data:`REGIMES` and :data:`MOVED`; left out: all.
     progress
         Called with how many series are done, of how many, and the next one's name.
+    spread
+        Predicts the series, one after the other if left out.
 
     Raises
     ------
@@ -67,7 +75,7 @@ def validate_published(regimes: Sequence[str] | None = None, progress: Progress 
     constants = load_constants(tables.home)
     jobs = [(situation, rows) for situation, rows in situations_of(tables) if situation.series.regime in wanted]
     rows: list[Compared] = []
-    done = Parallel(n_jobs=-1, return_as="generator")(delayed(compared)(situation, its, constants) for situation, its in jobs)
+    done = spread(partial(_compared, constants), jobs)
     for number, ((situation, _), found) in enumerate(zip(jobs, done, strict=True), start=1):
         rows += found
         if progress is not None:
@@ -85,6 +93,11 @@ def validate_published(regimes: Sequence[str] | None = None, progress: Progress 
 
         rows += moved_rows()
     return PublishedValidation(rows=tuple(rows), constants=constants.all, excluded=tuple(tables.excluded), coverage=coverage_of(tables))
+
+
+def _compared(constants: Constants, job: tuple[Situation, list[Row]]) -> list[Compared]:
+    """One series beside its predictions."""
+    return compared(*job, constants)
 
 
 def situations_of(tables: Tables) -> list[tuple[Situation, list[Row]]]:

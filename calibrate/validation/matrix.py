@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from calibrate.testbed.setting import TestbedSetting
+from simulator.complaints import validated
 from simulator.errors import ScenarioError
 from simulator.loading import read_toml
 from simulator.spec import Spec
@@ -64,17 +65,14 @@ def read_matrix(path: Path) -> Matrix:
     both = next((one.setting for one in held_out if one.setting.kind_of_run in fitted), None)
     if both is not None:
         raise ScenarioError(f"{path}: held_out: {both.label!r} is fitted as well; take it out of one of the two")
-    try:
-        return Matrix(
-            name=table.get("name", path.stem),
-            repeats=table.get("repeats", 3),
-            seed=table.get("seed", 0),
-            fit=tuple(fit),
-            held_out=tuple(held_out),
-        )
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        raise ScenarioError(f"{path}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}; see `paceline validate --help`") from None
+    whole = {
+        "name": table.get("name", path.stem),
+        "repeats": table.get("repeats", 3),
+        "seed": table.get("seed", 0),
+        "fit": tuple(fit),
+        "held_out": tuple(held_out),
+    }
+    return validated(Matrix, whole, str(path))
 
 
 def _settings(path: Path, table: dict[str, Any], part: str) -> Iterator[tuple[str, TestbedSetting]]:
@@ -86,9 +84,5 @@ def _settings(path: Path, table: dict[str, Any], part: str) -> Iterator[tuple[st
         plain = {key: value for key, value in given.items() if key != "group"}
         lists = [key for key in _PRODUCT if isinstance(plain.get(key), list)]
         for values in itertools.product(*(plain[key] for key in lists)):
-            try:
-                yield group, TestbedSetting.model_validate(plain | dict(zip(lists, values, strict=True)))
-            except ValidationError as error:
-                problem = error.errors(include_url=False)[0]
-                place = ".".join([f"{part}[{number}]", *map(str, problem["loc"])])
-                raise ScenarioError(f"{path}: {place}: {problem['msg'].removeprefix('Value error, ')}") from None
+            setting = plain | dict(zip(lists, values, strict=True))
+            yield group, validated(TestbedSetting, setting, f"{path}: {part}[{number}]")

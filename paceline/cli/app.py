@@ -1,7 +1,7 @@
 """The application ``paceline``: its commands, and how every error ends.
 
 Exit codes: 0 ok, 1 the run failed, 2 usage or bad input, 3 a threshold was missed,
-130 interrupted. Data goes to stdout; progress, notes and errors to stderr.
+128 and the number of a signal that ended it (130: Ctrl-C). Data goes to stdout; progress, notes and errors to stderr.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer
 from paceline import __version__
 from paceline.cli.calibrate import calibrate
 from paceline.cli.calibrate_link import calibrate_link
+from paceline.cli.ending import StoppedError, ending_by_signals
 from paceline.cli.models import models
 from paceline.cli.plan import plan
 from paceline.cli.quickstart import quickstart
@@ -111,6 +112,17 @@ def _say(message: str) -> None:
 
 def main() -> None:
     """Run the command line; every error of the user's ends as one line and an exit code."""
+    with ending_by_signals() as ending:
+        code, kept = _run()
+        if code == _INTERRUPTED:
+            _say("; ".join(filter(None, (ending.words, kept))))
+            code = ending.exit_code
+    sys.exit(code)
+
+
+def _run() -> tuple[int, str]:
+    """The exit code, and where the command was stopped, what is kept of its work."""
+    kept = ""
     try:
         code = app(prog_name="paceline", standalone_mode=False)
     except PacelineError as error:
@@ -119,6 +131,8 @@ def main() -> None:
         code = error.exit_code
     except _UsageError as error:
         code = _explain(error)
+    except StoppedError as error:
+        code, kept = _INTERRUPTED, str(error)
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except BrokenPipeError:
@@ -130,9 +144,7 @@ def main() -> None:
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         code = _reader_gone()
-    if code == _INTERRUPTED:  # raised here, or told by typer
-        _say("interrupted; what was finished is kept")
-    sys.exit(code if isinstance(code, int) else 0)
+    return (code if isinstance(code, int) else 0), kept
 
 
 def _explain(error: Any) -> int:

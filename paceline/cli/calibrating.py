@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from paceline.cli.ending import Terminated, keeping
 from paceline.cli.showing import note, progress_bar
 from simulator.cluster import Cluster
 from simulator.errors import InputError
@@ -67,13 +68,11 @@ def command_line() -> str:
 
 @contextmanager
 def measuring(raw: Path, title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar around a probe; on Ctrl-C says where the measurements are."""
-    try:
-        with progress_bar(title) as advance:
-            yield lambda done, total, _what: advance(done, total)
-    except KeyboardInterrupt:
-        note(f"paceline: stopped; what was measured is kept in {raw}" if raw.exists() else "paceline: stopped; nothing had been measured")
-        raise
+    """A progress bar around a probe; where it is stopped, says where the measurements are."""
+    from calibrate.probing import kept_in
+
+    with progress_bar(title) as advance, keeping(lambda: kept_in(raw)):
+        yield lambda done, total, _what: advance(done, total)
 
 
 def measure_step(
@@ -127,6 +126,8 @@ def serve_until_interrupted(address: str, python: str | None) -> None:
         serve_link(
             address, python, ready=lambda: note(f"ready: on the other host run `paceline calibrate-link --peer {address} --name NAME`")
         )
+    except Terminated:
+        raise
     except KeyboardInterrupt:
         note("stopped serving")
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from paceline.cli.asking import YES_HELP
 from paceline.cli.sweep import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP
 
 __all__ = ["plan"]
@@ -137,6 +138,7 @@ def plan(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a report with the plan.", show_default=False, rich_help_panel=_WORK)
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP, rich_help_panel=_WORK)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=_WORK)] = False,
 ) -> None:
     """Find the cluster, the strategy and the number of workers that reach a goal.
@@ -152,6 +154,8 @@ def plan(
     --clusters ethernet-10g,ethernet-25g --strategies ring,sync-ps,async-ps --workers 1..64
     --price 0.40/h[/bold]
     """
+    from paceline.cli.asking import agree_to_plan, cores_of
+    from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing import note, progress_bar
     from paceline.cli.showing_plan import show_plan
     from paceline.planning import goal_of, space_of
@@ -192,8 +196,9 @@ def plan(
     for path, option in ((out, "--out"), (report, "--report")):
         if path is not None:
             check_writable(path, option, reads=scenario)
-    with progress_bar("scenarios") as advance:
-        answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=advance)
+    agree_to_plan([list(line.scenarios.values()) for line in space.lines], str(scenario), cores=cores_of(jobs), yes=yes)
+    with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
+        answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=count)
     if json:
         typer.echo(answer.to_json())
     else:
@@ -206,7 +211,7 @@ def plan(
         from paceline.reporting.extras import extras_of
 
         results = [candidate.result for candidate in answer.candidates]
-        with progress_bar("what-ifs") as advance:
+        with progress_bar("what-ifs") as advance, keeping(lambda: f"the plan is kept: {out.with_suffix('.plan.json')}" if out else ""):
             extras = extras_of(results, None, answer, jobs, progress=advance)
         notes = (*answer.notes, *extras.notes)
         write_report(results, report, plan=answer, notes=notes, timeline=extras.timeline, sensitivity=extras.changes)

@@ -34,6 +34,7 @@ def quickstart(
     from calibrate.measurements import new_file
     from calibrate.profiling import MEASUREMENTS
     from paceline.cli.calibrating import measuring, warn_of_measurements
+    from paceline.cli.ending import keeping
     from paceline.cli.showing import note, progress_bar, show_table
     from paceline.reporting import write_report
     from paceline.reporting.extras import extras_of
@@ -59,13 +60,13 @@ def quickstart(
     scenarios = [
         scenario for strategy in _strategies() for scenario in grid(_table(workload_file, strategy), [("strategy.workers", _WORKERS)])
     ]
-    with progress_bar("scenarios") as advance:
+    with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is kept: {workload_file}"):
         swept = sweep(scenarios, results_file, jobs=jobs, force=True, progress=advance)
     swept.check()
     results = swept.results
 
     note("3/3  drawing the report")
-    with progress_bar("what-ifs") as advance:
+    with progress_bar("what-ifs") as advance, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
         extras = extras_of(results, None, None, jobs, progress=advance)
     write_report(results, out, notes=extras.notes, timeline=extras.timeline, sensitivity=extras.changes)
     if json:

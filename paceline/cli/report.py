@@ -65,7 +65,8 @@ def report(
 
     Example: paceline report results.ndjson -o reports/resnet50.html --open
     """
-    from paceline.cli.reporting import INTERRUPTED, formats_of, open_page, target_of
+    from paceline.cli.ending import StoppedError
+    from paceline.cli.reporting import formats_of, open_page, target_of
     from paceline.cli.showing import progress_bar
     from paceline.reporting import write_report
     from paceline.reporting.exporting import check_browser, check_folder, export_figures
@@ -114,7 +115,7 @@ def report(
         typer.echo(f"{measured}:{its.line}: {its.setting}: stands beside no prediction: {its.why}", err=True)
     typer.echo(f"Wrote {target}", err=True)
     if extras.stopped:
-        raise typer.Exit(INTERRUPTED)
+        raise StoppedError(f"the report is written, without what-ifs: {target}")
     written: dict[str, object] = {"report": str(target), "results": len(found), "notes": notes, "bytes": target.stat().st_size}
     if tables is not None:
         from paceline.reporting.tables import tables_of, write_tables

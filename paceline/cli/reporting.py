@@ -12,10 +12,7 @@ from simulator.errors import InputError
 if TYPE_CHECKING:
     from paceline.reporting.exporting import Format
 
-__all__ = ["INTERRUPTED", "formats_of", "open_page", "target_of"]
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 and the signal's number, as shells have it."""
+__all__ = ["formats_of", "open_page", "target_of"]
 
 _MOST_NAMED = 3
 

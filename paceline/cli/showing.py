@@ -45,19 +45,23 @@ def progress_bar(title: str) -> Iterator[Advance]:
         yield _progress_lines(title)
         return
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True, speed_estimate_period=_SPEED_OVER_S) as bar:
-        task = bar.add_task(title, total=None)
-        begun = False
+    bar = Progress(*columns, console=console, transient=True, speed_estimate_period=_SPEED_OVER_S)
+    task = bar.add_task(title, total=None)
+    begun = False
 
-        def advance(done: int, total: int) -> None:
-            nonlocal begun
-            if begun:
-                bar.update(task, completed=done, total=total)
-            else:
-                bar.reset(task, completed=done, total=total)
-            begun = True
+    def advance(done: int, total: int) -> None:
+        nonlocal begun
+        if begun:
+            bar.update(task, completed=done, total=total)
+        else:
+            bar.reset(task, completed=done, total=total)
+            bar.start()  # not sooner: something may be asked first
+        begun = True
 
+    try:
         yield advance
+    finally:
+        bar.stop()
 
 
 _SPEED_OVER_S = 600.0

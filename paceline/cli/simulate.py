@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.asking import YES_HELP
 from paceline.cli.sweep import PRICE_HELP
 
 __all__ = ["simulate"]
@@ -50,6 +51,7 @@ def simulate(
     audit: Annotated[
         bool, typer.Option("--audit", help="Check every law of a sound simulation on the first replication; exit 1 where one is broken.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Simulate one scenario.
@@ -61,6 +63,7 @@ def simulate(
     """
     from contextlib import ExitStack
 
+    from paceline.cli.asking import agree_to_one
     from paceline.cli.showing import note, progress_bar, show_result
     from simulator import load_scenario
     from simulator import simulate as run
@@ -77,6 +80,7 @@ def simulate(
     loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []], prices)
     for text in prices.notes():
         note(text)
+    agree_to_one(loaded, str(scenario), yes=yes)
     observers: list[Observer] = []
     recording = Recording()
     if trace is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from paceline.cli.asking import YES_HELP
+
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
 
@@ -44,6 +46,7 @@ def sweep(
     scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a results file of another sweep.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Simulate again what failed in an earlier run.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Also print each line of the results file.")] = False,
 ) -> None:
     """Simulate a grid of scenarios.
@@ -63,6 +66,8 @@ def sweep(
     whatever it is sent, and what it sends back is run here: use one that you trust, on your own
     network, with ports that others cannot reach.
     """
+    from paceline.cli.asking import agree_to_sweep, cores_of
+    from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing import note, progress_bar
     from paceline.sweeping import grid, parse_axis
     from paceline.sweeping import sweep as run
@@ -79,7 +84,7 @@ def sweep(
     for text in scenarios.prices.notes() if scenarios.prices is not None else ():
         note(text)
     check_writable(out, reads=scenario)
-    with progress_bar("scenarios") as advance:
+    with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         swept = run(
             scenarios,
             out,
@@ -88,7 +93,8 @@ def sweep(
             scheduler=scheduler,
             force=force,
             retry_failed=retry_failed,
-            progress=advance,
+            progress=count,
+            agree=lambda places: agree_to_sweep(scenarios, places, str(scenario), cores=cores_of(jobs), yes=yes),
         )
     if json:
         with out.open(encoding="utf-8") as lines:
@@ -96,9 +102,9 @@ def sweep(
                 typer.echo(line, nl=False)
     else:
         _show(swept)
-    count = len(swept) - len(swept.failed)
-    if count:
-        note(f"wrote {out} ({count} results); draw it with: paceline report {out}")
+    good = len(swept) - len(swept.failed)
+    if good:
+        note(f"wrote {out} ({good} results); draw it with: paceline report {out}")
     swept.check(lambda place: ", ".join(f"{key}={value}" for key, value in scenarios.combination(place).items()))
 
 

@@ -263,6 +263,7 @@ def _measuring(raw: Path, repeats: int) -> Iterator[Callable[[int, int, str], No
     """A progress bar around the repeats; where they are stopped or fail, says how many are kept."""
     from calibrate.measurements import read_measurements
     from calibrate.records import Repeat
+    from paceline.cli.ending import StoppedError
     from paceline.cli.showing import note, progress_bar
     from simulator.errors import CalibrationError
 
@@ -275,9 +276,11 @@ def _measuring(raw: Path, repeats: int) -> Iterator[Callable[[int, int, str], No
             whole = len(read_measurements(raw).of(Repeat)) if raw.exists() else 0
         except CalibrationError:  # cut off in its first line
             whole = 0
-        if whole:
-            note(f"paceline: {whole} of {repeats} repeats had come to their end; read them with `paceline testbed show {raw}`")
-        elif isinstance(error, KeyboardInterrupt):
-            raw.unlink(missing_ok=True)
-            note("paceline: stopped; no repeat had come to its end, so nothing is kept")
+        kept = f"{whole} of {repeats} repeats had come to their end; read them with `paceline testbed show {raw}`" if whole else ""
+        if isinstance(error, KeyboardInterrupt):
+            if not whole:
+                raw.unlink(missing_ok=True)
+            raise StoppedError(kept or "no repeat had come to its end, so nothing is kept") from None
+        if kept:
+            note(f"paceline: {kept}")
         raise

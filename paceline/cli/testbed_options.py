@@ -167,7 +167,7 @@ def _rate(text: str) -> float:
     try:
         return parse_quantity(text, "rate")
     except UnitError as error:
-        raise InputError(f"--link: {error}; or loopback") from None
+        raise InputError(f"--link: {error}{'' if str(error).endswith('?') else '; or loopback'}") from None
 
 
 def _modelled(asked: Asked, table: dict[str, Any], source: str, describe: Describe, *, own_default: bool) -> TestbedSetting:

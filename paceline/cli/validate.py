@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.asking import YES_HELP
+
 __all__ = ["validate"]
 
 
@@ -91,6 +93,7 @@ def validate(
         str | None,
         typer.Option(help="Threshold: least share of runs inside the 90% interval, such as 80%.", metavar="SHARE", show_default=False),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are no output of this command.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print rows and scores as JSON.")] = False,
 ) -> None:
@@ -142,7 +145,7 @@ def validate(
             raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")
         from paceline.cli.validate_points import validate_points
 
-        validate_points(scenario, measured, unit, set_ or [], wanted, refit=refit, out_scenario=out_scenario)
+        validate_points(scenario, measured, unit, set_ or [], wanted, yes=yes, refit=refit, out_scenario=out_scenario)
     else:
         from paceline.cli.validate_matrix import validate_on_testbed
 

@@ -10,6 +10,7 @@ from calibrate.validation.matrix import Matrix, read_matrix
 from calibrate.validation.running import MatrixValidation, validate_matrix
 from calibrate.validation.scores import scores_of
 from paceline.cli.calibrating import command_line
+from paceline.cli.ending import keeping
 from paceline.cli.showing import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Table, Validation
@@ -31,18 +32,21 @@ def validate_on_testbed(
         f"{plan.name}: {len(plan.fit)} settings to fit, {len(plan.held_out)} held out, {plan.repeats} repeats each; raw measurements go to "
         f"{measurements}, and what is there already is used"
     )
-    try:
-        with progress_bar("settings") as advance:
-            found = validate_matrix(
-                plan, measurements, python=python, timeout_s=timeout_s, progress=lambda done, total, _: advance(done, total)
-            )
-    except KeyboardInterrupt:
-        note(f"paceline: stopped; what was measured is kept in {measurements}, and the same command goes on there")
-        raise
+    with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
+        found = validate_matrix(
+            plan, measurements, python=python, timeout_s=timeout_s, progress=lambda done, total, _: advance(done, total)
+        )
     if platform is not None:
         found.platform.write(platform)
         note(f"wrote {platform}")
     finish(matrix_validation(plan, found), wanted)
+
+
+def _kept(measurements: Path) -> str:
+    """What an interrupted validation leaves behind."""
+    if not any(measurements.glob("*-testbed-*.ndjson")):
+        return ""
+    return f"what was measured is kept in {measurements}; the same command goes on there"
 
 
 def matrix_validation(plan: Matrix, found: MatrixValidation) -> Validation:

@@ -10,11 +10,13 @@ from typing import Any, get_args
 from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at, way_of
 from calibrate.validation.points import Setting, read_points
 from calibrate.validation.scores import scores_of
+from paceline.cli.asking import agree_to_sweep, cores_of
 from paceline.cli.calibrating import command_line
 from paceline.cli.showing import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Validation
 from paceline.sweeping import sweep
+from paceline.sweeping.backends import local_workers
 from simulator.catalog import scenario_file
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
@@ -30,7 +32,7 @@ REFITTED = "refitted to all points"
 
 
 def validate_points(
-    scenario: Path, measured: Path, unit: str, set_: Sequence[str], wanted: Wanted, *, refit: bool, out_scenario: Path | None
+    scenario: Path, measured: Path, unit: str, set_: Sequence[str], wanted: Wanted, *, yes: bool, refit: bool, out_scenario: Path | None
 ) -> None:
     """Simulate the scenario at every setting measured, compare, and with ``refit`` bring it to them."""
     if unit not in get_args(Unit):
@@ -43,11 +45,13 @@ def validate_points(
     check_outputs(wanted, file, measured)
     _check_scenario(out_scenario, wanted, file, measured)
     case = _Case(table, file, measured, settings, "samples/s" if unit == "samples/s" else "updates/s")
+    given = case.scenarios(table)
+    agree_to_sweep(given, range(len(given)), str(file), cores=cores_of(0), yes=yes)
     if refit:
         _refitted(case, wanted, out_scenario)
         return
     with progress_bar("settings") as advance:
-        results = _simulated(case.scenarios(table), advance)
+        results = _simulated(given, advance)
     rows = tuple(compared(settings, results, case.unit))
     finish(case.validation(rows, scores_of(rows), results), wanted)
 
@@ -173,11 +177,5 @@ def _simulated(scenarios: Sequence[Scenario], advance: Callable[[int, int], None
 @contextmanager
 def _spread() -> Iterator[Callable[[Callable[[Scenario], Any], Iterable[Scenario]], Iterable[Any]]]:
     """A ``map`` over all cores, whose processes stay for as long as they are needed."""
-    from joblib import Parallel, delayed
-
-    with Parallel(n_jobs=-1, batch_size=1) as pool:
-
-        def apply(function: Callable[[Scenario], Any], scenarios: Iterable[Scenario]) -> list[Any]:
-            return list(pool(delayed(function)(scenario) for scenario in scenarios))
-
-        yield apply
+    with local_workers(0) as workers:
+        yield lambda function, scenarios: list(workers.map(function, list(scenarios)))

@@ -16,6 +16,7 @@ from paceline.cli.validating import Wanted, check_outputs, finish, machine, toda
 from paceline.reporting.validation.content import Table, Validation
 from paceline.reporting.validation.facts import signed
 from paceline.reporting.wording import amount
+from paceline.sweeping.backends import local_workers
 
 __all__ = ["validate_published"]
 
@@ -32,8 +33,8 @@ _ABOUT_MOVED = (
 def validate_published(regimes: Sequence[str], wanted: Wanted) -> None:
     """Predict the published tables of some regimes, or of all, and compare."""
     check_outputs(wanted)
-    with progress_bar("series") as advance:
-        found = run(tuple(regimes) or None, lambda done, total, _: advance(done, total))
+    with progress_bar("series") as advance, local_workers(0) as workers:
+        found = run(tuple(regimes) or None, lambda done, total, _: advance(done, total), spread=workers.map)
     finish(published_validation(found), wanted)
 
 

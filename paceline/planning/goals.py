@@ -51,8 +51,9 @@ def _time_s(given: str | float) -> float:
         return _positive(float(given), "--deadline", given, rule)
     try:
         value_s = parse_quantity(given, "time")
-    except UnitError:
-        raise UnitError(f"--deadline {quoted(given)} {rule}") from None
+    except UnitError as error:
+        hint = str(error).partition("; did you mean ")[2]
+        raise UnitError(f"--deadline {quoted(given)} {rule}{hint and f'; did you mean {hint}'}") from None
     if not value_s > 0:
         raise UnitError(f"--deadline {quoted(given)} {rule}")
     return value_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from paceline.sweeping import Journal, Outcome, Runner
 from simulator.errors import ResultsError
@@ -62,12 +63,18 @@ class Simulations:
         left = [scenario for key, scenario in new.items() if not self._take_from_journal(key, scenario)]
         total = len(self._known) + len(left)
         self._tell(total)
-        for outcome in self._runner.run(left):
-            kept = outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
-            self._known[outcome.scenario_hash] = kept
-            if self._journal is not None:
-                self._journal.append(outcome)
-            self._tell(total)
+        try:
+            with closing(self._runner.run(left)) as outcomes:
+                for outcome in outcomes:
+                    kept = outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
+                    if self._journal is not None:
+                        self._journal.append(outcome)
+                    self._known[outcome.scenario_hash] = kept
+                    self._tell(total)
+        except KeyboardInterrupt:
+            if self._journal is not None and self._progress is not None:
+                self._progress(len(self._journal), total)  # perhaps it came between a line and the word of it
+            raise
         return [self._known[key] for key in hashes]
 
     @property

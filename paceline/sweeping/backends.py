@@ -9,8 +9,9 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from simulator.errors import InputError, SimulationError
@@ -18,7 +19,7 @@ from simulator.errors import InputError, SimulationError
 if TYPE_CHECKING:
     from joblib import Parallel
 
-__all__ = ["KILLED", "Workers", "check_answers", "check_versions", "deaf_to_ctrl_c", "local_workers"]
+__all__ = ["KILLED", "Workers", "check_answers", "check_versions", "deaf_to", "local_workers"]
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
@@ -28,6 +29,8 @@ _AHEAD, _MOST_AHEAD = 64, 1024
 _QUICK_S, _LONG_S = 2.0, 8.0
 """Batches that take less grow, those that take more shrink."""
 _ANSWER_S = 10.0
+_WATCH_S = 0.5
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 KILLED = "a worker process was killed, perhaps for want of memory; finished results are kept: run again with fewer --jobs"
 """What to say when a process that simulated has ended."""
@@ -61,7 +64,7 @@ class Workers:
         """Tasks to hand over together: enough to keep all busy, few enough to hold the answers."""
         return max(2 * self.count, min(_AHEAD * self.count, _MOST_AHEAD))
 
-    def map(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[AnswerT]:
+    def map(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Generator[AnswerT, None, None]:
         """What a function answers to each item, in order.
 
         Raises
@@ -78,8 +81,9 @@ class Workers:
             if not self._streaming:
                 yield from self._by_batches(function, items)
                 return
-            with deaf_to_ctrl_c():
-                answers = self._parallel(delayed(function)(item) for item in items)
+            call = partial(_beside, os.getpid(), function) if self._here else function
+            with deaf_to(*_ENDING):
+                answers = self._parallel(delayed(call)(item) for item in items)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
                 yield from answers
@@ -106,24 +110,50 @@ class Workers:
 def local_workers(jobs: int) -> Iterator[Workers]:
     """Processes of this machine: as many as asked for, or where that is 0, as it has cores."""
     from joblib import Parallel
+    from joblib.externals.loky.backend import resource_tracker
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+    resource_tracker.ensure_running()  # not while signals wait: it lets them through
     count = jobs or os.cpu_count() or 1
     with Parallel(n_jobs=count, backend="loky", return_as="generator", batch_size=1, pre_dispatch="2*n_jobs") as parallel:
         yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED}, here=True)
 
 
 @contextmanager
-def deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that are started inside take no notice of Ctrl-C: this one does, and ends them."""
+def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
+    """Processes that are started inside take no notice of these signals: this one does, afterwards, and ends them."""
     if threading.current_thread() is not threading.main_thread():  # others may not set signals
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():  # of all: Ray sets one of its own
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def _beside(starter: int, function: Callable[[ItemT], AnswerT], item: ItemT) -> AnswerT:
+    """What a function answers, in a process that ends when its starter has, however that may be."""
+    if os.getpid() != starter:
+        _end_with(starter)
+    return function(item)
+
+
+@lru_cache(maxsize=1)
+def _end_with(starter: int) -> None:
+    """See to it that this process ends, soon, when its parent has: killed, it can tell nobody."""
+
+    def watch() -> None:
+        while os.getppid() == starter:
+            time.sleep(_WATCH_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def check_answers(address: str, shown: str, hint: str) -> None:

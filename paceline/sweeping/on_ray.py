@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
-from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to_ctrl_c
+from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to
 from simulator.errors import InputError
 
 __all__ = ["check_ray_address", "ray_workers"]
@@ -64,7 +65,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         if not ray.is_initialized():
             own: dict[str, Any] = {"num_cpus": jobs or None, "object_store_memory": _STORE_BYTES, "include_dashboard": False}
             try:
-                with deaf_to_ctrl_c(), _silent_stderr():
+                with deaf_to(signal.SIGINT), _silent_stderr():
                     ray.init(address, log_to_driver=False, configure_logging=False, **(own if address == _OWN else {}))
             except (ConnectionError, RuntimeError, ValueError) as error:
                 reason = (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0][:200]

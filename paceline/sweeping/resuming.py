@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def sweep(
     force: bool = False,
     retry_failed: bool = False,
     progress: Progress | None = None,
+    agree: Callable[[range], None] | None = None,
 ) -> Sweep:
     """Simulate scenarios in parallel, and write each outcome to a journal.
 
@@ -51,6 +53,8 @@ def sweep(
         Simulate those again of which the journal tells that they failed.
     progress
         Called with scenarios done and in all.
+    agree
+        Called with the places of the scenarios that are yet to be simulated, before any is; raises where they shall not be.
 
     Raises
     ------
@@ -65,11 +69,14 @@ def sweep(
     tell = progress if progress is not None else _silent
     total = len(scenarios)
     if out is None:
+        if agree is not None:
+            agree(range(total))
         tell(0, total)
         held: list[Outcome] = []
-        for outcome in runner.run(scenarios):
-            held.append(timeless(outcome))
-            tell(len(held), total)
+        with closing(runner.run(scenarios)) as outcomes:
+            for outcome in outcomes:
+                held.append(timeless(outcome))
+                tell(len(held), total)
         return Sweep(None, tuple(held))
     journal = Journal.open(out, force=force)
     try:
@@ -77,14 +84,21 @@ def sweep(
             if not force:
                 raise ResultsError(f"{fault}; choose another --out, or --force to replace it")
             journal.clear()
+        if agree is not None:
+            agree(range(len(journal), total))
         clean_up(out)
         if retry_failed and journal.lines.failed:
             journal = retried(journal, scenarios, runner, tell)
         tell(len(journal), total)
-        for outcome in runner.run(scenarios[index] for index in range(len(journal), total)):
-            journal.append(outcome)
-            tell(len(journal), total)
+        # closed, it ends its processes also where this one is stopped between two outcomes
+        with closing(runner.run(scenarios[index] for index in range(len(journal), total))) as outcomes:
+            for outcome in outcomes:
+                journal.append(outcome)
+                tell(len(journal), total)
         return Sweep(out, journal.lines)
+    except KeyboardInterrupt:
+        tell(len(journal), total)  # perhaps it came between a line and the word of it
+        raise
     finally:
         journal.close()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Literal, get_args
 
 from paceline.sweeping.backends import Workers, local_workers
@@ -67,7 +67,7 @@ class Runner:
         self._workers = None
         self._connected.close()
 
-    def run(self, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+    def run(self, scenarios: Iterable[Scenario]) -> Generator[Outcome, None, None]:
         """Simulate scenarios; each outcome comes as soon as it and all before it are there.
 
         No more than some scenarios are read, and held, ahead of the outcome that is waited for.
@@ -93,8 +93,9 @@ class Runner:
             workers = self._workers or stack.enter_context(self._connection())
             while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
                 first = []
-                for scenario, answer in zip(window, workers.map(_answer, window), strict=True):
-                    yield _outcome(scenario, answer)
+                with closing(workers.map(_answer, window)) as answers:
+                    for scenario, answer in zip(window, answers, strict=True):
+                        yield _outcome(scenario, answer)
 
     @contextmanager
     def _connection(self) -> Iterator[Workers]:

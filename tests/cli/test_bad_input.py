@@ -98,6 +98,33 @@ VALUES = [
     Bad("one-replication", SIM, ("run.replications: 1 must be at least 2",), edited("replications = 2", "replications = 1")),
     Bad("newer-version", SIM, ("s.toml: schema_version: 2 must be 1",), {"s.toml": "schema_version = 2\n" + SCENARIO}),
 ]
+MEANT = 'did you mean "10 Mbit/s"?'
+UNITS = [
+    Bad("milli-bits", SIM, ("s.toml: cluster.inter_node.bandwidth: '10 mbit/s' must be", MEANT), edited('"1 GB/s"', '"10 mbit/s"')),
+    Bad("milli-bytes", SIM, ("s.toml: workload.variables.0.size: '1 mb' must be", 'did you mean "1 MB"?'), edited('"1 MB"', '"1 mb"')),
+    Bad("pico-bytes", SIM, ("variables.0.size: '100 pb' must be", 'did you mean "100 PB"?'), edited('"1 MB"', '"100 pb"')),
+    Bad("nano-bytes", SIM, ("'1 nB' must be", "prefixes are k, K, M, G, T, P and Ki, Mi, Gi, Ti, Pi"), edited('"1 MB"', '"1 nB"')),
+    Bad("mega-seconds", SIM, ("forward.base: '1 Ms' must be a time", 'did you mean "1 ms"?'), edited('base = "1 ms"', 'base = "1 Ms"')),
+    Bad("set", SIM + " --set cluster.inter_node.bandwidth=10mbit/s", ("s.toml: cluster.inter_node.bandwidth: '10mbit/s'", "10Mbit/s")),
+    Bad(
+        "over", "sweep s.toml --over cluster.inter_node.bandwidth=1GB/s,10mbit/s --out r", ("inter_node.bandwidth: '10mbit/s'", "10Mbit/s")
+    ),
+    Bad(
+        "cluster",
+        SIM,
+        ("paceline: c.toml: inter_node.bandwidth: '10 mbit/s' must be", MEANT),
+        {**edited(USED, '[cluster]\nuse = "c.toml"'), "c.toml": CLUSTER.replace("1 GB/s", "10 mbit/s")},
+    ),
+    Bad(
+        "matrix",
+        "validate --matrix m.toml",
+        ("m.toml: fit[0]: link.bandwidth: '10 mbit/s'", MEANT),
+        {
+            "m.toml": '[[fit]]\nmode = "async"\nworkers = 2\nlink = {bandwidth = "10 mbit/s"}\n',
+        },
+    ),
+    Bad("deadline", "plan s.toml --samples 1e6 --deadline 12H", ("--deadline '12H'", 'did you mean "12h"?')),
+]
 RULES = [
     Bad(
         "both-batches",
@@ -252,7 +279,16 @@ REPORT = [
     Bad("nan", "report r", ("r:1: ",), {"r": '{"schema_version": NaN}\n'}),
     Bad("binary", "report r", ("r:1: must be JSON",), {"r": b"\xff\xfe\x00\n"}),
 ]
-GROUPS = {"keys": KEYS, "values": VALUES, "rules": RULES, "files": FILES, "typed": TYPED, "output": OUTPUT, "report": REPORT}
+GROUPS = {
+    "keys": KEYS,
+    "values": VALUES,
+    "units": UNITS,
+    "rules": RULES,
+    "files": FILES,
+    "typed": TYPED,
+    "output": OUTPUT,
+    "report": REPORT,
+}
 ALL = [pytest.param(bad, id=f"{group}-{bad.name}") for group, cases in GROUPS.items() for bad in cases]
 
 

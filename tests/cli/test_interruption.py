@@ -27,23 +27,58 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "r.ndjson").read_bytes()
 
 
-def stopped(folder: Path, jobs: int, number: signal.Signals, *, everyone: bool) -> Answer:
-    """Start the sweep, and stop it after its first result as the terminal (everyone in the group) or ``kill`` would."""
-    out = folder / "r.ndjson"
-    child = subprocess.Popen(
-        [sys.executable, "-m", "paceline", *SWEEP, *GRID, "--jobs", str(jobs), "--out", "r.ndjson"],
+ENDS_WITHIN_S = 10.0
+"""Less than a second on a machine that has nothing else to do."""
+
+
+def started(*arguments: str, ignored: signal.Signals | None = None) -> subprocess.Popen[str]:
+    """The command in a session of its own; a shell lets what it starts in the background ignore SIGINT."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "paceline", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=None if ignored is None else lambda: signal.signal(ignored, signal.SIG_IGN),
     )
+
+
+def nobody_left(session: int, within_s: float = 5.0) -> bool:
+    """Whether every process of a session has ended, soon."""
+    deadline = time.monotonic() + within_s
+    while left := [entry.name for entry in Path("/proc").glob("[0-9]*") if _session_of(entry) == session]:
+        if time.monotonic() > deadline:
+            return not left
+        time.sleep(0.05)
+    return True
+
+
+def _session_of(process: Path) -> int | None:
+    try:
+        state, *_, session = (process / "stat").read_text().rpartition(")")[2].split()[:4]
+    except OSError:
+        return None
+    return None if state == "Z" else int(session)
+
+
+def _catches(process: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    (caught,) = (line.split()[1] for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def stopped(folder: Path, jobs: int, number: signal.Signals, *, everyone: bool, in_background: bool = False) -> Answer:
+    """Start the sweep, and stop it after its first result as the terminal (everyone in the group) or ``kill`` would."""
+    out = folder / "r.ndjson"
+    child = started(*SWEEP, *GRID, "--jobs", str(jobs), "--out", "r.ndjson", ignored=signal.SIGINT if in_background else None)
     deadline = time.monotonic() + 60
     while not (out.exists() and b"\n" in out.read_bytes()):
         assert child.poll() is None, child.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
     (os.killpg if everyone else os.kill)(child.pid, number)
-    stdout, stderr = child.communicate(timeout=60)
+    stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
+    assert nobody_left(child.pid)
     return Answer(child.returncode, stdout, stderr)
 
 
@@ -51,12 +86,112 @@ def stopped(folder: Path, jobs: int, number: signal.Signals, *, everyone: bool) 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c(folder: Path, paceline: Callable[..., Answer], uninterrupted: bytes, jobs: int, everyone: bool) -> None:
     answer = stopped(folder, jobs, signal.SIGINT, everyone=everyone)
-    assert answer == Answer(130, "", "paceline: interrupted; what was finished is kept\n")
+    goes_on(folder, answer, "interrupted", 130, uninterrupted, paceline)
+
+
+def goes_on(folder: Path, answer: Answer, how: str, code: int, uninterrupted: bytes, paceline: Callable[..., Answer]) -> None:
+    """One line says what is kept; it is, and the same command makes the whole of it."""
     kept = (folder / "r.ndjson").read_bytes()
-    assert 1 <= kept.count(b"\n") < len(WORKERS)
+    lines = kept.count(b"\n")
+    assert 1 <= lines < len(WORKERS)
+    assert answer == Answer(code, "", f"paceline: {how}; {lines} of 6 results are kept in r.ndjson; the same command goes on there\n")
     assert uninterrupted.startswith(kept)
     assert paceline(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson").code == 0
     assert (folder / "r.ndjson").read_bytes() == uninterrupted
+
+
+@pytest.mark.parametrize(
+    ("number", "jobs", "everyone", "in_background"),
+    [
+        (signal.SIGTERM, 2, False, False),
+        (signal.SIGTERM, 2, True, False),
+        (signal.SIGTERM, 2, False, True),
+        (signal.SIGTERM, 1, False, False),
+        (signal.SIGHUP, 2, False, False),
+    ],
+)
+def test_a_signal_ends_it_with_all_its_processes(
+    folder: Path,
+    paceline: Callable[..., Answer],
+    uninterrupted: bytes,
+    number: signal.Signals,
+    jobs: int,
+    everyone: bool,
+    in_background: bool,
+) -> None:
+    answer = stopped(folder, jobs, number, everyone=everyone, in_background=in_background)
+    goes_on(folder, answer, f"ended by {number.name}", 128 + number, uninterrupted, paceline)
+
+
+LONG = ("sweep", "s.toml", "--set", "run.steps=200000", "--set", "run.replications=50", *GRID, "--out", "r.ndjson", "--yes")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: signal.Signals) -> None:
+    child = started(*LONG, "--jobs", "2")
+    deadline = time.monotonic() + 60
+    while len(_workers_of(child.pid)) < 2:
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(1.0)  # they have begun to simulate, which takes minutes
+    child.send_signal(number)
+    child.communicate(timeout=ENDS_WITHIN_S)  # the pipes are at their end: nobody holds them
+    assert child.returncode == (143 if number == signal.SIGTERM else -number)
+    assert nobody_left(child.pid)
+    assert not (folder / "r.ndjson").exists() or number == signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "says"),
+    [
+        (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGTERM, "paceline: ended by SIGTERM\n"),
+        (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGINT, "paceline: interrupted\n"),
+        (LONG, signal.SIGTERM, "paceline: ended by SIGTERM\n"),
+        (
+            ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--replications", "19", "--yes"),
+            signal.SIGINT,
+            "paceline: interrupted\n",
+        ),
+    ],
+)
+def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tuple[str, ...], number: signal.Signals, says: str) -> None:
+    child = started(*command)
+    while not _catches(child.pid, signal.SIGTERM):
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.01)
+    time.sleep(1.0)  # into the work
+    child.send_signal(number)
+    stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
+    assert (child.returncode, stdout, stderr) == (128 + number, "", says)
+    assert nobody_left(child.pid)
+
+
+def test_a_signal_that_the_parent_has_ignored_stays_so(folder: Path) -> None:
+    """As ``nohup`` does with SIGHUP."""
+    child = started(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson", ignored=signal.SIGHUP)
+    while not (folder / "r.ndjson").exists():
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.005)
+    child.send_signal(signal.SIGHUP)
+    child.communicate(timeout=60)
+    assert child.returncode == 0
+
+
+def test_a_plan_says_what_it_keeps(folder: Path) -> None:
+    arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=3000")
+    child = started(*arguments, "--replications", "19", "--jobs", "1", "--out", "p.ndjson")
+    deadline = time.monotonic() + 120
+    while not ((folder / "p.ndjson").exists() and b"\n" in (folder / "p.ndjson").read_bytes()):
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    child.send_signal(signal.SIGTERM)
+    _, stderr = child.communicate(timeout=ENDS_WITHIN_S)
+    kept = (folder / "p.ndjson").read_bytes().count(b"\n")
+    assert child.returncode == 143
+    assert stderr.startswith(f"paceline: ended by SIGTERM; {kept} of ")
+    assert stderr.endswith(" results are kept in p.ndjson; the same command goes on there\n")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

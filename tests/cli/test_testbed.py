@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -233,6 +232,8 @@ BAD = [
     ("--compute 'constant 100'", ("--compute: '100' must be a time with its unit",)),
     ("--compute 'constant 0 ms'", ("--compute (compute.mean_s): 0.0 must be above 0",)),
     ("--link 400", ("--link: '400' must be a bandwidth with its unit", "or loopback")),
+    ("--link '400 mbit/s'", ("--link: '400 mbit/s' must be", 'did you mean "400 Mbit/s"?')),
+    ("--setting small.toml", ("small.toml: link.bandwidth: '1 gbit/s' must be", 'did you mean "1 Gbit/s"?')),
     ("--link '0 bit/s'", ("--link (link.bandwidth_bytes_per_s): 0.0 must be above 0",)),
     ("--link loopback --sharing tcp", ("--sharing: belong to a shaped link, and there is none",)),
     ("--sharing tpc", ("--sharing (link.sharing): 'tpc' must be 'fair' or 'tcp'",)),
@@ -262,6 +263,7 @@ BAD = [
 ]
 FILES = {
     "link.toml": '[link]\nbandwidth = "5"\n',
+    "small.toml": '[link]\nbandwidth = "1 gbit/s"\n',
     "number.toml": "model = 5\n",
     "law.toml": 'compute = {mean = "1 ms", law = {kind = "normal", cv = 0.1}}\n',
 }
@@ -450,28 +452,32 @@ def fake_python(folder: Path, records: list[dict[str, Any]], then: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("records", "says", "kept"),
+    ("records", "number", "says", "kept"),
     [
-        (TWO[:-1], "paceline: 2 of 3 repeats had come to their end; read them with `paceline testbed show m/", 1),
-        (TWO[:2], "paceline: stopped; no repeat had come to its end, so nothing is kept\n", 0),
+        (TWO[:-1], signal.SIGINT, "interrupted; 2 of 3 repeats had come to their end; read them with `paceline testbed show m/", 1),
+        (TWO[:-1], signal.SIGTERM, "ended by SIGTERM; 2 of 3 repeats had come to their end; read them with", 1),
+        (TWO[:2], signal.SIGINT, "interrupted; no repeat had come to its end, so nothing is kept\n", 0),
+        (TWO[:2], signal.SIGTERM, "ended by SIGTERM; no repeat had come to its end, so nothing is kept\n", 0),
     ],
 )
-def test_ctrl_c(folder: Path, records: list[dict[str, Any]], says: str, kept: int) -> None:
-    python = fake_python(folder, records, "open('written', 'w').close()\ntime.sleep(60)")
+def test_stopped(folder: Path, records: list[dict[str, Any]], number: signal.Signals, says: str, kept: int) -> None:
+    python = fake_python(folder, records, "import os\nopen('half', 'w').write(str(os.getpid()))\nos.rename('half', 'pid')\ntime.sleep(60)")
     command = ("testbed", "run", "--link", "loopback", "--python", python, "--measurements", "m", "--repeats", "3")
     child = subprocess.Popen(
         [sys.executable, "-m", "paceline", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     deadline = time.monotonic() + 60
-    while not (folder / "written").exists():
+    while not (folder / "pid").exists():
         assert child.poll() is None, child.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    os.kill(child.pid, signal.SIGINT)
-    stdout, stderr = child.communicate(timeout=60)
-    assert (child.returncode, stdout) == (130, "")
-    assert stderr.startswith(says)
+    child.send_signal(number)
+    stdout, stderr = child.communicate(timeout=20)
+    assert (child.returncode, stdout) == (128 + number, "")
+    assert stderr.startswith(f"paceline: {says}")
+    assert stderr.count("\n") == 1
     assert len(list((folder / "m").glob("*.ndjson"))) == kept
+    assert not Path(f"/proc/{(folder / 'pid').read_text()}").exists()
 
 
 def test_a_run_that_fails_keeps_its_whole_repeats(folder: Path, paceline: Runner) -> None:

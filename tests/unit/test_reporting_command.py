@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from paceline.cli.ending import StoppedError
 from paceline.cli.report import report
 from paceline.cli.reporting import formats_of
 from paceline.planning.answer import Candidate, Goal, Plan
@@ -125,7 +126,8 @@ def test_ctrl_c_ends_the_simulating_and_the_page_is_written(
 
     monkeypatch.setattr(f"paceline.reporting.{during}", interrupted)
     done = run.invoke(app, [str(results), "--tables", str(tmp_path / "tables")])
-    assert done.exit_code == 130
+    assert isinstance(done.exception, StoppedError)
+    assert str(done.exception) == f"the report is written, without what-ifs: {results.with_suffix('.html')}"
     assert note in done.stderr
     page = results.with_suffix(".html").read_text()
     assert note in page

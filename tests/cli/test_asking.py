@@ -1,0 +1,137 @@
+"""Work of hours, and trainings whose steps take hours, are asked about before they are begun; nothing else is."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Answer
+from tests.cli.test_bad_input import contents, refused
+
+Runner = Callable[..., Answer]
+MANY = ("--set", "run.replications=100000", "--set", "run.steps=200")
+HUGE = ("--set", "workload.batch_per_replica=1000000000")
+HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            ("simulate", "s.toml", *MANY),
+            ("s.toml: its 100,000 replications of 200 steps take about ", " to simulate here; more than 10 min"),
+        ),
+        (("simulate", "s.toml", *HUGE), (f"s.toml: {HUGE_STEP}; more than 60 min needs --yes; or give a smaller batch",)),
+        (("simulate", "ring", *HUGE), (" times the largest measured (64)",)),
+        (
+            ("sweep", "s.toml", *MANY, "--over", "strategy.workers=16,32,64", "--jobs", "1", "--out", "r"),
+            ("s.toml: 3 scenarios take about ",),
+        ),
+        (("sweep", "s.toml", *HUGE, "--over", "strategy.workers=1,2", "--out", "r"), (HUGE_STEP,)),
+        (("sweep", "s.toml", "--over", "workload.batch_per_replica=10,1000000000", "--out", "r"), (HUGE_STEP,)),
+        (("plan", "s.toml", *MANY, "--target-throughput", "1 samples/s", "--jobs", "1"), ("s.toml: the search of 64 configurations take",)),
+        (("plan", "s.toml", *HUGE, "--target-throughput", "1 samples/s", "--out", "r"), ("a step takes about 83.",)),
+        (("validate", "s.toml", *HUGE, "--measured", "p.csv"), (HUGE_STEP,)),
+    ],
+)
+def test_with_nobody_to_ask_it_is_refused(folder: Path, paceline: Runner, command: tuple[str, ...], says: tuple[str, ...]) -> None:
+    (folder / "p.csv").write_text("workers,throughput\n2,100\n")
+    before = contents(folder)
+    refused(paceline(*command), "needs --yes", *says)
+    assert contents(folder) == before
+
+
+def test_yes_goes_on(folder: Path, paceline: Runner) -> None:
+    assert paceline("simulate", "s.toml", *HUGE, "--yes").code == 0
+    assert paceline("sweep", "s.toml", *HUGE, "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r", "-y").code == 0
+
+
+def test_what_is_done_already_is_not_counted(folder: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three scenarios of a sweep are there; the last alone is short enough."""
+    sweep = ("sweep", "s.toml", "--over", "run.steps=30,29,4", "--jobs", "1", "--out", "r")
+    assert paceline(*sweep).code == 0
+    whole = (folder / "r").read_bytes()
+    monkeypatch.setattr("paceline.cli.asking._LONG_S", 0.02)
+    monkeypatch.setattr("simulator.effort.timed_effort_s", lambda scenario: scenario.run.steps / 1000)
+    monkeypatch.setattr("simulator.effort.effort_s", lambda scenario: scenario.run.steps / 1000)
+    (folder / "r").write_bytes(b"".join(whole.splitlines(keepends=True)[:1]))
+    refused(paceline(*sweep), "s.toml: 2 scenarios take about", "needs --yes")
+    (folder / "r").write_bytes(b"".join(whole.splitlines(keepends=True)[:2]))
+    assert paceline(*sweep).code == 0
+    assert (folder / "r").read_bytes() == whole
+
+
+def test_of_thousands_a_part_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    from paceline.cli import asking
+    from paceline.sweeping import grid
+    from simulator.errors import InputError
+
+    asked: list[int] = []
+
+    def each(scenario: object) -> float:
+        asked.append(1)
+        return 1.0
+
+    monkeypatch.setattr("simulator.effort.effort_s", each)
+    monkeypatch.setattr("simulator.effort.timed_effort_s", lambda _: 1.0)
+    swept = grid("ring", [("run.seed", list(range(100))), ("strategy.workers", list(range(1, 201)))])
+    with pytest.raises(InputError, match=r"20,000 scenarios take about 5\.56 h to simulate here"):
+        asking.agree_to_sweep(swept, range(len(swept)), "ring", cores=1, yes=False)
+    assert len(asked) == 1000
+    asking.agree_to_sweep(swept, range(len(swept)), "ring", cores=2, yes=False)
+    asking.agree_to_sweep(swept, range(len(swept), len(swept)), "ring", cores=1, yes=False)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n\n", 2), ("\n", 2), ("y\n", 0)])
+def test_on_a_terminal_it_is_asked(folder: Path, answer: str, code: int) -> None:
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "paceline", "sweep", "s.toml", *HUGE, "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r"],
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    said = b""
+    deadline = time.monotonic() + 60
+    while b"Go on? [y/N]" not in said:
+        assert time.monotonic() < deadline, said
+        if select.select([ours], [], [], 0.1)[0]:
+            said += os.read(ours, 4096)
+    assert b"a step takes about 83.3 h of training" in said
+    os.write(ours, answer.encode())
+    while child.poll() is None and time.monotonic() < deadline:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                said += os.read(ours, 4096)
+            except OSError:  # nobody writes there any more
+                break
+    assert child.wait(timeout=60) == code, said
+    os.close(ours)
+    assert (folder / "r").exists() == (code == 0)
+
+
+def test_it_begins_at_once_where_it_is_agreed_to(folder: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "paceline", "simulate", "s.toml", *MANY, "--yes"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(timeout=4.0)
+    child.send_signal(signal.SIGTERM)
+    assert child.communicate(timeout=20) == ("", "paceline: ended by SIGTERM\n")
+
+
+def test_ordinary_work_is_never_timed(folder: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulator.effort.timed_effort_s", None)
+    assert paceline("simulate", "s.toml").code == 0
+    assert paceline("simulate", "s.toml", "--set", "run.steps=100", "--set", "run.replications=19").code == 0

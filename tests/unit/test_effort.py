@@ -1,0 +1,91 @@
+"""How long simulating takes, known before: near enough to ask a person about, and cheap enough to ask always."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from simulator import load_scenario, simulate
+from simulator.effort import effort_s, timed_effort_s
+from simulator.scenario import Scenario
+
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "single": ("ring", {"strategy.workers": 1, "run.steps": 400}),
+    "ring": ("ring", {"strategy.workers": 64, "run.steps": 300}),
+    "buckets": ("ring", {"strategy.workers": 8, "strategy.bucket_size": "1 MiB", "run.steps": 300}),
+    "messages": ("ring", {"strategy.workers": 8, "strategy.messages": True, "run.steps": 30}),
+    "local-sgd": ("local-sgd", {"run.steps": 320}),
+    "async": ("async-ps", {"strategy.workers": 16, "strategy.servers": 2, "run.steps": 40}),
+    "sync": ("sync-ps", {"strategy.workers": 8, "run.steps": 40}),
+    "per-server": ("async-ps", {"strategy.workers": 16, "strategy.tensor_grouping": "per-server", "run.steps": 60}),
+    "job": ("async-ps", {"strategy.workers": 16, "run.job_steps": 800}),
+    "shared-cores": ("async-ps", {"strategy.workers": 8, "cluster.shared_cores": 4, "run.steps": 30}),
+}
+FACTOR = 6.0
+"""The model is within 3 on a machine that has nothing else to do."""
+
+
+def scenario_of(way: str, **more: Any) -> Scenario:
+    name, settings = WAYS[way]
+    return load_scenario(name, [*settings.items(), ("run.replications", 3), *((f"run.{key}", value) for key, value in more.items())])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_model_is_near_what_it_takes(way: str) -> None:
+    scenario = scenario_of(way)
+    simulate(scenario)  # the first one compiles
+    begun_s = time.process_time()
+    simulate(scenario)
+    took_s = time.process_time() - begun_s
+    assert took_s / FACTOR < effort_s(scenario) < took_s * FACTOR
+
+
+@pytest.mark.parametrize("way", ["ring", "async", "messages"])
+def test_a_run_of_some_steps_brings_it_to_this_machine(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is ten times slower than the model says is noticed; nothing near the whole is run for it."""
+    import simulator.effort as module
+
+    scenario = scenario_of(way)
+    long = scenario.model_copy(update={"run": scenario.run.model_copy(update={"steps": 1_000_000})})
+    plain_s = timed_effort_s(long)
+    assert effort_s(long) / FACTOR < plain_s < effort_s(long) * FACTOR
+    real, steps = module.replicate, []
+
+    def slowly(its: Scenario, number: int) -> object:
+        steps.append(its.run.steps)
+        for _ in range(9):
+            real(its, number)
+        return real(its, number)
+
+    monkeypatch.setattr(module, "replicate", slowly)
+    monkeypatch.setattr(module, "_TIMED_S", 0.05)
+    assert 3 * plain_s < timed_effort_s(long) < 30 * plain_s
+    assert len(steps) == 2
+    assert max(steps) < 10_000
+
+
+def test_where_a_few_steps_take_seconds_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    import simulator.effort as module
+
+    monkeypatch.setattr(module, "replicate", None)
+    huge = load_scenario("async-ps", [("strategy.workers", 100_000), ("run.steps", 100_000)])
+    assert timed_effort_s(huge) == effort_s(huge) > 1e6
+
+
+def test_more_of_anything_takes_longer() -> None:
+    base = effort_s(scenario_of("async"))
+    assert effort_s(scenario_of("async", replications=300)) == pytest.approx(100 * base, rel=1e-9)
+    assert effort_s(scenario_of("async", steps=4000)) > 50 * base
+    assert effort_s(scenario_of("per-server")) < base
+    assert effort_s(scenario_of("job", job_steps=80_000)) > 50 * effort_s(scenario_of("job"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_costs_less_than_a_millisecond(way: str) -> None:
+    scenario = scenario_of(way)
+    begun_s = time.process_time()
+    for _ in range(50):
+        effort_s(scenario)
+    assert (time.process_time() - begun_s) / 50 < 1e-3
