@@ -40,7 +40,7 @@ def placement_of(scenario: Scenario) -> Placement:
     each = min(scenario.replicas, cluster.replicas_per_node)
     parts = [_on_nodes(scenario.replicas, scenario.worker_nodes, each, cluster.devices_per_node)]
     if servers:
-        parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of their own")
+        parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of {'its' if servers == 1 else 'their'} own")
     elif scenario.servers:
         parts.append(f"{_counted(scenario.servers, 'parameter server')} on the workers' nodes")
     if needed > scenario.worker_nodes + servers and not scenario.servers > scenario.worker_nodes:
