@@ -1,6 +1,6 @@
 """What a training costs: nodes, their price, and how long it takes.
 
-A cost is told only where the price has a source or was given by the user; else None, and
+A cost is shown only where the price has a source or was given by the user; else None, and
 :func:`why_no_cost` says why in a sentence.
 """
 
@@ -85,7 +85,7 @@ def why_no_cost(scenario: Scenario) -> str:
     """Why the scenario has no cost, and what to do about it."""
     name = scenario.cluster.name
     return (
-        f"the cluster {name!r} has no price with a source, so no cost is told: give yours with --price {name}=0.40/h, "
+        f"the cluster {name!r} has no price with a source, so no cost is shown: give yours with --price {name}=0.40/h, "
         f"or {name}=BUY:4000USD,years:4,power:0.5kW for machines that you own"
     )
 
