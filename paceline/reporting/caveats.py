@@ -15,7 +15,7 @@ _TITLES = {
     "disturbed-calibration": "Calibrated on a busy machine",
     "few-replications": "Few replications",
     "no-uncertainty": "Uncertainty not known",
-    "not-calibrated": "No calibrated range",
+    "not-calibrated": "What was measured is not recorded",
     "moved-device": "Moved to another device",
     "other-device": "Another device",
     "phase-locked": "Workers in lock-step",

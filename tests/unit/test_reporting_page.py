@@ -155,7 +155,7 @@ def test_the_page_says_which_run_the_changes_rest_on() -> None:
 
 def test_a_workload_that_was_never_calibrated_is_called_so() -> None:
     _, confidence, _ = summary_of(page_of(sweep((RING,), (1, 2), workload={"calibrated": None, "uncertainty": None})))
-    assert "no calibrated range is recorded, so nothing tells how far it can be trusted" in confidence
+    assert "what was measured is not recorded, so nothing tells how far it can be trusted" in confidence
     assert "the workload carries no uncertainty" in confidence
 
 
