@@ -171,7 +171,7 @@ class Improvement(Spec):
     gain_high: float | None = Field(default=None, description="high end")
     usd_per_hour: float | None = None
     placement: str = Field(default="", description="what sits on which machines, in words")
-    bottleneck: str = ""
+    bottleneck: str = Field(default="", description="what limits then, in words; both where two parts of a step are in balance")
 
     @property
     def effect(self) -> Estimate | None:
