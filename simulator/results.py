@@ -242,7 +242,7 @@ class Result(Outcome):
     @model_validator(mode="before")
     @classmethod
     def _of_before(cls, data: Any) -> Any:
-        """Files written by older versions have the speed-up as a number: it gets the relative interval of the throughput, which is too wide."""
+        """Older versions wrote the speed-up as a number: it gets the relative interval of the throughput, which is too wide."""
         if not isinstance(data, dict):
             return data
         rate = data.get("throughput_samples_per_s")
