@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 
+from simulator.prices import how_to_give
 from simulator.results import Estimate, Placement, Result
 from simulator.scenario import Scenario
 from simulator.strategy import ParameterServer
@@ -81,12 +82,12 @@ def usd_per_hour(scenario: Scenario) -> float | None:
     return others * cluster.price.usd_per_node_hour + servers * server_price.usd_per_node_hour
 
 
-def why_no_cost(scenario: Scenario) -> str:
-    """Why the scenario has no cost, and what to do about it."""
+def why_no_cost(scenario: Scenario, option: str = "--price") -> str:
+    """Why the scenario has no cost, and what to do about it with the option, or the argument, for prices."""
     name = scenario.cluster.name
     return (
-        f"the cluster {name!r} has no price with a source, so no cost is shown: give yours with --price {name}=0.40/h, "
-        f"or {name}=BUY:4000USD,years:4,power:0.5kW for machines that you own"
+        f"the cluster {name!r} has no price with a source, so no cost is shown: give yours with {how_to_give(option, name)}, "
+        f"or {how_to_give(option, name, 'BUY:4000USD,years:4,power:0.5kW')} for machines that you own"
     )
 
 
