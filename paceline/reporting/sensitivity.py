@@ -136,8 +136,10 @@ def _affordable(result: Result) -> tuple[Scenario, str]:
         work *= replications / all_of_them
     if work > _REFUSED_EVENTS:
         raise SimulationError("one change alone would take minutes to simulate; simulate some yourself with `paceline sweep --over`")
-    warmup = min(run.warmup, steps // 4)
-    short = run.model_copy(update={"replications": replications, "steps": steps, "warmup_steps": warmup})
+    if run.job_steps is None:
+        scenario = scenario.shortened(steps, min(run.warmup, steps // 4))
+        steps = scenario.run.steps
+    short = scenario.run.model_copy(update={"replications": replications})
     length = f"{steps:,} steps" if run.job_steps is None else f"{run.job_steps:,} steps of all workers together"
     told = f"{replications} replications of {length}"
     return scenario.model_copy(update={"run": short}), told
