@@ -221,7 +221,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     assert its.low is not None
     assert its.high is not None
     colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
-    told = signed(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "no effect seen"
+    told = signed(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "effect not certain"
     drawn.add_bar(
         orientation="h",
         x=[its.gain],
@@ -231,7 +231,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}{'' if its.seen else ', no effect seen'}<br>"
+            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}{'' if its.seen else ', effect not certain'}<br>"
             f"90% interval, run by run: {signed(its.low)} to {signed(its.high)}<br>"
             f"then limited by: {plot_text(its.reason.replace('-', ' '))}"
         ],
