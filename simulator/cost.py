@@ -1,6 +1,6 @@
 """What a training costs: nodes, their price, and how long it takes.
 
-A cost is told only where the price has a source or was given by the user; else None, and
+A cost is shown only where the price has a source or was given by the user; else None, and
 :func:`why_no_cost` says why in a sentence.
 """
 
@@ -40,7 +40,7 @@ def placement_of(scenario: Scenario) -> Placement:
     each = min(scenario.replicas, cluster.replicas_per_node)
     parts = [_on_nodes(scenario.replicas, scenario.worker_nodes, each, cluster.devices_per_node)]
     if servers:
-        parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of their own")
+        parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of {'its' if servers == 1 else 'their'} own")
     elif scenario.servers:
         parts.append(f"{_counted(scenario.servers, 'parameter server')} on the workers' nodes")
     if needed > scenario.worker_nodes + servers and not scenario.servers > scenario.worker_nodes:
@@ -86,7 +86,7 @@ def why_no_cost(scenario: Scenario) -> str:
     """Why the scenario has no cost, and what to do about it."""
     name = scenario.cluster.name
     return (
-        f"the cluster {name!r} has no price with a source, so no cost is told: give yours with --price {name}=0.40/h, "
+        f"the cluster {name!r} has no price with a source, so no cost is shown: give yours with --price {name}=0.40/h, "
         f"or {name}=BUY:4000USD,years:4,power:0.5kW for machines that you own"
     )
 

@@ -182,7 +182,7 @@ def _table(title: str, results: Sequence[Result]) -> Table:
     )
     for heading in (_counted(results), "nodes", "samples/s", "90% interval", "eff.", "step", "stale"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("bottleneck", no_wrap=True)
+    table.add_column("bottleneck", overflow="fold")  # two in balance take several lines
     for result in results:
         rate = result.throughput_samples_per_s
         table.add_row(
@@ -193,7 +193,7 @@ def _table(title: str, results: Sequence[Result]) -> Table:
             _share(result.scaling_efficiency.mean),
             format_seconds(result.step_time_s.mean),
             _figure(result.staleness.mean),
-            result.bottleneck.name,
+            result.bottleneck.label,
         )
     return table
 

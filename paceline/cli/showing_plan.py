@@ -189,7 +189,7 @@ def _improvements(console: Console, plan: Plan) -> None:
     table.columns[0].justify = "left"
     for heading in ("gain ", "90% interval", "samples/s"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("limit then", no_wrap=True)
+    table.add_column("limit then", overflow="fold")
     without_effect = False
     for one in plan.improvements:
         rate, effect = one.throughput_samples_per_s, one.effect

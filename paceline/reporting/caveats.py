@@ -15,7 +15,7 @@ _TITLES = {
     "disturbed-calibration": "Calibrated on a busy machine",
     "few-replications": "Few replications",
     "no-uncertainty": "Uncertainty not known",
-    "not-calibrated": "No calibrated range",
+    "not-calibrated": "What was measured is not recorded",
     "moved-device": "Moved to another device",
     "device-not-known": "Device not known",
     "servers-not-moved": "Servers of another host",

@@ -162,7 +162,7 @@ def _of_improvement(its: Improvement, told: str) -> Change:
 def _of_halving(its: Halving, outcome: Outcome, base: Result, told: str) -> Change:
     if not isinstance(outcome, Result):
         return Change(its.name, its.text, None, None, None, outcome.failed.text, its.row)
-    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.name, its.row, told)
+    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.label, its.row, told)
 
 
 def _changed(name: str, text: str, ratio: Estimate, reason: str, row: str, told: str) -> Change:

@@ -109,6 +109,7 @@ def test_what_is_left_out_follows_from_the_scenario() -> None:
     assert "storage and transfer of data" in names
     spot = paceline.load("ring", {"cluster.price": {"usd_per_node_hour": 1.0, "terms": "Spot"}})
     assert any("spot price" in each.text for each in left_out(spot))
+    assert not any(each.text.startswith("none") for each in left_out(spot)), "at the beginning of a sentence it would look like Python's"
 
 
 def test_prices_and_sums_keep_the_digits_that_a_reader_multiplies() -> None:
