@@ -45,8 +45,7 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottle
     both = (
         f"{_taking(largest, limit)} takes {shares[largest]:.0%} and {_taking(second, other, begins=False)} {shares[second]:.0%} of a step"
     )
-    gains = f"halving either alone shortens a step by {shares[largest] / 2:.0%} at most; it takes both to gain more"
-    text = f"{both}: they are in balance, so that {gains}."
+    text = f"{both}: they are in balance, and neither alone is the limit."
     return Bottleneck(name=limit.name, balance=other.name, text=text)
 
 

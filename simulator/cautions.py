@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.defaults import pull_order_of, start_of
+from simulator.defaults import start_of
 from simulator.evidence import coverage
 from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
@@ -12,7 +12,7 @@ from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
 from simulator.speeds import same_device
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer
+from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
 from simulator.uncertainty import Uncertainty
 
 __all__ = ["cautions"]
@@ -43,7 +43,8 @@ def _uncovered(scenario: Scenario) -> Iterator[Warned]:
     """What nothing that was measured speaks for; a workload without a calibrated range is warned about for that."""
     paths: dict[str, tuple[str, float]] = {"batch": ("workload.batch", scenario.batch), "workers": ("strategy.workers", scenario.replicas)}
     for its in coverage(scenario):
-        if its.grade == "uncovered" and (its.about != "batch" or scenario.workload.calibrated is not None):
+        # a device is warned about where the workload was moved to it
+        if its.grade == "uncovered" and its.about in paths and (its.about != "batch" or scenario.workload.calibrated is not None):
             path, value = paths[its.about]
             yield Warned(code="outside-calibration", path=path, value=value, text=its.text)
 
@@ -128,12 +129,14 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
 def _on_the_tail(scenario: Scenario) -> Iterator[Warned]:
     """Where every step waits for the slowest of more replicas than there were steps to see a slow one in."""
     seen, strategy = scenario.workload.steps_seen, scenario.strategy
-    waits = isinstance(strategy, AllReduceStrategy) or (isinstance(strategy, ParameterServer) and strategy.mode == "sync")
-    if seen is None or not waits or scenario.replicas <= seen or scenario.workload.jitter.kind == "constant":
+    awaited = scenario.replicas
+    if isinstance(strategy, ParameterServer):
+        awaited = awaited - strategy.backup_workers if strategy.mode == "sync" else 1
+    if seen is None or awaited <= seen or scenario.workload.jitter.kind == "constant":
         return
     yield Warned(
-        code="tail-not-seen", path="workload.jitter", value=scenario.replicas, range=(1, seen),
-        text=f"each step waits for the slowest of {scenario.replicas:,} replicas, and step times were seen in {seen:,} steps only: "
+        code="tail-not-seen", path="workload.jitter", value=awaited, range=(1, seen),
+        text=f"each step waits for the slowest of {awaited:,} replicas, and step times were seen in {seen:,} steps only: "
         "how slow the slowest is lies beyond what the tail was seen with; measure more steps",
     )  # fmt: skip
 
@@ -148,6 +151,17 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
             code="moved-device", path="workload.moved", value=moved.to_device, range=(low, high),
             text=f"the workload was measured on {moved.from_device!r}; its compute takes {mid:.3g} times as long "
             f"({low:.3g} to {high:.3g}) on {moved.to_device!r}{taken}, {moved.text}",
+        )  # fmt: skip
+        if scenario.servers and load.server(load.parameter_bytes):
+            yield Warned(
+                code="servers-not-moved", path="workload.server", value=moved.to_device,
+                text=f"the parameter servers' time for a gradient is that of the host of {moved.from_device!r}: "
+                "what it is on this cluster's hosts is not known, and no interval holds it",
+            )  # fmt: skip
+    elif device and (known is None or not known.device):
+        yield Warned(
+            code="device-not-known", path="workload.calibrated.device", value=device,
+            text=f"the workload names no device that it was measured on, so its times are taken as those of {device!r}",
         )  # fmt: skip
     elif known is not None and known.device and device and not same_device(known.device, device):
         yield Warned(
@@ -247,7 +261,7 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
         and scenario.workload.jitter.kind == "constant"
         and not scenario.workload.run_to_run_cv
         and start_of(scenario) == "together"
-        and (pull_order_of(strategy) != "random" or len(scenario.workload.variables) == 1)
+        and (strategy.pulls != "random" or len(scenario.workload.variables) == 1)
     ):
         yield Warned(
             code="phase-locked", path="run.start", value=start_of(scenario),

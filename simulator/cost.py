@@ -60,7 +60,8 @@ def placement_of(scenario: Scenario) -> Placement:
 
 def _on_nodes(replicas: int, nodes: int, each: int, devices: int) -> str:
     holding = "1 device" if devices == 1 else f"{devices} devices"
-    split = f", {each} on each" if nodes > 1 and each > 1 else ""
+    full = "" if replicas == nodes * each else "up to "
+    split = f", {full}{each} on each" if nodes > 1 and each > 1 else ""
     return f"{_counted(replicas, 'replica')} on {_counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}"
 
 

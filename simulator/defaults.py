@@ -11,7 +11,7 @@ from simulator.results import Assumed
 from simulator.scenario import Scenario
 from simulator.strategy import ParameterServer
 
-__all__ = ["Start", "assumptions", "pull_order_of", "start_of"]
+__all__ = ["Start", "assumptions", "start_of"]
 
 Start = Literal["together", "staggered", "random-phase"]
 
@@ -22,11 +22,6 @@ _RANDOM_PULLS = (
 _APART = "between-graph workers are started one by one, so their steps begin at different times"
 _AT_ONCE = "one coordinator hands all workers their first step at the same time, and lines them up again whenever it is waited for"
 _ONE_CLIENT = "one client starts all workers"
-
-
-def pull_order_of(strategy: ParameterServer) -> Literal["forward", "random", "together"]:
-    """In which order a server sends its variables: as given, or at random, as TensorFlow does."""
-    return strategy.pull_order or "random"
 
 
 def start_of(scenario: Scenario) -> Start:
@@ -53,7 +48,7 @@ def assumptions(scenario: Scenario) -> tuple[Assumed, ...]:
         return ()
     several = len(scenario.workload.variables) > 1 or strategy.partitioner is not None
     if strategy.pull_order is None and strategy.tensor_grouping == "none" and several:
-        found.append(Assumed(path="strategy.pull_order", value=pull_order_of(strategy), reason=_RANDOM_PULLS))
+        found.append(Assumed(path="strategy.pull_order", value=strategy.pulls, reason=_RANDOM_PULLS))
     if scenario.run.start is None and strategy.mode != "sync" and scenario.replicas > 1:
         start, reason = _start(scenario)
         found.append(Assumed(path="run.start", value=start, reason=reason))

@@ -65,7 +65,7 @@ def _messages(scenario: Scenario, strategy: ParameterServer) -> int:
     grouped = min(tensors, strategy.servers)
     if strategy.tensor_grouping == "per-server":
         return 2 * grouped
-    return tensors + (grouped if strategy.pull_order == "together" else tensors)
+    return tensors + (grouped if strategy.pulls == "together" else tensors)
 
 
 def timed_effort_s(scenario: Scenario) -> float:

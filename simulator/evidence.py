@@ -15,12 +15,12 @@ from pydantic import Field
 
 from simulator.catalog import evidence_file
 from simulator.complaints import validated
-from simulator.defaults import pull_order_of
 from simulator.reading import read_toml
 from simulator.results import Coverage
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategy import MultiWorkerMirrored, ParameterServer
+from simulator.units import format_rate
 
 __all__ = ["Checked", "checked_kinds", "coverage"]
 
@@ -37,6 +37,7 @@ class Checked(Spec):
     by_layer: bool = Field(description="whether gradients were sent while the backward pass went on")
     workers: Counts = Field(description="fewest and most that were run")
     servers: Counts = (0, 0)
+    bandwidth_bytes_per_s: tuple[float, float] = Field(description="slowest and fastest link between nodes that was run")
     median_error: float = Field(ge=0, description="median size of the error of throughput, as a share")
     worst_error: float = Field(ge=0, description="largest")
     group: str = Field(description="column of docs/fidelity.md that the errors are from")
@@ -55,7 +56,7 @@ def checked_kinds() -> tuple[Checked, ...]:
 
 def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
     """What speaks for a prediction of this scenario, aspect by aspect."""
-    return (*_of_the_batch(scenario), *_of_the_workers(scenario))
+    return (*_of_the_batch(scenario), *_of_the_device(scenario), *_of_the_workers(scenario))
 
 
 def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
@@ -71,6 +72,13 @@ def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
     else:
         text = f"batch {batch:,} lies outside of those measured, {low:g} to {high:g}"
         yield Coverage(about="batch", grade="uncovered", text=text)
+
+
+def _of_the_device(scenario: Scenario) -> Iterator[Coverage]:
+    load = scenario.workload
+    if load.moved is not None and load.moved_by_factor:
+        text = f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
+        yield Coverage(about="device", grade="uncovered", text=text)
 
 
 def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
@@ -90,10 +98,29 @@ def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
     errors = f"{found.median_error:.1%} off in the median, {found.worst_error:.1%} at worst"
     runs = f"real runs of {found.what}, {fewest} to {most} workers on one machine: {errors} (docs/fidelity.md)"
     if _within(replicas, found.workers) and _within(servers, found.servers):
-        yield Coverage(about="workers", grade="checked", text=f"held against {runs}")
+        yield _of_the_link(scenario, found, runs)
         return
     what = f"{replicas:,} workers" + (f" and {servers:,} servers" if servers > found.servers[1] else "")
     yield Coverage(about="workers", grade="uncovered", text=f"{what} lie beyond the {runs}")
+
+
+def _of_the_link(scenario: Scenario, found: Checked, runs: str) -> Coverage:
+    """As many workers were run; whether also with links like these, or what the links are counts for little."""
+    rate = scenario.cluster.link_of(0).bandwidth_bytes_per_s
+    if _within(rate, found.bandwidth_bytes_per_s):
+        return Coverage(about="workers", grade="checked", text=f"held against {runs}")
+    low, high = found.bandwidth_bytes_per_s
+    links = f"links of {format_rate(rate)}, where those had {format_rate(low)} to {format_rate(high)}"
+    alone_s = scenario.workload.compute_s(scenario.batch) + scenario.workload.apply_s
+    share = 1.0 - alone_s / scenario.lone_step_s
+    if rate > high and share < _LITTLE:
+        text = f"as many workers as in {runs}; {links}, but messages take only {share:.1%} of a step that has them to itself"
+        return Coverage(about="workers", grade="interpolation", text=text)
+    return Coverage(about="workers", grade="uncovered", text=f"as many workers as in {runs}, but {links}")
+
+
+_LITTLE = 0.1
+"""Share of a lone step that messages may take for their links to count for little: no link is then what limits."""
 
 
 def _within(value: float, limits: tuple[float, float]) -> bool:
@@ -106,7 +133,7 @@ def _of_servers(strategy: ParameterServer, layers: bool) -> tuple[str, bool] | N
         return None
     if strategy.late_workers == "cancel":
         return None
-    return strategy.mode, layers and strategy.tensor_grouping == "none" and pull_order_of(strategy) != "together"
+    return strategy.mode, layers and strategy.tensor_grouping == "none" and strategy.pulls != "together"
 
 
 def _of_all_reduce(strategy: MultiWorkerMirrored, layers: bool) -> tuple[str, bool] | None:

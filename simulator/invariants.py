@@ -241,7 +241,7 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
             return
         # compute can begin with what the forward pass needs first, and the last gradient follows it
         first = min(variable.pull_bytes(batch) for variable in load.variables)
-        if strategy.pull_order == "together" or strategy.tensor_grouping == "per-server":
+        if strategy.pulls == "together" or strategy.tensor_grouping == "per-server":
             first = sum(variable.pull_bytes(batch) for variable in load.variables) / scenario.servers
         last = min(variable.gradient_bytes(batch) for variable in load.variables)
         cut = 1 if strategy.partitioner is None else math.inf
@@ -254,7 +254,9 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
             total = load.variables[-1].gradient_bytes(batch)
         # whoever is last, its own data still has to reach everybody, and everybody else's to reach it
         ports = scenario.replicas - 1 if cluster.intra_node_topology == "mesh" else 1
-        floor_s = (scenario.replicas - 1) / scenario.replicas * total / bandwidth / ports + latency_s
+        floor_s = (scenario.replicas - 1) / scenario.replicas * total / bandwidth / ports
+        if strategy.algorithm not in ("reduce-to-one-device", "hierarchical-copy", "auto"):
+            floor_s += latency_s  # of copies to one device, this one only sends if it is the last, and ends when all has left it
         if strategy.algorithm == "ring":
             # its hop has all of its chunks to send, and the last of them depends on one that goes round at least once
             floor_s = (scenario.replicas - 1) * (2 * total / scenario.replicas / bandwidth + latency_s)

@@ -114,6 +114,19 @@ class ShiftedExponential(Spec):
         return 1.0 + rng.exponential(self.tail, size)
 
 
+class _Sample:
+    """Values as an array, and their mean: a large run draws from them millions of times.
+
+    No two are equal, so that laws that keep one are compared by their fields.
+    """
+
+    __slots__ = ("mean", "values")
+
+    def __init__(self, values: tuple[float, ...]) -> None:
+        self.values = np.asarray(values)
+        self.mean = float(np.mean(self.values))
+
+
 class Empirical(Spec):
     """Draws with replacement from measured ``values`` (positive, any scale)."""
 
@@ -128,23 +141,21 @@ class Empirical(Spec):
         return values
 
     @cached_property
-    def _sample(self) -> tuple[Samples, float]:
-        """The values as an array, and their mean: a large run draws from them millions of times."""
-        values = np.asarray(self.values)
-        return values, float(np.mean(values))
+    def _sample(self) -> _Sample:
+        return _Sample(self.values)
 
     def mean(self) -> float:
         """Mean of the values."""
-        return self._sample[1]
+        return self._sample.mean
 
     def sample(self, rng: np.random.Generator, size: int) -> Samples:
         """``size`` independent draws."""
-        return rng.choice(self._sample[0], size)
+        return rng.choice(self._sample.values, size)
 
     def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
         """A bootstrap copy of a law that stands for ``seen`` measured values (Efron 1979): what another such sample might have shown."""
         size = min(seen, _MOST_VALUES)
-        return Empirical(values=tuple(rng.choice(self._sample[0], size).tolist()))
+        return Empirical(values=tuple(rng.choice(self._sample.values, size).tolist()))
 
 
 Law = Annotated[

@@ -106,7 +106,7 @@ def alone_scenario(scenario: Scenario) -> Scenario:
     if scenario.run.job_steps is not None:
         run = run.model_copy(update={"steps": max(2, -(-scenario.run.job_steps // scenario.replicas)), "warmup_steps": scenario.run.warmup})
     load = scenario.workload
-    if scenario.replicas > 1 and load.run_to_run_cv:
+    if scenario.processes > 1 and load.run_to_run_cv:
         shared = load.run_to_run_shared or 0.0
         spread = {"run_to_run_cv": math.sqrt(math.expm1(shared * math.log1p(load.run_to_run_cv**2))), "run_to_run_shared": 1.0}
         load = load.model_copy(update=spread)

@@ -49,7 +49,8 @@ class Paces:
         self.apply_s = load.apply_s * slowness
         fed = getattr(scenario.strategy, "replication", "") == "in-graph"
         self.input_s = 0.0 if fed else load.input(batch)  # else the client prepares it
-        law, least = load.jitter, load.jitter_least or 0.0
+        # nor is a fast process faster than the fastest step seen
+        law, least = load.jitter, (load.jitter_least or 0.0) / process_factor
         if kind is not None and kind.jitter is not None:
             law, least = kind.jitter, 0.0
         self.factors = Factors(law, kind.slowdown if kind is not None else None, streams, index, least)
@@ -150,13 +151,11 @@ def process_factor(load: Workload, streams: Streams, process: int, machine: int)
 
 def paces_of(scenario: Scenario, streams: Streams) -> list[Paces]:
     """How fast each replica of a scenario computes."""
-    load = scenario.workload
-    factors: dict[int, float] = {}  # of each process
-    for index in range(scenario.replicas):
-        process = scenario.process_of(index)
-        if process not in factors:
-            factors[process] = process_factor(load, streams, process, scenario.machine_of(index))
-    return [Paces(scenario, streams, index, factors[scenario.process_of(index)]) for index in range(scenario.replicas)]
+    each = scenario.replicas_per_process
+    factors = [
+        process_factor(scenario.workload, streams, process, scenario.machine_of(process * each)) for process in range(scenario.processes)
+    ]
+    return [Paces(scenario, streams, index, factors[index // each]) for index in range(scenario.replicas)]
 
 
 def replicas_of(kernel: Kernel, network: Network, scenario: Scenario, paces: list[Paces], observer: Observer | None) -> list[Replica]:

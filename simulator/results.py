@@ -161,7 +161,7 @@ class Assumed(Spec):
 class Coverage(Spec):
     """What speaks for one aspect of a prediction."""
 
-    about: Literal["batch", "workers"]
+    about: Literal["batch", "device", "workers"]
     grade: Literal["checked", "interpolation", "uncovered"] = Field(
         description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
     )
@@ -262,7 +262,8 @@ class Result(Outcome):
     @property
     def extrapolated(self) -> bool:
         """Whether any aspect of it is covered by nothing that was measured."""
-        return any(warning.code == "outside-calibration" for warning in self.warnings)
+        moved = any(its.about == "device" and its.grade == "uncovered" for its in self.coverage)
+        return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
 
 class Failed(Spec):

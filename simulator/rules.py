@@ -84,7 +84,7 @@ def _check_servers(scenario: Scenario, strategy: ParameterServer) -> None:
             f"at most {_MOST_PAIRS:,} pairs of them are simulated: take fewer servers"
         )
     grouped = min(tensors, scenario.servers)
-    pulls = grouped if strategy.tensor_grouping == "per-server" or strategy.pull_order == "together" else tensors
+    pulls = grouped if strategy.tensor_grouping == "per-server" or strategy.pulls == "together" else tensors
     messages = scenario.replicas * (pulls + (grouped if strategy.tensor_grouping == "per-server" else tensors))
     if messages > _MOST_MESSAGES:
         raise ValueError(

@@ -99,12 +99,17 @@ class Scenario(Spec):
         worker_nodes -= int(strategy.replication == "in-graph")
         return strategy.workers or max(worker_nodes, 1) * cluster.replicas_per_node
 
-    def process_of(self, replica: int) -> int:
-        """The worker process that drives a replica: MirroredStrategy's one drives all."""
-        strategy = self.strategy
-        if isinstance(strategy, MultiWorkerMirrored):
-            return replica // strategy.replicas_per_worker
-        return replica if isinstance(strategy, ParameterServer) else 0
+    @property
+    def replicas_per_process(self) -> int:
+        """Replicas that one worker process drives: MirroredStrategy's one drives all."""
+        if isinstance(self.strategy, MultiWorkerMirrored):
+            return self.strategy.replicas_per_worker
+        return 1 if isinstance(self.strategy, ParameterServer) else self.replicas
+
+    @property
+    def processes(self) -> int:
+        """Worker processes."""
+        return -(-self.replicas // self.replicas_per_process)
 
     def machine_of(self, replica: int) -> int:
         """The machine that a replica's process runs on: its node, or the one on which all nodes are processes."""
@@ -118,6 +123,12 @@ class Scenario(Spec):
             return warmup
         every = self.strategy.sync_every
         return steps - (steps - warmup) // every * every
+
+    def shortened(self, steps: int, warmup: int) -> Scenario:
+        """With fewer steps of each worker, but of local SGD no fewer than one averaging period after the warm-up."""
+        every = self.strategy.sync_every if isinstance(self.strategy, AllReduceStrategy) else 1
+        run = self.run.model_copy(update={"steps": max(steps, warmup + every), "job_steps": None, "warmup_steps": warmup})
+        return self.model_copy(update={"run": run})
 
     @property
     def rank_messages(self) -> bool:

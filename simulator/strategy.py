@@ -174,6 +174,11 @@ class ParameterServer(Spec):
         default="between-graph", description="each worker reads its own input, or one client on a node of its own feeds them all"
     )
 
+    @property
+    def pulls(self) -> Literal["forward", "random", "together"]:
+        """In which order a server sends its variables: as given, or at random, as TensorFlow does."""
+        return self.pull_order or "random"
+
     @model_validator(mode="after")
     def _consistent(self) -> ParameterServer:
         if self.mode == "ssp" and self.bound is None:

@@ -207,7 +207,7 @@ def _improvements(console: Console, plan: Plan) -> None:
     if table.row_count:
         console.print(table)
     if without_effect:
-        console.print("~ no effect seen: the interval of the gain, run by run, holds 0", style="dim")
+        console.print("~ effect not certain: the interval of the gain, run by run, holds 0", style="dim")
     for one in plan.improvements:
         console.print(Text(f"{one.name}: {one.text}"), style="" if one.gain is None else "dim")
     console.print()

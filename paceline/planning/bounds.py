@@ -38,18 +38,19 @@ class _Draw:
         self._streams = Streams(scenario.run.seed, replication)
         drawn = drawn_scenario(scenario, self._streams)
         self.workload, self.cluster = drawn.workload, drawn.cluster
-        self._factors: dict[tuple[int, int], float] = {}
+        self._extremes: dict[int, list[tuple[float, float]]] = {}
 
     def slowness(self, scenario: Scenario) -> tuple[float, float]:
         """Of the fastest and of the slowest worker process: by what its means are multiplied in this run."""
         if not self.workload.run_to_run_cv:
             return 1.0, 1.0
-        found = {(scenario.process_of(replica), scenario.machine_of(replica)) for replica in range(scenario.replicas)}
-        for process, machine in found:
-            if (process, machine) not in self._factors:
-                self._factors[process, machine] = process_factor(self.workload, self._streams, process, machine)
-        factors = [self._factors[each] for each in found]
-        return min(factors), max(factors)
+        each = scenario.replicas_per_process
+        found = self._extremes.setdefault(each, [])  # of the first process, of the first two, ...
+        for process in range(len(found), scenario.processes):
+            factor = process_factor(self.workload, self._streams, process, scenario.machine_of(process * each))
+            least, most = found[-1] if found else (factor, factor)
+            found.append((min(least, factor), max(most, factor)))
+        return found[scenario.processes - 1]
 
 
 class _Shares(NamedTuple):

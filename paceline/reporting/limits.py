@@ -49,6 +49,4 @@ def limit_in_words(result: Result) -> str:
     limit = result.bottleneck
     if limit.balance is None:
         return told(limit.name)
-    largest_s = max(parts.input, parts.compute, parts.exposed_communication, parts.waiting, parts.apply)
-    both = f"{told(limit.name)}, and {told(limit.balance)}"
-    return f"no single part, for two are in balance: {both}; halving either alone shortens a step by {of_step(largest_s / 2)} at most"
+    return f"no single part, for two are in balance: {told(limit.name)}, and {told(limit.balance)}"

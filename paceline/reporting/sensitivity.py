@@ -136,8 +136,10 @@ def _affordable(result: Result) -> tuple[Scenario, str]:
         work *= replications / all_of_them
     if work > _REFUSED_EVENTS:
         raise SimulationError("one change alone would take minutes to simulate; simulate some yourself with `paceline sweep --over`")
-    warmup = min(run.warmup, steps // 4)
-    short = run.model_copy(update={"replications": replications, "steps": steps, "warmup_steps": warmup})
+    if run.job_steps is None:
+        scenario = scenario.shortened(steps, min(run.warmup, steps // 4))
+        steps = scenario.run.steps
+    short = scenario.run.model_copy(update={"replications": replications})
     length = f"{steps:,} steps" if run.job_steps is None else f"{run.job_steps:,} steps of all workers together"
     told = f"{replications} replications of {length}"
     return scenario.model_copy(update={"run": short}), told
@@ -219,7 +221,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     assert its.low is not None
     assert its.high is not None
     colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
-    told = signed(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "no effect seen"
+    told = signed(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "effect not certain"
     drawn.add_bar(
         orientation="h",
         x=[its.gain],
@@ -229,7 +231,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}{'' if its.seen else ', no effect seen'}<br>"
+            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}{'' if its.seen else ', effect not certain'}<br>"
             f"90% interval, run by run: {signed(its.low)} to {signed(its.high)}<br>"
             f"then limited by: {plot_text(its.reason.replace('-', ' '))}"
         ],

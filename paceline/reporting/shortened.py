@@ -54,8 +54,8 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
     steps = max(_FEWEST_STEPS, _MOST_RECORDS // records_a_step(scenario, scenario.replicas))
     if steps < whole:
         warmup = min(scenario.run.warmup, steps // 3)
-        run = scenario.run.model_copy(update={"steps": steps, "job_steps": None, "warmup_steps": warmup})
-        scenario = scenario.model_copy(update={"run": run})
+        scenario = scenario.shortened(steps, warmup)
+        steps = scenario.run.steps
         told.append(f"Cut to the first {steps:,} steps of each replica, of {whole:,.0f}.")
     return scenario, " ".join(told)
 

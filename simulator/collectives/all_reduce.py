@@ -20,4 +20,4 @@ class AllReduce(Protocol):
         """The rank has the bucket's gradients now."""
 
     def ended_s(self, rank: int) -> Sequence[float]:
-        """When the rank had the result of each bucket of the last step that it has finished, in seconds."""
+        """When the rank ended each bucket of the last step that it has finished, in seconds."""

@@ -48,7 +48,7 @@ class AtOnce:
         return self._done[rank]
 
     def ended_s(self, rank: int) -> Sequence[float]:
-        """When the rank had the result of each bucket of the last step that it has finished, in seconds."""
+        """When the rank ended each bucket of the last step that it has finished, in seconds."""
         ended_s: list[float] = self._ended_s[:, rank].tolist()
         return ended_s
 

@@ -111,7 +111,7 @@ class ByMessages:
         return self._done[rank]
 
     def ended_s(self, rank: int) -> Sequence[float]:
-        """When the rank had the result of each bucket of the last step that it has finished, in seconds."""
+        """When the rank ended each bucket of the last step that it has finished, in seconds."""
         return self._ended_s[rank][: len(self._buckets)]
 
     def ready(self, rank: int, bucket: int) -> None:  # noqa: ARG002 - buckets come in order

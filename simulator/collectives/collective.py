@@ -161,7 +161,7 @@ class Scheduled(Collective):
         return Plan(self._schedule(size_bytes), self._wire)
 
     def finish_s(self, ready_s: Times, size_bytes: float, free_s: Times | None = None) -> Times:
-        """When each rank has the result; see :class:`Collective`."""
+        """When each rank has ended; see :class:`Collective`."""
         if self._ranks == 1:
             return ready_s.copy()
         if self._aligned:

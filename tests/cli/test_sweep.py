@@ -32,7 +32,7 @@ def test_failures_are_recorded_and_the_others_go_on(folder: Path, paceline: Pace
     for jobs in ("1", "2"):
         answer = paceline(*ONE_FAILS, "--jobs", jobs, "--out", f"{jobs}.ndjson")
         assert answer.code == 1
-        assert [row.split()[0] for row in re.findall(r"^ +\d+ .*%.*$", answer.stdout, re.MULTILINE)] == ["1", "2"]
+        assert [row.split()[0] for row in re.findall(r"^ +\d+\*? .*%.*$", answer.stdout, re.MULTILINE)] == ["1*", "2*"]
         wrote, failed = answer.stderr.splitlines()
         assert wrote == f"wrote {jobs}.ndjson (2 results); draw it with: paceline report {jobs}.ndjson"
         assert failed.startswith(

@@ -98,6 +98,10 @@ def test_thresholds_by_name() -> None:
 
 
 def test_a_refit_moves_compute_and_writes_a_scenario_that_loads(paceline: Runner, folder: Path, points: Path) -> None:
+    # four steps tell little of links where workers meet by chance: in order and together
+    scenario = folder / "s.toml"
+    given = scenario.read_text().replace('mode = "async"', 'mode = "async"\npull_order = "forward"')
+    scenario.write_text(given.replace("steps = 4", 'steps = 4\nstart = "together"'))
     slow = "workers,servers,throughput\n1,1,500\n1,1,510\n2,1,980\n2,1,1000\n"
     points.write_text(slow)
     answer = paceline(*MEASURED, "--refit", "--out-scenario", "new.toml", "--json", "--max-median", "25%")

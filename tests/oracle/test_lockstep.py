@@ -78,5 +78,17 @@ def test_local_sgd_counts_whole_steps_wherever_the_window_lies(scenario, steps):
     at_once, one_by_one = (
         simulate(scenario(workload=load, cluster=LINKS, strategy={**strategy, "messages": messages}, run=run)) for messages in (False, True)
     )
-    # the window of ranks at once ends with the slowest rank's step, the other with the same number of steps whosesoever
+    # the windows of ranks at once begin and end with the slowest rank's step, the others with as many steps, whosesoever
     assert at_once.throughput_samples_per_s.mean == pytest.approx(one_by_one.throughput_samples_per_s.mean, rel=2 / 30)
+
+
+@pytest.mark.parametrize("steps", [90, 95, 100, 104])
+def test_local_sgd_by_messages_is_no_slower_where_steps_are_no_multiple(scenario, steps):
+    """In the mean over runs: the window closes amid the steps of ranks that are ahead, as it opens."""
+    strategy = {"kind": "multi-worker-mirrored", "workers": 8, "sync_every": 10}
+    load = {"jitter": {"kind": "exponential"}, "variables": VARIABLES}
+    run = {"steps": steps, "warmup_steps": 10, "replications": 60}
+    at_once, one_by_one = (
+        simulate(scenario(workload=load, cluster=LINKS, strategy={**strategy, "messages": messages}, run=run)) for messages in (False, True)
+    )
+    assert one_by_one.throughput_samples_per_s.mean == pytest.approx(at_once.throughput_samples_per_s.mean, rel=0.01)

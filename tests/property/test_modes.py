@@ -148,13 +148,15 @@ def test_every_law_holds_in_combinations(parts):
     assert recording.steps
 
 
+@pytest.mark.parametrize("algorithm", ["reduce-to-one-device", "hierarchical-copy", "auto"])
+@pytest.mark.parametrize("latency", ["0 s", "5 ms"])
 @pytest.mark.parametrize("messages", [False, True])
-def test_copies_to_one_device_obey_the_laws_however_uneven_the_replicas(messages):
+def test_copies_to_one_device_obey_the_laws_however_uneven_the_replicas(messages, latency, algorithm):
     """The device that all copy to ends when it has sent the sum, also where the others were there long before."""
     table = scenario_table(
         workload={"jitter": {"kind": "empirical", "values": [1.0, 6.0]}},
-        cluster={"devices_per_node": 2},
-        strategy={"kind": "mirrored", "replicas": 2, "algorithm": "reduce-to-one-device", "messages": messages},
+        cluster={"devices_per_node": 4, "intra_node": {"bandwidth": "1 GB/s", "latency": latency}},
+        strategy={"kind": "mirrored", "replicas": 4, "algorithm": algorithm, "messages": messages},
         run={"steps": 30},
     )
     for seed in range(5):

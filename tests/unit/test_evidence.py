@@ -14,6 +14,7 @@ from simulator.evidence import checked_kinds, coverage
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [{"name": f"v{i}", "size_bytes": 1e6, "creation_index": i, "ready": (i + 1) / 2} for i in range(2)]
+LINKS = {"inter_node": {"bandwidth": "600 Mbit/s"}}
 REFITTED = {"batch": [8, 64], "workers": [1, 32], "servers": [0, 2]}
 MEASURED = {"calibrated": {"batch": [8, 64]}}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}
@@ -21,7 +22,7 @@ RING = {"kind": "multi-worker-mirrored", "workers": 4}
 
 
 def graded(**parts) -> dict[str, str]:
-    table = scenario_table(**{"workload": MEASURED, "strategy": ASYNC, **parts})
+    table = scenario_table(**{"workload": MEASURED, "strategy": ASYNC, **parts, "cluster": {**LINKS, **parts.get("cluster", {})}})
     return {its.about: its.grade for its in coverage(scenario_from_table(table, "test"))}
 
 
@@ -45,6 +46,10 @@ def graded(**parts) -> dict[str, str]:
         ({"strategy": {**RING, "sync_every": 4}}, "uncovered"),
         ({"cluster": {"devices_per_node": 4}}, "uncovered"),
         ({"cluster": {"fabric": {"nodes_per_leaf": 2}}}, "uncovered"),
+        # links that nobody has run, slower and faster, and so fast that they count for little
+        ({"cluster": {"inter_node": {"bandwidth": "100 Mbit/s"}}}, "uncovered"),
+        ({"cluster": {"inter_node": {"bandwidth": "10 Gbit/s"}}}, "uncovered"),
+        ({"cluster": {"inter_node": {"bandwidth": "400 Gbit/s"}}}, "interpolation"),
     ],
 )  # fmt: skip
 def test_workers_are_graded_by_real_runs_of_the_kind(parts, grade):
@@ -64,7 +69,7 @@ def test_a_batch_was_timed_or_lies_between_or_outside(batch, grade):
 
 def test_only_what_nothing_speaks_for_is_warned_about():
     def warned(workers):
-        built = scenario_from_table(scenario_table(workload=MEASURED, strategy={**ASYNC, "workers": workers}), "test")
+        built = scenario_from_table(scenario_table(workload=MEASURED, cluster=LINKS, strategy={**ASYNC, "workers": workers}), "test")
         return [warning.path for warning in cautions(built) if warning.code == "outside-calibration"]
 
     assert warned(16) == []
@@ -72,7 +77,7 @@ def test_only_what_nothing_speaks_for_is_warned_about():
 
 
 def test_a_result_says_its_grade_and_what_it_assumed():
-    table = scenario_table(workload={**MEASURED, "variables": LAYERS}, strategy={**ASYNC, "pull_order": None})
+    table = scenario_table(workload={**MEASURED, "variables": LAYERS}, cluster=LINKS, strategy={**ASYNC, "pull_order": None})
     table["run"].pop("start")
     result = simulate(scenario_from_table(table, "test"))
     assert {its.path: its.value for its in result.assumed} == {"strategy.pull_order": "random", "run.start": "random-phase"}
@@ -121,3 +126,35 @@ def test_errors_are_those_of_the_documents():
 
 def _share(text: str) -> float:
     return float(re.sub("[%+]", "", text).replace("−", "-")) / 100
+
+
+def test_another_device_by_a_factor_was_never_measured():
+    moved = {"factor": [0.2, 0.8], "source": "a test"}
+    load = {
+        "calibrated": {"batch": [8, 64], "device": "here"},
+        "moved": moved,
+        "jitter": {"kind": "normal", "cv": 0.1},
+        "jitter_least": 0.9,
+    }
+    table = scenario_table(workload=load, cluster={**LINKS, "device": "there"}, strategy={"kind": "single"}, run={"replications": 19})
+    result = simulate(scenario_from_table(table, "test"))
+    assert {its.about: its.grade for its in result.coverage} == {"batch": "interpolation", "device": "uncovered"}
+    assert result.extrapolated
+    assert "moved-device" in {warning.code for warning in result.warnings}
+    # how fast the fastest step is there, nobody has seen: no two runs meet at a ceiling
+    assert len(set(result.throughput_of_each_replication)) == 19
+
+
+def test_servers_stay_as_fast_as_where_they_were_measured():
+    def codes(**parts):
+        load = {"calibrated": {"batch": [8, 64], "device": "here"}, "moved": {"factor": [0.2, 0.8], "source": "a test"}, **parts}
+        table = scenario_table(workload=load, cluster={**LINKS, "device": "there"}, strategy=ASYNC)
+        return {warning.code for warning in cautions(scenario_from_table(table, "test"))}
+
+    assert "servers-not-moved" in codes(server={"base": "10 us"})
+    assert "servers-not-moved" not in codes()
+
+
+def test_a_workload_without_a_device_is_taken_as_the_clusters():
+    table = scenario_table(workload=MEASURED, cluster={**LINKS, "device": "there"})
+    assert "device-not-known" in {warning.code for warning in cautions(scenario_from_table(table, "test"))}

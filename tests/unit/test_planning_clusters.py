@@ -163,7 +163,7 @@ def test_parts_of_a_step_that_are_nearly_as_long_are_a_balance() -> None:
     assert isinstance(near, Bottleneck)
     assert (near.name, near.balance, near.label) == ("compute", "network", "compute and network in balance")
     assert "Compute takes 49%" in near.text
-    assert "46% of a step: they are in balance, so that halving either alone shortens a step by" in near.text
+    assert "46% of a step: they are in balance, and neither alone is the limit" in near.text
     far = bottleneck(scenario, Breakdown(input=0.0, compute=0.6, exposed_communication=0.4, waiting=0.0, apply=0.0), use)
     assert (far.name, far.balance, far.label) == ("compute", None, "compute")
     full = use.model_copy(update={"busiest_link": 0.9})

@@ -15,7 +15,7 @@ from paceline.reporting.lanes import PATH_KINDS
 from paceline.reporting.pieces import Piece, Spans, coarse, joined
 from paceline.reporting.shortened import records_a_step, shortened
 from paceline.reporting.timeline import Bar, Timeline, figure, timeline_of
-from simulator import Scenario, scenario_from_table
+from simulator import Scenario, scenario_from_table, simulate
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.step_bound import bound_of_step
 
@@ -234,3 +234,10 @@ def test_spans_cover_what_their_intervals_do() -> None:
     spans = Spans([(4.0, 5.0), (0.0, 2.0), (1.0, 3.0), (7.0, 7.0)])
     assert [spans.covers(at) for at in (-1.0, 0.0, 2.9, 3.0, 4.5, 7.0)] == [False, True, True, False, True, False]
     assert sorted(spans.cuts(0.0, 4.5)) == [3.0, 4.0]
+
+
+def test_local_sgd_is_shortened_to_a_whole_averaging_period() -> None:
+    table = scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": 1024, "sync_every": 100}, run={"steps": 400})
+    short, _ = shortened(scenario_from_table(table, "test"))
+    assert short.run.steps - short.warmup == 100
+    assert simulate(short.model_copy(update={"run": short.run.model_copy(update={"replications": 2})})).updates_per_s.mean > 0

@@ -81,7 +81,7 @@ class Fuser:
         self._copies = copies
         self._one_by_one = one_by_one
         self._free_s: Times | None = None  # when what each rank sent before has left it
-        self._last_s: Times | float = 0.0  # when each rank had the result of the last reduction
+        self._last_s: Times | float = 0.0  # when each rank ended the last reduction
         self._seen: dict[float, None] = {}
         self._uncounted: dict[float, int] = {}  # reductions of each size that no port knows of yet
 

@@ -44,7 +44,8 @@ class RankByRank:
         self._all_reduce = all_reduce
         self._every = strategy.sync_every if isinstance(strategy, AllReduceStrategy) else 1
         self._buckets = buckets if self._every == 1 else [Bucket(1.0, 0.0)]
-        self._steps = scenario.run.steps
+        # between two averages some ranks are ahead: the window closes amid their steps as it opened, so nobody stops before
+        self._steps = scenario.run.steps + (self._every if self._every > 1 else 0)
         self._updates = 0
         self._applied_s = 0.0
         self._last_ready_s: dict[int, float] = {}  # of each step, when the last rank had all that it reduces

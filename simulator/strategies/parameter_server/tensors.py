@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from simulator.defaults import pull_order_of
 from simulator.placement import place, shards_of
 from simulator.scenario import Scenario
 from simulator.strategy import ParameterServer
@@ -107,7 +106,7 @@ def tensors_of(scenario: Scenario) -> Tensors:
             for index, (server, its) in enumerate(_by_server(gradients).items())
         ]
         ready_at = [1.0] * len(gradients)
-    order = pull_order_of(strategy)
+    order = strategy.pulls
     if strategy.tensor_grouping == "per-server" or order == "together":
         variables = [
             Variable(index, server, sum(v.size_bytes for v in its)) for index, (server, its) in enumerate(_by_server(variables).items())

@@ -9,7 +9,6 @@ done synchronously stands in ``updates.py``.
 from __future__ import annotations
 
 from simulator.cores import on_cores
-from simulator.defaults import pull_order_of
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, leave_out_ample
@@ -66,7 +65,7 @@ class ParameterServerTraining:
             feed = topology.from_client(index) if in_graph else None
             connections += [line for line in (*down, *up, into, out, feed) if line is not None]
             overlap = Overlap(kernel, replica.device) if may_overlap else None
-            order = streams.generator("pull-order", index) if pull_order_of(strategy) == "random" else None
+            order = streams.generator("pull-order", index) if strategy.pulls == "random" else None
             lines = Lines(wires, index, down, up, into, out, overlap)
             kernel.start(f"worker {index}", Worker(setting, replica, lines, overlap, feed, order).train())
         leave_out_ample(connections)
