@@ -164,7 +164,12 @@ RULES = [
         ("workload: variables must carry each creation_index",),
         edited("creation_index = 1", "creation_index = 0"),
     ),
-    Bad("ready-out-of-order", SIM, ("workload: variables must be in the order",), edited("ready = 1.0", "ready = 0.1")),
+    Bad(
+        "ready-out-of-order",
+        SIM,
+        ("workload: variables must be in the order", "but 'kernel' (ready 0.5) stands before 'bias' (ready 0.1)"),
+        edited("ready = 1.0", "ready = 0.1"),
+    ),
     Bad("staggered-alone", SIM, ('start = "staggered" and start_spread belong',), edited("steps = 4", 'steps = 4\nstart = "staggered"')),
     Bad("spread-alone", SIM, ('start = "staggered" and start_spread belong',), edited("steps = 4", 'steps = 4\nstart_spread = "1 s"')),
 ]
