@@ -14,9 +14,14 @@ from calibrate.records import Load, StepTime
 from calibrate.step_table import StepTable
 from simulator.errors import CalibrationError
 
-__all__ = ["LEVELS_APART", "Chosen", "check_levels", "choose_rounds"]
+__all__ = ["LEVELS_APART", "Chosen", "DisturbedError", "check_levels", "choose_rounds"]
 
 Array = NDArray[np.float64]
+
+
+class DisturbedError(CalibrationError):
+    """Measurements are whole, but not to be trusted: no bad input, since what they were taken beside is at fault."""
+
 
 LEVELS_APART = 1.25
 """Ratio of two runs' mean step times from which on they are not fitted together."""
@@ -61,7 +66,7 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
 
     Raises
     ------
-    CalibrationError
+    DisturbedError
         Too few are undisturbed, and ``accept`` is not set.
     """
     everything = {(number, record.round) for number, run in enumerate(runs) for record in run.of(StepTime)}
@@ -79,7 +84,7 @@ def choose_rounds(runs: Sequence[Measurements], accept: bool = False) -> Chosen:
         return Chosen(frozenset(reasons), remarks | {"left_out": f"{fault} and are left out"})
     if accept:
         return Chosen(frozenset(), remarks | {"disturbed": f"{fault}; they are fitted as they are: times may be too long and too uneven"})
-    raise CalibrationError(f"{fault}; stop what else runs here and measure again, or take them: {_ACCEPT}")
+    raise DisturbedError(f"{fault}; stop what else runs here and measure again, or take them: {_ACCEPT}")
 
 
 def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -> str:
@@ -104,7 +109,7 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
 
     Raises
     ------
-    CalibrationError
+    DisturbedError
         Two runs are at different levels, and ``accept`` is not set.
     """
     levels = table.levels()
@@ -124,7 +129,7 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
     )
     if accept:
         return f"{fault}; they are fitted together, so the level is not known better than that"
-    raise CalibrationError(
+    raise DisturbedError(
         f"{fault}; find out what differed and measure again, fit one level alone with --from-measurements, or take all: {_ACCEPT}"
     )
 

@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from calibrate.at_once import AtOnce, is_at_once, processes_at_once
-from calibrate.disturbance import check_levels, choose_rounds
+from calibrate.disturbance import DisturbedError, check_levels, choose_rounds
 from calibrate.estimators import AffineCost, ChainSlope
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.provenance import provenance
-from calibrate.records import CountedStep, Memory, ServerTime
+from calibrate.records import CountedStep, Header, Memory, ServerTime
 from calibrate.step_cost import StepCost
 from calibrate.step_law import StepTimeLaw, drawn_laws
 from calibrate.step_table import StepTable
 from calibrate.variables import fitted_variables
+from simulator.complaints import rule_of
 from simulator.errors import CalibrationError
 from simulator.uncertainty import Uncertainty
 from simulator.workload import Affine, CalibrationFit, CalibrationPoint, Counted, ServerCost, Workload, WorkloadRange
@@ -36,7 +37,12 @@ _LAWS = 50
 
 
 def fit_workload(
-    measurements: Path | Sequence[Path], name: str, command: str = "", seed: int = 0, accept_disturbed: bool = False
+    measurements: Path | Sequence[Path],
+    name: str,
+    command: str = "",
+    seed: int = 0,
+    accept_disturbed: bool = False,
+    stored: bool = False,
 ) -> Workload:
     """Fit a workload to the measurements of a step.
 
@@ -56,6 +62,8 @@ def fit_workload(
     accept_disturbed
         Fit measurements that cannot be trusted too, with a warning in the provenance:
         ``disturbed``.
+    stored
+        The files were not measured just now, but given: what they lack is bad input, exit code 2.
 
     Returns
     -------
@@ -67,9 +75,10 @@ def fit_workload(
     Raises
     ------
     MeasurementsError
-        A file is damaged, or holds no training steps (exit code 2).
+        A file is damaged, is given twice, or holds no training steps (exit code 2); or
+        ``stored`` is set and the files hold too little to be fitted.
     CalibrationError
-        The files hold too little to be fitted; or too few rounds are undisturbed, or the
+        What was measured is too little to be fitted; or too few rounds are undisturbed, or the
         runs are at different levels, and ``accept_disturbed`` is not set.
     """
     files = [measurements] if isinstance(measurements, Path) else list(measurements)
@@ -77,6 +86,11 @@ def fit_workload(
     for file, measured in zip(files, runs, strict=True):
         if measured.header.probe != "step":
             raise MeasurementsError(f"{file}: holds measurements of links, not of a training step; use `paceline calibrate-link`")
+        if len(headers := measured.of(Header)) > 1:
+            raise MeasurementsError(
+                f"{file}: has {len(headers)} headers: it is several files in one; give each of them as a file of its own"
+            )
+    _check_different(runs)
     alone = [run for run in runs if not is_at_once(run)]
     if not alone:
         raise MeasurementsError(f"{files[0]}: is one of several processes at once, which alone are not fitted; give the runs too")
@@ -93,11 +107,23 @@ def fit_workload(
         return _fitted(alone, table, at_once, name, facts, seed)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise CalibrationError(f"{measurements}: gives no valid workload ({place}: {problem['msg']}); measure again") from None
+        fault = ": ".join(filter(None, (".".join(map(str, problem["loc"])), rule_of(problem))))
+        kind = MeasurementsError if stored else CalibrationError
+        raise kind(f"{measurements}: gives no valid workload ({fault}); measure again") from None
     except CalibrationError as error:
         prefix = "" if str(error).startswith(str(measurements)) else f"{measurements}: "
-        raise CalibrationError(f"{prefix}{error}") from None
+        kind = MeasurementsError if stored and not isinstance(error, DisturbedError) else CalibrationError
+        raise kind(f"{prefix}{error}") from None
+
+
+def _check_different(runs: Sequence[Measurements]) -> None:
+    """One run counted twice would look like two that agree."""
+    seen: dict[str, Path] = {}
+    for run in runs:
+        if run.sha256 in seen:
+            before = "given twice" if run.path == seen[run.sha256] else f"the same measurements as {seen[run.sha256]}"
+            raise MeasurementsError(f"{run.path}: {before}, which would count one run as two; leave one of the two out")
+        seen[run.sha256] = run.path
 
 
 def _fitted(

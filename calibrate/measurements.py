@@ -26,11 +26,15 @@ from calibrate.records import (
     WarmUp,
     record_adapter,
 )
+from simulator.complaints import quoted, rule_of
 from simulator.errors import CalibrationError
 
-__all__ = ["Measurements", "MeasurementsError", "new_file", "read_measurements"]
+__all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "new_file", "read_measurements"]
 
 RecordT = TypeVar("RecordT")
+CUT_SHORT = "the file was cut short, or the probe stopped too early; take the whole file, or measure again"
+"""Why measurements lack what comes late in a run, and what to try, whether they were taken just now or lie stored."""
+_OTHER_FILE = "is this a measurement file of this version of Paceline?"
 
 
 class MeasurementsError(CalibrationError):
@@ -74,9 +78,7 @@ class Measurements:
         """What it was measured on."""
         found = self.of(Fingerprint)
         if not found:
-            raise CalibrationError(
-                f"{self.path}: has no fingerprint of the device; the probe stopped before it measured anything: measure again"
-            )
+            raise CalibrationError(f"{self.path}: has no fingerprint of the device: {CUT_SHORT}")
         return found[0]
 
     @property
@@ -135,7 +137,7 @@ def read_measurements(path: Path) -> Measurements:
             if number == len(lines):  # no newline behind it: the writer was stopped
                 truncated = True
                 break
-            raise MeasurementsError(f"{path}:{number}: is no JSON ({_shown(line)}); delete the line, or measure again") from None
+            raise MeasurementsError(f"{path}:{number}: is no JSON ({_shown(line)}); {_hint(number)}") from None
         records.append(_record(data, path, number))
     _check_start(records, path)
     return Measurements(path, hashlib.sha256(content).hexdigest(), tuple(records), truncated)
@@ -145,16 +147,22 @@ def _record(data: Any, path: Path, number: int) -> Any:
     try:
         return record_adapter.validate_python(data)
     except ValidationError as error:
-        raise MeasurementsError(f"{path}:{number}: {next(_sentences(error))}; delete the line, or measure again") from None
+        raise MeasurementsError(f"{path}:{number}: {next(_sentences(error))}; {_hint(number)}") from None
     except RecursionError:
-        raise MeasurementsError(f"{path}:{number}: is nested too deeply; delete the line, or measure again") from None
+        raise MeasurementsError(f"{path}:{number}: is nested too deeply; {_hint(number)}") from None
+
+
+def _hint(number: int) -> str:
+    """What to try about a faulty line: without the first, which is the header, a file says nothing."""
+    return _OTHER_FILE if number == 1 else "delete the line, or measure again"
 
 
 def _sentences(error: ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False):
-        place = ".".join(str(part) for part in problem["loc"][1:])
-        message = str(problem["msg"]).removeprefix("Input should").strip()
-        if problem["type"].startswith("union_tag"):
+        place = ".".join(_escaped(str(part))[:60] for part in problem["loc"][1:])
+        if problem["type"] == "model_attributes_type":
+            yield "must be an object in braces with a kind"
+        elif problem["type"].startswith("union_tag"):
             yield "is no record with a known kind"
         elif problem["type"] == "missing":
             yield f"{place} is missing"
@@ -162,17 +170,22 @@ def _sentences(error: ValidationError) -> Iterator[str]:
             yield f"{place} is no field of this record"
         else:
             given = problem["input"]
-            shown = "" if isinstance(given, (dict, list)) else f"{given!r:.40} "
-            yield f"{place}: {shown}must {message}" if place else f"must {message}"
+            shown = "" if isinstance(given, (dict, list)) else f"{_escaped(quoted(given))} "
+            yield f"{place}: {shown}{rule_of(problem)}" if place else rule_of(problem)
 
 
 def _check_start(records: list[Any], path: Path) -> None:
     if not records:
         raise MeasurementsError(f"{path}: holds no measurements; measure again")
     if not isinstance(records[0], Header):
-        raise MeasurementsError(f"{path}:1: must be a header with schema_version {SCHEMA_VERSION}; is this a measurement file of Paceline?")
+        raise MeasurementsError(f"{path}:1: must be a header with schema_version {SCHEMA_VERSION}; {_OTHER_FILE}")
 
 
 def _shown(line: bytes) -> str:
-    text = line[:40].decode("utf-8", "replace")
-    return repr(text if len(line) <= 40 else text + "...")
+    text = _escaped(line[:40].decode("utf-8", "backslashreplace"))
+    return f"'{text}{'...' if len(line) > 40 else ''}'"
+
+
+def _escaped(text: str) -> str:
+    """Text with what a terminal might not show, or obey, as escapes."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.measurements import Measurements
+from calibrate.measurements import CUT_SHORT, Measurements
 from calibrate.records import Split, StepTime
 from simulator.errors import CalibrationError
 
@@ -70,22 +70,25 @@ class StepTable:
             for split in one.of(Split):
                 shares[split.batch].append((split.forward_s, split.backward_s, split.apply_s))
         batches = sorted(times)
+        if not batches:
+            raise CalibrationError(f"holds no timed steps: {CUT_SHORT}")
         if len(batches) < _FEWEST_BATCHES:
             raise CalibrationError(
-                f"steps of {len(batches)} batch size(s) were measured; a fit needs at least {_FEWEST_BATCHES}, better 3: --batch 16,32,64"
+                f"holds steps of {len(batches)} batch size(s); a fit needs at least {_FEWEST_BATCHES}, better 3, in one run: "
+                "measure again with several, such as --batch 16,32,64"
             )
         for batch in batches:
             count = sum(len(one) for one in times[batch].values())
             if count < _FEWEST_STEPS:
-                raise CalibrationError(f"batch {batch} has {count} timed step(s); a fit needs at least {_FEWEST_STEPS}: raise --steps")
-            if not any(sum(row) > 0 for row in shares[batch]):
                 raise CalibrationError(
-                    f"batch {batch} has no step split into forward, backward and apply: the probe stopped too early; measure again"
+                    f"batch {batch} has {count} timed step(s); a fit needs at least {_FEWEST_STEPS}: measure again, and raise --steps"
                 )
+            if not any(sum(row) > 0 for row in shares[batch]):
+                raise CalibrationError(f"batch {batch} has no step split into forward, backward and apply: {CUT_SHORT}")
         # a round that was cut short has not seen all batch sizes, and cannot be compared with the others
         turns = sorted(set.intersection(*(set(times[batch]) for batch in batches)))
         if not turns:
-            raise CalibrationError("no round over all batch sizes was finished: the probe stopped too early; measure again")
+            raise CalibrationError(f"no round over all batch sizes was finished: {CUT_SHORT}")
         rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
         splits = {}
         for batch in batches:

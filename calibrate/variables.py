@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from calibrate.measurements import Measurements
+from calibrate.measurements import CUT_SHORT, Measurements
 from calibrate.records import Ready, Rows, VariableRecord
 from simulator.errors import CalibrationError
 from simulator.workload import Variable
@@ -29,7 +29,7 @@ def fitted_variables(measured: Measurements) -> tuple[Variable, ...]:
     """
     records = measured.of(VariableRecord)
     if not records:
-        raise CalibrationError("no variables were recorded: the probe stopped too early; measure again")
+        raise CalibrationError(f"holds no variables: {CUT_SHORT}")
     shares = _ready_shares(measured)
     by_creation = sorted(records, key=lambda record: (record.created, record.index))
     creation = {record.index: order for order, record in enumerate(by_creation)}

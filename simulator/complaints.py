@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from simulator.errors import ScenarioError
 from simulator.spec import keys_of, parts_of, short_name
 
-__all__ = ["is_valid", "quoted", "validated"]
+__all__ = ["is_valid", "quoted", "rule_of", "validated"]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -38,8 +38,11 @@ _RULES = {
     "less_than_equal": "must be at most {le}",
     "finite_number": "must be a finite number",
     "float_type": "must be a number",
+    "float_parsing": "must be a number",
     "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
     "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
     "int_from_float": "must be a whole number",
     "int_parsing_size": "must be a smaller number",
     "string_type": "must be text in quotes",
@@ -71,13 +74,7 @@ def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> s
     """``FILE: dotted.path: VALUE rule; what to try``."""
     kind, context = problem["type"], problem.get("ctx", {})
     keys, given = _located(problem["loc"], data)
-    rule = str(problem["msg"]).removeprefix("Value error, ")
-    if kind in _RULES:
-        rule = _RULES[kind].format(**{name: _plainly(value) for name, value in context.items()})
-    elif kind == "extra_forbidden":
-        rule = _no_key(model, problem["loc"])
-    elif rule.startswith("Input should "):
-        rule = rule.replace("Input should", "must", 1)
+    rule = _no_key(model, problem["loc"]) if kind == "extra_forbidden" else rule_of(problem)
     if kind == "missing":
         keys[-1] = short_name(keys[-1])  # as a person would write it
     if kind == "literal_error" and (near := _nearest(given, context)):
@@ -90,6 +87,14 @@ def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> s
         rule += ", not a table" if isinstance(given, Mapping) else ", not a list"
     shown = "" if given is _ABSENT or kind == "extra_forbidden" or isinstance(given, (Mapping, list, tuple)) else f"{quoted(given)} "
     return ": ".join(filter(None, (source, ".".join(keys), shown + rule)))
+
+
+def rule_of(problem: Any) -> str:
+    """The rule that one of pydantic's complaints is about, in our words: ``must be above 0``."""
+    if problem["type"] in _RULES:
+        return _RULES[problem["type"]].format(**{name: _plainly(value) for name, value in problem.get("ctx", {}).items()})
+    said = str(problem["msg"]).removeprefix("Value error, ")
+    return said.replace("Input should", "must", 1) if said.startswith("Input should ") else said
 
 
 def _nearest(given: object, context: Mapping[str, Any]) -> str:
@@ -175,6 +180,8 @@ def _plainly(value: object) -> object:
 
 
 def quoted(value: object) -> str:
-    """A value as a file would have it, cut to 60 characters."""
+    """A value as a file would have it, cut to 60 characters; text that is cut still ends with its quote."""
     text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if len(text) <= 60:
+        return text
+    return f"{text[:56]}...{text[-1]}" if isinstance(value, str) else f"{text[:57]}..."

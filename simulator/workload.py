@@ -245,8 +245,12 @@ class Workload(Spec):
         indices = sorted(variable.creation_index for variable in self.variables)
         if indices != list(range(len(indices))):
             raise ValueError("variables must carry each creation_index from 0 on exactly once")
-        if any(later.ready < earlier.ready for earlier, later in zip(self.variables, self.variables[1:], strict=False)):
-            raise ValueError("variables must be in the order in which their gradients become ready")
+        for earlier, later in zip(self.variables, self.variables[1:], strict=False):
+            if later.ready < earlier.ready:
+                raise ValueError(
+                    "variables must be in the order in which their gradients become ready, "
+                    f"but {earlier.name[:60]!r} (ready {earlier.ready!r}) stands before {later.name[:60]!r} (ready {later.ready!r})"
+                )
         if self.forward(1) + self.backward(1) <= 0:
             raise ValueError("forward and backward must take some time")
         if self.uncertainty is not None:

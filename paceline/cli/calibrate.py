@@ -241,7 +241,7 @@ def calibrate(
                 python=python,
                 timeout_s=timeout,
             )
-        workload = fit_workload(files, name, command_line(), accept_disturbed=accept_disturbed)
+        workload = fit_workload(files, name, command_line(), accept_disturbed=accept_disturbed, stored=bool(from_measurements))
         sizes = [point.batch for point in workload.fit.points] if workload.fit else sizes
         warn_of_measurements(workload.provenance)
         write_workload(workload, result)

@@ -101,7 +101,9 @@ class Counted:
         self._advance(done, total)
 
     def kept(self) -> str:
-        """What is kept if the command is stopped now; nothing where nothing is."""
-        if self._out is None or not self._done:
+        """What is kept if the command is stopped now; "" where nothing would have been, or is known yet."""
+        if self._out is None or not self._total:
             return ""
+        if not self._done:
+            return "nothing was finished yet"
         return f"{self._done:,} of {self._total:,} results are kept in {self._out}; the same command goes on there"

@@ -131,6 +131,55 @@ def test_measurements_are_fitted_again(folder: Path, paceline: Runner) -> None:
     assert "raw measurements in m.ndjson" in answer.stderr
 
 
+def test_one_run_does_not_count_twice(folder: Path, paceline: Runner) -> None:
+    """As two it would make intervals narrower."""
+    step_file(folder, Truth(), name="one.ndjson")
+    (folder / "copy.ndjson").write_bytes((folder / "one.ndjson").read_bytes())
+    before = contents(folder)
+    for other, says in (("copy.ndjson", "copy.ndjson: the same measurements as one.ndjson, "), ("one.ndjson", "one.ndjson: given twice, ")):
+        files = ("--from-measurements", "one.ndjson", "--from-measurements", other)
+        refused(paceline("calibrate", "--name", "x", *files), f"{says}which would count one run as two", code=2)
+    assert contents(folder) == before
+
+
+def _cut_short(lines: list[str]) -> list[str]:
+    return [line for line in lines if json.loads(line)["kind"] in ("header", "fingerprint", "step", "split")]
+
+
+STORED_FAULTS: list[tuple[Callable[[list[str]], list[str]], tuple[str, ...]]] = [
+    (_cut_short, ("m.ndjson: holds no variables: the file was cut short",)),
+    (lambda lines: lines[:60], ("m.ndjson: batch 16 has no step split", "the file was cut short")),
+    (lambda lines: lines[:1], ("m.ndjson: holds no timed steps: the file was cut short",)),
+    (lambda lines: lines[:1] + lines[2:], ("m.ndjson: has no fingerprint of the device: the file was cut short",)),
+    (lambda lines: lines * 2, ("m.ndjson: has 2 headers: it is several files in one",)),
+    (
+        lambda lines: [line for line in lines if json.loads(line).get("batch", 16) == 16],
+        ("m.ndjson: holds steps of 1 batch size(s); a fit needs at least 2", "measure again with several, such as --batch 16,32,64"),
+    ),
+    (
+        lambda lines: [line.replace('"created": 1', '"created": 0').replace('"index": 1, "name"', '"index": 0, "name"') for line in lines],
+        ("m.ndjson: gives no valid workload (variables must carry each creation_index",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "says"), STORED_FAULTS)
+def test_a_stored_file_that_cannot_be_fitted_is_bad_input(
+    folder: Path, paceline: Runner, damage: Callable[[list[str]], list[str]], says: tuple[str, ...]
+) -> None:
+    file = step_file(folder, Truth())
+    file.write_text("".join(damage(file.read_text().splitlines(keepends=True))))
+    before = contents(folder)
+    refused(paceline("calibrate", "--name", "x", "--from-measurements", "m.ndjson"), *says, code=2)
+    assert contents(folder) == before
+
+
+def test_what_was_measured_just_now_and_is_too_little_is_no_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError) as refusal:
+        fit_workload(step_file(tmp_path, Truth(batches=(16,))), "x")
+    assert refusal.value.exit_code == 1
+
+
 def test_a_disturbed_run_is_refused_and_nothing_written(folder: Path, paceline: Runner) -> None:
     step_file(folder, Truth(), name="one.ndjson")
     step_file(folder, Truth(), 1.75, name="two.ndjson")

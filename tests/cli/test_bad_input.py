@@ -47,7 +47,7 @@ KEYS = [
     Bad("named-as-a-kind", SIM, ("strategy.single: is no key",), edited("workers = 2", "single = 2")),
     Bad("with-line-break", SIM, (r"strategy.'wor\nkers': is no key",), edited("workers = 2", '"wor\\nkers" = 2')),
     Bad("with-escape", SIM, (r"strategy.'\x1b[31mred': is no key",), edited("workers = 2", '"\\u001b[31mred" = 2')),
-    Bad("of-10000-letters", SIM, ("strategy.'kkkkk", "...: is no key"), edited("workers = 2", "k" * 10_000 + " = 2")),
+    Bad("of-10000-letters", SIM, ("strategy.'kkkkk", "...': is no key"), edited("workers = 2", "k" * 10_000 + " = 2")),
     Bad(
         "both-names",
         SIM,
@@ -81,7 +81,7 @@ VALUES = [
     Bad("unknown-kind", SIM, ("strategy.kind: 'ring' must be one of", "'multi-worker-mirrored'"), edited('"parameter-server"', '"ring"')),
     Bad("kind-as-list", SIM, ("strategy.kind: must be one of 'single'",), edited('"parameter-server"', "[1]")),
     Bad("unknown-mode", SIM, ("strategy.mode: 'hogwild' must be 'sync', 'async' or 'ssp'",), edited('mode = "async"', 'mode = "hogwild"')),
-    Bad("10000-letters", SIM, ("strategy.mode: 'mmmm", "... must be 'sync', 'async' or 'ssp'"), edited('"async"', f'"{"m" * 10_000}"')),
+    Bad("10000-letters", SIM, ("strategy.mode: 'mmmm", "...' must be 'sync', 'async' or 'ssp'"), edited('"async"', f'"{"m" * 10_000}"')),
     Bad("unknown-law", SIM, ("workload.jitter.kind: 'weibull' must be one of",), edited('"lognormal", sigma', '"weibull", sigma')),
     Bad(
         "list-for-table",
@@ -164,7 +164,12 @@ RULES = [
         ("workload: variables must carry each creation_index",),
         edited("creation_index = 1", "creation_index = 0"),
     ),
-    Bad("ready-out-of-order", SIM, ("workload: variables must be in the order",), edited("ready = 1.0", "ready = 0.1")),
+    Bad(
+        "ready-out-of-order",
+        SIM,
+        ("workload: variables must be in the order", "but 'kernel' (ready 0.5) stands before 'bias' (ready 0.1)"),
+        edited("ready = 1.0", "ready = 0.1"),
+    ),
     Bad("staggered-alone", SIM, ('start = "staggered" and start_spread belong',), edited("steps = 4", 'steps = 4\nstart = "staggered"')),
     Bad("spread-alone", SIM, ('start = "staggered" and start_spread belong',), edited("steps = 4", 'steps = 4\nstart_spread = "1 s"')),
 ]

@@ -147,7 +147,8 @@ def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: si
     [
         (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGTERM, "paceline: ended by SIGTERM\n"),
         (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGINT, "paceline: interrupted\n"),
-        (LONG, signal.SIGTERM, "paceline: ended by SIGTERM\n"),
+        (LONG, signal.SIGTERM, "paceline: ended by SIGTERM; nothing was finished yet\n"),
+        (LONG, signal.SIGINT, "paceline: interrupted; nothing was finished yet\n"),
         (
             ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--replications", "19", "--yes"),
             signal.SIGINT,

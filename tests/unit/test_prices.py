@@ -87,6 +87,14 @@ def test_one_price_in_a_sweep_over_clusters_fills_only_those_without(how: str) -
     assert prices["ethernet-1g"].source == "given by the user for every cluster without a price"
 
 
+def test_a_long_price_that_is_refused_is_cut_within_its_quotes() -> None:
+    with pytest.raises(InputError) as refusal:
+        parse_prices(["ethernet-1g=BUY:4000USD,years:4,power:0.5kW,electricity:0.30"])
+    assert str(refusal.value).startswith(
+        "--price 'ethernet-1g=BUY:4000USD,years:4,power:0.5kW,electricity...': electricity '0.30' must be US dollars for a kWh"
+    )
+
+
 def test_notes_say_for_which_clusters_a_price_was_used() -> None:
     prices = parse_prices(["a=0.3/h", "0.2/h"])
     for name, own in (("a", 1.0), ("b", 2.0), ("c", None), ("d", None)):
