@@ -160,8 +160,11 @@ class Judge:
         return point.scenario.nodes_needed, point.workers, point.line.name, point.line.scaling
 
     def behind(self, other: Point, best: Point) -> str:
-        """How far a point is behind the best in what is preferred: ``14.3% more``."""
-        times = self.value(other) / self.value(best)
+        """How far a point is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal."""
+        ours, theirs = self.value(best), self.value(other)
+        if not ours:  # at a price of 0 all that costs nothing is equal, and nothing else is a multiple of it
+            return "at the same cost" if not theirs else "more, where the answer costs nothing"
+        times = theirs / ours
         word = {"cheapest": "more", "fastest": "slower", "fewest-devices": "more devices"}[self.goal.prefer]
         many = {"cheapest": "as much", "fastest": "as long", "fewest-devices": "as many devices"}[self.goal.prefer]
         same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[self.goal.prefer]

@@ -212,7 +212,7 @@ def pareto(plan: Plan) -> tuple[go.Figure, str, str] | None:
     Returns
     -------
     tuple or None
-        The figure, what it is of, and what is seen, in words; none where fewer than two candidates have a price.
+        The figure, what it is of, and what is seen, in words; none where fewer than two candidates have a price above 0.
     """
     whole = plan.goal.total_samples is not None
     priced = [each for each in plan.candidates if _place(each, whole=whole) is not None]
@@ -257,9 +257,10 @@ def pareto(plan: Plan) -> tuple[go.Figure, str, str] | None:
 
 
 def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:
+    """Where it stands on the two axes; none without a price, or where that is 0, for which a logarithmic axis has no place."""
     if whole:
-        return (each.time_s.mean / 3600, each.cost_usd.mean) if each.time_s is not None and each.cost_usd is not None else None
-    return (each.result.throughput_samples_per_s.mean, each.usd_per_hour) if each.usd_per_hour is not None else None
+        return (each.time_s.mean / 3600, each.cost_usd.mean) if each.time_s is not None and each.cost_usd and each.cost_usd.mean else None
+    return (each.result.throughput_samples_per_s.mean, each.usd_per_hour) if each.usd_per_hour else None
 
 
 def _hover(each: Candidate, *, whole: bool) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 import paceline
 from paceline.planning import Plan, goal_of, plan, space_of
-from paceline.reporting.planned import plan_grids
+from paceline.reporting.planned import pareto, plan_grids
 from simulator.prices import parse_prices
 from simulator.results import Bottleneck, Breakdown, Utilisation
 from tests.sample_scenarios import scenario_table
@@ -124,6 +124,17 @@ def test_the_answer_is_compared_run_by_run(machines: dict[str, str]) -> None:
             wins = sum(mine / ours > its / theirs for mine, its in zip(chosen, rates, strict=True))
             assert (other.paired.wins, other.paired.runs, other.paired.by) == (wins, 19, "cheaper")
     assert re.search(r"the answer is cheaper in \d+ of 19 paired runs", answer.why)
+
+
+def test_what_costs_nothing_is_equal_and_no_multiple(machines: dict[str, str]) -> None:
+    free = planned(machines, goal_of(samples=1e6, deadline="1h"), price=["bare=0/h"], workers=[1, 2])
+    assert by_name(free)["bare"].text == "the answer"
+    assert by_name(free)["eight"].text.startswith("more, where the answer costs nothing")
+    assert pareto(free) is not None
+    alone = planned({"bare": machines["bare"]}, goal_of(samples=1e6, deadline="1h"), price=["bare=0/h"], workers=[1, 2])
+    assert alone.chosen.cost_usd.mean == 0
+    assert "at the same cost" in alone.why
+    assert pareto(alone) is None  # nothing is drawn where a logarithmic axis has no place for it
 
 
 def test_old_plans_can_still_be_read(machines: dict[str, str]) -> None:
