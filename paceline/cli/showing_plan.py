@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.further import workers_of
-from paceline.planning.wording import figure, paired_in_words, servers_note, staleness_in_words, time_note, workers_note
+from paceline.planning.wording import figure, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
 from simulator.left_out import left_out_in_words
 from simulator.prices import rate_in_words, sum_in_words
 
@@ -43,7 +43,7 @@ def show_plan(plan: Plan) -> None:
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
         _candidates(console, f"Pareto front of those simulated, {what}{more}", plan.pareto[:_FRONT])
     _improvements(console, plan)
-    for text in filter(None, (workers_note(plan), servers_note(plan), _work(plan))):
+    for text in filter(None, (workers_note(plan), servers_note(plan), work_note(plan))):
         console.print(Text(text))
     for one in plan.refused[:_MOST_REFUSED]:
         many = f"{one.configurations:,} configurations" if one.configurations > 1 else "1 configuration"
@@ -56,19 +56,6 @@ def show_plan(plan: Plan) -> None:
         console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
     for text in plan.notes:
         console.print(Text(f"note: {text}"), style="dim")
-
-
-def _work(plan: Plan) -> str:
-    refused = sum(one.configurations for one in plan.refused)
-    parts = [f"{plan.discarded:,} were discarded by closed forms"]
-    parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
-    parts += [f"{refused:,} refused"] if refused else []
-    others = plan.simulated - len(plan.candidates)
-    each = f" ({plan.for_each_cluster:,} of them only so that each cluster has its best)" if plan.for_each_cluster else ""
-    return (
-        f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
-        f"and {others:,} scenarios besides around the answer."
-    )
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -28,6 +28,7 @@ __all__ = [
     "staleness_in_words",
     "time_note",
     "why_this",
+    "work_note",
     "workers_note",
 ]
 
@@ -274,17 +275,25 @@ def _either(values: Sequence[int]) -> str:
 def workers_note(plan: Plan) -> str:
     """Where adding workers stops paying; nothing where that was not simulated."""
     counts, until = plan.workers, plan.workers_pay_until
-    if not counts or until is None:
+    if len(counts) < _PAIR or until is None:
         return ""
     if until == counts[-1].workers:
-        return f"Adding workers pays up to {until}, the most that were simulated: each doubling brings at least half again as much."
+        return (
+            f"Adding workers pays up to {until:,}, the most that were simulated, {_PER_WORKER}: "
+            "each doubling brings at least half again as much."
+        )
     place = next(index for index, count in enumerate(counts) if count.workers == until)
     after = counts[place + 1]
+    pays = f"pays up to {until:,}" if place else "does not pay"
     return (
-        f"Adding workers pays up to {until}: from there to {after.workers} throughput changes by "
+        f"Adding workers {pays}, {_PER_WORKER}: from {until:,} to {after.workers:,} throughput changes by "
         f"{_change_in_words(_growth(counts[place], after))}, "
         f"less than half of the {after.workers / until - 1:.0%} that they add."
     )
+
+
+_PAIR = 2
+_PER_WORKER = "judged by throughput per worker, not by the goal"
 
 
 def servers_note(plan: Plan) -> str:
@@ -300,6 +309,20 @@ def servers_note(plan: Plan) -> str:
     growth = _growth(next(count for count in plan.servers if count.servers == enough), best)
     change = _change_in_words(growth, digits=1)
     return f"{shown}: {best.servers} change throughput by {change}, and no number up to {more[-1].servers} by 2% or more on average."
+
+
+def work_note(plan: Plan) -> str:
+    """What became of the configurations that the ranges name, and what was simulated besides."""
+    refused = sum(one.configurations for one in plan.refused)
+    parts = [f"{plan.discarded:,} were discarded by closed forms"]
+    parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
+    parts += [f"{refused:,} refused"] if refused else []
+    others = plan.simulated - len(plan.candidates)
+    each = f" ({plan.for_each_cluster:,} of them only so that each cluster has its best)" if plan.for_each_cluster else ""
+    return (
+        f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
+        f"and {others:,} scenarios besides around the answer."
+    )
 
 
 def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> Estimate:
