@@ -196,8 +196,8 @@ class Judge:
             return None
         return Paired(wins=wins(*rates), runs=len(rates[0]), by="faster")
 
-    def candidate(self, point: Point, best: Point) -> Candidate:
-        """What is told of a point, beside the best."""
+    def candidate(self, point: Point, answer: Point | None) -> Candidate:
+        """What is told of a point, beside the answer; where nothing reaches the goal there is none to be compared with."""
         result, total = point.result, self.goal.total_samples
         assert result is not None
         placement = placement_of(point.scenario)
@@ -214,5 +214,5 @@ class Judge:
             nodes=placement.nodes,
             devices_per_node=placement.devices_per_node,
             placement=placement.text,
-            paired=self.paired(best, point),
+            paired=None if answer is None else self.paired(answer, point),
         )

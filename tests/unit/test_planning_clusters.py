@@ -126,6 +126,15 @@ def test_the_answer_is_compared_run_by_run(machines: dict[str, str]) -> None:
     assert re.search(r"the answer is cheaper in \d+ of 19 paired runs", answer.why)
 
 
+def test_where_no_goal_is_met_nothing_is_compared_with_an_answer(machines: dict[str, str]) -> None:
+    missed = planned(machines, goal_of(samples=1e12, deadline="1h"), price=["bare=2/h"], workers=[1, 2])
+    assert not missed.feasible
+    assert len(missed.candidates) > 2
+    assert all(its.paired is None for its in missed.candidates)
+    columns = {column.name for grid in plan_grids(missed) for column in grid.columns}
+    assert "Answer better in (paired runs)" not in columns
+
+
 def test_what_costs_nothing_is_equal_and_no_multiple(machines: dict[str, str]) -> None:
     free = planned(machines, goal_of(samples=1e6, deadline="1h"), price=["bare=0/h"], workers=[1, 2])
     assert by_name(free)["bare"].text == "the answer"
