@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from paceline.planning.answer import Candidate, ClusterAnswer, Refused
 from paceline.planning.judging import Judge, Point
-from paceline.planning.wording import figure, paired_in_words
+from paceline.planning.wording import figure, paired_in_words, purchase_in_words
 from simulator.results import Failure
 
 __all__ = ["clusters_of"]
@@ -47,6 +47,8 @@ def clusters_of(
         best = next(iter([*met, *missed]), None)
         near = _near_miss(judge, met[0], missed) if met else None
         texts = [_beside(judge, best, chosen, candidates) if met and best is not None else _why_not(judge, cluster, own, best, refused)]
+        if best is not None and (bought := purchase_in_words(candidates[id(best)])):
+            texts.append(bought)
         if near is not None:
             texts.append(_near_in_words(judge, candidates[id(near)]))
         found.append(

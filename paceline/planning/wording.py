@@ -10,6 +10,7 @@ from paceline.planning.answer import Candidate, Goal, Improvement, Plan, ServerC
 from paceline.planning.goals import required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
+from simulator.cost import placement_of
 from simulator.intervals import paired_ratio
 from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Estimate, Result
@@ -22,6 +23,7 @@ __all__ = [
     "money",
     "notes_of",
     "paired_in_words",
+    "purchase_in_words",
     "scaling_note",
     "sentences_of",
     "servers_note",
@@ -72,9 +74,26 @@ def _figures(candidate: Candidate, total: float | None) -> str:
     if candidate.usd_per_hour is not None:
         hourly = f"{rate_in_words(candidate.usd_per_hour)} USD an hour"
         cost = candidate.cost_usd
-        parts.append(hourly if cost is None else f"{sum_in_words(cost.mean)} USD for all of it at {hourly}")
+        bought = f" ({text})" if (text := purchase_in_words(candidate)) else ""
+        parts.append((hourly if cost is None else f"{sum_in_words(cost.mean)} USD for all of it at {hourly}") + bought)
     stale = staleness_in_words(candidate.result)
     return ", ".join([*parts, *([f"with {stale}"] if stale else [])])
+
+
+def purchase_in_words(candidate: Candidate) -> str:
+    """What a candidate's machines cost to buy, beside the share of it that is told as its cost; nothing where they are rented."""
+    cluster, placement = candidate.result.scenario.cluster, placement_of(candidate.result.scenario)
+    held = [(placement.nodes - placement.server_nodes, cluster.price), (placement.server_nodes, cluster.server_price)]
+    if cluster.server_price is None:
+        held = [(placement.nodes, cluster.price)]
+    bought = [(nodes, price.purchase_usd) for nodes, price in held if nodes and price is not None and price.purchase_usd is not None]
+    if not bought or candidate.usd_per_hour is None:
+        return ""
+    each, total = " + ".join(f"{nodes:,} x {usd:,.10g}" for nodes, usd in bought), sum(nodes * usd for nodes, usd in bought)
+    share, time_s = f"{rate_in_words(candidate.usd_per_hour)} USD is the share of an hour", candidate.time_s
+    if candidate.cost_usd is not None and time_s is not None:
+        share = f"{sum_in_words(candidate.cost_usd.mean)} USD is the share of {format_seconds(time_s.mean, _EXACT)}"
+    return f"{each} = {total:,.10g} USD to buy; {share} by the terms of the price"
 
 
 _EXACT = 5

@@ -135,6 +135,20 @@ def test_where_no_goal_is_met_nothing_is_compared_with_an_answer(machines: dict[
     assert "Answer better in (paired runs)" not in columns
 
 
+def test_a_purchase_is_told_as_a_sum_beside_the_share_of_it(machines: dict[str, str]) -> None:
+    answer = planned(machines, goal_of(samples=1e7, deadline="45 min"), price=["bare=BUY:4000USD,years:4,power:0.5kW"], workers="1..8")
+    best, text = by_name(answer)["bare"].best, by_name(answer)["bare"].text
+    assert best == answer.chosen
+    said = re.search(r"([\d,]+) x 4,000 = ([\d,]+) USD to buy; ([\d.]+) USD is the share of ([\d.]+) min by the terms", text)
+    assert said is not None, text
+    assert int(said[1]) == best.nodes
+    assert int(said[2].replace(",", "")) == 4000 * best.nodes
+    assert float(said[3]) == pytest.approx(best.cost_usd.mean, rel=5e-3)
+    assert float(said[4]) == pytest.approx(best.time_s.mean / 60, rel=1e-4)
+    assert f"USD an hour ({said[0]}" in answer.sentences[0]
+    assert "to buy" not in by_name(answer)["eight"].text
+
+
 def test_what_costs_nothing_is_equal_and_no_multiple(machines: dict[str, str]) -> None:
     free = planned(machines, goal_of(samples=1e6, deadline="1h"), price=["bare=0/h"], workers=[1, 2])
     assert by_name(free)["bare"].text == "the answer"
