@@ -46,7 +46,10 @@ HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
         (("sweep", "s.toml", *MANY, "--over", "strategy.workers=32", "--jobs", "1", "--out", "r"), ("s.toml: 1 scenario takes about ",)),
         (("sweep", "s.toml", *HUGE, "--over", "strategy.workers=1,2", "--out", "r"), (HUGE_STEP,)),
         (("sweep", "s.toml", "--over", "workload.batch_per_replica=10,1000000000", "--out", "r"), (HUGE_STEP,)),
-        (("plan", "s.toml", *MANY, "--target-throughput", "1 samples/s", "--jobs", "1"), ("s.toml: the search of 64 configurations takes about ",)),
+        (
+            ("plan", "s.toml", *MANY, "--target-throughput", "1 samples/s", "--jobs", "1"),
+            ("s.toml: the search of 64 configurations takes about ",),
+        ),
         (("plan", "s.toml", *HUGE, "--target-throughput", "1 samples/s", "--out", "r"), ("a step takes about 83.",)),
         (("validate", "s.toml", *HUGE, "--measured", "p.csv"), (HUGE_STEP,)),
     ],
