@@ -176,7 +176,7 @@ class Cluster(Spec):
     fabric: Fabric | None = Field(default=None, description="left out: one switch that is never the bottleneck")
     transport: Transport = Transport()
     protocols: Protocols = Protocols()
-    price: Price | None = Field(default=None, description="of a node; left out: not known, and no cost is told")
+    price: Price | None = Field(default=None, description="of a node; left out: not known, and no cost is shown")
     server_price: Price | None = Field(default=None, description="of a node that holds parameter servers only; left out: that of any node")
     calibrated: ClusterRange | None = None
     uncertainty: Uncertainty | None = None

@@ -191,7 +191,7 @@ def _improvements(console: Console, plan: Plan) -> None:
     table.columns[0].justify = "left"
     for heading in ("gain ", "90% interval", "samples/s"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("limit then", no_wrap=True)
+    table.add_column("limit then", overflow="fold")
     without_effect = False
     for one in plan.improvements:
         rate, effect = one.throughput_samples_per_s, one.effect
@@ -209,7 +209,7 @@ def _improvements(console: Console, plan: Plan) -> None:
     if table.row_count:
         console.print(table)
     if without_effect:
-        console.print("~ no effect seen: the interval of the gain, run by run, holds 0", style="dim")
+        console.print("~ effect not certain: the interval of the gain, run by run, holds 0", style="dim")
     for one in plan.improvements:
         console.print(Text(f"{one.name}: {one.text}"), style="" if one.gain is None else "dim")
     console.print()

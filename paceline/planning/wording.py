@@ -107,10 +107,8 @@ def precisely(rate: float) -> str:
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
     """That the mean time is longer than the time at the mean throughput, where a reader's calculator would find so."""
-    shown, other = format_seconds(mean_s, 4), format_seconds(at_mean_s, 4)
-    if shown == other:
-        return ""
-    return f" (mean over runs, which differ; at the mean throughput {format_seconds(at_mean_s, _EXACT)})"
+    shown, other = format_seconds(mean_s, _EXACT), format_seconds(at_mean_s, _EXACT)
+    return "" if shown == other else f" (mean over runs, which differ; at the mean throughput {other})"
 
 
 def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:

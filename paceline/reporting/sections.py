@@ -84,7 +84,7 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
     drawn = figure(changes)
     known = [change for change in changes if change.gain is not None]
     told = [
-        f"{clean(change.name)}: {signed(change.gain) if change.seen else 'no effect seen'}"
+        f"{clean(change.name)}: {signed(change.gain) if change.seen else 'effect not certain'}"
         for change in known[:_MOST_SAID]
         if change.gain is not None
     ]

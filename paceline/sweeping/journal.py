@@ -5,11 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from pydantic_core import from_json
 
+from paceline.sweeping.backends import WorkersLostError
 from paceline.sweeping.lines import begins_line, hash_of_line
 from paceline.sweeping.stored import StoredLines
 from simulator.errors import InputError, ResultsError, SimulationError
@@ -127,6 +130,22 @@ class Journal:
             raise SimulationError(
                 f"{self.lines.path}: cannot be written: {error.strerror}; finished results are kept: run again when it can"
             ) from None
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Around simulations whose outcomes are appended.
+
+        Raises
+        ------
+        WorkersLostError
+            Their processes are gone; it says that what is finished is kept here, where something is.
+        """
+        try:
+            yield
+        except WorkersLostError as error:
+            if not len(self):
+                raise
+            raise WorkersLostError(error.what, error.advice, f"finished results are kept in {self.lines.path}") from None
 
     def copy(self, line: bytes, scenario_hash: str, took_s: float | None) -> None:
         """Take over the line of a result from another journal."""

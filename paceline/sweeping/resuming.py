@@ -63,7 +63,7 @@ def sweep(
     ResultsError
         ``out`` holds results of another sweep, or is no results file.
     SimulationError
-        A worker process was killed; earlier outcomes are kept.
+        A worker process was killed; a journal keeps earlier outcomes.
     """
     runner = Runner(jobs=jobs, backend=backend, scheduler=scheduler)
     tell = progress if progress is not None else _silent
@@ -91,7 +91,7 @@ def sweep(
             journal = retried(journal, scenarios, runner, tell)
         tell(len(journal), total)
         # closed, it ends its processes also where this one is stopped between two outcomes
-        with closing(runner.run(scenarios[index] for index in range(len(journal), total))) as outcomes:
+        with journal.keeping(), closing(runner.run(scenarios[index] for index in range(len(journal), total))) as outcomes:
             for outcome in outcomes:
                 journal.append(outcome)
                 tell(len(journal), total)

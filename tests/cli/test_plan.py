@@ -105,7 +105,7 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         (["--target-throughput", "20000"], "--target-throughput '20000' must be a number of samples over a time"),
         (["--target-throughput", "20000", "samples/s"], "a value and its unit are one word: '20000 samples/s'"),
         (["--samples", "1e6", "--deadline", "-3h"], "--deadline '-3h' must be a time above 0"),
-        (["--samples", "1e6", "--budget", "5 USD"], "has no price with a source, so no cost is told"),
+        (["--samples", "1e6", "--budget", "5 USD"], "has no price with a source, so no cost is shown"),
         (["--budget", "5 USD"], "--budget needs --samples"),
         ([*GOAL, "--workers", "0"], "--workers '0' must be a range"),
         ([*GOAL, "--workers", "8..2"], "--workers '8..2' has nothing in it, since 8 is above 2"),

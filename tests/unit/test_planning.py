@@ -234,7 +234,7 @@ def test_a_confidence_beyond_the_replications_is_refused_with_what_to_do() -> No
 
 
 def test_a_budget_without_a_price_is_refused_and_the_cheapest_becomes_the_smallest() -> None:
-    with pytest.raises(InputError, match="has no price with a source, so no cost is told"):
+    with pytest.raises(InputError, match="has no price with a source, so no cost is shown"):
         planned(space_of(table(RING, price=None)), goal_of(samples=1e6, budget="5 USD"))
     answer = planned(space_of(table(RING, price=None), workers=[1, 2, 3]), goal_of(samples=1e6, deadline="1h"))
     assert answer.goal.prefer == "fewest-devices"

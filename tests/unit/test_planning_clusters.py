@@ -10,7 +10,9 @@ import pytest
 
 import paceline
 from paceline.planning import Plan, goal_of, plan, space_of
+from paceline.planning.wording import _figures
 from paceline.reporting.planned import pareto, plan_grids
+from simulator.cost import time_of_samples_s
 from simulator.prices import parse_prices
 from simulator.results import Bottleneck, Breakdown, Utilisation
 from tests.sample_scenarios import scenario_table
@@ -111,6 +113,24 @@ def test_time_throughput_and_cost_of_the_answer_agree_by_a_readers_calculator(ma
     assert 1e9 / rate / 3600 == pytest.approx(at_mean, rel=1e-4)
     assert hours * hourly == pytest.approx(cost, rel=5e-4)
     assert hours > at_mean
+
+
+def test_a_time_that_differs_from_that_at_the_mean_throughput_as_it_is_printed_says_so(machines: dict[str, str]) -> None:
+    answer = planned({"bare": machines["bare"]}, goal_of(samples=1e9, deadline="1000 h"), workers=[3])
+    chosen = answer.chosen.result
+    rate = chosen.throughput_samples_per_s.mean
+
+    def said(spread: float) -> str:
+        """Of two runs that differ by a spread: the mean of 1 / rate exceeds 1 / mean by its square."""
+        runs = (rate * (1 - spread), rate * (1 + spread))
+        result = chosen.model_copy(update={"throughput_of_each_replication": runs})
+        candidate = answer.chosen.model_copy(update={"result": result, "time_s": time_of_samples_s(result, 3600 * 1.2341 * rate)})
+        return _figures(candidate, 3600 * 1.2341 * rate)
+
+    assert ", 1.2341 h for the training" in said(0.0)
+    assert "at the mean throughput" not in said(0.0)
+    # the fifth digit alone differs
+    assert "1.2342 h for the training (mean over runs, which differ; at the mean throughput 1.2341 h)" in said(0.01)
 
 
 def test_the_answer_is_compared_run_by_run(machines: dict[str, str]) -> None:

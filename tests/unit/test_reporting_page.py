@@ -41,6 +41,12 @@ def page_of(results: list[Result], notes: tuple[str, ...] = (), **extra: Any) ->
     return render(build_report(results, notes, **extra))
 
 
+def test_the_table_without_scripts_names_both_limits_that_are_in_balance() -> None:
+    even = Bottleneck(name="server-network", balance="stragglers", text="Both.")
+    page = page_of([result.model_copy(update={"bottleneck": even}) for result in sweep((RING,), (1, 2))])
+    assert '<td class="text">server network and stragglers in balance</td>' in page
+
+
 def without_scripts(page: str) -> str:
     return re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
 
@@ -156,7 +162,7 @@ def test_the_page_says_which_run_the_changes_rest_on() -> None:
 
 def test_a_workload_that_was_never_calibrated_is_called_so() -> None:
     _, confidence, _ = summary_of(page_of(sweep((RING,), (1, 2), workload={"calibrated": None, "uncertainty": None})))
-    assert "no calibrated range is recorded, so nothing tells how far it can be trusted" in confidence
+    assert "what was measured is not recorded, so nothing tells how far it can be trusted" in confidence
     assert "the workload carries no uncertainty" in confidence
 
 
