@@ -347,7 +347,7 @@ def _bought(text: str, where: str) -> Price:
     use = _positive(parts.get("use", "1"), where, "use", "a share of all hours above 0 and at most 1, such as use:0.6", at_most=1.0)
     hourly = purchase / (years * HOURS_PER_YEAR * use)
     formula = f"{purchase:,.10g} USD / ({years:g} years x {HOURS_PER_YEAR:,.0f} h x {use:g})"
-    working = f"in use {use:.4g} of all hours" if "use" in parts else "in use at all hours (assumed)"
+    working = f"in use {use:.4g} of all hours" if use < 1 else "in use at all hours" + ("" if "use" in parts else " (assumed)")
     terms = [f"bought for {purchase:,.10g} USD over {years:g} years", working]
     if "power" in parts:
         try:
@@ -364,7 +364,8 @@ def _bought(text: str, where: str) -> Price:
         terms.append(f"{power_w / 1000.0:g} kW at {each:g} USD/kWh{'' if 'electricity' in parts else ' (assumed)'}")
     else:
         terms.append("electricity not counted")
-    return validated(Price, {"usd_per_node_hour": hourly, "terms": ", ".join(terms), "source": f"{_GIVEN}: {formula}"}, where)
+    table = {"usd_per_node_hour": hourly, "terms": ", ".join(terms), "source": f"{_GIVEN}: {formula}", "purchase_usd": purchase}
+    return validated(Price, table, where)
 
 
 def _matched(pattern: re.Pattern[str], text: str, where: str, key: str, rule: str) -> float:

@@ -79,7 +79,10 @@ class Candidate(Spec):
     nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
     devices_per_node: int | None = Field(default=None, description="devices of each machine that holds replicas, in use or not")
     placement: str = Field(default="", description="what sits on which machines, in words")
-    paired: Paired | None = Field(default=None, description="how often the answer is better; null where that is no matter of chance")
+    paired: Paired | None = Field(
+        default=None,
+        description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
+    )
 
     @classmethod
     def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:

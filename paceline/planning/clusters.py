@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from paceline.planning.answer import Candidate, ClusterAnswer, Refused
 from paceline.planning.judging import Judge, Point
-from paceline.planning.wording import figure, paired_in_words
+from paceline.planning.wording import figure, paired_in_words, purchase_in_words
 from simulator.prices import how_to_give
 from simulator.results import Failure
 
@@ -54,6 +54,8 @@ def clusters_of(
             texts = [_beside(judge, best, chosen, candidates, price_option)]
         else:
             texts = [_why_not(judge, cluster, own, best, refused, price_option)]
+        if best is not None and (bought := purchase_in_words(candidates[id(best)])):
+            texts.append(bought)
         if near is not None:
             texts.append(_near_in_words(judge, candidates[id(near)]))
         found.append(

@@ -101,7 +101,7 @@ def plan(
         servers = count_servers(chosen.scenario, simulations)
         better = improvements(chosen.scenario, result, simulations)
         simulations.finish()
-    candidates = {id(point): judge.candidate(point, chosen) for point in ranked}
+    candidates = {id(point): judge.candidate(point, chosen if meeting else None) for point in ranked}
     all_refused = (*space.refused, *refused, *failures)
     runners_up = [candidates[id(point)] for point in _others(meeting or missing)]
     discarded = sum(search.discarded(point) for point in search.points)

@@ -46,6 +46,16 @@ def test_the_answer_comes_in_three_sentences_and_tables_of_80_columns(folder: Pa
     assert "Not in these figures: preparing input; whether a batch fits into memory; start-up, evaluation and checkpoints;" in text
 
 
+def test_where_nothing_has_a_price_there_are_no_columns_for_it(folder: Path, paceline: Paceline) -> None:
+    training = ("--samples", "1e6", "--deadline", "1 h", "--workers", "1,2")
+    without = paceline("plan", "s.toml", *training, *QUICK).stdout
+    with_one = paceline("plan", "s.toml", *training, *QUICK, *PRICE).stdout
+    for heading in ("$/hour", "cost $"):
+        assert heading in with_one
+        assert heading not in without
+    assert "hours  conf." in without
+
+
 def test_json_is_the_plan(folder: Path, paceline: Paceline) -> None:
     answer = paceline("plan", "s.toml", *GOAL, "--workers", "1..8", *PRICE, *QUICK, "--json")
     assert answer.code == 0

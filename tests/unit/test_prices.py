@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import paceline
+from simulator.cluster import Price
 from simulator.errors import InputError
 from simulator.left_out import left_out
 from simulator.prices import Prices, parse_prices, price_of_text, rate_in_words, sum_in_words
@@ -22,6 +23,14 @@ def test_an_hour_of_a_bought_machine_is_its_share_of_the_purchase_and_its_electr
     assert full.usd_per_node_hour == pytest.approx(3000 / (3 * 8766 * 0.6) + 0.4 * 0.30, rel=1e-12)
     assert "assumed" not in full.terms
     assert "electricity not counted" in price_of_text("BUY:4000USD,years:4").terms
+
+
+def test_a_price_carries_the_sum_of_a_purchase_and_one_of_rent_is_written_as_before() -> None:
+    bought = price_of_text("BUY:4000USD,years:4,use:1")
+    assert bought.purchase_usd == 4000.0
+    assert bought.terms == "bought for 4,000 USD over 4 years, in use at all hours, electricity not counted"
+    assert Price.model_validate(bought.model_dump(mode="json")) == bought
+    assert "purchase_usd" not in price_of_text("0.40/h").model_dump(mode="json")
 
 
 @pytest.mark.parametrize(("text", "hourly"), [("0.20/h", 0.2), ("0.2USD/h", 0.2), ("$4.8/d", 0.2), ("0.2 USD per hour", 0.2), ("0/h", 0.0)])

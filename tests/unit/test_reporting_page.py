@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+from paceline.planning.wording import servers_note, work_note, workers_note
 from paceline.reporting.context import build_report
 from paceline.reporting.limits import limit_in_words
 from paceline.reporting.measured import Beside, Overlay, Unmatched
@@ -313,9 +314,17 @@ def test_sections_stand_in_order() -> None:
 def test_a_plan_answers_in_its_own_sentences() -> None:
     results = sweep(cluster={"price": PRICE})
     plan = planned(results, "Ring on 8")
+    (count,) = plan.workers
+    plan = plan.model_copy(update={"workers": (count, count.model_copy(update={"workers": 16}))})
     assert summary_of(page_of(results, plan=plan)) == list(plan.sentences)
     text = text_of(page_of(results, plan=plan))
-    assert "1,200 configurations considered, 1,100 of them ruled out by closed forms; 42 scenarios simulated." in text
+    for sentence in (work_note(plan), servers_note(plan), workers_note(plan)):  # those of the terminal, word for word
+        assert sentence in text
+    assert workers_note(plan).startswith("Adding workers does not pay, judged by throughput per worker, not by the goal: from 8 to 16 ")
+    assert work_note(plan) == (
+        "1,200 configurations were considered: 1,100 were discarded by closed forms, 3 refused, 27 simulated, "
+        "and 15 scenarios besides around the answer."
+    )
     assert embedded(page_of(results, plan=plan), "points")["chosen"] == {"curve": 0, "at": [3]}
     assert "pareto" in embedded(page_of(results, plan=plan), "figures")
 
@@ -359,10 +368,10 @@ def test_the_fit_shows_measured_points_and_line() -> None:
 def test_weak_or_strong_is_named_in_every_table() -> None:
     results = sweep(cluster={"price": PRICE})
     tables = re.findall(
-        r'<table data-csv="([a-z-]+).*?<thead>(.*?)</thead>', page_of(results, **extras("some text", results)), flags=re.DOTALL
+        r'<table data-csv="([a-z-]+).*?(<caption.*?)</thead>', page_of(results, **extras("some text", results)), flags=re.DOTALL
     )
     elsewhere = {"plan-refused", "measured-only", "timeline", "calibration-"}
-    named = {name for name, head in tables if ">Scaling<" in head}
+    named = {name for name, head in tables if ">Scaling<" in head or " scaling</caption>" in head}
     assert {name for name, _ in tables} - named == elsewhere
     assert len(named) == 8
 
