@@ -122,10 +122,9 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
     if len(means) == 2:  # neither is the odd one; what disturbs makes steps longer
         odd = max(means, key=lambda run: means[run])
         others = min(means.values())
-    longer = means[odd] > others
-    ratio = means[odd] / others if longer else others / means[odd]
+    ratio = means[odd] / others
     fault = (
-        f"the runs are at different levels: steps of {names[odd]} took {ratio:.2f} times as {'long' if longer else 'little'} as those of "
+        f"the runs are at different levels: steps of {names[odd]} took {ratio:.2f} times as long as those of "
         f"{'the other run' if len(means) == 2 else 'the other runs'}, which their own scatter does not explain"
     )
     if accept:

@@ -103,7 +103,7 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
         ours, theirs, our_name, their_name = theirs, ours, their_name, our_name
         found = compare(ours, theirs)
     ratio = found.ratio
-    both = f"no difference is seen between {our_name} and {their_name} {where}"
+    both = f"either of {our_name} and {their_name} may be the faster {where}"
     if not found.runs:
         if found.clear:
             return f"{our_name} is faster than {their_name} {where}, {_by(ratio, _APART)}"
@@ -111,8 +111,8 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
     if found.clear:
         return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
     if found.wins == found.losses == 0:
-        return f"{both}: they are equal in {found.runs} of {found.runs} runs"
-    return f"{both}: the first is faster in {found.wins} of {found.runs} runs, {_between(ratio)}"
+        return f"{our_name} and {their_name} are equal {where} in {found.runs} of {found.runs} runs"
+    return f"{both}: the first is in {found.wins} of {found.runs} runs, {_between(ratio)}"
 
 
 _APART = "the worst of one against the best of the other, since their runs share no draws"

@@ -43,7 +43,8 @@ def _uncovered(scenario: Scenario) -> Iterator[Warned]:
     """What nothing that was measured speaks for; a workload without a calibrated range is warned about for that."""
     paths: dict[str, tuple[str, float]] = {"batch": ("workload.batch", scenario.batch), "workers": ("strategy.workers", scenario.replicas)}
     for its in coverage(scenario):
-        if its.grade == "uncovered" and (its.about != "batch" or scenario.workload.calibrated is not None):
+        # a device is warned about where the workload was moved to it
+        if its.grade == "uncovered" and its.about in paths and (its.about != "batch" or scenario.workload.calibrated is not None):
             path, value = paths[its.about]
             yield Warned(code="outside-calibration", path=path, value=value, text=its.text)
 
@@ -150,6 +151,17 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
             code="moved-device", path="workload.moved", value=moved.to_device, range=(low, high),
             text=f"the workload was measured on {moved.from_device!r}; its compute takes {mid:.3g} times as long "
             f"({low:.3g} to {high:.3g}) on {moved.to_device!r}{taken}, {moved.text}",
+        )  # fmt: skip
+        if scenario.servers and load.server(load.parameter_bytes):
+            yield Warned(
+                code="servers-not-moved", path="workload.server", value=moved.to_device,
+                text=f"the parameter servers' time for a gradient is that of the host of {moved.from_device!r}: "
+                "what it is on this cluster's hosts is not known, and no interval holds it",
+            )  # fmt: skip
+    elif device and (known is None or not known.device):
+        yield Warned(
+            code="device-not-known", path="workload.calibrated.device", value=device,
+            text=f"the workload names no device that it was measured on, so its times are taken as those of {device!r}",
         )  # fmt: skip
     elif known is not None and known.device and device and not same_device(known.device, device):
         yield Warned(

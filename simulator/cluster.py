@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import itertools
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.laws import Law, Slowdown
 from simulator.spec import Bytes, Moderate, Rate, Seconds, Spec
@@ -75,7 +75,7 @@ class NodeClass(Spec):
 
 
 class Price(Spec):
-    """What a node costs while it is rented, and who says so."""
+    """What an hour of a node costs, rented or as a share of its purchase, and who says so."""
 
     usd_per_node_hour: Annotated[Moderate, Field(ge=0)] = Field(
         description="US dollars for one node for an hour, all of its devices included"
@@ -83,6 +83,17 @@ class Price(Spec):
     terms: str = Field(default="", max_length=500, description="what the price holds for, such as: on demand, Linux, us-east-1")
     source: str = Field(default="given in the scenario", min_length=1, max_length=1000, description="where the price was read")
     date: str = Field(default="", max_length=40, description="when it held, such as 2024-05-01")
+    purchase_usd: Annotated[Moderate, Field(ge=0)] | None = Field(
+        default=None, description="US dollars to buy the node, of which an hour is a share; left out: it is rented"
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the sum of a purchase where there is none, so that the hash of a scenario with a rented node stays what it was."""
+        written: dict[str, Any] = handler(self)
+        if self.purchase_usd is None:
+            written.pop("purchase_usd", None)
+        return written
 
 
 class ClusterRange(Spec):
@@ -165,7 +176,7 @@ class Cluster(Spec):
     fabric: Fabric | None = Field(default=None, description="left out: one switch that is never the bottleneck")
     transport: Transport = Transport()
     protocols: Protocols = Protocols()
-    price: Price | None = Field(default=None, description="of a node; left out: not known, and no cost is told")
+    price: Price | None = Field(default=None, description="of a node; left out: not known, and no cost is shown")
     server_price: Price | None = Field(default=None, description="of a node that holds parameter servers only; left out: that of any node")
     calibrated: ClusterRange | None = None
     uncertainty: Uncertainty | None = None

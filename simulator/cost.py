@@ -1,6 +1,6 @@
 """What a training costs: nodes, their price, and how long it takes.
 
-A cost is told only where the price has a source or was given by the user; else None, and
+A cost is shown only where the price has a source or was given by the user; else None, and
 :func:`why_no_cost` says why in a sentence.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 
+from simulator.prices import how_to_give
 from simulator.results import Estimate, Placement, Result
 from simulator.scenario import Scenario
 from simulator.strategy import ParameterServer
@@ -40,7 +41,7 @@ def placement_of(scenario: Scenario) -> Placement:
     each = min(scenario.replicas, cluster.replicas_per_node)
     parts = [_on_nodes(scenario.replicas, scenario.worker_nodes, each, cluster.devices_per_node)]
     if servers:
-        parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of their own")
+        parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of {'its' if servers == 1 else 'their'} own")
     elif scenario.servers:
         parts.append(f"{_counted(scenario.servers, 'parameter server')} on the workers' nodes")
     if needed > scenario.worker_nodes + servers and not scenario.servers > scenario.worker_nodes:
@@ -59,7 +60,8 @@ def placement_of(scenario: Scenario) -> Placement:
 
 def _on_nodes(replicas: int, nodes: int, each: int, devices: int) -> str:
     holding = "1 device" if devices == 1 else f"{devices} devices"
-    split = f", {each} on each" if nodes > 1 and each > 1 else ""
+    full = "" if replicas == nodes * each else "up to "
+    split = f", {full}{each} on each" if nodes > 1 and each > 1 else ""
     return f"{_counted(replicas, 'replica')} on {_counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}"
 
 
@@ -81,12 +83,12 @@ def usd_per_hour(scenario: Scenario) -> float | None:
     return others * cluster.price.usd_per_node_hour + servers * server_price.usd_per_node_hour
 
 
-def why_no_cost(scenario: Scenario) -> str:
-    """Why the scenario has no cost, and what to do about it."""
+def why_no_cost(scenario: Scenario, option: str = "--price") -> str:
+    """Why the scenario has no cost, and what to do about it with the option, or the argument, for prices."""
     name = scenario.cluster.name
     return (
-        f"the cluster {name!r} has no price with a source, so no cost is told: give yours with --price {name}=0.40/h, "
-        f"or {name}=BUY:4000USD,years:4,power:0.5kW for machines that you own"
+        f"the cluster {name!r} has no price with a source, so no cost is shown: give yours with {how_to_give(option, name)}, "
+        f"or {how_to_give(option, name, 'BUY:4000USD,years:4,power:0.5kW')} for machines that you own"
     )
 
 

@@ -56,7 +56,7 @@ def checked_kinds() -> tuple[Checked, ...]:
 
 def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
     """What speaks for a prediction of this scenario, aspect by aspect."""
-    return (*_of_the_batch(scenario), *_of_the_workers(scenario))
+    return (*_of_the_batch(scenario), *_of_the_device(scenario), *_of_the_workers(scenario))
 
 
 def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
@@ -72,6 +72,13 @@ def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
     else:
         text = f"batch {batch:,} lies outside of those measured, {low:g} to {high:g}"
         yield Coverage(about="batch", grade="uncovered", text=text)
+
+
+def _of_the_device(scenario: Scenario) -> Iterator[Coverage]:
+    load = scenario.workload
+    if load.moved is not None and load.moved_by_factor:
+        text = f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
+        yield Coverage(about="device", grade="uncovered", text=text)
 
 
 def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:

@@ -33,8 +33,10 @@ def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
     if (why := not_checked(scenario)) is not None:
         found.append(LeftOut(name="whether a batch fits into memory", text=f"not checked: {why}"))
     found.append(LeftOut(name="start-up, evaluation and checkpoints", text="only training steps count"))
-    spot = "; at a spot price nodes are taken away in the middle of a run" if price is not None and "spot" in price.terms.lower() else ""
-    found.append(LeftOut(name="failures of nodes", text=f"none fails or is taken away, and no step is repeated for it{spot}"))
+    spot = "; at a spot price they are taken away in the middle of a run" if price is not None and "spot" in price.terms.lower() else ""
+    found.append(
+        LeftOut(name="failures of nodes", text=f"nodes are taken never to fail or to be taken away, and no step is repeated{spot}")
+    )
     if price is not None:
         found.append(LeftOut(name="storage and transfer of data", text="nodes alone are priced"))
     return tuple(found)

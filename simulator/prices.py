@@ -27,6 +27,7 @@ __all__ = [
     "HOURS_PER_YEAR",
     "Prices",
     "for_several",
+    "how_to_give",
     "parse_prices",
     "price_of_text",
     "rate_in_words",
@@ -62,13 +63,13 @@ class Prices:
     general
         For every cluster that has no price of its own, named ones besides.
     option
-        How a person gave them, for messages.
+        How they are given, for messages: ``--price`` at the command line, else the name of an argument.
     """
 
     def __init__(self, named: Mapping[str, Price] | None = None, general: Price | None = None, option: str = "--price") -> None:
         self.named = dict(named or {})
         self.general = general
-        self._option = option
+        self.option = option
         self._names: dict[str, None] = {}  # every name that a cluster has gone by
         self._replaced: dict[str, tuple[Price, float | None]] = {}
         self._filled: dict[str, None] = {}
@@ -87,9 +88,9 @@ class Prices:
             return self
         if self.general is not None:
             raise InputError(
-                f"{self._option} without a name and --set cluster.price are both for every cluster without one; give one of them"
+                f"{self.option} without a name and --set cluster.price are both for every cluster without one; give one of them"
             )
-        return Prices(self.named, general, self._option)
+        return Prices(self.named, general, self.option)
 
     def applied(self, cluster: Mapping[str, Any], called: str = "") -> dict[str, Any]:
         """A cluster's table with the price that holds for it.
@@ -135,13 +136,13 @@ class Prices:
             if name not in self._used and name not in self._names:
                 near = difflib.get_close_matches(name[:60], self._names, n=_NEAREST, cutoff=0.4)
                 hint = f"did you mean {' or '.join(near)}?" if near else f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}"
-                raise InputError(f"{self._option} {quoted(name)}: none of the clusters here has this name; {hint}")
+                raise InputError(f"{self.option} {quoted(name)}: none of the clusters here has this name; {hint}")
         if self.general is not None and self._kept and not self._filled:
             first, rate = next(iter(self._kept)), rate_in_words(self.general.usd_per_node_hour)
             which = "the cluster here has one" if len(self._kept) == 1 else "all clusters here have one"
             raise InputError(
                 f"{rate} USD an hour for no cluster in particular is for those without a price, but {which} ({_listed(self._kept)}); "
-                f"to replace it name the cluster: --price {first}={rate}/h"
+                f"to replace it name the cluster: {how_to_give(self.option, first, f'{rate}/h')}"
             )
 
     def _known(self) -> str:
@@ -161,8 +162,18 @@ class Prices:
         text = f"the price of {shown} for every cluster without one is used for {_listed(self._filled)}"
         if self._kept:
             first = next(iter(self._kept))
-            text += f"; {_listed(self._kept)} {'keeps its' if len(self._kept) == 1 else 'keep their'} own (--price {first}=... replaces it)"
+            keep = "keeps its" if len(self._kept) == 1 else "keep their"
+            text += f"; {_listed(self._kept)} {keep} own ({how_to_give(self.option, first, '...')} replaces it)"
         return [*texts, text + (f": {self.general.terms}" if self.general.terms else "")]
+
+
+def how_to_give(option: str, cluster: str, price: str = "0.40/h") -> str:
+    """How the price of a cluster is given, with an option of the command line or an argument of the library.
+
+    >>> how_to_give("--price", "lab"), how_to_give("prices", "lab")
+    ('--price lab=0.40/h', "prices={'lab': '0.40/h'}")
+    """
+    return f"{option} {cluster}={price}" if option.startswith("-") else f"{option}={ {cluster: price} }"
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -212,7 +223,7 @@ def parse_prices(texts: Sequence[str] | Mapping[str, str | float | Price], optio
         for text in texts:
             name, equals, price = text.rpartition("=")
             if equals and not name.strip():
-                raise InputError(f"{option} {quoted(text)}: a name stands before '=', such as {option} ethernet-1g=0.40/h")
+                raise InputError(f"{option} {quoted(text)}: a name stands before '=', such as {how_to_give(option, 'ethernet-1g')}")
             pairs.append((name.strip() or ALL, price, f"{option} {quoted(text)}"))
     named: dict[str, Price] = {}
     for name, value, where in pairs:
@@ -336,7 +347,7 @@ def _bought(text: str, where: str) -> Price:
     use = _positive(parts.get("use", "1"), where, "use", "a share of all hours above 0 and at most 1, such as use:0.6", at_most=1.0)
     hourly = purchase / (years * HOURS_PER_YEAR * use)
     formula = f"{purchase:,.10g} USD / ({years:g} years x {HOURS_PER_YEAR:,.0f} h x {use:g})"
-    working = f"in use {use:.4g} of all hours" if "use" in parts else "in use at all hours (assumed)"
+    working = f"in use {use:.4g} of all hours" if use < 1 else "in use at all hours" + ("" if "use" in parts else " (assumed)")
     terms = [f"bought for {purchase:,.10g} USD over {years:g} years", working]
     if "power" in parts:
         try:
@@ -353,7 +364,8 @@ def _bought(text: str, where: str) -> Price:
         terms.append(f"{power_w / 1000.0:g} kW at {each:g} USD/kWh{'' if 'electricity' in parts else ' (assumed)'}")
     else:
         terms.append("electricity not counted")
-    return validated(Price, {"usd_per_node_hour": hourly, "terms": ", ".join(terms), "source": f"{_GIVEN}: {formula}"}, where)
+    table = {"usd_per_node_hour": hourly, "terms": ", ".join(terms), "source": f"{_GIVEN}: {formula}", "purchase_usd": purchase}
+    return validated(Price, table, where)
 
 
 def _matched(pattern: re.Pattern[str], text: str, where: str, key: str, rule: str) -> float:

@@ -70,8 +70,8 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     """The scenario with one draw of all that its fits leave open: parameters, and the law of jitter."""
     load = scenario.workload.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload"))
-    if load.jitter_least is not None:
-        # the fastest step seen stays where it is, whatever mean is drawn
+    if load.jitter_least is not None and not load.moved_by_factor:
+        # the fastest step seen stays where it is, whatever mean is drawn; on another device it is as uncertain as the mean
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
         drawn = drawn.model_copy(update={"jitter_least": load.jitter_least * seen_s / drawn_s})
     return scenario.model_copy(

@@ -161,7 +161,7 @@ class Assumed(Spec):
 class Coverage(Spec):
     """What speaks for one aspect of a prediction."""
 
-    about: Literal["batch", "workers"]
+    about: Literal["batch", "device", "workers"]
     grade: Literal["checked", "interpolation", "uncovered"] = Field(
         description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
     )
@@ -212,7 +212,7 @@ class Result(Outcome):
 
     seed: int
     replicas: int
-    placement: Placement | None = Field(default=None, description="where it all sits; null in files of before it was told")
+    placement: Placement | None = Field(default=None, description="where it all sits; null in files written by older versions")
     throughput_samples_per_s: Estimate
     updates_per_s: Estimate
     throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s: the distribution behind the interval")
@@ -242,7 +242,7 @@ class Result(Outcome):
     @model_validator(mode="before")
     @classmethod
     def _of_before(cls, data: Any) -> Any:
-        """Files of before have the speed-up as a number: it gets the relative interval of the throughput, which is too wide."""
+        """Older versions wrote the speed-up as a number: it gets the relative interval of the throughput, which is too wide."""
         if not isinstance(data, dict):
             return data
         rate = data.get("throughput_samples_per_s")
@@ -255,14 +255,15 @@ class Result(Outcome):
 
     @property
     def grade(self) -> str:
-        """The weakest grade of :attr:`coverage`; empty in files of before it was told."""
+        """The weakest grade of :attr:`coverage`; empty in files written by older versions."""
         order = ("uncovered", "interpolation", "checked")
         return min((its.grade for its in self.coverage), key=order.index, default="")
 
     @property
     def extrapolated(self) -> bool:
         """Whether any aspect of it is covered by nothing that was measured."""
-        return any(warning.code == "outside-calibration" for warning in self.warnings)
+        moved = any(its.about == "device" and its.grade == "uncovered" for its in self.coverage)
+        return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
 
 class Failed(Spec):

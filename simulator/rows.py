@@ -57,6 +57,7 @@ COLUMNS: dict[str, str] = {
     "busiest_link_busy": "its share",
     "busiest_server_busy": "share of the server most in use",
     "bottleneck": "what limits the throughput",
+    "balance": "what takes nearly as much of a step, so that neither alone is the limit; else empty",
     "usd_per_hour": "US dollars an hour for all nodes; empty without a price",
     "usd_per_million_samples": "US dollars for a million samples, mean",
     "usd_per_million_samples_low": "low end, from the throughput's interval",
@@ -72,7 +73,7 @@ COLUMNS: dict[str, str] = {
 
 BRIEF = (
     "strategy", "cluster", "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high",
-    "scaling_efficiency", "staleness_mean", "usd_per_million_samples", "bottleneck", "warnings", "failed",
+    "scaling_efficiency", "staleness_mean", "usd_per_million_samples", "bottleneck", "balance", "warnings", "failed",
 )  # fmt: skip
 """Of those, the columns that a small table shows."""
 
@@ -164,6 +165,7 @@ def _figures(result: Result) -> Row:
         "busiest_link_busy": use.busiest_link,
         "busiest_server_busy": use.busiest_server,
         "bottleneck": result.bottleneck.name,
+        "balance": result.bottleneck.balance or "",
         "usd_per_million_samples": cost.mean if cost else None,
         "usd_per_million_samples_low": cost.low if cost else None,
         "usd_per_million_samples_high": cost.high if cost else None,

@@ -258,6 +258,11 @@ class Workload(Spec):
         return self
 
     @property
+    def moved_by_factor(self) -> bool:
+        """Whether its times are another device's by a factor, so that nothing of them was seen there."""
+        return self.moved is not None and self.moved.applied and self.moved.rule != "measured-there"
+
+    @property
     def steps_seen(self) -> int | None:
         """Timed steps that the law of jitter was fitted to; none where the law was given, not measured."""
         if "jitter" in self.overridden:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -44,7 +45,7 @@ def agree_to_one(scenario: Scenario, where: str, *, yes: bool) -> None:
         The answer was no.
     """
     run = scenario.run
-    what = f"its {run.replications:,} replications of {_length(scenario)}"
+    what = f"its {run.replications:,} replications of {_length(scenario)} take"
     _agree([(1.0, scenario)], where, what, _LONG_ALONE_S, cores=1, yes=yes)
 
 
@@ -53,13 +54,15 @@ def agree_to_sweep(scenarios: Sequence[Scenario], places: range, where: str, *, 
     count = min(len(places), _SAMPLE)
     chosen = places if count == len(places) else [places[int(number * _GOLDEN % 1.0 * len(places))] for number in range(count)]
     sample = ((len(places) / count, scenarios[place]) for place in chosen)
-    _agree(sample, where, f"{len(places):,} scenario{'s' if len(places) > 1 else ''}", _LONG_S, cores=cores, yes=yes)
+    _agree(sample, where, f"{len(places):,} scenario{'s take' if len(places) > 1 else ' takes'}", _LONG_S, cores=cores, yes=yes)
 
 
 def agree_to_plan(lines: Sequence[Sequence[Scenario]], where: str, *, cores: int, yes: bool) -> None:
     """:func:`agree_to_one` for a plan: of the configurations of each line, in which workers alone differ, as many as a search looks at."""
     weighed = ((min(1.0, _SIMULATED_A_LINE / len(line)), scenario) for line in lines for scenario in line)
-    _agree(weighed, where, f"the search of {sum(map(len, lines)):,} configurations", _LONG_S, cores=cores, yes=yes)
+    count = sum(map(len, lines))
+    what = f"the search of {count:,} configuration{'s' if count > 1 else ''} takes"
+    _agree(weighed, where, what, _LONG_S, cores=cores, yes=yes)
 
 
 def _agree(weighed: Iterable[tuple[float, Scenario]], where: str, what: str, limit_s: float, *, cores: int, yes: bool) -> None:
@@ -82,9 +85,9 @@ def _agree(weighed: Iterable[tuple[float, Scenario]], where: str, what: str, lim
     if took_s > limit_s / _SURE:
         took_s *= timed_effort_s(longest) / longest_s
     if took_s > limit_s:
-        _ask(where, f"{what} take about {_told(took_s)} to simulate here", "take fewer run.replications or run.steps", limit_s)
+        _ask(where, f"{what} about {_told(took_s)} to simulate here", "take fewer run.replications or run.steps", limit_s)
     if step_s > _LONG_STEP_S:
-        _ask(where, _about_step(slowest, step_s), "give a smaller batch", _LONG_STEP_S)
+        _ask(where, _about_step(slowest, step_s), _instead(slowest, step_s), _LONG_STEP_S)
 
 
 def _about_step(scenario: Scenario, step_s: float) -> str:
@@ -95,6 +98,31 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
     if known is not None and scenario.batch > known.batch[1]:
         text += f"; a batch of {scenario.batch:,} is {scenario.batch / known.batch[1]:,.0f} times the largest measured ({known.batch[1]:g})"
     return text
+
+
+def _instead(scenario: Scenario, step_s: float) -> str:
+    """What to give in place of what makes a step so long: that without which it would be shortest."""
+    from simulator.strategy import Mirrored
+    from simulator.units import format_rate, format_seconds
+
+    known, load, cluster = scenario.workload.calibrated, scenario.workload, scenario.cluster
+    name = "intra_node" if isinstance(scenario.strategy, Mirrored) else "inter_node"
+    link = cluster.intra_node if name == "intra_node" else cluster.inter_node
+
+    def joined(**figures: float) -> Scenario:
+        return scenario.model_copy(update={"cluster": cluster.model_copy(update={name: link.model_copy(update=figures)})})
+
+    without = {
+        f"give a lower cluster.{name}.latency than {format_seconds(link.latency_s)}": joined(latency_s=0.0),
+        f"give a higher cluster.{name}.bandwidth than {format_rate(link.bandwidth_bytes_per_s)}": joined(bandwidth_bytes_per_s=math.inf),
+    }
+    most = 1.0 if known is None else known.batch[1]
+    if scenario.batch > most:
+        few = load.model_copy(update={"batch_per_replica": max(1, int(most)), "global_batch": None})
+        without["give a smaller batch"] = scenario.model_copy(update={"workload": few})
+    left_s = {text: other.full_step_s for text, other in without.items()}
+    best = min(left_s, key=left_s.__getitem__)
+    return best if left_s[best] < step_s / 2 else "give shorter times in the workload"
 
 
 def _length(scenario: Scenario) -> str:

@@ -138,6 +138,8 @@ _ASSUMPTIONS = (
     "tail-not-seen",
     "moved-device",
     "other-device",
+    "device-not-known",
+    "servers-not-moved",
     "phase-locked",
     "aligned-collective",
     "transport-not-felt",
@@ -155,7 +157,8 @@ def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
         return
     there = [index for index, result in enumerate(results) if result.replicas == most]
     best = max(there, key=lambda index: results[index].throughput_samples_per_s.mean)
-    where = f"at {most:,} {_counted(results)}"
+    counted = _counted(results)
+    where = f"at {most:,} {counted if most > 1 else counted.removesuffix('s')}"
     others = rivals_of(results, best)
     for other in others[:_MOST_COMPARED]:
         text = verdict(results[best], results[other], names[best], names[other], where)
@@ -179,7 +182,7 @@ def _table(title: str, results: Sequence[Result]) -> Table:
     )
     for heading in (_counted(results), "nodes", "samples/s", "90% interval", "eff.", "step", "stale"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("bottleneck", no_wrap=True)
+    table.add_column("bottleneck", overflow="fold")  # two in balance take several lines
     for result in results:
         rate = result.throughput_samples_per_s
         table.add_row(
@@ -190,7 +193,7 @@ def _table(title: str, results: Sequence[Result]) -> Table:
             _share(result.scaling_efficiency.mean),
             format_seconds(result.step_time_s.mean),
             _figure(result.staleness.mean),
-            result.bottleneck.name,
+            result.bottleneck.label,
         )
     return table
 
@@ -225,6 +228,11 @@ def _share(share: float) -> str:
     return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
 
 
+def _exactly(share: float) -> str:
+    """With three digits where it is small, so that times the replicas it is the speed-up."""
+    return f"{share:.1%}" if share >= 0.0995 else f"{100 * share:.3g}%"
+
+
 def show_result(result: Result) -> None:
     """One result in full."""
     from rich.console import Console
@@ -248,7 +256,8 @@ def show_result(result: Result) -> None:
     speedup, efficiency = result.speedup, result.scaling_efficiency
     lines.add_row(
         "efficiency",
-        f"{efficiency.mean:.1%} (90% of runs: {efficiency.low:.1%} to {efficiency.high:.1%}), {speedup.mean:.3g} times one replica alone",
+        f"{_exactly(efficiency.mean)} (90% of runs: {_exactly(efficiency.low)} to {_exactly(efficiency.high)}), "
+        f"{speedup.mean:.3g} times one replica alone",
     )
     lines.add_row("step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles))
     shares = [f"{name} {value / step.mean:.0%}" for name, value in named if value > 0.005 * step.mean]
@@ -279,10 +288,15 @@ def cost_in_words(result: Result) -> str | None:
     if hourly is None or million is None or price is None:
         return None
     said = "; ".join(text for text in (price.terms, price.source) if text)
-    return (
+    text = (
         f"{rate_in_words(hourly)} USD an hour for {placement_of(result.scenario).nodes:,} x {rate_in_words(price.usd_per_node_hour)} "
         f"({said}); {sum_in_words(million.mean)} USD for a million samples"
     )
+    at_mean = hourly / 3600 / result.throughput_samples_per_s.mean * 1e6
+    if sum_in_words(at_mean) != sum_in_words(million.mean):
+        text += f" (90% of runs: {sum_in_words(million.low)} to {sum_in_words(million.high)}; mean over runs, which differ: at the mean "
+        text += f"throughput {sum_in_words(at_mean)})"
+    return text
 
 
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.further import workers_of
-from paceline.planning.wording import figure, paired_in_words, servers_note, staleness_in_words, time_note, workers_note
+from paceline.planning.wording import figure, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
 from simulator.left_out import left_out_in_words
 from simulator.prices import rate_in_words, sum_in_words
 
@@ -43,7 +44,7 @@ def show_plan(plan: Plan) -> None:
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
         _candidates(console, f"Pareto front of those simulated, {what}{more}", plan.pareto[:_FRONT])
     _improvements(console, plan)
-    for text in filter(None, (workers_note(plan), servers_note(plan), _work(plan))):
+    for text in filter(None, (workers_note(plan), servers_note(plan), work_note(plan))):
         console.print(Text(text))
     for one in plan.refused[:_MOST_REFUSED]:
         many = f"{one.configurations:,} configurations" if one.configurations > 1 else "1 configuration"
@@ -56,19 +57,6 @@ def show_plan(plan: Plan) -> None:
         console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
     for text in plan.notes:
         console.print(Text(f"note: {text}"), style="dim")
-
-
-def _work(plan: Plan) -> str:
-    refused = sum(one.configurations for one in plan.refused)
-    parts = [f"{plan.discarded:,} were discarded by closed forms"]
-    parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
-    parts += [f"{refused:,} refused"] if refused else []
-    others = plan.simulated - len(plan.candidates)
-    each = f" ({plan.for_each_cluster:,} of them only so that each cluster has its best)" if plan.for_each_cluster else ""
-    return (
-        f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
-        f"and {others:,} scenarios besides around the answer."
-    )
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -85,8 +73,8 @@ def _candidates(console: Console, title: str, candidates: Sequence[Candidate]) -
     """Figures of each candidate, and below the table what it is and what limits it, which no column would hold."""
     from rich.text import Text
 
-    trained = any(candidate.time_s is not None for candidate in candidates)
-    table = _table(title, "", "workers", "nodes", "samples/s", "90% interval", *_headings(trained))
+    told = _Told.of(candidates)
+    table = _table(title, "", "workers", "nodes", "samples/s", "90% interval", *told.headings())
     for rank, candidate in enumerate(candidates, 1):
         rate, scenario = candidate.result.throughput_samples_per_s, candidate.result.scenario
         table.add_row(
@@ -95,7 +83,7 @@ def _candidates(console: Console, title: str, candidates: Sequence[Candidate]) -
             _machines(candidate),
             _short(rate.mean),
             f"{_brief(rate.low)} to {_brief(rate.high)}",
-            *_figures(candidate, trained=trained),
+            *told.figures(candidate),
         )
     console.print(table)
     for rank, candidate in enumerate(candidates, 1):
@@ -111,10 +99,10 @@ def _clusters(console: Console, plan: Plan) -> None:
 
     if len(plan.clusters) < _SEVERAL:
         return
-    trained = plan.goal.samples is not None
-    table = _table("each cluster", "cluster", "workers", "nodes", "samples/s", *_headings(trained))
+    bests = [its.best for its in plan.clusters if its.best is not None]
+    told = _Told.of(bests)
+    table = _table("each cluster", "cluster", "workers", "nodes", "samples/s", *told.headings())
     table.columns[0].justify = "left"
-    told = [its.best for its in plan.clusters if its.best is not None]
     for its in plan.clusters:
         best = its.best
         if best is None:
@@ -122,12 +110,12 @@ def _clusters(console: Console, plan: Plan) -> None:
             continue
         workers = f"{workers_of(best.result.scenario)}{'*' if best.result.extrapolated else ''}"
         rate = best.result.throughput_samples_per_s
-        table.add_row(_fitted(its.cluster), workers, _machines(best), _short(rate.mean), *_figures(best, trained=trained))
+        table.add_row(_fitted(its.cluster), workers, _machines(best), _short(rate.mean), *told.figures(best))
     console.print(table)
     for its in plan.clusters:
         what = f"{its.best.name.replace(f' on {its.cluster}', '')}: {its.best.placement}; " if its.best is not None else ""
         console.print(Text(f"{its.cluster}: {what}{its.text}"))
-    _legend(console, told)
+    _legend(console, bests)
 
 
 _SEVERAL = 2
@@ -139,19 +127,33 @@ def _fitted(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
 
 
-def _headings(trained: bool) -> list[str]:
-    return [*(["hours"] if trained else []), "$/hour", *(["cost $"] if trained else []), "conf."]
+@dataclass(frozen=True)
+class _Told:
+    """Which columns of a training's time and price a table has: those in which at least one row has a value."""
 
+    trained: bool
+    priced: bool
 
-def _figures(candidate: Candidate, *, trained: bool) -> list[str]:
-    """Time of the training in hours, price of an hour, what both make together, and the confidence."""
-    hourly, time_s, cost = candidate.usd_per_hour, candidate.time_s, candidate.cost_usd
-    return [
-        *([f"{time_s.mean / _HOUR_S:.5g}" if time_s is not None else "-"] if trained else []),
-        rate_in_words(hourly) if hourly is not None else "-",
-        *([sum_in_words(cost.mean) if cost is not None else "-"] if trained else []),
-        f"{candidate.confidence:.2f}{'' if candidate.meets else '!'}",
-    ]
+    @classmethod
+    def of(cls, candidates: Sequence[Candidate]) -> _Told:
+        return cls(any(each.time_s is not None for each in candidates), any(each.usd_per_hour is not None for each in candidates))
+
+    def _kept(self, hours: str, hourly: str, cost: str, confidence: str) -> list[str]:
+        kept = (self.trained, hours), (self.priced, hourly), (self.trained and self.priced, cost), (True, confidence)
+        return [text for told, text in kept if told]
+
+    def headings(self) -> list[str]:
+        return self._kept("hours", "$/hour", "cost $", "conf.")
+
+    def figures(self, candidate: Candidate) -> list[str]:
+        """Time of the training in hours, price of an hour, what both make together, and the confidence."""
+        hourly, time_s, cost = candidate.usd_per_hour, candidate.time_s, candidate.cost_usd
+        return self._kept(
+            f"{time_s.mean / _HOUR_S:.5g}" if time_s is not None else "-",
+            rate_in_words(hourly) if hourly is not None else "-",
+            sum_in_words(cost.mean) if cost is not None else "-",
+            f"{candidate.confidence:.2f}{'' if candidate.meets else '!'}",
+        )
 
 
 _HOUR_S = 3600.0
@@ -189,7 +191,7 @@ def _improvements(console: Console, plan: Plan) -> None:
     table.columns[0].justify = "left"
     for heading in ("gain ", "90% interval", "samples/s"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("limit then", no_wrap=True)
+    table.add_column("limit then", overflow="fold")
     without_effect = False
     for one in plan.improvements:
         rate, effect = one.throughput_samples_per_s, one.effect
@@ -207,7 +209,7 @@ def _improvements(console: Console, plan: Plan) -> None:
     if table.row_count:
         console.print(table)
     if without_effect:
-        console.print("~ no effect seen: the interval of the gain, run by run, holds 0", style="dim")
+        console.print("~ effect not certain: the interval of the gain, run by run, holds 0", style="dim")
     for one in plan.improvements:
         console.print(Text(f"{one.name}: {one.text}"), style="" if one.gain is None else "dim")
     console.print()

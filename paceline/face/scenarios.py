@@ -60,13 +60,12 @@ def load(scenario: Source, settings: Settings = (), *, prices: GivenPrices = Non
     table, source, beside = table_of(scenario, settings)
     given = prices_of(prices)
     loaded = scenario_from_table(table, source, beside, given)
-    if given is not None:
-        given.check()
+    given.check()
     return loaded
 
 
-def prices_of(prices: GivenPrices) -> Prices | None:
-    """Prices that a caller gave.
+def prices_of(prices: GivenPrices) -> Prices:
+    """Prices that a caller gave, perhaps none.
 
     Raises
     ------
@@ -74,7 +73,7 @@ def prices_of(prices: GivenPrices) -> Prices | None:
         One cannot be read.
     """
     if prices is None:
-        return None
+        return Prices(option="prices")
     return parse_prices(prices if isinstance(prices, Mapping) else {ALL: prices}, "prices")
 
 

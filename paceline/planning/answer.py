@@ -76,10 +76,13 @@ class Candidate(Spec):
     cost_usd: Estimate | None = Field(description="of the whole training; None where the goal has no samples or the cluster no price")
     confidence: float = Field(description="predicted share of real runs that reach the goal, from the replications")
     meets: bool
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files of before it was told")
+    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
     devices_per_node: int | None = Field(default=None, description="devices of each machine that holds replicas, in use or not")
     placement: str = Field(default="", description="what sits on which machines, in words")
-    paired: Paired | None = Field(default=None, description="how often the answer is better; null where that is no matter of chance")
+    paired: Paired | None = Field(
+        default=None,
+        description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
+    )
 
     @classmethod
     def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:
@@ -171,14 +174,14 @@ class Improvement(Spec):
     gain_high: float | None = Field(default=None, description="high end")
     usd_per_hour: float | None = None
     placement: str = Field(default="", description="what sits on which machines, in words")
-    bottleneck: str = ""
+    bottleneck: str = Field(default="", description="what limits then, in words; both where two parts of a step are in balance")
 
     @property
     def effect(self) -> Estimate | None:
         """Throughput over that of the chosen configuration; None where it is not known."""
         if self.gain is None:
             return None
-        # plans written before the ends were have the gain alone
+        # plans written by older versions have the gain alone
         low, high = (self.gain if end is None else end for end in (self.gain_low, self.gain_high))
         return Estimate(mean=1 + self.gain, low=1 + low, high=1 + high)
 

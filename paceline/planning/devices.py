@@ -25,9 +25,11 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
     Raises
     ------
     InputError
-        A workload names no device, and its clusters have several, on which it cannot be equally fast.
+        A workload names no device, and its clusters have several, on which it cannot be equally
+        fast; or one factor, given by hand, would move it to several devices alike.
     """
     scenarios = list(scenarios)
+    _check_given(scenarios, source)
     unsaid: dict[str, dict[object, str]] = {}
     for scenario in scenarios:
         load, name = scenario.workload, scenario.cluster.device
@@ -54,6 +56,23 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
         if device and not cluster.device and (moved or some_name_one):
             notes.append(f"the cluster {cluster.name!r} names no device; it is taken to have that of the workload's times, {device!r}")
     return list(dict.fromkeys(notes))
+
+
+def _check_given(scenarios: Iterable[Scenario], source: str) -> None:
+    """Refuse a factor that was given by hand, which holds for one device, where the clusters have more."""
+    moved: dict[tuple[str, tuple[float, ...]], dict[object, str]] = {}
+    for load in (scenario.workload for scenario in scenarios):
+        if load.moved is not None and load.moved.applied and load.moved.rule == "given":
+            to = load.moved.to_device
+            moved.setdefault((load.name, load.moved.factor), {}).setdefault(kind_of(to), to)
+    for (name, factor), its in moved.items():
+        if len(its) > 1:
+            ends = " to ".join(f"{end:g}" for end in (factor[0], factor[-1]))
+            raise InputError(
+                f"{source}: workload.moved gives the workload {name!r} one factor ({ends}), but the clusters have several devices "
+                f"({', '.join(map(repr, list(its.values())[:4]))}), to which it cannot be the same: plan for each cluster by itself, "
+                "with --clusters and its own factor, or leave workload.moved out where a published rule leads there"
+            )
 
 
 def _device_of(load: Workload) -> str:

@@ -79,8 +79,9 @@ def _improvement(change: _Change, results: list[Result], base: Result) -> Improv
     rate = Estimate(mean=middle.throughput_samples_per_s.mean, low=min(r.low for r in rates), high=max(r.high for r in rates))
     # where the change is a range, from the low end at its worst to the high end at its best
     gains = [compare(result, base).ratio for result in results]
-    before, after = base.bottleneck.name, middle.bottleneck.name
-    limit = f"{before} limits before and after" if before == after else f"the limit moves from {before} to {after}"
+    before, after = base.bottleneck.label, middle.bottleneck.label
+    stays = f"{before}{' limits' if base.bottleneck.balance is None else ''} before and after"
+    limit = stays if before == after else f"the limit moves from {before} to {after}"
     outside = {warning.text for warning in middle.warnings if warning.code == "outside-calibration"}
     new = outside - {warning.text for warning in base.warnings}
     told = "".join(f"; {text}" for text in sorted(new))

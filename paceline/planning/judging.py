@@ -160,8 +160,11 @@ class Judge:
         return point.scenario.nodes_needed, point.workers, point.line.name, point.line.scaling
 
     def behind(self, other: Point, best: Point) -> str:
-        """How far a point is behind the best in what is preferred: ``14.3% more``."""
-        times = self.value(other) / self.value(best)
+        """How far a point is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal."""
+        ours, theirs = self.value(best), self.value(other)
+        if not ours:  # at a price of 0 all that costs nothing is equal, and nothing else is a multiple of it
+            return "at the same cost" if not theirs else "more, where the answer costs nothing"
+        times = theirs / ours
         word = {"cheapest": "more", "fastest": "slower", "fewest-devices": "more devices"}[self.goal.prefer]
         many = {"cheapest": "as much", "fastest": "as long", "fewest-devices": "as many devices"}[self.goal.prefer]
         same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[self.goal.prefer]
@@ -193,8 +196,8 @@ class Judge:
             return None
         return Paired(wins=wins(*rates), runs=len(rates[0]), by="faster")
 
-    def candidate(self, point: Point, best: Point) -> Candidate:
-        """What is told of a point, beside the best."""
+    def candidate(self, point: Point, answer: Point | None) -> Candidate:
+        """What is told of a point, beside the answer; where nothing reaches the goal there is none to be compared with."""
         result, total = point.result, self.goal.total_samples
         assert result is not None
         placement = placement_of(point.scenario)
@@ -211,5 +214,5 @@ class Judge:
             nodes=placement.nodes,
             devices_per_node=placement.devices_per_node,
             placement=placement.text,
-            paired=self.paired(best, point),
+            paired=None if answer is None else self.paired(answer, point),
         )

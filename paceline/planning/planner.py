@@ -101,7 +101,7 @@ def plan(
         servers = count_servers(chosen.scenario, simulations)
         better = improvements(chosen.scenario, result, simulations)
         simulations.finish()
-    candidates = {id(point): judge.candidate(point, chosen) for point in ranked}
+    candidates = {id(point): judge.candidate(point, chosen if meeting else None) for point in ranked}
     all_refused = (*space.refused, *refused, *failures)
     runners_up = [candidates[id(point)] for point in _others(meeting or missing)]
     discarded = sum(search.discarded(point) for point in search.points)
@@ -123,7 +123,7 @@ def plan(
         discarded=discarded,
         passed_over=unsimulated - discarded,
         refused=all_refused,
-        clusters=clusters_of(space.clusters, search.points, judge, candidates, chosen, all_refused),
+        clusters=clusters_of(space.clusters, search.points, judge, candidates, chosen, all_refused, space.price_option),
         for_each_cluster=for_each_cluster,
         left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
@@ -178,7 +178,7 @@ def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
     without = [scenario for scenario in scenarios if scenario.cluster.price is None]
     if not without:
         return goal, ""
-    sentences = "; ".join(dict.fromkeys(why_no_cost(scenario) for scenario in without))
+    sentences = "; ".join(dict.fromkeys(why_no_cost(scenario, space.price_option) for scenario in without))
     if len(without) < len(scenarios):
         return goal, f"{sentences}. It comes after those that have one wherever cost decides"
     if goal.budget_usd is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 
 from paceline.sweeping import Journal, Outcome, Runner
 from simulator.errors import ResultsError
@@ -64,7 +64,8 @@ class Simulations:
         total = len(self._known) + len(left)
         self._tell(total)
         try:
-            with closing(self._runner.run(left)) as outcomes:
+            keeping = self._journal.keeping() if self._journal is not None else nullcontext()
+            with keeping, closing(self._runner.run(left)) as outcomes:
                 for outcome in outcomes:
                     kept = outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
                     if self._journal is not None:

@@ -118,6 +118,8 @@ class Space:
         All that were asked for, those included on which nothing can be.
     price_notes
         Which clusters have a price that was given, and how it came about.
+    price_option
+        How prices are given, for messages.
     """
 
     lines: list[Line]
@@ -126,6 +128,7 @@ class Space:
     base_name: str
     clusters: list[str] = field(default_factory=list)
     price_notes: list[str] = field(default_factory=list)
+    price_option: str = "--price"
 
     @property
     def considered(self) -> int:
@@ -221,7 +224,7 @@ def space_of(
     space.clusters = list(dict.fromkeys(space.clusters))
     if prices is not None:
         prices.check()
-        space.price_notes = prices.notes()
+        space.price_notes, space.price_option = prices.notes(), prices.option
     if not space.lines:
         raise ScenarioError(*dict.fromkeys(one.text for one in space.refused[:5]))
     if of_servers and not space.refused and not any(isinstance(line.first.strategy, ParameterServer) for line in space.lines):

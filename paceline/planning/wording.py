@@ -10,6 +10,7 @@ from paceline.planning.answer import Candidate, Goal, Improvement, Plan, ServerC
 from paceline.planning.goals import required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
+from simulator.cost import placement_of
 from simulator.intervals import paired_ratio
 from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Estimate, Result
@@ -22,12 +23,14 @@ __all__ = [
     "money",
     "notes_of",
     "paired_in_words",
+    "purchase_in_words",
     "scaling_note",
     "sentences_of",
     "servers_note",
     "staleness_in_words",
     "time_note",
     "why_this",
+    "work_note",
     "workers_note",
 ]
 
@@ -71,9 +74,26 @@ def _figures(candidate: Candidate, total: float | None) -> str:
     if candidate.usd_per_hour is not None:
         hourly = f"{rate_in_words(candidate.usd_per_hour)} USD an hour"
         cost = candidate.cost_usd
-        parts.append(hourly if cost is None else f"{sum_in_words(cost.mean)} USD for all of it at {hourly}")
+        bought = f" ({text})" if (text := purchase_in_words(candidate)) else ""
+        parts.append((hourly if cost is None else f"{sum_in_words(cost.mean)} USD for all of it at {hourly}") + bought)
     stale = staleness_in_words(candidate.result)
     return ", ".join([*parts, *([f"with {stale}"] if stale else [])])
+
+
+def purchase_in_words(candidate: Candidate) -> str:
+    """What a candidate's machines cost to buy, beside the share of it that is told as its cost; nothing where they are rented."""
+    cluster, placement = candidate.result.scenario.cluster, placement_of(candidate.result.scenario)
+    held = [(placement.nodes - placement.server_nodes, cluster.price), (placement.server_nodes, cluster.server_price)]
+    if cluster.server_price is None:
+        held = [(placement.nodes, cluster.price)]
+    bought = [(nodes, price.purchase_usd) for nodes, price in held if nodes and price is not None and price.purchase_usd is not None]
+    if not bought or candidate.usd_per_hour is None:
+        return ""
+    each, total = " + ".join(f"{nodes:,} x {usd:,.10g}" for nodes, usd in bought), sum(nodes * usd for nodes, usd in bought)
+    share, time_s = f"{rate_in_words(candidate.usd_per_hour)} USD is the share of an hour", candidate.time_s
+    if candidate.cost_usd is not None and time_s is not None:
+        share = f"{sum_in_words(candidate.cost_usd.mean)} USD is the share of {format_seconds(time_s.mean, _EXACT)}"
+    return f"{each} = {total:,.10g} USD to buy; {share} by the terms of the price"
 
 
 _EXACT = 5
@@ -87,10 +107,8 @@ def precisely(rate: float) -> str:
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
     """That the mean time is longer than the time at the mean throughput, where a reader's calculator would find so."""
-    shown, other = format_seconds(mean_s, 4), format_seconds(at_mean_s, 4)
-    if shown == other:
-        return ""
-    return f" (mean over runs, which differ; at the mean throughput {format_seconds(at_mean_s, _EXACT)})"
+    shown, other = format_seconds(mean_s, _EXACT), format_seconds(at_mean_s, _EXACT)
+    return "" if shown == other else f" (mean over runs, which differ; at the mean throughput {other})"
 
 
 def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
@@ -274,17 +292,25 @@ def _either(values: Sequence[int]) -> str:
 def workers_note(plan: Plan) -> str:
     """Where adding workers stops paying; nothing where that was not simulated."""
     counts, until = plan.workers, plan.workers_pay_until
-    if not counts or until is None:
+    if len(counts) < _PAIR or until is None:
         return ""
     if until == counts[-1].workers:
-        return f"Adding workers pays up to {until}, the most that were simulated: each doubling brings at least half again as much."
+        return (
+            f"Adding workers pays up to {until:,}, the most that were simulated, {_PER_WORKER}: "
+            "each doubling brings at least half again as much."
+        )
     place = next(index for index, count in enumerate(counts) if count.workers == until)
     after = counts[place + 1]
+    pays = f"pays up to {until:,}" if place else "does not pay"
     return (
-        f"Adding workers pays up to {until}: from there to {after.workers} throughput changes by "
+        f"Adding workers {pays}, {_PER_WORKER}: from {until:,} to {after.workers:,} throughput changes by "
         f"{_change_in_words(_growth(counts[place], after))}, "
         f"less than half of the {after.workers / until - 1:.0%} that they add."
     )
+
+
+_PAIR = 2
+_PER_WORKER = "judged by throughput per worker, not by the goal"
 
 
 def servers_note(plan: Plan) -> str:
@@ -300,6 +326,20 @@ def servers_note(plan: Plan) -> str:
     growth = _growth(next(count for count in plan.servers if count.servers == enough), best)
     change = _change_in_words(growth, digits=1)
     return f"{shown}: {best.servers} change throughput by {change}, and no number up to {more[-1].servers} by 2% or more on average."
+
+
+def work_note(plan: Plan) -> str:
+    """What became of the configurations that the ranges name, and what was simulated besides."""
+    refused = sum(one.configurations for one in plan.refused)
+    parts = [f"{plan.discarded:,} were discarded by closed forms"]
+    parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
+    parts += [f"{refused:,} refused"] if refused else []
+    others = plan.simulated - len(plan.candidates)
+    each = f" ({plan.for_each_cluster:,} of them only so that each cluster has its best)" if plan.for_each_cluster else ""
+    return (
+        f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
+        f"and {others:,} scenarios besides around the answer."
+    )
 
 
 def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> Estimate:

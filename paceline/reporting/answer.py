@@ -69,15 +69,15 @@ class Trust:
     Attributes
     ----------
     results, hollow
-        How many there are, and how many lie beyond the calibrated range.
+        How many there are, and how many lie beyond what was measured.
     assumed
         Clusters whose figures are assumed.
     uncalibrated
-        Workloads that record no calibrated range.
+        Workloads that do not record what was measured.
     unfitted
         Whether a workload carries no uncertainty.
     workers, batch, device
-        The calibrated range, where there is one workload.
+        What was measured, where there is one workload.
     """
 
     results: int

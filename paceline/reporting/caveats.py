@@ -15,11 +15,17 @@ _TITLES = {
     "disturbed-calibration": "Calibrated on a busy machine",
     "few-replications": "Few replications",
     "no-uncertainty": "Uncertainty not known",
-    "not-calibrated": "No calibrated range",
+    "not-calibrated": "What was measured is not recorded",
     "moved-device": "Moved to another device",
+    "device-not-known": "Device not known",
+    "servers-not-moved": "Servers of another host",
     "other-device": "Another device",
     "phase-locked": "Workers in lock-step",
 }
+
+
+_ONE_OF_EACH = ("moved-device", "servers-not-moved", "device-not-known")
+"""About a device: each device by itself, with a sentence that says its range."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,14 @@ class Caveat:
 
 def caveats_of(results: Sequence[Result], names: Sequence[str]) -> tuple[Caveat, ...]:
     """Group the warnings of all results by code and path, the most frequent first."""
-    grouped: dict[tuple[str, str], list[tuple[Warned, str, int, str]]] = {}
+    grouped: dict[tuple[str, str, str], list[tuple[Warned, str, int, str]]] = {}
     for name, result in zip(names, results, strict=True):
         for warned in result.warnings:
-            grouped.setdefault((warned.code, warned.path), []).append((warned, name, result.replicas, result.scenario_hash))
+            key = warned.code, warned.path, str(warned.value) if warned.code in _ONE_OF_EACH else ""
+            grouped.setdefault(key, []).append((warned, name, result.replicas, result.scenario_hash))
     return tuple(
-        _caveat(code, path, held, len(results)) for (code, path), held in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+        _caveat(code, path, held, len(results))
+        for (code, path, _), held in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
     )
 
 
@@ -70,7 +78,7 @@ def _caveat(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: 
         path=path,
         texts=texts if len(texts) <= 2 else (texts[0], texts[-1]),
         values=values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}",
-        range=held[0][0].range,
+        range=held[0][0].range if code not in _ONE_OF_EACH else None,
         affected=tuple((name, tuple(sorted(counted))) for name, counted in numbers.items()),
         all_results=len({scenario_hash for *_, scenario_hash in held}) == of,
     )

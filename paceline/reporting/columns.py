@@ -12,7 +12,7 @@ from simulator.cost import placement_of, server_nodes, usd_per_hour, usd_per_mil
 from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results import Estimate, Histogram, Result
 
-__all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of"]
+__all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs"]
 
 PARTS = {
     "input": "Input",
@@ -143,9 +143,14 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
     }
 
 
+def first_runs(result: Result) -> Result:
+    """A result with at most :data:`MOST_RUNS` of its runs: what one on the page is compared by with another, in figures and in text."""
+    return result.model_copy(update={"throughput_of_each_replication": result.throughput_of_each_replication[:MOST_RUNS]})
+
+
 def _pairing(results: Sequence[Result]) -> dict[str, Any]:
     """What :func:`paceline.comparing.compare` needs, for the page's script to do the same."""
-    runs = [[float(f"{rate:.7g}") for rate in result.throughput_of_each_replication[:MOST_RUNS]] for result in results]
+    runs = [[float(f"{rate:.7g}") for rate in result.throughput_of_each_replication] for result in map(first_runs, results)]
     moved = [result.scenario.workload.moved for result in results]
     known = list(dict.fromkeys(its.model_dump_json() for its in moved if its is not None))
     return {

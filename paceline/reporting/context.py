@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paceline.comparing import rivals_of, verdict
+from paceline.comparing import rivals_of, share_draws, verdict
 from paceline.reporting.answer import Answer, Asked, Trust, answer_of, asked_of, name_at, trust_of
 from paceline.reporting.caveats import Caveat, caveats_of
+from paceline.reporting.columns import MOST_RUNS, first_runs
 from paceline.reporting.coordinates import Coordinates, coordinates_of
 from paceline.reporting.naming import clean
 from paceline.reporting.reproduce import Recipe, recipe_of
@@ -140,7 +141,12 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     others = rivals_of(results, answer.index)
     if not others:
         return ""
-    text = verdict(answer.result, results[others[0]], "it", name_at(at, others[0]), "there")
+    ours, theirs = answer.result, results[others[0]]
+    cut = ""
+    if share_draws(ours, theirs) and (runs := len(ours.throughput_of_each_replication)) > MOST_RUNS:
+        ours, theirs = first_runs(ours), first_runs(theirs)
+        cut = f" (the first {MOST_RUNS} of {runs:,} runs are compared)"
+    text = verdict(ours, theirs, "it", name_at(at, others[0]), "there") + cut
     more = len(others) - 1
     return f"{text}; {more} more {'was' if more == 1 else 'were'} slower on average" if more else text
 

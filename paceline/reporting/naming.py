@@ -32,6 +32,7 @@ _ALWAYS_APART = frozenset(
     }
 )
 _PROSE = ("description", "provenance", "fit", "calibrated", "uncertainty", "variables", "schema_version")
+_OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.global_batch", "workload.precision")
 _MOST_NAMED = 3
 
 
@@ -109,6 +110,8 @@ def _varied(settings: list[dict[str, Any]], *, apart: bool = True) -> list[str]:
         values = {repr(own[path]) for own in settings if path in own}
         if len(values) > 1:
             found.append(path)
+    if any(path.startswith("workload.moved") for path in found):  # with another device all times are others; the cluster's name says it
+        found = [path for path in found if not path.startswith("workload.") or path in _OF_ANY_DEVICE]
     for section in ("workload", "cluster"):
         if f"{section}.name" in found:  # another workload differs in everything; its name says it
             found = [path for path in found if path == f"{section}.name" or not path.startswith(f"{section}.")]

@@ -38,37 +38,37 @@ def plan_grids(plan: Plan) -> tuple[Grid, ...]:
         *([_clusters(plan)] if len(plan.clusters) > 1 else []),
         _candidates("plan-candidates", "The answer and its runners-up", [plan.chosen, *plan.runners_up], plan.chosen),
         _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan.chosen),
-        Grid(
+        _told(
             "plan-servers",
             "The same with other numbers of servers",
-            (Column("Servers", "count"), Column("Scaling"), *_RATE, Column("Cost of an hour", "hourly"), Column("Machines")),
-            tuple(
+            (Column("Servers", "count"), _SCALING, *_RATE, Column("Cost of an hour", "hourly"), Column("Machines")),
+            [
                 (each.servers, scaling, *_ends(each.throughput_samples_per_s), each.usd_per_hour, each.placement or None)
                 for each in plan.servers
-            ),
+            ],
         ),
-        Grid(
+        _told(
             "plan-workers",
             "The same with other numbers of workers",
             (
                 Column("Workers", "count"),
                 Column("Replicas", "count"),
-                Column("Scaling"),
+                _SCALING,
                 *_RATE,
                 Column("Cost of an hour", "hourly"),
                 Column("Machines"),
             ),
-            tuple(
+            [
                 (each.workers, each.replicas, scaling, *_ends(each.throughput_samples_per_s), each.usd_per_hour, each.placement or None)
                 for each in plan.workers
-            ),
+            ],
         ),
-        Grid(
+        _told(
             "plan-improvements",
             "What one improvement would buy",
             (
                 Column("Improvement"),
-                Column("Scaling"),
+                _SCALING,
                 Column("Throughput gained", "change"),
                 Column("Least gained", "change"),
                 Column("Most gained", "change"),
@@ -78,7 +78,7 @@ def plan_grids(plan: Plan) -> tuple[Grid, ...]:
                 Column("Limited by"),
                 Column("What it is"),
             ),
-            tuple(
+            [
                 (
                     each.name,
                     scaling,
@@ -92,7 +92,7 @@ def plan_grids(plan: Plan) -> tuple[Grid, ...]:
                     each.text,
                 )
                 for each in plan.improvements
-            ),
+            ],
         ),
         Grid(
             "plan-refused",
@@ -113,17 +113,17 @@ def _ends(estimate: Estimate | None) -> tuple[Cell, Cell, Cell]:
     return (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
 
 
-def _staleness(candidate: Candidate) -> tuple[Cell, Cell]:
+def _staleness(candidate: Candidate) -> str | None:
     """Mean and 95th percentile; nothing where no gradient is stale."""
     stale = candidate.result.staleness
-    return (stale.mean, stale.p95) if stale.max else (None, None)
+    return f"{amount(stale.mean)}, p95 {amount(stale.p95)}" if stale.max else None
 
 
 def _clusters(plan: Plan) -> Grid:
     """One line for each cluster that was asked for: its best configuration, and how that stands to the goal."""
     columns = (
         Column("Cluster"),
-        Column("Scaling"),
+        _SCALING,
         *_MACHINES,
         Column("Samples/s", "precise"),
         Column("Hours", "precise"),
@@ -141,7 +141,7 @@ def _clusters(plan: Plan) -> Grid:
             rate = best.result.throughput_samples_per_s.mean
             figures = best.scaling, best.nodes, best.devices_per_node, rate, *_training(best), best.confidence
         rows.append((each.cluster, *figures, each.text, best.name if best is not None else None))
-    return _without_empty("plan-clusters", "Each cluster", columns, rows)
+    return _told("plan-clusters", "Each cluster", columns, rows)
 
 
 _MACHINES = (Column("Nodes", "count"), Column("Devices of each", "count"))
@@ -158,26 +158,28 @@ def _hours(candidate: Candidate) -> float | None:
     return candidate.time_s.mean / _HOUR_S if candidate.time_s is not None else None
 
 
-def _without_empty(id_: str, title: str, columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]]) -> Grid:
-    """A grid of the columns in which at least one row has a value."""
-    told = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
-    return Grid(id_, title, tuple(columns[index] for index in told), tuple(tuple(row[index] for index in told) for row in rows))
+def _told(id_: str, title: str, columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]]) -> Grid:
+    """A grid of the columns in which at least one row has a value; a scaling that all rows have stands in the title."""
+    seen = [{row[index] for row in rows} - {None} for index in range(len(columns))]
+    told = [index for index, column in enumerate(columns) if seen[index] and (column != _SCALING or len(seen[index]) > 1)]
+    common = [*seen[columns.index(_SCALING)]] if _SCALING in columns else []
+    named = f"{title}, {common[0]} scaling" if len(common) == 1 else title
+    return Grid(id_, named, tuple(columns[index] for index in told), tuple(tuple(row[index] for index in told) for row in rows))
 
 
+_SCALING = Column("Scaling")
 _HOUR_S = 3600.0
 
 
 def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: Candidate) -> Grid:
     columns = (
         Column("Configuration"),
-        Column("Scaling"),
-        *_MACHINES,
+        _SCALING,
         Column("Servers", "count"),
         *_RATE,
         *_TRAINING,
         Column("Cost of a million samples", "usd"),
-        Column("Staleness (updates)", "number"),
-        Column("Staleness, p95 (updates)", "count"),
+        Column("Staleness (updates)"),
         Column("Confidence", "share"),
         Column("Meets the goal"),
         Column("Answer better in (paired runs)"),
@@ -188,13 +190,12 @@ def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: C
         (
             each.name,
             each.scaling,
-            each.nodes,
-            each.devices_per_node,
-            each.result.scenario.servers or None,
+            None if each.placement else each.result.scenario.servers or None,  # machines say it, but in old plans
             *_ends(each.result.throughput_samples_per_s),
             *_training(each),
-            each.usd_per_million_samples.mean if each.usd_per_million_samples is not None else None,
-            *_staleness(each),
+            # the cost of the training says the same of its samples
+            each.usd_per_million_samples.mean if each.usd_per_million_samples is not None and each.cost_usd is None else None,
+            _staleness(each),
             each.confidence,
             ("yes" if each.meets else "no") + (" (the answer)" if each == chosen else ""),
             f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
@@ -203,7 +204,7 @@ def _candidates(id_: str, title: str, candidates: Sequence[Candidate], chosen: C
         )
         for each in candidates
     )
-    return _without_empty(id_, title, columns, rows)
+    return _told(id_, title, columns, rows)
 
 
 def pareto(plan: Plan) -> tuple[go.Figure, str, str] | None:
@@ -212,7 +213,7 @@ def pareto(plan: Plan) -> tuple[go.Figure, str, str] | None:
     Returns
     -------
     tuple or None
-        The figure, what it is of, and what is seen, in words; none where fewer than two candidates have a price.
+        The figure, what it is of, and what is seen, in words; none where fewer than two candidates have a price above 0.
     """
     whole = plan.goal.total_samples is not None
     priced = [each for each in plan.candidates if _place(each, whole=whole) is not None]
@@ -257,9 +258,10 @@ def pareto(plan: Plan) -> tuple[go.Figure, str, str] | None:
 
 
 def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:
+    """Where it stands on the two axes; none without a price, or where that is 0, for which a logarithmic axis has no place."""
     if whole:
-        return (each.time_s.mean / 3600, each.cost_usd.mean) if each.time_s is not None and each.cost_usd is not None else None
-    return (each.result.throughput_samples_per_s.mean, each.usd_per_hour) if each.usd_per_hour is not None else None
+        return (each.time_s.mean / 3600, each.cost_usd.mean) if each.time_s is not None and each.cost_usd and each.cost_usd.mean else None
+    return (each.result.throughput_samples_per_s.mean, each.usd_per_hour) if each.usd_per_hour else None
 
 
 def _hover(each: Candidate, *, whole: bool) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from paceline.planning.wording import time_note
+from paceline.planning.wording import servers_note, time_note, work_note, workers_note
 from paceline.reporting.answer import name_at
 from paceline.reporting.context import Report
 from paceline.reporting.coordinates import scaling_of
@@ -58,6 +58,9 @@ def sections_of(report: Report) -> Sections:
             goal=goal_text(report.plan.goal),
             plan_tables=plan_grids(report.plan),
             plan_time=time_note(report.plan.candidates, report.plan.goal),
+            plan_work=work_note(report.plan),
+            plan_servers=servers_note(report.plan),
+            plan_workers=workers_note(report.plan),
         )
         if (drawn := pareto(report.plan)) is not None:
             found.figures["pareto"] = drawn[0]
@@ -81,7 +84,7 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
     drawn = figure(changes)
     known = [change for change in changes if change.gain is not None]
     told = [
-        f"{clean(change.name)}: {signed(change.gain) if change.seen else 'no effect seen'}"
+        f"{clean(change.name)}: {signed(change.gain) if change.seen else 'effect not certain'}"
         for change in known[:_MOST_SAID]
         if change.gain is not None
     ]

@@ -162,7 +162,7 @@ def _of_improvement(its: Improvement, told: str) -> Change:
 def _of_halving(its: Halving, outcome: Outcome, base: Result, told: str) -> Change:
     if not isinstance(outcome, Result):
         return Change(its.name, its.text, None, None, None, outcome.failed.text, its.row)
-    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.name, its.row, told)
+    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.label, its.row, told)
 
 
 def _changed(name: str, text: str, ratio: Estimate, reason: str, row: str, told: str) -> Change:
@@ -221,7 +221,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     assert its.low is not None
     assert its.high is not None
     colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
-    told = signed(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "no effect seen"
+    told = signed(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "effect not certain"
     drawn.add_bar(
         orientation="h",
         x=[its.gain],
@@ -231,7 +231,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}{'' if its.seen else ', no effect seen'}<br>"
+            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}{'' if its.seen else ', effect not certain'}<br>"
             f"90% interval, run by run: {signed(its.low)} to {signed(its.high)}<br>"
             f"then limited by: {plot_text(its.reason.replace('-', ' '))}"
         ],

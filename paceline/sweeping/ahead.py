@@ -35,12 +35,11 @@ class Ahead:
     """
 
     def __init__(self, journal: Journal, scenarios: Sequence[Scenario], *, force: bool = False) -> None:
-        self._journal = journal
         self._path = Journal.ahead_of(journal.lines.path)
         self._file = Journal.open(self._path, force=force) if self._path.exists() else None
         self._lines: dict[int, int] = {}
         try:
-            if self._file is not None and not self._find(self._file, scenarios):
+            if self._file is not None and not self._find(self._file, journal, scenarios):
                 if not force:
                     raise ResultsError(f"{self._path}: holds the results of another sweep; choose another --out, or --force to replace it")
                 self._forget()
@@ -50,12 +49,12 @@ class Ahead:
             raise
         self._times = self._file.times() if self._file is not None else {}
 
-    def _find(self, file: Journal, scenarios: Sequence[Scenario]) -> bool:
+    def _find(self, file: Journal, journal: Journal, scenarios: Sequence[Scenario]) -> bool:
         """Note which line is whose; whether each is of this sweep."""
-        in_turn = set(self._journal.lines.hashes)
+        in_turn = set(journal.lines.hashes)
         lines = {scenario_hash: line for line, scenario_hash in enumerate(file.lines.hashes) if scenario_hash not in in_turn}
         missing = set(lines)
-        for place in range(len(self._journal), len(scenarios)):
+        for place in range(len(journal), len(scenarios)):
             if not missing:
                 break
             if (line := lines.get(scenario_hash := scenarios[place].hash)) is not None:
@@ -82,13 +81,13 @@ class Ahead:
         self._file.append(outcome, sync=False)
         self._lines[place] = len(self._file) - 1
 
-    def hand_over(self, place: int) -> None:
+    def hand_over(self, place: int, journal: Journal) -> None:
         """Its turn has come: the line goes to the journal as it is."""
         assert self._file is not None
         line = self._lines[place]
         scenario_hash = self._file.lines.hashes[line]
         failed = line in self._file.lines.failed
-        self._journal.copy(self._file.lines.raw(line), scenario_hash, self._times.get(scenario_hash), failed=failed, sync=True)
+        journal.copy(self._file.lines.raw(line), scenario_hash, self._times.get(scenario_hash), failed=failed, sync=True)
         self.drop(place)
 
     def drop(self, place: int) -> None:
@@ -101,11 +100,11 @@ class Ahead:
         if self._file is not None:
             self._file.clear()
 
-    def close(self) -> None:
-        """Let others write to it; if it holds nothing more, it is removed."""
+    def close(self, journal: Journal) -> None:
+        """Let others write to it; if it holds nothing that the journal does not, it is removed."""
         if self._file is None:
             return
-        if set(self._file.lines.hashes) <= set(self._journal.lines.hashes):
+        if set(self._file.lines.hashes) <= set(journal.lines.hashes):
             Journal.remove(self._path)
         self._file.close()
         self._file = None

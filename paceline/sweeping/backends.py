@@ -19,7 +19,7 @@ from simulator.errors import InputError, SimulationError
 if TYPE_CHECKING:
     from joblib import Parallel
 
-__all__ = ["KILLED", "Workers", "check_answers", "check_versions", "deaf_to", "local_workers"]
+__all__ = ["KILLED", "Workers", "WorkersLostError", "check_answers", "check_versions", "deaf_to", "local_workers"]
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
@@ -32,8 +32,26 @@ _ANSWER_S = 10.0
 _WATCH_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-KILLED = "a worker process was killed, perhaps for want of memory; finished results are kept: run again with fewer --jobs"
-"""What to say when a process that simulated has ended."""
+KILLED = "a worker process was killed, perhaps for want of memory", "run again with fewer --jobs"
+"""What to say when a process that simulated has ended, and what to try."""
+
+
+class WorkersLostError(SimulationError):
+    """Processes that simulate, or the cluster that they are of, are gone.
+
+    Parameters
+    ----------
+    what
+        What happened.
+    advice
+        What to try.
+    kept
+        What is kept of the work, where the caller has a journal.
+    """
+
+    def __init__(self, what: str, advice: str, kept: str = "") -> None:
+        super().__init__(f"{what}; {kept}: {advice}" if kept else f"{what}; {advice}")
+        self.what, self.advice = what, advice
 
 
 class Workers:
@@ -48,13 +66,19 @@ class Workers:
     streaming
         Whether answers come one by one; else they come by batches, of some seconds each.
     lost
-        What to say on exceptions that mean that processes, or the cluster, are gone; the first that fits.
+        What to say, and what to try, on exceptions that mean that processes, or the cluster, are gone; the first that fits.
     here
         Whether they are of this machine, so that for a single task none need be started.
     """
 
     def __init__(
-        self, parallel: Parallel, count: int, *, lost: Mapping[type[BaseException], str], streaming: bool = True, here: bool = False
+        self,
+        parallel: Parallel,
+        count: int,
+        *,
+        lost: Mapping[type[BaseException], tuple[str, str]],
+        streaming: bool = True,
+        here: bool = False,
     ) -> None:
         self._parallel, self.count, self._lost, self._streaming, self._here = parallel, count, lost, streaming, here
         self._batch = 2 * count
@@ -79,7 +103,7 @@ class Workers:
 
         Raises
         ------
-        SimulationError
+        WorkersLostError
             A process was killed, or the cluster lost.
         """
         from joblib import delayed
@@ -101,7 +125,7 @@ class Workers:
                 warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
                 yield from _in_order(answers, early) if self._here else answers
         except tuple(self._lost) as error:
-            raise SimulationError(next(text for kind, text in self._lost.items() if isinstance(error, kind))) from None
+            raise WorkersLostError(*next(told for kind, told in self._lost.items() if isinstance(error, kind))) from None
 
     def _by_batches(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[AnswerT]:
         from joblib import delayed

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from pydantic_core import from_json
 
+from paceline.sweeping.backends import WorkersLostError
 from paceline.sweeping.lines import begins_line, hash_of_line
 from paceline.sweeping.stored import StoredLines
 from simulator.errors import InputError, ResultsError, SimulationError
@@ -141,6 +144,24 @@ class Journal:
             raise SimulationError(
                 f"{self.lines.path}: cannot be written: {error.strerror}; finished results are kept: run again when it can"
             ) from None
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Around simulations whose outcomes are appended.
+
+        Raises
+        ------
+        WorkersLostError
+            Their processes are gone; it says that what is finished is kept here, where something is.
+        """
+        try:
+            yield
+        except WorkersLostError as error:
+            ahead = self.ahead_of(self.lines.path)
+            files = [str(path) for path, holds in ((self.lines.path, len(self)), (ahead, ahead.exists() and ahead.stat().st_size)) if holds]
+            if not files:
+                raise
+            raise WorkersLostError(error.what, error.advice, f"finished results are kept in {' and '.join(files)}") from None
 
     def _write(self, line: bytes, scenario_hash: str, took_s: float | None, *, failed: bool) -> None:
         if self._clock is None:

@@ -19,7 +19,7 @@ __all__ = ["check_dask_address", "dask_workers"]
 _CONNECT_S = 10
 _WORKER_S = 10
 _LOGGERS = "distributed", "distributed.client", "tornado.application"
-_LOST = "the Dask cluster was lost; finished results are kept: run again when it is back"
+_LOST = "the Dask cluster was lost", "run again when it is back"
 _ADDRESS = re.compile(r"(tcp|tls)://\S+:\d{1,5}")
 
 

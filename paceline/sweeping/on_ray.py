@@ -19,7 +19,7 @@ __all__ = ["check_ray_address", "ray_workers"]
 
 _OWN = "local"
 _ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")
-_LOST = "the Ray cluster was lost; finished results are kept: run again when it is back"
+_LOST = "the Ray cluster was lost", "run again when it is back"
 _STORE_BYTES = 100 * 2**20
 
 

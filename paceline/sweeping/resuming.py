@@ -64,7 +64,7 @@ def sweep(
     ResultsError
         ``out`` holds results of another sweep, or is no results file.
     SimulationError
-        A worker process was killed; earlier outcomes are kept.
+        A worker process was killed; a journal keeps earlier outcomes.
     """
     runner = Runner(jobs=jobs, backend=backend, scheduler=scheduler)
     tell = progress if progress is not None else _silent
@@ -100,7 +100,7 @@ def sweep(
         raise
     finally:
         if ahead is not None:
-            ahead.close()
+            ahead.close(journal)
         journal.close()
 
 
@@ -115,10 +115,10 @@ def _go_on(journal: Journal, ahead: Ahead, scenarios: Sequence[Scenario], runner
         tell(len(journal) + len(ahead), total)
 
     # closed, it ends its processes also where this one is stopped between two outcomes
-    with closing(runner.run((scenarios[place] for place in rest), early)) as outcomes:
+    with journal.keeping(), closing(runner.run((scenarios[place] for place in rest), early)) as outcomes:
         for place in range(len(journal), total):
             if place in finished:
-                ahead.hand_over(place)
+                ahead.hand_over(place, journal)
             else:
                 journal.append(next(outcomes))
                 ahead.drop(place)

@@ -299,8 +299,8 @@ def test_who_wants_no_motion_gets_none(page: Page, report: Path) -> None:
 @pytest.mark.parametrize(
     ("calibrated", "workers", "told"),
     [
-        (None, (1, 2), "no calibrated range is recorded"),
-        ({"batch": (8, 64), "workers": (1, 8)}, (1, 2), "within the calibrated range"),
+        (None, (1, 2), "what was measured is not recorded"),
+        ({"batch": (8, 64), "workers": (1, 8)}, (1, 2), "within what was measured"),
         ({"batch": (8, 64), "workers": (1, 8)}, (1, 64), "beyond what was measured"),
     ],
     ids=["none", "within", "beyond"],

@@ -106,6 +106,10 @@ def test_runs_at_different_levels_are_refused_and_the_odd_one_named(synthetic: A
     assert accepted.run_to_run_cv > 0.2
     with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as those of the other run,"):
         calibrate.fit_workload(files[:2], "apart")
+    quick = [{**row, "seconds": 0.6 * row["seconds"]} if row["kind"] == "step" else row for row in rows]
+    files[1] = synthetic.lines(quick, "two.ndjson")
+    with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 0\.[56]\d times as long as those of the other runs"):
+        calibrate.fit_workload(files, "apart")
 
 
 def test_runs_that_scatter_widely_are_not_called_apart(synthetic: Any) -> None:

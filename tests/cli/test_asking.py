@@ -20,6 +20,7 @@ from tests.cli.test_bad_input import contents, refused
 Runner = Callable[..., Answer]
 MANY = ("--set", "run.replications=100000", "--set", "run.steps=200")
 HUGE = ("--set", "workload.batch_per_replica=1000000000")
+SLOW_LINK = ("--set", "cluster.inter_node.latency=1e6 s")
 HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
 
 
@@ -31,14 +32,24 @@ HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
             ("s.toml: its 100,000 replications of 200 steps take about ", " to simulate here; more than 10 min"),
         ),
         (("simulate", "s.toml", *HUGE), (f"s.toml: {HUGE_STEP}; more than 60 min needs --yes; or give a smaller batch",)),
-        (("simulate", "ring", *HUGE), (" times the largest measured (64)",)),
+        (("simulate", "ring", *HUGE), (" times the largest measured (64)", "; or give a smaller batch")),
+        (("simulate", "ring", *SLOW_LINK), ("of training, so ", "; or give a lower cluster.inter_node.latency than 278 h")),
+        (
+            ("simulate", "ring", "--set", "cluster.inter_node.bandwidth=8 bit/s"),
+            ("; or give a higher cluster.inter_node.bandwidth than 8 bit/s",),
+        ),
+        (("simulate", "ring", "--set", "workload.forward.base_s=1e6"), ("; or give shorter times in the workload",)),
         (
             ("sweep", "s.toml", *MANY, "--over", "strategy.workers=16,32,64", "--jobs", "1", "--out", "r"),
             ("s.toml: 3 scenarios take about ",),
         ),
+        (("sweep", "s.toml", *MANY, "--over", "strategy.workers=32", "--jobs", "1", "--out", "r"), ("s.toml: 1 scenario takes about ",)),
         (("sweep", "s.toml", *HUGE, "--over", "strategy.workers=1,2", "--out", "r"), (HUGE_STEP,)),
         (("sweep", "s.toml", "--over", "workload.batch_per_replica=10,1000000000", "--out", "r"), (HUGE_STEP,)),
-        (("plan", "s.toml", *MANY, "--target-throughput", "1 samples/s", "--jobs", "1"), ("s.toml: the search of 64 configurations take",)),
+        (
+            ("plan", "s.toml", *MANY, "--target-throughput", "1 samples/s", "--jobs", "1"),
+            ("s.toml: the search of 64 configurations takes about ",),
+        ),
         (("plan", "s.toml", *HUGE, "--target-throughput", "1 samples/s", "--out", "r"), ("a step takes about 83.",)),
         (("validate", "s.toml", *HUGE, "--measured", "p.csv"), (HUGE_STEP,)),
     ],

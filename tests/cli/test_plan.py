@@ -46,6 +46,16 @@ def test_the_answer_comes_in_three_sentences_and_tables_of_80_columns(folder: Pa
     assert "Not in these figures: preparing input; whether a batch fits into memory; start-up, evaluation and checkpoints;" in text
 
 
+def test_where_nothing_has_a_price_there_are_no_columns_for_it(folder: Path, paceline: Paceline) -> None:
+    training = ("--samples", "1e6", "--deadline", "1 h", "--workers", "1,2")
+    without = paceline("plan", "s.toml", *training, *QUICK).stdout
+    with_one = paceline("plan", "s.toml", *training, *QUICK, *PRICE).stdout
+    for heading in ("$/hour", "cost $"):
+        assert heading in with_one
+        assert heading not in without
+    assert "hours  conf." in without
+
+
 def test_json_is_the_plan(folder: Path, paceline: Paceline) -> None:
     answer = paceline("plan", "s.toml", *GOAL, "--workers", "1..8", *PRICE, *QUICK, "--json")
     assert answer.code == 0
@@ -95,7 +105,7 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         (["--target-throughput", "20000"], "--target-throughput '20000' must be a number of samples over a time"),
         (["--target-throughput", "20000", "samples/s"], "a value and its unit are one word: '20000 samples/s'"),
         (["--samples", "1e6", "--deadline", "-3h"], "--deadline '-3h' must be a time above 0"),
-        (["--samples", "1e6", "--budget", "5 USD"], "has no price with a source, so no cost is told"),
+        (["--samples", "1e6", "--budget", "5 USD"], "has no price with a source, so no cost is shown"),
         (["--budget", "5 USD"], "--budget needs --samples"),
         ([*GOAL, "--workers", "0"], "--workers '0' must be a range"),
         ([*GOAL, "--workers", "8..2"], "--workers '8..2' has nothing in it, since 8 is above 2"),

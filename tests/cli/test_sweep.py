@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paceline.cli import showing
-from simulator.results import Failure, Result
+from simulator.results import Bottleneck, Failure, Result
 from tests.browser.samples import sweep
 from tests.cli.conftest import SCENARIO, Answer
 
@@ -32,7 +32,7 @@ def test_failures_are_recorded_and_the_others_go_on(folder: Path, paceline: Pace
     for jobs in ("1", "2"):
         answer = paceline(*ONE_FAILS, "--jobs", jobs, "--out", f"{jobs}.ndjson")
         assert answer.code == 1
-        assert [row.split()[0] for row in re.findall(r"^ +\d+ .*%.*$", answer.stdout, re.MULTILINE)] == ["1", "2"]
+        assert [row.split()[0] for row in re.findall(r"^ +\d+\*? .*%.*$", answer.stdout, re.MULTILINE)] == ["1*", "2*"]
         wrote, failed = answer.stderr.splitlines()
         assert wrote == f"wrote {jobs}.ndjson (2 results); draw it with: paceline report {jobs}.ndjson"
         assert failed.startswith(
@@ -143,7 +143,20 @@ def test_large_figures_fit_into_80_columns(monkeypatch: pytest.MonkeyPatch, caps
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
     assert max(its.throughput_samples_per_s.mean for its in results) > 300_000
-    assert "server-network" in shown
+    assert "server network" in shown
+
+
+def test_two_limits_in_balance_are_both_in_the_table_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = sweep()[0]
+    even = Bottleneck(name="server-network", balance="stragglers", text="Both.")
+    showing.show_table([result.model_copy(update={"bottleneck": even})])
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    assert {"stragglers", "balance"} <= set(shown.split())
 
 
 def test_of_many_scenarios_the_first_and_the_last_are_shown(folder: Path, paceline: Paceline) -> None:

@@ -144,7 +144,7 @@ def test_a_dask_cluster_that_is_lost_is_one_line_and_keeps_results(folder: Path,
         stdout, stderr = sweeping.communicate(timeout=60)
         child.wait()
     assert (sweeping.returncode, stdout) == (1, "")
-    assert stderr == "paceline: the Dask cluster was lost; finished results are kept: run again when it is back\n"
+    assert stderr == "paceline: the Dask cluster was lost; finished results are kept in lost.ndjson: run again when it is back\n"
     kept = (folder / "lost.ndjson").read_bytes()
     assert run(folder, *longer, "--backend", "dask", "--scheduler", dask, "--out", "lost.ndjson").code == 0
     assert (folder / "lost.ndjson").read_bytes().startswith(kept)

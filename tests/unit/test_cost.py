@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from simulator import simulate
-from simulator.cost import cost_of_samples, server_nodes, time_of_samples_s, usd_per_hour, usd_per_million_samples, why_no_cost
+from simulator.cost import (
+    cost_of_samples,
+    placement_of,
+    server_nodes,
+    time_of_samples_s,
+    usd_per_hour,
+    usd_per_million_samples,
+    why_no_cost,
+)
 
 PRICE = {"usd_per_node_hour": 3.6, "source": "a made-up list", "date": "2026-01-01"}
 CUT = {"kind": "fixed-shards", "shards": 2}
@@ -58,6 +66,15 @@ def test_servers_have_nodes_of_their_own_only_where_they_are_dedicated(scenario)
     assert server_nodes(scenario(strategy=strategy)) == 2
     assert server_nodes(scenario(strategy={**strategy, "server_placement": "colocated"})) == 0
     assert server_nodes(scenario(strategy={"kind": "single"})) == 0
+
+
+@pytest.mark.parametrize(
+    ("servers", "said"),
+    [(1, "1 parameter server on 1 node of its own"), (2, "2 parameter servers on 2 nodes of their own")],
+)
+def test_one_server_has_a_node_of_its_own_and_several_of_their_own(scenario, servers, said):
+    strategy = {"kind": "parameter-server", "mode": "sync", "workers": 3, "servers": servers, "partitioner": CUT}
+    assert placement_of(scenario(strategy=strategy)).text.endswith(said)
 
 
 def test_time_and_cost_of_a_training_in_closed_form(scenario):

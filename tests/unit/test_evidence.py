@@ -126,3 +126,35 @@ def test_errors_are_those_of_the_documents():
 
 def _share(text: str) -> float:
     return float(re.sub("[%+]", "", text).replace("−", "-")) / 100
+
+
+def test_another_device_by_a_factor_was_never_measured():
+    moved = {"factor": [0.2, 0.8], "source": "a test"}
+    load = {
+        "calibrated": {"batch": [8, 64], "device": "here"},
+        "moved": moved,
+        "jitter": {"kind": "normal", "cv": 0.1},
+        "jitter_least": 0.9,
+    }
+    table = scenario_table(workload=load, cluster={**LINKS, "device": "there"}, strategy={"kind": "single"}, run={"replications": 19})
+    result = simulate(scenario_from_table(table, "test"))
+    assert {its.about: its.grade for its in result.coverage} == {"batch": "interpolation", "device": "uncovered"}
+    assert result.extrapolated
+    assert "moved-device" in {warning.code for warning in result.warnings}
+    # how fast the fastest step is there, nobody has seen: no two runs meet at a ceiling
+    assert len(set(result.throughput_of_each_replication)) == 19
+
+
+def test_servers_stay_as_fast_as_where_they_were_measured():
+    def codes(**parts):
+        load = {"calibrated": {"batch": [8, 64], "device": "here"}, "moved": {"factor": [0.2, 0.8], "source": "a test"}, **parts}
+        table = scenario_table(workload=load, cluster={**LINKS, "device": "there"}, strategy=ASYNC)
+        return {warning.code for warning in cautions(scenario_from_table(table, "test"))}
+
+    assert "servers-not-moved" in codes(server={"base": "10 us"})
+    assert "servers-not-moved" not in codes()
+
+
+def test_a_workload_without_a_device_is_taken_as_the_clusters():
+    table = scenario_table(workload=MEASURED, cluster={**LINKS, "device": "there"})
+    assert "device-not-known" in {warning.code for warning in cautions(scenario_from_table(table, "test"))}

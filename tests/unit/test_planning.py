@@ -15,6 +15,7 @@ from paceline.planning.answer import Goal
 from paceline.planning.goals import required_rate
 from paceline.planning.space import Space
 from paceline.reporting.planned import all_candidates
+from paceline.reporting.wording import amount
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s
 from simulator.cost import cost_of_samples, usd_per_hour
@@ -233,7 +234,7 @@ def test_a_confidence_beyond_the_replications_is_refused_with_what_to_do() -> No
 
 
 def test_a_budget_without_a_price_is_refused_and_the_cheapest_becomes_the_smallest() -> None:
-    with pytest.raises(InputError, match="has no price with a source, so no cost is told"):
+    with pytest.raises(InputError, match="has no price with a source, so no cost is shown"):
         planned(space_of(table(RING, price=None)), goal_of(samples=1e6, budget="5 USD"))
     answer = planned(space_of(table(RING, price=None), workers=[1, 2, 3]), goal_of(samples=1e6, deadline="1h"))
     assert answer.goal.prefer == "fewest-devices"
@@ -260,6 +261,18 @@ def test_devices_are_not_compared_by_a_workload_that_names_none() -> None:
         planned(space_of(table(RING), clusters=["p2.xlarge", "p3.2xlarge"], workers=[1]), goal)
     same = planned(space_of(table(RING), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
     assert any("names no device; its times are taken to be those on 'Tesla V100-SXM2'" in note for note in same.notes)
+
+
+def test_one_factor_given_by_hand_is_not_used_for_several_devices() -> None:
+    goal = goal_of(target_throughput=1.0)
+    moved = {"calibrated": {"batch": [1, 64], "device": "Own chip"}, "moved": {"factor": [0.2, 0.4], "source": "guess"}}
+    told = (
+        r"moved gives the workload 'plain' one factor \(0.2 to 0.4\).* \('Tesla T4', 'Tesla V100-SXM2'\).*plan for each cluster by itself"
+    )
+    with pytest.raises(InputError, match=told):
+        planned(space_of(table(RING, workload=moved), clusters=["g4dn.xlarge", "p3.2xlarge"], workers=[1]), goal)
+    same = planned(space_of(table(RING, workload=moved), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
+    assert {its.result.scenario.workload.moved.to_device for its in same.candidates} == {"Tesla V100-SXM2"}
 
 
 def test_devices_that_differ_in_memory_alone_are_one_and_what_was_taken_for_granted_is_told(tmp_path: Path) -> None:
@@ -385,8 +398,8 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     assert ssp.runners_up[0].result.staleness.max > 0
     assert re.search(r"; the best without is sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% slower\.$", ssp.why)
     grid = all_candidates(answer)
-    places = [[column.name for column in grid.columns].index(name) for name in ("Staleness (updates)", "Staleness, p95 (updates)")]
-    assert [tuple(row[place] for place in places) for row in grid.rows] == [(stale.mean, stale.p95), (None, None)]
+    place = [column.name for column in grid.columns].index("Staleness (updates)")
+    assert [row[place] for row in grid.rows] == [f"{amount(stale.mean)}, p95 {amount(stale.p95)}", None]
     alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
     assert "none simulated without reaches the goal" in alone.why
     synchronous = planned(space_of(table(ASYNC, workload=load), strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0))

@@ -10,7 +10,9 @@ import pytest
 
 import paceline
 from paceline.planning import Plan, goal_of, plan, space_of
-from paceline.reporting.planned import plan_grids
+from paceline.planning.wording import _figures
+from paceline.reporting.planned import pareto, plan_grids
+from simulator.cost import time_of_samples_s
 from simulator.prices import parse_prices
 from simulator.results import Bottleneck, Breakdown, Utilisation
 from tests.sample_scenarios import scenario_table
@@ -113,6 +115,24 @@ def test_time_throughput_and_cost_of_the_answer_agree_by_a_readers_calculator(ma
     assert hours > at_mean
 
 
+def test_a_time_that_differs_from_that_at_the_mean_throughput_as_it_is_printed_says_so(machines: dict[str, str]) -> None:
+    answer = planned({"bare": machines["bare"]}, goal_of(samples=1e9, deadline="1000 h"), workers=[3])
+    chosen = answer.chosen.result
+    rate = chosen.throughput_samples_per_s.mean
+
+    def said(spread: float) -> str:
+        """Of two runs that differ by a spread: the mean of 1 / rate exceeds 1 / mean by its square."""
+        runs = (rate * (1 - spread), rate * (1 + spread))
+        result = chosen.model_copy(update={"throughput_of_each_replication": runs})
+        candidate = answer.chosen.model_copy(update={"result": result, "time_s": time_of_samples_s(result, 3600 * 1.2341 * rate)})
+        return _figures(candidate, 3600 * 1.2341 * rate)
+
+    assert ", 1.2341 h for the training" in said(0.0)
+    assert "at the mean throughput" not in said(0.0)
+    # the fifth digit alone differs
+    assert "1.2342 h for the training (mean over runs, which differ; at the mean throughput 1.2341 h)" in said(0.01)
+
+
 def test_the_answer_is_compared_run_by_run(machines: dict[str, str]) -> None:
     answer = planned(machines, goal_of(samples=1e6, deadline="1h"), price=["bare=2/h"], workers=[1, 2, 3])
     chosen = answer.chosen.result.throughput_of_each_replication
@@ -124,6 +144,40 @@ def test_the_answer_is_compared_run_by_run(machines: dict[str, str]) -> None:
             wins = sum(mine / ours > its / theirs for mine, its in zip(chosen, rates, strict=True))
             assert (other.paired.wins, other.paired.runs, other.paired.by) == (wins, 19, "cheaper")
     assert re.search(r"the answer is cheaper in \d+ of 19 paired runs", answer.why)
+
+
+def test_where_no_goal_is_met_nothing_is_compared_with_an_answer(machines: dict[str, str]) -> None:
+    missed = planned(machines, goal_of(samples=1e12, deadline="1h"), price=["bare=2/h"], workers=[1, 2])
+    assert not missed.feasible
+    assert len(missed.candidates) > 2
+    assert all(its.paired is None for its in missed.candidates)
+    columns = {column.name for grid in plan_grids(missed) for column in grid.columns}
+    assert "Answer better in (paired runs)" not in columns
+
+
+def test_a_purchase_is_told_as_a_sum_beside_the_share_of_it(machines: dict[str, str]) -> None:
+    answer = planned(machines, goal_of(samples=1e7, deadline="45 min"), price=["bare=BUY:4000USD,years:4,power:0.5kW"], workers="1..8")
+    best, text = by_name(answer)["bare"].best, by_name(answer)["bare"].text
+    assert best == answer.chosen
+    said = re.search(r"([\d,]+) x 4,000 = ([\d,]+) USD to buy; ([\d.]+) USD is the share of ([\d.]+) min by the terms", text)
+    assert said is not None, text
+    assert int(said[1]) == best.nodes
+    assert int(said[2].replace(",", "")) == 4000 * best.nodes
+    assert float(said[3]) == pytest.approx(best.cost_usd.mean, rel=5e-3)
+    assert float(said[4]) == pytest.approx(best.time_s.mean / 60, rel=1e-4)
+    assert f"USD an hour ({said[0]}" in answer.sentences[0]
+    assert "to buy" not in by_name(answer)["eight"].text
+
+
+def test_what_costs_nothing_is_equal_and_no_multiple(machines: dict[str, str]) -> None:
+    free = planned(machines, goal_of(samples=1e6, deadline="1h"), price=["bare=0/h"], workers=[1, 2])
+    assert by_name(free)["bare"].text == "the answer"
+    assert by_name(free)["eight"].text.startswith("more, where the answer costs nothing")
+    assert pareto(free) is not None
+    alone = planned({"bare": machines["bare"]}, goal_of(samples=1e6, deadline="1h"), price=["bare=0/h"], workers=[1, 2])
+    assert alone.chosen.cost_usd.mean == 0
+    assert "at the same cost" in alone.why
+    assert pareto(alone) is None  # nothing is drawn where a logarithmic axis has no place for it
 
 
 def test_old_plans_can_still_be_read(machines: dict[str, str]) -> None:
@@ -157,7 +211,8 @@ def test_the_page_has_a_line_for_each_cluster_and_machines_in_each_table(machine
     rows = [dict(zip(names, row, strict=True)) for row in grids["plan-clusters"].rows]
     assert [Path(str(row["Cluster"])).stem for row in rows] == ["bare", "slow", "eight"]
     assert (rows[2]["Nodes"], rows[2]["Devices of each"]) == (1, 8)
-    assert all(row["Scaling"] == "weak" for row in rows)
+    assert "Scaling" not in names  # all rows agree: it stands in the title
+    assert grids["plan-clusters"].title == "Each cluster, weak scaling"
     assert str(rows[1]["How it compares, or why not"]).startswith("too slow")
     for name in ("plan-candidates", "plan-workers", "plan-improvements"):
         assert "Machines" in [column.name for column in grids[name].columns]

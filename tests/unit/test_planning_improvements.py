@@ -56,6 +56,22 @@ def test_each_gain_of_a_ring_is_that_of_its_closed_form() -> None:
     assert "neither cluster nor workload names a device" in found["mixed precision"].text
 
 
+def test_limits_in_balance_are_both_told_before_and_after() -> None:
+    scenario = scenario_from_table(scenario_table(strategy=RING, cluster={"inter_node": LINK}), "test")
+    base = simulate(scenario)
+    even = base.model_copy(update={"bottleneck": base.bottleneck.model_copy(update={"balance": "input"})})
+    both = f"{base.bottleneck.name} and input in balance"
+
+    def all_even(scenarios: Sequence[Scenario]) -> list[Result | Failure]:
+        return [even for _ in scenarios]
+
+    told = {one.name: one.text for one in improvements(scenario, even, run)}
+    assert any(f"the limit moves from {both} to " in text for text in told.values()), told
+    stay = {one.name: one for one in improvements(scenario, even, all_even)}["2x network"]
+    assert stay.text.endswith(f"; {both} before and after")
+    assert stay.bottleneck == both
+
+
 def test_a_server_more_costs_a_node_and_helps_where_servers_limit() -> None:
     variables = [{"name": f"v{index}", "size": "1 kB", "creation_index": index, "ready": (index + 1) / 2} for index in range(2)]
     load = {"variables": variables, "server": {"base": "5 ms", "per_byte_s": 0.0}}

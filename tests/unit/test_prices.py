@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import paceline
+from simulator.cluster import Price
 from simulator.errors import InputError
 from simulator.left_out import left_out
 from simulator.prices import Prices, parse_prices, price_of_text, rate_in_words, sum_in_words
@@ -22,6 +23,14 @@ def test_an_hour_of_a_bought_machine_is_its_share_of_the_purchase_and_its_electr
     assert full.usd_per_node_hour == pytest.approx(3000 / (3 * 8766 * 0.6) + 0.4 * 0.30, rel=1e-12)
     assert "assumed" not in full.terms
     assert "electricity not counted" in price_of_text("BUY:4000USD,years:4").terms
+
+
+def test_a_price_carries_the_sum_of_a_purchase_and_one_of_rent_is_written_as_before() -> None:
+    bought = price_of_text("BUY:4000USD,years:4,use:1")
+    assert bought.purchase_usd == 4000.0
+    assert bought.terms == "bought for 4,000 USD over 4 years, in use at all hours, electricity not counted"
+    assert Price.model_validate(bought.model_dump(mode="json")) == bought
+    assert "purchase_usd" not in price_of_text("0.40/h").model_dump(mode="json")
 
 
 @pytest.mark.parametrize(("text", "hourly"), [("0.20/h", 0.2), ("0.2USD/h", 0.2), ("$4.8/d", 0.2), ("0.2 USD per hour", 0.2), ("0/h", 0.0)])
@@ -66,7 +75,7 @@ def test_a_price_is_for_the_cluster_of_its_name_and_near_names_are_told() -> Non
 
 def test_one_price_for_all_is_refused_where_it_would_be_used_for_none() -> None:
     on = {**SHORT, "cluster.use": "p3.2xlarge"}
-    with pytest.raises(InputError, match=r"--price p3\.2xlarge=0\.20/h"):
+    with pytest.raises(InputError, match=r"prices=\{'p3\.2xlarge': '0\.20/h'\}"):
         paceline.load("ring", on, prices="0.20/h")
     named = paceline.load("ring", on, prices={"p3.2xlarge": 0.2}).cluster.price
     assert named is not None
@@ -108,6 +117,30 @@ def test_notes_say_for_which_clusters_a_price_was_used() -> None:
     assert Prices().notes() == []
 
 
+def test_the_library_is_told_of_its_own_argument() -> None:
+    ours = "prices={'p3.2xlarge': '0.20/h'}"
+    with pytest.raises(InputError) as refused:
+        paceline.load("ring", {**SHORT, "cluster.use": "p3.2xlarge"}, prices="0.20/h")
+    assert ours in str(refused.value)
+    with pytest.raises(InputError) as refused:
+        paceline.plan("ring", samples=1e6, budget="5 USD", workers=[1], settings=SHORT, confidence=0.5)
+    assert "give yours with prices={'ethernet-25g': '0.40/h'}, or prices={'ethernet-25g': 'BUY:" in str(refused.value)
+    clusters = ["ethernet-1g", "ethernet-25g"]
+    found = paceline.plan(
+        "ring",
+        samples=1e6,
+        budget="500 USD",
+        workers=[1, 2],
+        settings=SHORT,
+        confidence=0.5,
+        clusters=clusters,
+        prices={"ethernet-1g": 1.0},
+    )
+    text = next(its.text for its in found.clusters if its.cluster == "ethernet-25g")
+    assert text.endswith("give prices={'ethernet-25g': '0.40/h'}")
+    assert not any("--price" in note for note in found.notes)
+
+
 def test_what_is_left_out_follows_from_the_scenario() -> None:
     names = [each.name for each in left_out(paceline.load("ring"))]
     assert names == ["preparing input", "whether a batch fits into memory", "start-up, evaluation and checkpoints", "failures of nodes"]
@@ -117,6 +150,7 @@ def test_what_is_left_out_follows_from_the_scenario() -> None:
     assert "storage and transfer of data" in names
     spot = paceline.load("ring", {"cluster.price": {"usd_per_node_hour": 1.0, "terms": "Spot"}})
     assert any("spot price" in each.text for each in left_out(spot))
+    assert not any(each.text.startswith("none") for each in left_out(spot)), "at the beginning of a sentence it would look like Python's"
 
 
 def test_prices_and_sums_keep_the_digits_that_a_reader_multiplies() -> None:

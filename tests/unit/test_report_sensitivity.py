@@ -157,7 +157,7 @@ def test_where_nothing_happens_no_effect_is_seen() -> None:
     assert not found["2x network"].seen
     assert found["half device"].seen
     drawn = figure(list(found.values()))
-    assert "2x network: no effect seen" in [note.text for note in drawn.layout.annotations]
+    assert "2x network: effect not certain" in [note.text for note in drawn.layout.annotations]
 
 
 def lengthened(of: Scenario, steps: int) -> Scenario:
@@ -199,6 +199,10 @@ def test_the_tornado_draws_what_is_known_the_largest_on_top() -> None:
     assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.001]]
     assert [list(trace.y) for trace in drawn.data] == [[-0.2], [0.2], [0.8]]
     assert list(drawn.layout.yaxis.ticktext) == ["Device", "&lt;network&gt;"]
-    assert [note.text for note in drawn.layout.annotations] == ["2x device +90%", "half device −50%", "2x &lt;network&gt;: no effect seen"]
+    assert [note.text for note in drawn.layout.annotations] == [
+        "2x device +90%",
+        "half device −50%",
+        "2x &lt;network&gt;: effect not certain",
+    ]
     assert drawn.data[0].error_x.array[0] == pytest.approx(0.2)
     assert "<network>" not in drawn.to_json()

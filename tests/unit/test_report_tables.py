@@ -51,7 +51,7 @@ def test_results_come_back_as_they_are(results: list[Result]) -> None:
         assert float(row["strategy.workers"]) == result.replicas == int(row["replicas"])
         assert float(row["step_p99_s"]) == result.step_time_s.p99
         assert float(row["usd_per_million_samples"]) == pytest.approx(4.0 * (result.replicas + 1) / 2 / 3600 * 1e6 / rate.mean)
-        assert (row["scaling"], row["seed"], row["extrapolated"]) == ("weak", "3", "0")
+        assert (row["scaling"], row["seed"], row["extrapolated"]) == ("weak", "3", str(int(result.extrapolated)))
         assert float(row["monte_carlo_error_samples_per_s"]) == result.monte_carlo_error
         assert int(row["events"]) == result.events
 

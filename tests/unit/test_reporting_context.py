@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.reporting.columns import MOST_RUNS, columns_of
 from paceline.reporting.context import build_report
 from paceline.reporting.naming import clean, series_names
 from paceline.reporting.wording import amount, clause, compact, counts, dollars, duration, percent, plot_text, sentence
 from simulator.errors import ResultsError
-from simulator.results import Estimate
+from simulator.intervals import prediction_interval
+from simulator.results import Estimate, Result
 from tests.browser.samples import PRICE, STRATEGIES, grid, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
@@ -32,6 +34,23 @@ def test_the_answer_is_compared_with_the_next_fastest_there() -> None:
     assert report.answer.name == "Parameter server, async, 4 servers"
     assert report.against.startswith("it is faster than Parameter server, sync, 4 servers there in 19 of 19 runs, by ")
     assert build_report(sweep((RING,), (1, 256))).against == ""
+
+
+def test_many_runs_are_compared_in_the_text_as_on_the_page() -> None:
+    """The other wins each of the runs that the page does not have."""
+    fast, slow = sweep((SYNC, ASYNC), (256,))
+    if fast.throughput_samples_per_s.mean < slow.throughput_samples_per_s.mean:
+        fast, slow = slow, fast
+    rate = fast.throughput_samples_per_s.mean
+
+    def with_runs(result: Result, first: float, rest: float) -> Result:
+        runs = (first,) * MOST_RUNS + (rest,) * MOST_RUNS
+        return result.model_copy(update={"throughput_of_each_replication": runs, "throughput_samples_per_s": prediction_interval(runs)})
+
+    results = [with_runs(fast, 2 * rate, rate), with_runs(slow, rate, 1.5 * rate)]
+    report = build_report(results)
+    assert "there in 100 of 100 runs, 2 times as fast (2 to 2) (the first 100 of 200 runs are compared)" in report.against
+    assert [len(runs) for runs in columns_of(report.results, report.at)["runs"]] == [100, 100]
 
 
 def test_a_peak_at_fewer_replicas_is_told() -> None:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+from paceline.planning.wording import servers_note, work_note, workers_note
 from paceline.reporting.context import build_report
 from paceline.reporting.limits import limit_in_words
 from paceline.reporting.measured import Beside, Overlay, Unmatched
@@ -38,6 +39,12 @@ _FORBIDDEN = (
 
 def page_of(results: list[Result], notes: tuple[str, ...] = (), **extra: Any) -> str:
     return render(build_report(results, notes, **extra))
+
+
+def test_the_table_without_scripts_names_both_limits_that_are_in_balance() -> None:
+    even = Bottleneck(name="server-network", balance="stragglers", text="Both.")
+    page = page_of([result.model_copy(update={"bottleneck": even}) for result in sweep((RING,), (1, 2))])
+    assert '<td class="text">server network and stragglers in balance</td>' in page
 
 
 def without_scripts(page: str) -> str:
@@ -155,7 +162,7 @@ def test_the_page_says_which_run_the_changes_rest_on() -> None:
 
 def test_a_workload_that_was_never_calibrated_is_called_so() -> None:
     _, confidence, _ = summary_of(page_of(sweep((RING,), (1, 2), workload={"calibrated": None, "uncertainty": None})))
-    assert "no calibrated range is recorded, so nothing tells how far it can be trusted" in confidence
+    assert "what was measured is not recorded, so nothing tells how far it can be trusted" in confidence
     assert "the workload carries no uncertainty" in confidence
 
 
@@ -307,9 +314,17 @@ def test_sections_stand_in_order() -> None:
 def test_a_plan_answers_in_its_own_sentences() -> None:
     results = sweep(cluster={"price": PRICE})
     plan = planned(results, "Ring on 8")
+    (count,) = plan.workers
+    plan = plan.model_copy(update={"workers": (count, count.model_copy(update={"workers": 16}))})
     assert summary_of(page_of(results, plan=plan)) == list(plan.sentences)
     text = text_of(page_of(results, plan=plan))
-    assert "1,200 configurations considered, 1,100 of them ruled out by closed forms; 42 scenarios simulated." in text
+    for sentence in (work_note(plan), servers_note(plan), workers_note(plan)):  # those of the terminal, word for word
+        assert sentence in text
+    assert workers_note(plan).startswith("Adding workers does not pay, judged by throughput per worker, not by the goal: from 8 to 16 ")
+    assert work_note(plan) == (
+        "1,200 configurations were considered: 1,100 were discarded by closed forms, 3 refused, 27 simulated, "
+        "and 15 scenarios besides around the answer."
+    )
     assert embedded(page_of(results, plan=plan), "points")["chosen"] == {"curve": 0, "at": [3]}
     assert "pareto" in embedded(page_of(results, plan=plan), "figures")
 
@@ -353,10 +368,10 @@ def test_the_fit_shows_measured_points_and_line() -> None:
 def test_weak_or_strong_is_named_in_every_table() -> None:
     results = sweep(cluster={"price": PRICE})
     tables = re.findall(
-        r'<table data-csv="([a-z-]+).*?<thead>(.*?)</thead>', page_of(results, **extras("some text", results)), flags=re.DOTALL
+        r'<table data-csv="([a-z-]+).*?(<caption.*?)</thead>', page_of(results, **extras("some text", results)), flags=re.DOTALL
     )
     elsewhere = {"plan-refused", "measured-only", "timeline", "calibration-"}
-    named = {name for name, head in tables if ">Scaling<" in head}
+    named = {name for name, head in tables if ">Scaling<" in head or " scaling</caption>" in head}
     assert {name for name, _ in tables} - named == elsewhere
     assert len(named) == 8
 

@@ -86,6 +86,10 @@ def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
         raise ConnectionResetError
 
     with joblib.Parallel(n_jobs=1, return_as="generator") as parallel:
-        workers = Workers(parallel, 2, lost={BrokenPipeError: "the first", ConnectionError: "the second", OSError: "the third"})
-        with pytest.raises(SimulationError, match=r"^the second$"):
+        workers = Workers(
+            parallel,
+            2,
+            lost={BrokenPipeError: ("the first", "go on"), ConnectionError: ("the second", "go on"), OSError: ("the third", "go on")},
+        )
+        with pytest.raises(SimulationError, match=r"^the second; go on$"):
             list(workers.map(gone, [1, 2]))

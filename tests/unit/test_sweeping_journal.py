@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import paceline
 from paceline.reporting.reading import iter_results, read_results
 from paceline.sweeping import Journal, Runner, grid, sweep
+from paceline.sweeping.backends import KILLED, WorkersLostError
 from paceline.sweeping.lines import LineReader
 from simulator import Scenario, simulate
 from simulator.errors import InputError, ResultsError, SimulationError
@@ -49,6 +51,46 @@ def test_a_journal_knows_what_was_appended(scenario: Build, tmp_path: Path) -> N
         assert journal.known(scenarios[2]) is None
         assert journal.known(scenarios[0]) == results[0].model_copy(update={"wall_time_s": None})
         assert journal.times() == {result.scenario_hash: result.wall_time_s for result in results[:2]}
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker process that is killed after the first scenario of a run."""
+
+    def run(_: Runner, scenarios: Iterable[Scenario], early: object = None) -> Iterator[Result]:
+        yield simulate(next(iter(scenarios)))
+        raise WorkersLostError(*KILLED)
+
+    monkeypatch.setattr(Runner, "run", run)
+
+
+_KILLED, _AGAIN = "a worker process was killed, perhaps for want of memory; ", "run again with fewer --jobs"
+
+
+@pytest.mark.usefixtures("killed")
+def test_results_are_said_to_be_kept_only_where_a_journal_keeps_them(scenario: Build, tmp_path: Path) -> None:
+    out = tmp_path / "j.ndjson"
+    with pytest.raises(SimulationError) as lost:
+        sweep(many(scenario), out=None)
+    assert str(lost.value) == _KILLED + _AGAIN
+    with pytest.raises(SimulationError) as lost:
+        sweep(many(scenario), out=out)
+    assert str(lost.value) == f"{_KILLED}finished results are kept in {out}: {_AGAIN}"
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_plan_says_that_results_are_kept_only_where_they_are(scenario: Build, tmp_path: Path) -> None:
+    base, out = many(scenario)[0], tmp_path / "p.ndjson"
+    for path, kept in ((None, ""), (out, f"finished results are kept in {out}: ")):
+        with pytest.raises(SimulationError) as lost:
+            paceline.plan(base, target_throughput="100 samples/s", workers=[1, 2], confidence=0.5, out=path)
+        assert str(lost.value) == _KILLED + kept + _AGAIN
+
+
+def test_a_journal_without_a_line_keeps_nothing(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "j.ndjson") as journal, pytest.raises(WorkersLostError) as lost, journal.keeping():
+        raise WorkersLostError(*KILLED)
+    assert str(lost.value) == _KILLED + _AGAIN
 
 
 def test_a_journal_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sample_scenarios import scenario_table
 import paceline
 from paceline.planning.answer import Candidate, Goal, Plan
 from simulator.cost import cost_of_samples, time_of_samples_s
-from simulator.results import Failed, Failure
+from simulator.results import Bottleneck, Failed, Failure
 from simulator.rows import COLUMNS
 from simulator.tables import frame_of, frame_of_rows, html_of, html_of_rows
 
@@ -76,6 +76,13 @@ def test_a_sweep_shows_the_keys_that_differ_first(swept):
     assert list(frame.columns) == ["strategy.workers", "run.seed", *COLUMNS]
     assert frame["strategy.workers"].tolist() == [1, 1, 2, 2, 4, 4]
     assert frame["scenario_hash"].tolist() == [result.scenario_hash for result in swept]
+
+
+def test_two_limits_in_balance_are_both_in_the_row(result):
+    even = result.model_copy(update={"bottleneck": Bottleneck(name="compute", balance="network", text="Both.")})
+    assert frame_of([even])[["bottleneck", "balance"]].iloc[0].tolist() == ["compute", "network"]
+    assert result.to_frame()["balance"].tolist() == [""]
+    assert "network" in html_of([even, even], "Sweep")
 
 
 def test_costs_are_those_of_the_price(result):

@@ -44,7 +44,7 @@ const tornadoFigure = {
     const half = (width - 20) / 2,
       all = rows.flatMap((row, index) => [row.less, row.more].filter((each) => each).map((each) => ({ ...each, index })));
     const labelled = all.map((each) => {
-      const words = hasEffect(each) ? `${each.text} ${change(each.gain)}` : `${each.text}: no effect seen`;
+      const words = hasEffect(each) ? `${each.text} ${change(each.gain)}` : `${each.text}: effect not certain`;
       const shown = LETTER_PX * words.length < 0.55 * half ? words : each.text;
       const end = each.gain >= 0 ? Math.max(each.high, 0) : Math.max(-each.low, 0);
       return { ...each, shown, end, room: Math.min(0.75, (LETTER_PX * shown.length + 12) / half) };
@@ -109,7 +109,7 @@ const tornadoFigure = {
         `${keys[row.key].name} in place of ${row.here}: ` +
         [row.less, row.more]
           .filter((each) => each)
-          .map((each) => `${each.text} ${change(each.gain)}${hasEffect(each) ? "" : ", no effect seen"}`)
+          .map((each) => `${each.text} ${change(each.gain)}${hasEffect(each) ? "" : ", effect not certain"}`)
           .join(", "),
     );
     const name = view.focus >= 0 ? curves[view.focus].name : "";

@@ -73,7 +73,7 @@ function showCards(view) {
     checked: "checked against real runs of its kind",
     interpolation: "between what was measured",
   }[text("grade", point)];
-  const within = number("calibrated", point) ? graded || "within the calibrated range" : "no calibrated range is recorded";
+  const within = number("calibrated", point) ? graded || "within what was measured" : "what was measured is not recorded";
   put("range", number("beyond", point) ? "beyond what was measured" : within);
 }
 

@@ -59,7 +59,7 @@ function hasEffect(each) {
 function comparedText(each) {
   const spread = `90% interval ${change(each.low)} to ${change(each.high)}`;
   const runs = each.runs ? `faster in ${each.wins} of ${each.runs} runs` : "from both intervals: the runs share no draws";
-  return [`throughput ${change(each.gain)}${hasEffect(each) ? "" : ", no effect seen"}`, `${spread}, ${runs}`];
+  return [`throughput ${change(each.gain)}${hasEffect(each) ? "" : ", effect not certain"}`, `${spread}, ${runs}`];
 }
 
 function whiskers(each, axis = (gain) => gain) {

@@ -209,7 +209,7 @@ function resultsTable(all) {
     ["All-reduce", "all_reduce"],
     ["Placement", "placement"],
   ].forEach(([name, column]) => columns.push({ name, kind: "text", of: (point) => text(column, point) }));
-  columns.push({ name: "Beyond calibration", kind: "text", of: (point) => (number("beyond", point) ? "yes" : "no") });
+  columns.push({ name: "Beyond what was measured", kind: "text", of: (point) => (number("beyond", point) ? "yes" : "no") });
   columns.push({ name: "Warnings", kind: "count", of: (point) => data.warnings[1][point].length });
   if (all) {
     columns.push({
