@@ -9,8 +9,8 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -88,8 +88,18 @@ class Workers:
         """Tasks to hand over together: enough to keep all busy, few enough to hold the answers."""
         return max(2 * self.count, min(_AHEAD * self.count, _MOST_AHEAD))
 
-    def map(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Generator[AnswerT, None, None]:
+    def map(
+        self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT], early: Callable[[int, AnswerT], None] | None = None
+    ) -> Generator[AnswerT, None, None]:
         """What a function answers to each item, in order.
+
+        Parameters
+        ----------
+        function, items
+            What is called, and with what.
+        early
+            Called at once with number and answer of an item that is answered before one in
+            front of it; only by workers of this machine, others give their answers in order.
 
         Raises
         ------
@@ -105,12 +115,15 @@ class Workers:
             if not self._streaming:
                 yield from self._by_batches(function, items)
                 return
-            call = partial(_beside, os.getpid(), function) if self._here else function
             with deaf_to(*_ENDING):
-                answers = self._parallel(delayed(call)(item) for item in items)
-            with warnings.catch_warnings():
+                if self._here:
+                    call = partial(_beside, os.getpid(), function)
+                    answers = self._parallel(delayed(call)(numbered) for numbered in enumerate(items))
+                else:
+                    answers = self._parallel(delayed(function)(item) for item in items)
+            with warnings.catch_warnings(), closing(answers):
                 warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
-                yield from answers
+                yield from _in_order(answers, early) if self._here else answers
         except tuple(self._lost) as error:
             raise WorkersLostError(*next(told for kind, told in self._lost.items() if isinstance(error, kind))) from None
 
@@ -139,7 +152,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
 
     resource_tracker.ensure_running()  # not while signals wait: it lets them through
     count = jobs or os.cpu_count() or 1
-    with Parallel(n_jobs=count, backend="loky", return_as="generator", batch_size=1, pre_dispatch="2*n_jobs") as parallel:
+    with Parallel(n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs") as parallel:
         yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED}, here=True)
 
 
@@ -161,11 +174,25 @@ def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
-def _beside(starter: int, function: Callable[[ItemT], AnswerT], item: ItemT) -> AnswerT:
-    """What a function answers, in a process that ends when its starter has, however that may be."""
+def _in_order(answers: Iterable[tuple[int, AnswerT]], early: Callable[[int, AnswerT], None] | None) -> Iterator[AnswerT]:
+    """Answers by their numbers, each as soon as it and all before it are there."""
+    waiting: dict[int, AnswerT] = {}
+    due = 0
+    for number, answer in answers:
+        waiting[number] = answer
+        if number != due and early is not None:
+            early(number, answer)
+        while due in waiting:
+            yield waiting.pop(due)
+            due += 1
+
+
+def _beside(starter: int, function: Callable[[ItemT], AnswerT], numbered: tuple[int, ItemT]) -> tuple[int, AnswerT]:
+    """Number and answer of a numbered item, in a process that ends when its starter has, however that may be."""
     if os.getpid() != starter:
         _end_with(starter)
-    return function(item)
+    number, item = numbered
+    return number, function(item)
 
 
 @lru_cache(maxsize=1)

@@ -23,6 +23,7 @@ __all__ = ["Journal", "timeless"]
 
 Outcome = Result | Failure
 _TIMES = ".times.ndjson"
+_AHEAD = ".ahead.ndjson"
 
 
 class Journal:
@@ -84,6 +85,8 @@ class Journal:
         try:
             journal._lock(shown)
             journal._new = new
+            if new:  # what lies beside it is of one that is gone
+                cls.remove(cls.ahead_of(path))
             journal._read(force=force)
         except BaseException:
             journal.close()
@@ -100,8 +103,8 @@ class Journal:
         return len(self.lines)
 
     def close(self) -> None:
-        """Let others write to it; a new one that got no line is removed."""
-        if self._new and not len(self) and not self._file.closed:
+        """Let others write to it; a new one that got no line is removed, unless outcomes that wait for their turn lie beside it."""
+        if self._new and not len(self) and not self._file.closed and not self.ahead_of(self.lines.path).exists():
             self.lines.path.unlink(missing_ok=True)
         self._file.close()
         if self._clock is not None:
@@ -113,8 +116,8 @@ class Journal:
         index = self._known.get(scenario.hash)
         return None if index is None else self.lines[index]
 
-    def append(self, outcome: Outcome) -> None:
-        """Write one line, and wait until it is on disk.
+    def append(self, outcome: Outcome, *, sync: bool = True) -> None:
+        """Write one line, and unless told otherwise wait until it is on disk.
 
         Raises
         ------
@@ -123,9 +126,20 @@ class Journal:
         """
         took_s = outcome.wall_time_s if isinstance(outcome, Result) else None
         line = timeless(outcome).to_json().encode() + b"\n"
+        self.copy(line, outcome.scenario_hash, took_s, failed=isinstance(outcome, Failure), sync=sync)
+
+    def copy(self, line: bytes, scenario_hash: str, took_s: float | None, *, failed: bool = False, sync: bool = False) -> None:
+        """Take over the line of an outcome from another journal, and wait until it is on disk if that is wanted.
+
+        Raises
+        ------
+        SimulationError
+            As :meth:`append`.
+        """
         try:
-            self._write(line, outcome.scenario_hash, took_s, failed=isinstance(outcome, Failure))
-            os.fsync(self._file.fileno())
+            self._write(line, scenario_hash, took_s, failed=failed)
+            if sync:
+                os.fsync(self._file.fileno())
         except OSError as error:
             raise SimulationError(
                 f"{self.lines.path}: cannot be written: {error.strerror}; finished results are kept: run again when it can"
@@ -143,13 +157,11 @@ class Journal:
         try:
             yield
         except WorkersLostError as error:
-            if not len(self):
+            ahead = self.ahead_of(self.lines.path)
+            files = [str(path) for path, holds in ((self.lines.path, len(self)), (ahead, ahead.exists() and ahead.stat().st_size)) if holds]
+            if not files:
                 raise
-            raise WorkersLostError(error.what, error.advice, f"finished results are kept in {self.lines.path}") from None
-
-    def copy(self, line: bytes, scenario_hash: str, took_s: float | None) -> None:
-        """Take over the line of a result from another journal."""
-        self._write(line, scenario_hash, took_s, failed=False)
+            raise WorkersLostError(error.what, error.advice, f"finished results are kept in {' and '.join(files)}") from None
 
     def _write(self, line: bytes, scenario_hash: str, took_s: float | None, *, failed: bool) -> None:
         if self._clock is None:
@@ -184,6 +196,17 @@ class Journal:
     def times_of(path: Path) -> Path:
         """The file of times that belongs to a results file."""
         return path.with_suffix(_TIMES)
+
+    @staticmethod
+    def ahead_of(path: Path) -> Path:
+        """Where outcomes wait that are there before those in front of them."""
+        return path.with_name(f".{path.name}{_AHEAD}")
+
+    @classmethod
+    def remove(cls, path: Path) -> None:
+        """Remove a journal, if it is there, and its times."""
+        path.unlink(missing_ok=True)
+        cls.times_of(path).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Begin anew, with no line."""

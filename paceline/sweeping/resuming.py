@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from paceline.sweeping.ahead import Ahead
 from paceline.sweeping.journal import Journal, timeless
 from paceline.sweeping.lines import begins_line
 from paceline.sweeping.outcome import Sweep
@@ -79,28 +80,49 @@ def sweep(
                 tell(len(held), total)
         return Sweep(None, tuple(held))
     journal = Journal.open(out, force=force)
+    ahead: Ahead | None = None
     try:
         if (fault := _another(journal, scenarios)) is not None:
             if not force:
                 raise ResultsError(f"{fault}; choose another --out, or --force to replace it")
             journal.clear()
+        ahead = Ahead(journal, scenarios, force=force)
         if agree is not None:
             agree(range(len(journal), total))
         clean_up(out)
         if retry_failed and journal.lines.failed:
             journal = retried(journal, scenarios, runner, tell)
-        tell(len(journal), total)
-        # closed, it ends its processes also where this one is stopped between two outcomes
-        with journal.keeping(), closing(runner.run(scenarios[index] for index in range(len(journal), total))) as outcomes:
-            for outcome in outcomes:
-                journal.append(outcome)
-                tell(len(journal), total)
+        tell(len(journal) + len(ahead), total)
+        _go_on(journal, ahead, scenarios, runner, tell)
         return Sweep(out, journal.lines)
     except KeyboardInterrupt:
-        tell(len(journal), total)  # perhaps it came between a line and the word of it
+        tell(len(journal) + len(ahead or ()), total)  # perhaps it came between a line and the word of it
         raise
     finally:
+        if ahead is not None:
+            ahead.close(journal)
         journal.close()
+
+
+def _go_on(journal: Journal, ahead: Ahead, scenarios: Sequence[Scenario], runner: Runner, tell: Progress) -> None:
+    """Write what is missing, in order: from what was finished ahead in an earlier run, else simulated."""
+    total = len(scenarios)
+    finished = {place for place in range(len(journal), total) if place in ahead}
+    rest = [place for place in range(len(journal), total) if place not in finished]
+
+    def early(number: int, outcome: Outcome) -> None:
+        ahead.keep(rest[number], outcome)
+        tell(len(journal) + len(ahead), total)
+
+    # closed, it ends its processes also where this one is stopped between two outcomes
+    with journal.keeping(), closing(runner.run((scenarios[place] for place in rest), early)) as outcomes:
+        for place in range(len(journal), total):
+            if place in finished:
+                ahead.hand_over(place, journal)
+            else:
+                journal.append(next(outcomes))
+                ahead.drop(place)
+            tell(len(journal) + len(ahead), total)
 
 
 def _silent(done: int, total: int) -> None:

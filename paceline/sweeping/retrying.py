@@ -18,9 +18,7 @@ def _beside(out: Path) -> Path:
 
 def clean_up(out: Path) -> None:
     """Remove what a retry left that was killed; the caller has the journal open."""
-    partial = _beside(out)
-    partial.unlink(missing_ok=True)
-    Journal.times_of(partial).unlink(missing_ok=True)
+    Journal.remove(_beside(out))
 
 
 def retried(journal: Journal, scenarios: Sequence[Scenario], runner: Runner, progress: Callable[[int, int], None]) -> Journal:

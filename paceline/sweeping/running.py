@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import Any, Literal, get_args
 
 from paceline.sweeping.backends import Workers, local_workers
@@ -67,10 +68,18 @@ class Runner:
         self._workers = None
         self._connected.close()
 
-    def run(self, scenarios: Iterable[Scenario]) -> Generator[Outcome, None, None]:
+    def run(self, scenarios: Iterable[Scenario], early: Callable[[int, Outcome], None] | None = None) -> Generator[Outcome, None, None]:
         """Simulate scenarios; each outcome comes as soon as it and all before it are there.
 
         No more than some scenarios are read, and held, ahead of the outcome that is waited for.
+
+        Parameters
+        ----------
+        scenarios
+            What to simulate.
+        early
+            Called at once with number and outcome of a scenario that is done before one in front
+            of it, where processes of this machine simulate; it comes again in its turn.
 
         Yields
         ------
@@ -91,11 +100,14 @@ class Runner:
             return
         with ExitStack() as stack:
             workers = self._workers or stack.enter_context(self._connection())
+            begin = 0
             while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
                 first = []
-                with closing(workers.map(_answer, window)) as answers:
+                tell = None if early is None else partial(_told, early, begin, window)
+                with closing(workers.map(_answer, window, tell)) as answers:
                     for scenario, answer in zip(window, answers, strict=True):
                         yield _outcome(scenario, answer)
+                begin += len(window)
 
     @contextmanager
     def _connection(self) -> Iterator[Workers]:
@@ -120,6 +132,11 @@ def _answer(scenario: Scenario) -> Answer:
     except PacelineError as error:
         return Failed(kind=type(error).__name__, text=" ".join(str(error).split()))
     return {name: getattr(result, name) for name in Result.model_fields if name != "scenario"}
+
+
+def _told(early: Callable[[int, Outcome], None], begin: int, window: list[Scenario], number: int, answer: Answer) -> None:
+    """Tell of an answer before its turn."""
+    early(begin + number, _outcome(window[number], answer))
 
 
 def _outcome(scenario: Scenario, answer: Answer) -> Outcome:

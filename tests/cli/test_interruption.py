@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -94,7 +95,13 @@ def goes_on(folder: Path, answer: Answer, how: str, code: int, uninterrupted: by
     kept = (folder / "r.ndjson").read_bytes()
     lines = kept.count(b"\n")
     assert 1 <= lines < len(WORKERS)
-    assert answer == Answer(code, "", f"paceline: {how}; {lines} of 6 results are kept in r.ndjson; the same command goes on there\n")
+    beside = ""
+    if (folder / AHEAD).exists():  # two processes may have been stopped when the second of them was quicker
+        hashes = {json.loads(line)["scenario_hash"] for file in ("r.ndjson", AHEAD) for line in (folder / file).open()}
+        lines, beside = len(hashes), f" and, finished before their turn, in {AHEAD}"
+    assert answer == Answer(
+        code, "", f"paceline: {how}; {lines} of 6 results are kept in r.ndjson{beside}; the same command goes on there\n"
+    )
     assert uninterrupted.startswith(kept)
     assert paceline(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson").code == 0
     assert (folder / "r.ndjson").read_bytes() == uninterrupted
@@ -195,6 +202,84 @@ def test_a_plan_says_what_it_keeps(folder: Path) -> None:
     assert stderr.endswith(" results are kept in p.ndjson; the same command goes on there\n")
 
 
+UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=3000,10,20,30", "--out", "r.ndjson", "--yes")
+AHEAD = ".r.ndjson.ahead.ndjson"
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("uneven")
+    (folder / "s.toml").write_text(SCENARIO)
+    subprocess.run([sys.executable, "-m", "paceline", *UNEVEN, "--jobs", "2"], cwd=folder, check=True, capture_output=True)
+    assert {path.name for path in folder.iterdir()} == {"s.toml", "r.ndjson", "r.times.ndjson"}
+    return (folder / "r.ndjson").read_bytes()
+
+
+def stopped_ahead(folder: Path, number: signal.Signals) -> Answer:
+    """The first scenario takes some seconds; stopped when the three behind it are done."""
+    child = started(*UNEVEN, "--jobs", "2")
+    deadline = time.monotonic() + 60
+    while not ((folder / AHEAD).exists() and (folder / AHEAD).read_bytes().count(b"\n") == 3):
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    child.send_signal(number)
+    stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
+    assert nobody_left(child.pid)
+    assert (folder / "r.ndjson").read_bytes() == b""
+    return Answer(child.returncode, stdout, stderr)
+
+
+@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "1"), (signal.SIGTERM, "2"), (signal.SIGKILL, "2")])
+def test_what_was_finished_before_its_turn_is_kept(
+    folder: Path, paceline: Callable[..., Answer], uneven: bytes, number: signal.Signals, jobs: str
+) -> None:
+    answer = stopped_ahead(folder, number)
+    if number != signal.SIGKILL:
+        how = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
+        kept = f"3 of 4 results are kept in r.ndjson and, finished before their turn, in {AHEAD}; the same command goes on there"
+        assert answer == Answer(128 + number, "", f"paceline: {how}; {kept}\n")
+    # a scenario that is simulated again would get its own times
+    ahead = [line.split()[-1] for line in (folder / ".r.ndjson.ahead.times.ndjson").read_text().splitlines()]
+    assert paceline(*UNEVEN, "--jobs", jobs).code == 0
+    assert (folder / "r.ndjson").read_bytes() == uneven
+    times = [line.split()[-1] for line in (folder / "r.times.ndjson").read_text().splitlines()]
+    assert sorted(times[1:]) == sorted(ahead)
+    assert {path.name for path in folder.iterdir() if ".ndjson" in path.name} == {"r.ndjson", "r.times.ndjson"}
+
+
+def test_failures_are_tried_again_before_what_waits_is_taken_over(folder: Path, paceline: Callable[..., Answer], uneven: bytes) -> None:
+    lines = uneven.splitlines(keepends=True)
+    data = json.loads(lines[0])
+    failure = {key: data[key] for key in ("schema_version", "scenario_hash", "scenario")} | {
+        "failed": {"kind": "SimulationError", "text": "x"}
+    }
+    (folder / "r.ndjson").write_text(json.dumps(failure, separators=(",", ":")) + "\n")
+    (folder / AHEAD).write_bytes(b"".join(lines[2:]))
+    assert paceline(*UNEVEN, "--jobs", "2", "--retry-failed").code == 0
+    assert (folder / "r.ndjson").read_bytes() == uneven
+    assert not (folder / AHEAD).exists()
+
+
+def test_what_waits_for_its_turn_is_of_its_own_sweep_alone(folder: Path, paceline: Callable[..., Answer], uneven: bytes) -> None:
+    lines = uneven.splitlines(keepends=True)
+    (folder / "r.ndjson").touch()
+    (folder / AHEAD).write_bytes(b"".join(lines[2:]))
+    other = paceline("sweep", "s.toml", "--over", "run.steps=10,20", "--out", "r.ndjson", "--jobs", "1")
+    assert (other.code, other.stderr) == (
+        2,
+        f"paceline: {AHEAD}: holds the results of another sweep; choose another --out, or --force to replace it\n",
+    )
+    assert (folder / AHEAD).read_bytes() == b"".join(lines[2:])
+    assert paceline("sweep", "s.toml", "--over", "run.steps=10,20", "--out", "r.ndjson", "--jobs", "1", "--force").code == 0
+    assert not (folder / AHEAD).exists()
+    # without the results file that it lay beside, nobody has asked for it
+    (folder / "r.ndjson").unlink()
+    (folder / AHEAD).write_bytes(b"".join(lines[2:]))
+    assert paceline("sweep", "s.toml", "--over", "run.steps=10,20", "--out", "r.ndjson", "--jobs", "1").code == 0
+    assert not (folder / AHEAD).exists()
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_kill(folder: Path, paceline: Callable[..., Answer], uninterrupted: bytes, jobs: int) -> None:
     assert stopped(folder, jobs, signal.SIGKILL, everyone=True).code == -signal.SIGKILL
@@ -228,7 +313,8 @@ def test_a_killed_worker_process_is_one_line_and_keeps_results(folder: Path, uni
     stdout, stderr = child.communicate(timeout=60)
     assert (child.returncode, stdout) == (1, "")
     killed = "paceline: a worker process was killed, perhaps for want of memory"
-    assert stderr == f"{killed}; finished results are kept in r.ndjson: run again with fewer --jobs\n"
+    beside = f" and {AHEAD}" if (folder / AHEAD).exists() else ""
+    assert stderr == f"{killed}; finished results are kept in r.ndjson{beside}: run again with fewer --jobs\n"
     assert uninterrupted.startswith(out.read_bytes())
 
 

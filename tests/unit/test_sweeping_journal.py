@@ -57,7 +57,7 @@ def test_a_journal_knows_what_was_appended(scenario: Build, tmp_path: Path) -> N
 def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker process that is killed after the first scenario of a run."""
 
-    def run(_: Runner, scenarios: Iterable[Scenario]) -> Iterator[Result]:
+    def run(_: Runner, scenarios: Iterable[Scenario], early: object = None) -> Iterator[Result]:
         yield simulate(next(iter(scenarios)))
         raise WorkersLostError(*KILLED)
 
