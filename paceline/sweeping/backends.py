@@ -143,6 +143,10 @@ class Workers:
                 self._batch = max(self.count, self._batch // 2)
 
 
+_TRACKERS_REMARK = "ignore:resource_tracker:UserWarning"
+"""joblib's tracker removes what an ended process has left behind; that it does so is nothing for a person at the terminal."""
+
+
 @contextmanager
 def local_workers(jobs: int) -> Iterator[Workers]:
     """Processes of this machine: as many as asked for, or where that is 0, as it has cores."""
@@ -150,7 +154,15 @@ def local_workers(jobs: int) -> Iterator[Workers]:
     from joblib.externals.loky.backend import resource_tracker
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    resource_tracker.ensure_running()  # not while signals wait: it lets them through
+    said = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (said, _TRACKERS_REMARK)))
+    try:
+        resource_tracker.ensure_running()  # not while signals wait: it lets them through
+    finally:
+        if said is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = said
     count = jobs or os.cpu_count() or 1
     with Parallel(n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs") as parallel:
         yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED}, here=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pydoc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -93,3 +96,17 @@ def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
         )
         with pytest.raises(SimulationError, match=r"^the second; go on$"):
             list(workers.map(gone, [1, 2]))
+
+
+def test_what_an_ended_process_leaves_behind_is_removed_without_a_word(tmp_path: Path) -> None:
+    """joblib's tracker would warn of semaphores on stderr, after the last line that a person is meant to read."""
+    script = tmp_path / "ended.py"
+    script.write_text(
+        "import os\n"
+        "from paceline.sweeping.backends import local_workers\n"
+        "with local_workers(2) as workers:\n"
+        "    print(list(workers.map(abs, [-1, -2, -3])), flush=True)\n"
+        "    os._exit(0)\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (ended.stdout, ended.stderr) == ("[1, 2, 3]\n", "")
