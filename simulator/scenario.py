@@ -180,14 +180,16 @@ class Scenario(Spec):
         if cluster.shared_cores is None:
             return 0.0
         sizes = [variable.gradient_bytes(batch) for variable in load.variables]
-        work_s = load.input(batch) + (load.compute_s(batch) if cluster.device_is_host else 0.0)
+        busy = min(float(self.replicas), cluster.shared_cores)
+        slowed = 1.0 + load.busy_core_slowdown * (busy - 1.0)
+        work_s = load.input(batch) + (load.compute_s(batch) * slowed if cluster.device_is_host else 0.0)
         copied = 2 * (self.replicas - 1) / self.replicas * sum(sizes) if self.worker_nodes > 1 else 0.0
         if isinstance(strategy, ParameterServer):
             copied = sum(sizes) + sum(variable.pull_bytes(batch) for variable in load.variables)
             work_s += sum(load.server(size) for size in sizes)
             work_s += strategy.coordinator.dispatch_s if strategy.coordinator is not None else 0.0
         elif cluster.device_is_host:
-            work_s += load.apply_s
+            work_s += load.apply_s * slowed
         return float(self.replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied) / cluster.shared_cores)
 
     @property
