@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cluster import Cluster
+from simulator.discrepancy import Discrepancy
 from simulator.rules import check
 from simulator.spec import Seconds, Spec
 from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer, Single, Strategy
@@ -78,11 +79,24 @@ class Scenario(Spec):
     cluster: Cluster
     strategy: Strategy
     run: Run = Run()
+    discrepancy: Discrepancy | Literal["none"] | None = Field(
+        default=None,
+        description="what predictions of this kind are off by, for intervals alone: your own figures, or none; left out: that of its "
+        "regime (models/discrepancy.toml)",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
         check(self)
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a discrepancy that is left out, so that the hash of such a scenario stays what it was."""
+        written: dict[str, Any] = handler(self)
+        if self.discrepancy is None:
+            written.pop("discrepancy", None)
+        return written
 
     @property
     def replicas(self) -> int:
