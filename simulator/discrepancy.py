@@ -72,6 +72,11 @@ class Discrepancy(Spec):
     checked: LeftOutRows | None = None
     about: str = Field(default="", max_length=10_000, description="what the figures rest on")
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is off."""
+        return self.compute == self.communication == self.staleness == Deviation()
+
 
 class Part(Spec):
     """What one cause does to a throughput, as logarithms for one standard deviation of the cause."""

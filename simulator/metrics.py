@@ -11,8 +11,8 @@ from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
 from simulator.cost import placement_of
 from simulator.defaults import assumptions
-from simulator.errors import SimulationError
 from simulator.discrepancy import CERTAIN, Doubt, Off
+from simulator.errors import SimulationError
 from simulator.evidence import coverage
 from simulator.inadequacy import doubt_of
 from simulator.intervals import prediction_interval, widened
