@@ -17,7 +17,7 @@ from pydantic import Field
 
 from simulator.spec import Spec
 
-__all__ = ["CERTAIN", "Z_90", "Deviation", "Discrepancy", "Doubt", "LeftOutRows", "Off", "Part", "between"]
+__all__ = ["CERTAIN", "Z_90", "Deviation", "Discrepancy", "Doubt", "LeftOutRows", "Off", "Part", "between", "off_of"]
 
 Z_90 = 1.6448536269514722
 """Standard deviations from the middle of a normal distribution to an end of its 90% interval."""
@@ -91,6 +91,8 @@ class Doubt(Spec):
 
     regime: str = Field(default="", description="whose figures these are")
     reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
+    compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")
+    communication: float = Field(default=0.0, description="the same with that of communication")
     parts: tuple[Part, ...] = ()
     staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
     checked: LeftOutRows | None = Field(default=None, description="how such intervals did on runs left out")
@@ -99,6 +101,11 @@ class Doubt(Spec):
     def off(self) -> Off:
         """Of the throughput."""
         return Off(math.hypot(*(part.slower for part in self.parts)), math.hypot(*(part.faster for part in self.parts)))
+
+
+def off_of(doubt: Doubt | None) -> Off:
+    """Of the throughput; nothing where there is no discrepancy."""
+    return CERTAIN if doubt is None else doubt.off
 
 
 def between(ours: Doubt | None, theirs: Doubt | None) -> Off:

@@ -125,10 +125,20 @@ def _power(one: float, other: float) -> float:
 _LEAST_POWER, _MOST_POWER = 0.1, 500.0
 
 
+def _shares_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> tuple[float, float]:
+    """By how much the logarithm of a step's time rises with those of compute and of communication: shares of a step that count."""
+    up, down = ([factor(scenario, parts, hidden_s, use, *pair) for pair in ((h, 0.0), (0.0, h))] for h in (_STEP, -_STEP))
+    compute, communication = (math.log(more / less) / (2 * _STEP) for more, less in zip(up, down, strict=True))
+    return compute, communication
+
+
+_STEP = 0.05
+
+
 def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> Doubt | None:
     """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none."""
     regime, own = regime_of(scenario), discrepancy_of(scenario)
-    if not regime or own is None or own.is_zero:
+    if not regime or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
     reach = reach_of(scenario)
     of_compute, of_communication = own.compute(reach), own.communication(reach)
@@ -138,9 +148,12 @@ def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisa
         faster = -math.log(factor(scenario, parts, hidden_s, use, -compute, -communication))
         return Part(name=name, slower=slower, faster=faster)
 
+    compute, communication = _shares_of(scenario, parts, hidden_s, use)
     return Doubt(
         regime=regime,
         reach=reach,
+        compute=compute,
+        communication=communication,
         parts=(
             part("compute", of_compute, 0.0),
             part(f"communication: {regime} on {scenario.cluster.name}", 0.0, of_communication),

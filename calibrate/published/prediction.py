@@ -12,6 +12,7 @@ from calibrate.published.constants import Constants
 from calibrate.published.situations import Situation, scenario_of
 from calibrate.published.tables import Row
 from calibrate.validation.comparison import Compared
+from calibrate.validation.reaching import drawn_interval, reached_of
 from simulator import simulate
 from simulator.results import Estimate
 from simulator.scenario import Scenario
@@ -102,10 +103,13 @@ def _compared(
     series = situation.series
     mean = simulate(build(row)).throughput_samples_per_s.mean
     low = high = mean
+    reached = None
     if not fitted:
         seed = zlib.crc32(f"{series.id} {row.replicas} {row.nodes}".encode())
-        drawn = simulate(build(row, constants.draws(seed, _DRAWS), seed)).throughput_samples_per_s
+        result = simulate(build(row, constants.draws(seed, _DRAWS), seed))
+        drawn = result.throughput_samples_per_s
         low, high = min(drawn.low, mean), max(drawn.high, mean)
+        reached = reached_of(result.discrepancy, drawn_interval(result, mean=mean), source=series.table, series=series.id)
     notes = [series.note] if series.note else []
     if smallest.replicas > 1:
         which = "its two smallest rows" if used == 2 else "its smallest row"
@@ -123,4 +127,5 @@ def _compared(
             "batch": row.batch_per_replica, "network": series.network, "cluster": series.cluster, "source": row.source, "level": row.level,
         },
         note="; ".join(notes),
+        reached=reached,
     )  # fmt: skip

@@ -11,7 +11,10 @@ import numpy as np
 from calibrate.testbed.platform import Platform
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
-from simulator.intervals import prediction_interval
+from simulator.discrepancy import Doubt, off_of
+from simulator.intervals import prediction_interval, widened
+from simulator.metrics import doubt_of_runs
+from simulator.recorder import Measured
 from simulator.replication import replicate
 from simulator.results import Estimate
 
@@ -28,10 +31,16 @@ class Prediction:
         Mean, and the 90% interval for one run.
     staleness
         Updates by their staleness, over all replications; empty where all step together.
+    drawn
+        The interval without what the model is off by.
+    doubt
+        What it is off by, as far as it reaches this; none for one replica alone.
     """
 
     updates_per_s: Estimate
     staleness: Counter[int]
+    drawn: Estimate
+    doubt: Doubt | None
 
     @property
     def mean_staleness(self) -> float | None:
@@ -52,7 +61,8 @@ def predict_setting(
     """Simulate a setting on a calibrated platform.
 
     Each replication has a joint draw of the fitted parameters, its own compute times, and
-    a factor for what nothing explains (``spread``, lognormal).
+    a factor for what nothing explains (``spread``, lognormal); the interval also holds what
+    predictions of such trainings are off by (:func:`simulator.inadequacy.doubt_of`).
 
     Parameters
     ----------
@@ -71,14 +81,17 @@ def predict_setting(
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     rates: list[float] = []
+    runs: list[Measured] = []
     stale: Counter[int] = Counter()
     for number in range(replications):
         values = platform.values(number)
         scenario = scenario_of(setting, values, platform.cores, compute=compute, one_gpu=one_gpu, replications=2, seed=seed)
         run = replicate(scenario, number)
+        runs.append(run)
         spread = values["spread" if setting.link is not None else "loopback_spread"]
         factor = math.exp(rng.normal(0.0, spread)) if spread else 1.0
         rates.append(run.updates / run.window_s * factor)
         if setting.mode in ("async", "between-graph"):
             stale.update(run.staleness.counts)
-    return Prediction(prediction_interval(rates), stale)
+    drawn, doubt = prediction_interval(rates), doubt_of_runs(scenario, runs)
+    return Prediction(widened(drawn, off_of(doubt)), stale, drawn, doubt)

@@ -19,6 +19,7 @@ from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.validation.comparison import Compared, histogram_distance
 from calibrate.validation.matrix import Matrix
+from calibrate.validation.reaching import reached_of
 from simulator.errors import CalibrationError
 from simulator.laws import Empirical
 from simulator.replication import replicate
@@ -164,6 +165,7 @@ def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readin
         staleness_distance=histogram_distance(measured, predicted) if measured and predicted else None,
         baselines={"max-min": _max_min(setting, platform.cores, seed)} if setting.compute.kind == "emulated" else {},
         settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model},
+        reached=reached_of(prediction.doubt, prediction.drawn, source=platform.name, series=group),
     )
 
 
