@@ -25,7 +25,7 @@ from simulator.strategy import AllReduceStrategy, ParameterServer
 __all__ = ["Regime", "discrepancy_of", "doubt_of", "factor", "reach_of", "regime_of", "regimes"]
 
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
-MEASURED, CATALOGUE = "measured links", "catalogue"
+MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"
 
 
 class Regime(Discrepancy):
@@ -47,7 +47,11 @@ def regimes() -> dict[str, Regime]:
 
 
 def regime_of(scenario: Scenario) -> str:
-    """The kind of training, and whether its links were measured or are those of a catalogue; empty for one replica alone."""
+    """The kind of training and what is known of its links; empty for one replica alone.
+
+    Links of a catalogue; measured ones; and measured ones where transport decides who gets
+    how much of them, or all hosts share cores.
+    """
     strategy = scenario.strategy
     if isinstance(strategy, ParameterServer):
         kind = SYNCHRONOUS if strategy.mode == "sync" else ASYNCHRONOUS
@@ -55,7 +59,11 @@ def regime_of(scenario: Scenario) -> str:
         kind = ALL_REDUCE
     else:
         return ""
-    return f"{kind}, {MEASURED if scenario.cluster.basis == 'measured' else CATALOGUE}"
+    cluster = scenario.cluster
+    if cluster.basis != "measured":
+        return f"{kind}, {CATALOGUE}"
+    contended = cluster.transport.discipline != "fair" or cluster.shared_cores is not None
+    return f"{kind}, {CONTENDED if contended else MEASURED}"
 
 
 def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
@@ -135,20 +143,24 @@ def _shares_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utili
 _STEP = 0.05
 
 
-def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> Doubt | None:
-    """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none."""
+def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Scenario | None = None) -> Doubt | None:
+    """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none.
+
+    ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.
+    """
     regime, own = regime_of(scenario), discrepancy_of(scenario)
     if not regime or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
     reach = reach_of(scenario)
+    simulated = simulated or scenario
     of_compute, of_communication = own.compute(reach), own.communication(reach)
 
     def part(name: str, compute: float, communication: float) -> Part:
-        slower = math.log(factor(scenario, parts, hidden_s, use, compute, communication))
-        faster = -math.log(factor(scenario, parts, hidden_s, use, -compute, -communication))
+        slower = math.log(factor(simulated, parts, hidden_s, use, compute, communication))
+        faster = -math.log(factor(simulated, parts, hidden_s, use, -compute, -communication))
         return Part(name=name, slower=slower, faster=faster)
 
-    compute, communication = _shares_of(scenario, parts, hidden_s, use)
+    compute, communication = _shares_of(simulated, parts, hidden_s, use)
     return Doubt(
         regime=regime,
         reach=reach,

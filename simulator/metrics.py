@@ -17,6 +17,7 @@ from simulator.evidence import coverage
 from simulator.inadequacy import doubt_of
 from simulator.intervals import prediction_interval, widened
 from simulator.phases import random_order
+from simulator.practice import assumed_in_practice, nominally_in_practice
 from simulator.recorder import Kind, Measured
 from simulator.results import (
     Breakdown,
@@ -33,6 +34,7 @@ from simulator.results import (
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategy import Single
+from simulator.teams import as_workers
 
 __all__ = ["alone_scenario", "doubt_of_runs", "summarise"]
 
@@ -63,18 +65,19 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
                 f"the measured steps take {run.window_s:g} s together, of which no rate can be computed; "
                 "check the times and the jitter of the workload"
             )
-    samples_per_s = [run.accepted_steps * scenario.batch / run.window_s for run in runs]
+    achieved = as_workers(nominally_in_practice(scenario))
+    samples_per_s = [run.accepted_steps * achieved.batch / run.window_s for run in runs]
     steps = sum(run.steps for run in runs)
     dropped = 1.0 - sum(run.accepted_steps for run in runs) / steps
-    phase = _phase(scenario, runs)
+    phase = _phase(achieved, runs)
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, utilisation = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
-    doubt = doubt_of(scenario, breakdown, hidden_s, utilisation)
+    doubt = doubt_of(scenario, breakdown, hidden_s, utilisation, achieved)
     off = off_of(doubt)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
-    step_time, staleness = _step_time(runs), _staleness(scenario, runs)
+    step_time, staleness = _step_time(runs), _staleness(achieved, runs)
     return Result(
         scenario_hash=scenario.hash,
         scenario=scenario,
@@ -84,7 +87,7 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
         throughput_samples_per_s=prediction_interval(samples_per_s, off),
         updates_per_s=prediction_interval([run.updates / run.window_s for run in runs], off),
         throughput_of_each_replication=tuple(samples_per_s),
-        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps) * scenario.batch / run.window_s for run in runs])),
+        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps) * achieved.batch / run.window_s for run in runs])),
         dropped_share=dropped if dropped > 1e-12 else 0.0,
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
         step_time_s=step_time,
@@ -100,9 +103,9 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
         hidden_communication_s=hidden_s,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
-        bottleneck=bottleneck(scenario, breakdown, utilisation),
+        bottleneck=bottleneck(achieved, breakdown, utilisation),
         coverage=coverage(scenario),
-        assumed=assumptions(scenario),
+        assumed=(*assumptions(scenario), *assumed_in_practice(scenario)),
         warnings=cautions(scenario, phase, aligned=any(run.aligned for run in runs)),
         events=sum(run.events for run in runs),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from calibrate.testbed.platform import Platform
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.unexplained import factors_of
 from simulator.discrepancy import Doubt, off_of
 from simulator.intervals import prediction_interval, widened
 from simulator.metrics import doubt_of_runs
@@ -60,9 +61,10 @@ def predict_setting(
 ) -> Prediction:
     """Simulate a setting on a calibrated platform.
 
-    Each replication has a joint draw of the fitted parameters, its own compute times, and
-    a factor for what nothing explains (``spread``, lognormal); the interval also holds what
-    predictions of such trainings are off by (:func:`simulator.inadequacy.doubt_of`).
+    Each replication has a joint draw of the fitted parameters and its own compute times. The
+    mean is theirs; the interval also holds what nothing explains, the misfit that all runs
+    of this setting have in common and the noise of a single run, and what predictions of
+    such trainings are off by (:func:`simulator.metrics.doubt_of_runs`).
 
     Parameters
     ----------
@@ -88,10 +90,10 @@ def predict_setting(
         scenario = scenario_of(setting, values, platform.cores, compute=compute, one_gpu=one_gpu, replications=2, seed=seed)
         run = replicate(scenario, number)
         runs.append(run)
-        spread = values["spread" if setting.link is not None else "loopback_spread"]
-        factor = math.exp(rng.normal(0.0, spread)) if spread else 1.0
-        rates.append(run.updates / run.window_s * factor)
+        rates.append(run.updates / run.window_s)
         if setting.mode in ("async", "between-graph"):
             stale.update(run.staleness.counts)
-    drawn, doubt = prediction_interval(rates), doubt_of_runs(scenario, runs)
+    mean = math.fsum(rates) / len(rates)
+    ends = prediction_interval((np.array(rates) * factors_of(platform, setting, replications, rng)).tolist())
+    drawn, doubt = Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean)), doubt_of_runs(scenario, runs)
     return Prediction(widened(drawn, off_of(doubt)), stale, drawn, doubt)

@@ -13,22 +13,15 @@ more source, so that a regime of few rows is drawn towards them.
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import tomlkit
 from numpy.typing import NDArray
 from scipy import optimize
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.reaching import rows_from_csv
-from simulator import catalog
-from simulator.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
-from simulator.files import write_whole
+from simulator.discrepancy import Z_90, Deviation, Discrepancy
 
 __all__ = ["Held", "Sample", "estimate", "held_out"]
 

@@ -1,0 +1,156 @@
+"""From nominal rates to what training gets of them, and what else happens on machines whose links are described by their sort.
+
+A cluster that says what sort its links are (``cluster.intra_node.sort = "nvlink"``) gives
+their nominal bandwidth. Before it is simulated each is multiplied by the share that
+software gets of it, with a draw of that share for each replication. What the scenario gives
+as achieved (no sort), and what it sets itself, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from simulator.cluster import Cluster, Link
+from simulator.constants import constants, drawn_values, nominal_values
+from simulator.laws import Normal
+from simulator.results import Assumed
+from simulator.rng import Streams
+from simulator.scenario import Scenario
+from simulator.workload import Affine, Workload
+
+__all__ = ["assumed_in_practice", "drawn_in_practice", "in_practice", "nominally_in_practice"]
+
+_SHARES = {
+    "nvlink": "nvlink_share",
+    "pcie": "pcie_share",
+    "host-memory": "host_memory_share",
+    "rdma": "rdma_share",
+    "ethernet": "ethernet_share",
+}
+_OF_PLACES = {
+    "nvlink_share": "cluster, links of sort nvlink",
+    "pcie_share": "cluster, links of sort pcie",
+    "host_memory_share": "cluster, links of sort host-memory",
+    "rdma_share": "cluster, links of sort rdma",
+    "ethernet_share": "cluster, links of sort ethernet",
+    "straggler_cv": "workload.jitter",
+    "crowding": "workload.forward and workload.backward",
+    "overlap_slowdown": "cluster.overlap_slowdown",
+}
+"""What each constant changes."""
+
+
+def drawn_in_practice(scenario: Scenario, streams: Streams) -> Scenario:
+    """What one replication simulates: the scenario with one joint draw of the constants applied."""
+    return in_practice(scenario, drawn_values(scenario.practice, streams)) if _is_nominal(scenario.cluster) else scenario
+
+
+def nominally_in_practice(scenario: Scenario) -> Scenario:
+    """The scenario with every constant at its value."""
+    return in_practice(scenario, nominal_values(scenario.practice)) if _is_nominal(scenario.cluster) else scenario
+
+
+def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
+    """What is applied to a scenario, with each value and where it is from."""
+    if not _is_nominal(scenario.cluster):
+        return ()
+    asked = _Asked(nominal_values(scenario.practice))
+    in_practice(scenario, asked)
+    return tuple(_assumed(scenario, name) for name in asked.names)
+
+
+def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+    """The scenario with achieved rates in place of nominal ones.
+
+    Parameters
+    ----------
+    scenario
+        As its file describes it.
+    values
+        Constants by name.
+
+    Returns
+    -------
+    Scenario
+        One whose links are all of the sort ``given``, so that nothing is applied to it a
+        second time; the scenario itself where they were before.
+    """
+    cluster = scenario.cluster
+    if not _is_nominal(cluster):
+        return scenario
+    changes: dict[str, object] = {
+        "intra_node": _achieved(cluster.intra_node, values),
+        "inter_node": _achieved(cluster.inter_node, values),
+        "host_link": _achieved(cluster.host_link, values) if cluster.host_link is not None else None,
+        "node_classes": tuple(
+            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, values)}) if kind.inter_node is not None else kind
+            for kind in cluster.node_classes
+        ),
+    }
+    return scenario.model_copy(
+        update={"cluster": cluster.model_copy(update=changes), "workload": _workload(scenario, scenario.workload, values)}
+    )
+
+
+def _is_nominal(cluster: Cluster) -> bool:
+    """Whether any link says what sort it is."""
+    return any(link.sort != "given" for link in _links(cluster))
+
+
+def _links(cluster: Cluster) -> Iterator[Link]:
+    yield cluster.intra_node
+    yield cluster.inter_node
+    if cluster.host_link is not None:
+        yield cluster.host_link
+    yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
+
+
+def _achieved(link: Link, values: Mapping[str, float]) -> Link:
+    """A link with what transfers get of its nominal rate."""
+    if link.sort == "given":
+        return link
+    share = min(values[_SHARES[link.sort]], 1.0)
+    return link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
+
+
+def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -> Workload:
+    """Step times of devices beside others, with a spread where none was measured."""
+    changes: dict[str, object] = {}
+    if load.jitter.kind == "constant":
+        changes["jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
+    if min(scenario.replicas, scenario.cluster.replicas_per_node) > 1:
+        longer = 1.0 + values["crowding"]
+        changes["forward"], changes["backward"] = _longer(load.forward, longer), _longer(load.backward, longer)
+    return load.model_copy(update=changes)
+
+
+def _longer(time: Affine, factor: float) -> Affine:
+    return Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor)
+
+
+def _assumed(scenario: Scenario, name: str) -> Assumed:
+    own, constant = scenario.practice.get(name), constants()[name]
+    known = own or constant
+    interval = f" ({known.low:.3g} to {known.high:.3g})" if known.low < known.high else ""
+    source = "set by the scenario"
+    if own is None:
+        source = f"fitted to {', '.join(constant.tables)}" if constant.determined else f"no table determines it: {constant.prior.source}"
+    return Assumed(path=_OF_PLACES[name], value=f"{name} {known.value:.3g}{interval}", reason=f"{constant.meaning}; {source}")
+
+
+class _Asked(Mapping[str, float]):
+    """Values that remember which of them were asked for, in that order."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = values
+        self.names: dict[str, None] = {}
+
+    def __getitem__(self, name: str) -> float:
+        self.names[name] = None
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
