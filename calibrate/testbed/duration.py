@@ -57,7 +57,7 @@ def guessed_step_s(setting: TestbedSetting) -> float:
 def guessed_compute_s(setting: TestbedSetting) -> float:
     """Seconds of a worker's compute, alone on a core: as it is emulated, or two products forward and four backward a weight and sample."""
     if setting.compute.kind == "emulated":
-        return setting.compute.mean_s
+        return float(setting.compute.mean_s)
     weights = setting.parameter_bytes / 4
     return 6 * weights * setting.batch / _FLOPS if ":" not in setting.model else _FUNCTION_S
 
@@ -72,5 +72,5 @@ def busiest_share(sizes: Iterable[float], servers: int) -> float:
 
 def _of_slowest(law: Law, workers: int) -> float:
     """About how much longer the slowest of some workers takes than the mean: exact for an exponential law."""
-    variation = {"constant": 0.0, "exponential": 1.0, "gamma": 0.4, "lognormal": 0.3}.get(law.kind, 0.3)
+    variation: float = {"constant": 0.0, "exponential": 1.0, "gamma": 0.4, "lognormal": 0.3}.get(law.kind, 0.3)
     return 1.0 + variation * sum(1.0 / number for number in range(2, workers + 1))

@@ -18,11 +18,12 @@ from scipy.optimize import least_squares, minimize_scalar
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
+from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
 from simulator import simulate
 from simulator.errors import CalibrationError
 
-__all__ = ["PRIORS", "fit_platform"]
+__all__ = ["PRIORS", "fit_platform", "is_fitted", "shows_tcp"]
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
@@ -94,7 +95,7 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     _directly(readings, found)
     draws, left = _in_the_loop(readings, found, cores, seed, progress)
     _where_tcp_decides(readings, found, cores)
-    _unexplained([one for one in readings if _is_fitted(one)], left, found, cores)
+    _unexplained([one for one in readings if is_fitted(one.setting)], left, found, cores)
     files = [file.path.name for one in readings for file in one.files]
     return Platform(
         name=name,
@@ -148,7 +149,7 @@ def _cpu_per_byte(emulated: Sequence[Readings], *, ring: bool) -> list[float]:
     """CPU seconds for each byte sent and received over loopback, of each run; a sleeping device takes none."""
     found = []
     for one in emulated:
-        if one.setting.link is None and one.setting.mode != "mirrored" and (one.setting.servers == 0) == ring and _is_fitted(one):
+        if one.setting.link is None and one.setting.mode != "mirrored" and (one.setting.servers == 0) == ring and is_fitted(one.setting):
             workers = one.setting.workers
             # of each worker's step: pulled and pushed, or sent in the two passes of the ring
             moved = (2.0 * (workers - 1) / workers if ring else 2.0) * one.setting.moved_bytes
@@ -185,7 +186,7 @@ def _in_the_loop(
     left
         What the fit leaves of each fitted setting's deviation (column) in each residual (row).
     """
-    used = [one for one in readings if _is_fitted(one)]
+    used = [one for one in readings if is_fitted(one.setting)]
     names = [name for name in _IN_THE_LOOP if _concerned(name, used)]
     centers = np.array([math.log(PRIORS[name][0]) for name in names])
     widths = np.array([math.log(PRIORS[name][2] / PRIORS[name][1]) / (2 * _Z90) for name in names])
@@ -244,8 +245,8 @@ def _drawn(parameter: Parameter, rng: np.random.Generator) -> float:
     return float(f"{max(rng.normal(parameter.value, sigma), 0.0):.7g}")
 
 
-def _is_fitted(one: Readings) -> bool:
-    setting = one.setting
+def is_fitted(setting: TestbedSetting) -> bool:
+    """Whether a run of a setting takes part in the least squares: few workers, no randomness of its own, no link that TCP shares."""
     small = setting.workers == 1 or (setting.mode == "ring" and setting.workers == 2)
     plain = setting.compute.kind == "emulated" and setting.compute.law.kind == "constant" and not setting.overlap
     return small and plain and setting.mode != "mirrored" and (setting.link is None or setting.link.sharing == "fair")
@@ -278,10 +279,15 @@ def _step_s(one: Readings, values: dict[str, float], cores: float, replications:
 # -- what is left ----------------------------------------------------------------------
 
 
+def shows_tcp(setting: TestbedSetting) -> bool:
+    """Whether a run of a setting shows how TCP shares a link: two workers whose transfers meet."""
+    shared = setting.link is not None and setting.link.sharing == "tcp" and setting.workers == 2
+    return shared and setting.compute.kind == "emulated" and not setting.overlap
+
+
 def _where_tcp_decides(readings: Sequence[Readings], found: dict[str, Parameter], cores: float) -> None:
     """Delay in the one queue, then the spread of weights with which throughput comes out as measured."""
-    tcp = [one for one in readings if one.setting.link is not None and one.setting.link.sharing == "tcp" and one.setting.workers == 2]
-    tcp = [one for one in tcp if one.setting.compute.kind == "emulated" and not one.setting.overlap]
+    tcp = [one for one in readings if shows_tcp(one.setting)]
     if not tcp:
         return
     base_s = found["coordinator_s"].value + found["dispatch_s"].value

@@ -242,7 +242,7 @@ def _real(draw: _Draw) -> dict[str, Any] | None:
     servers = draw.of((1, 2))
     name, batch = draw.of(_REAL)
     mbit_per_s = draw.of((None, None, 400, 1000))
-    model = name if variables_of(name) is not None else f"{catalog.builder(name)}:build"
+    model = name if variables_of(name) is not None else f"{catalog.builder(name).absolute()}:build"
     table: dict[str, Any] = {"mode": mode, "workers": workers}
     if mode in ("async", "between-graph", "sync"):
         table["servers"] = servers

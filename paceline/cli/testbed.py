@@ -242,8 +242,8 @@ def show(
 
 def _with_links_to_be_had(wanted: TestbedSetting, where: str, *, defaulted: bool) -> TestbedSetting:
     """The setting as this machine can run it: on loopback where links cannot be shaped and nobody has asked for them."""
+    from calibrate.testbed.machine import check_congestion, obstacle_to_shaped_links
     from paceline.cli.showing import note
-    from paceline.cli.testbed_links import check_congestion, obstacle_to_shaped_links
     from simulator.errors import InputError
 
     if wanted.link is None:
