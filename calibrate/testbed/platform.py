@@ -23,6 +23,7 @@ MEANINGS: dict[str, str] = {
     "loopback_per_byte_s": "work of the cores on a byte of a pull or push over loopback, both hosts together",
     "loopback_waited_share": "share of that work that a transfer waits for; the rest goes on beside the step, in threads of its own",
     "loopback_ring_per_byte_s": "the same of the ring, whose messages are protocol buffers",
+    "mirrored_per_byte_s": "work of the cores on a byte that a replica of MirroredStrategy hands to the next one, in one process",
     "tensor_s": "work of each host on a tensor of a pull or push (gRPC RecvTensor), one at a time",
     "tensor_per_byte_s": "the same for each byte: serialising before it is sent, parsing after it has come whole",
     "turn_s": "work of a host between receiving a chunk of the ring and sending it on (gRPC RecvBuf), one at a time",

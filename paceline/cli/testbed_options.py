@@ -146,7 +146,7 @@ def _link(asked: Asked, table: Mapping[str, Any], *, own_default: bool) -> Any:
     if asked.link is not None:
         others = {key: value for key, value in link.items() if key != "bandwidth"} if isinstance(link, Mapping) else {}
         link = None if asked.link.strip() == "loopback" else others | {"bandwidth_bytes_per_s": _rate(asked.link)}
-    elif own_default and table["mode"] != "mirrored":
+    elif own_default and table["mode"] not in ("mirrored", "apart"):
         link = {"bandwidth_bytes_per_s": parse_quantity(DEFAULT_LINK, "rate")}
     shape: dict[str, Any] = {}
     if asked.sharing is not None:
@@ -191,7 +191,7 @@ def _modelled(asked: Asked, table: dict[str, Any], source: str, describe: Descri
         batch = table.get("batch")
         table = of_workload(model, batch if isinstance(batch, int) and batch > 0 else None, where) | table
     if own_default:
-        table.setdefault("compute", {"kind": "real"} if function else compute_of(_DEFAULT_COMPUTE))
+        table.setdefault("compute", {"kind": "real"} if function or table["mode"] == "apart" else compute_of(_DEFAULT_COMPUTE))
     if function and "variables" not in table:
         checked = _validated(table | {"variables": _PLACEHOLDER}, source, asked)
         table["variables"] = describe(model, checked.batch)

@@ -134,7 +134,8 @@ class Supervisor:
 
     def _measure(self) -> None:
         began_s, began_monotonic = time.time() + 0.3, time.monotonic() + 0.3
-        self._tell("run", began_s=began_s)
+        step_s = max(message["step_s"] for child in self.children for message in child.said if message["kind"] == "ready")
+        self._tell("run", began_s=began_s, step_s=step_s)
         drivers = self._drivers()
         self._gather("reported", lambda child: child in drivers)
         drift_s = (time.time() - began_s) - (time.monotonic() - began_monotonic)
@@ -262,7 +263,7 @@ class Supervisor:
 
     def _live(self, task: Any, host: int, hosts: int) -> None:
         # not sooner: NumPy starts threads, which a process on its way into a namespace must not have
-        from . import between_graph, coordinated, ring
+        from . import apart, between_graph, coordinated, ring
 
         if self.setting["link"] is not None:
             links.new_namespace()
@@ -283,6 +284,8 @@ class Supervisor:
             between_graph.train(self.tf, task)
         elif mode == "ring":
             ring.train(self.tf, task)
+        elif mode == "apart":
+            apart.compute(self.tf, task)
         else:
             ring.mirrored(self.tf, task)
 
