@@ -8,15 +8,21 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from calibrate.records import Updated
 from calibrate.testbed.readings import OneRun, Readings
 from calibrate.testbed.setting import TestbedSetting
 
 __all__ = ["BusyCores", "busy_cores", "slowdowns"]
 
+Array = NDArray[np.float64]
+
 _UNREPEATED = 0.05
 """Standard deviation of a run's slowdown that is taken for granted where there is one alone."""
 
+_OTHERS = 0.05
 _GAP = 0.2
 """Share of a step that may lie between two steps of a process that computes all along."""
 
@@ -31,13 +37,13 @@ class BusyCores:
         Share by which a step takes longer for each other core that is busy with the same step; 0 at least.
     error
         Its standard error, from the scatter of runs.
-    runs
-        How many there were.
+    alone_s
+        Steps of processes that had the machine to themselves, one array for each process of a run.
     """
 
     slowdown: float
     error: float
-    runs: int
+    alone_s: tuple[Array, ...]
 
 
 def busy_cores(setting: TestbedSetting, readings: Sequence[Readings]) -> BusyCores | None:
@@ -63,29 +69,42 @@ def busy_cores(setting: TestbedSetting, readings: Sequence[Readings]) -> BusyCor
     if not found:
         return None
     deviation = statistics.stdev(found) if len(found) > 1 else _UNREPEATED
-    return BusyCores(max(statistics.fmean(found), 0.0), deviation / math.sqrt(len(found)), len(found))
+    alone = tuple(alone_s for one in same for run in _counted(one) for alone_s, _ in _turns(run))
+    return BusyCores(max(statistics.fmean(found), 0.0), deviation / math.sqrt(len(found)), alone)
 
 
 def slowdowns(readings: Readings) -> list[float]:
     """Of each repeat of a run of k processes apart: (T_k / T_1 - 1) / (k - 1), in the mean over the processes.
 
     T_1 is a process's mean step while all others rest, T_k that while all of them compute;
-    steps that see a turn begin or end do not count. Empty for more processes than cores,
-    and for runs of other kinds.
+    steps that see a turn begin or end do not count, nor repeats in which others took more
+    than 5% of the cores' time. Empty for more processes than cores, and for runs of other
+    kinds.
     """
-    workers = readings.setting.workers
-    if readings.setting.mode != "apart" or workers > float(readings.files[0].fingerprint.model_dump().get("cores", 1)):
+    others = readings.setting.workers - 1
+    return [
+        (statistics.fmean(float(together_s.mean() / alone_s.mean()) for alone_s, together_s in _turns(run)) - 1.0) / others
+        for run in _counted(readings)
+    ]
+
+
+def _counted(readings: Readings) -> list[OneRun]:
+    """Runs of processes apart, each of which had a core, and which nothing else disturbed."""
+    cores = float(readings.files[0].fingerprint.model_dump().get("cores", 1))
+    if readings.setting.mode != "apart" or readings.setting.workers > cores:
         return []
-    return [(_ratio(run, workers) - 1.0) / (workers - 1) for run in readings.runs]
+    return [run for run in readings.runs if (run.others_share or 0.0) <= _OTHERS and _turns(run)]
 
 
 def _computes_like(one: TestbedSetting, other: TestbedSetting) -> bool:
     return (one.model, one.batch, one.threads, one.overlap) == (other.model, other.batch, other.threads, other.overlap)
 
 
-def _ratio(run: OneRun, workers: int) -> float:
-    by_worker = [sorted((step for step in run.steps if step.worker == worker), key=lambda step: step.pulled_s) for worker in range(workers)]
-    ratios = []
+def _turns(run: OneRun) -> list[tuple[Array, Array]]:
+    """Of each process, its steps while all others rest, and while all of them compute, in seconds."""
+    workers = range(run.setting.workers)
+    by_worker = [sorted((step for step in run.steps if step.worker == worker), key=lambda step: step.pulled_s) for worker in workers]
+    found = []
     for worker, own in enumerate(by_worker):
         others = [steps for other, steps in enumerate(by_worker) if other != worker]
         alone_s, together_s = [], []
@@ -96,8 +115,9 @@ def _ratio(run: OneRun, workers: int) -> float:
             elif all(one == 2 for one in beside):
                 together_s.append(step.computed_s - step.pulled_s)
         # the first of a turn finds cold caches and threads asleep
-        ratios.append(statistics.fmean(together_s) / statistics.fmean(alone_s[1:] or alone_s))
-    return statistics.fmean(ratios)
+        if alone_s and together_s:
+            found.append((np.array(alone_s[1:] or alone_s), np.array(together_s)))
+    return found
 
 
 def _beside(step: Updated, others: Sequence[Updated]) -> int:

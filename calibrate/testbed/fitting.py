@@ -43,6 +43,7 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "session_s": (1.5e-3, 2.0e-4, 1.0e-2),
     "accumulate_s": (1.0e-3, 1.0e-4, 1.0e-2),
     "ring_step_s": (1.2e-3, 2.0e-4, 1.0e-2),
+    "mirrored_step_s": (1.5e-3, 5.0e-4, 4.0e-3),
     "server_s": (2.0e-5, 2.0e-6, 5.0e-4),
     "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9),
     "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3),
@@ -132,11 +133,16 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter], cores: 
     _put(found, "dispatch_s", [run.cpu_s("chief") / len(run.steps) for run in coordinated], "CPU time of the coordinator a step, 1 worker")
     gaps = [float(np.mean(run.parts()["gap"])) - run.cpu_s("chief") / len(run.steps) for run in coordinated]
     _put(found, "coordinator_s", gaps, "from a step's end to the next one's begin with 1 worker, less the coordinator's CPU time")
-    for key, modes, workers in (("session_s", ("between-graph", "sync"), 1), ("ring_step_s", ("ring",), 2)):
+    for key, modes, workers in (
+        ("session_s", ("between-graph", "sync"), 1),
+        ("ring_step_s", ("ring",), 2),
+        ("mirrored_step_s", ("mirrored",), 2),
+    ):
         values = [
             float(np.mean(run.parts()["gap"]))
             for one in shaped
-            if one.setting.mode in modes and one.setting.workers <= workers
+            # real replicas of one process are timed as a whole, with this in it
+            if one.setting.mode in modes and one.setting.workers <= workers and (one in emulated or one.setting.mode != "mirrored")
             for run in one.runs
         ]
         _put(found, key, values, f"from a step's end to the next one's begin, {workers} worker{'s' if workers > 1 else ''}")

@@ -33,6 +33,7 @@ MEANINGS: dict[str, str] = {
     "session_s": "from a session's step to its next (compat.v1): the client's work",
     "accumulate_s": "what SyncReplicasOptimizer adds to a step: accumulators, token queue, chief",
     "ring_step_s": "from a ring worker's step to its next: the call of the function, the collective's set-up",
+    "mirrored_step_s": "the same of MirroredStrategy, whose replicas are in one process",
     "server_s": "a server's service of one gradient tensor",
     "server_per_byte_s": "the same for each byte",
     "sleep_s": "how much longer than asked the emulated device sleeps",

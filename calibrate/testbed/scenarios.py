@@ -30,6 +30,7 @@ class RealCompute(Spec):
     mean_s: float = Field(gt=0)
     law: Law
     mean_error_s: float = Field(default=0.0, ge=0, description="standard error of mean_s, from the scatter of repeats")
+    with_call: bool = Field(default=False, description="timed from outside, with the call of the step's function")
     busy_core_slowdown: float = Field(default=0.0, ge=0, description="share by which it takes longer for each other core that is busy")
     busy_core_error: float = Field(default=0.0, ge=0, description="its standard error")
 
@@ -75,8 +76,10 @@ def scenario_of(
     own_s = 0.0
     if setting.mode == "sync":
         own_s = values["session_s"] + values["accumulate_s"]
-    elif setting.mode == "ring" or (setting.mode == "mirrored" and compute is None):  # a mirrored model is timed with it
+    elif setting.mode == "ring":
         own_s = values["ring_step_s"]
+    elif setting.mode == "mirrored" and not (compute is not None and compute.with_call):
+        own_s = values["mirrored_step_s"]
     table = {
         "workload": {
             "name": setting.model,

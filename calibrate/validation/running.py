@@ -196,19 +196,21 @@ def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute |
     alone = [one for one in alone if one.setting.batch == setting.batch and one.setting.threads == setting.threads]
     # a mirrored model is timed from outside, with the call of its function
     alone = [one for one in alone if (one.setting.mode == "mirrored") == (setting.mode == "mirrored")]
-    if not alone:
+    found = busy_cores(setting, fitted)
+    if found is None and not alone:
         raise CalibrationError(
             f"{setting.label}: no run of the fit times {setting.model} with batch {setting.batch} and 1 worker; add one to [[fit]]"
         )
-    each = [run.parts()["compute"] for one in alone for run in one.runs]
+    # beside a worker's step there is some work on messages, which slows it a little
+    each = list(found.alone_s) if found is not None else [run.parts()["compute"] for one in alone for run in one.runs]
     times = np.concatenate(each)
     mean_s = float(times.mean())
-    found = busy_cores(setting, fitted)
     factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
     return RealCompute(
         mean_s=mean_s,
         law=Empirical(values=tuple(float(f"{value:.6g}") for value in factors)),
         mean_error_s=statistics.stdev([float(one.mean()) for one in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
+        with_call=found is None and setting.mode == "mirrored",
         busy_core_slowdown=found.slowdown if found is not None else 0.0,
         busy_core_error=found.error if found is not None else 0.0,
     )

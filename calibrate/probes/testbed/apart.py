@@ -14,8 +14,8 @@ from .hub import Task
 def compute(tf: Any, task: Task) -> None:
     """One process: the model's step, again and again; nothing is pulled, pushed or reduced.
 
-    Processes take turns: each is alone once, and after each turn all compute together. A
-    turn lasts as long as ``steps`` steps of the slowest process take while all are busy.
+    Processes take turns: all compute together, then one of them alone, then all together
+    again, and so on until each was alone once. A turn lasts as long as ``steps`` steps of the slowest process take while all are busy.
     """
     setting = task.setting
     tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
@@ -37,7 +37,7 @@ def compute(tf: Any, task: Task) -> None:
     task.sleep_until(0.0)
     clocks = []
     for turn in range(2 * setting["workers"]):
-        together = turn % 2 == 1
+        together = turn % 2 == 0
         end_s = task.began_s + (turn + 1) * turn_s
         while (together or turn // 2 == task.index) and time.time() < end_s:
             clocks.append(step().numpy())
