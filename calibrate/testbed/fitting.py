@@ -142,7 +142,9 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter], cores: 
             float(np.mean(run.parts()["gap"]))
             for one in shaped
             # real replicas of one process are timed as a whole, with this in it
-            if one.setting.mode in modes and one.setting.workers <= workers and (one in emulated or one.setting.mode != "mirrored")
+            if one.setting.mode in modes
+            and one.setting.workers <= workers
+            and (one.setting.compute.kind == "emulated" or one.setting.mode != "mirrored")
             for run in one.runs
         ]
         _put(found, key, values, f"from a step's end to the next one's begin, {workers} worker{'s' if workers > 1 else ''}")
