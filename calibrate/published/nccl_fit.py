@@ -37,7 +37,7 @@ _SHARE = Assumed(math.log(0.9), 0.25)
 """Of the stated rate that a bus bandwidth reaches."""
 _SHARE_OF_SOCKETS = Assumed(math.log(0.4), 0.7)
 """By sockets, a processor copies what RDMA hands over by itself."""
-_STATED_HOLDS = {"rdma": 0.98, "sockets": 0.9, None: 0.9}
+_STATED_HOLDS = {"rdma": 0.98, "sockets": 0.9, None: 0.8}
 """How likely a priori the stated rate tells the bandwidth, by what carries bytes between nodes; inside one as by RDMA."""
 _BEYOND = Assumed(math.log(1.5), 1.0)
 """Over what the largest size reached, where no rate is stated or the stated one does not hold."""
@@ -111,7 +111,8 @@ class Fit:
             moved = mode.logs.copy()
             moved[number] += step
             slopes.append((self._moved(moved, sizes_bytes, many, law) - at) / step)
-        return np.einsum("is,ij,js->s", np.array(slopes), mode.covariance, np.array(slopes))
+        variance: Values = np.einsum("is,ij,js->s", np.array(slopes), mode.covariance, np.array(slopes))
+        return variance
 
 
 def fit(model: Model, series: Series, points: Sequence[Point], *, larger: bool = False) -> Fit:
@@ -170,4 +171,5 @@ def _bandwidths(series: Series, reached: float) -> list[tuple[float, Assumed]]:
 
 def _log_times(model: Model, series: Series, logs: Values, sizes_bytes: Sequence[float]) -> Values:
     moving = np.log(bytes_on_bus(series.ranks) * np.asarray(sizes_bytes, dtype=float)) - logs[1]
-    return model.log_time(np.full(len(moving), logs[0]), moving, logs[2:])
+    times: Values = model.log_time(np.full(len(moving), logs[0]), moving, logs[2:])
+    return times
