@@ -239,7 +239,7 @@ def _regime_table(rows: Sequence[Compared], sample: Sample, name: str) -> dict[s
         about += "; drawn towards all regimes with such links, whose coverage is told"
     elif sources == 1:
         about += "; its coverage is that of figures from other regimes alone"
-    print(f"{name}: {held if settings >= _FEWEST else about}")
+    print(f"{name}: {held if settings >= _FEWEST else about}")  # noqa: T201
     table: dict[str, Any] = {"name": name, "about": about, "compute": _inline(compute), "communication": _inline(communication)}
     if name.startswith(ASYNCHRONOUS):
         table["staleness"] = _inline(_staleness(rows, name))
@@ -268,9 +268,9 @@ def main() -> None:
             table.update(_regime_table(rows, sample, f"{kind}, {links}"))
             tables.append(table)
     document.add("regimes", tables)
-    print(f"all: {held_out(sample, sorted(set(sample.regime)))}")
+    print(f"all: {held_out(sample, sorted(set(sample.regime)))}")  # noqa: T201
     write_whole(target, tomlkit.dumps(document))
-    print(f"wrote {target}")
+    print(f"wrote {target}")  # noqa: T201
 
 
 if __name__ == "__main__":
