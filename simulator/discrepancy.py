@@ -34,6 +34,10 @@ class Off(NamedTuple):
         """Of one over the figure: of a step's time, where this is of a throughput."""
         return Off(self.high, self.low)
 
+    def times(self, factor: float) -> Off:
+        """So many times as far."""
+        return Off(self.low * factor, self.high * factor)
+
     @property
     def sd(self) -> float:
         """One number for both sides: the root of their mean square."""
@@ -96,6 +100,16 @@ class Doubt(Spec):
     parts: tuple[Part, ...] = ()
     staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
     checked: LeftOutRows | None = Field(default=None, description="how such intervals did on runs left out")
+
+    @property
+    def coverage_in_words(self) -> str:
+        """How intervals with such a discrepancy did on runs left out, plainly; no sentence's end."""
+        checked = self.checked
+        if checked is None:
+            return "how often such intervals hold is not measured"
+        sources = "1 source" if checked.sources == 1 else f"{checked.sources} sources"
+        settings = "1 setting" if checked.rows == 1 else f"{checked.rows:,} settings"
+        return f"such 90% intervals held {checked.inside:.0%} of the runs at {settings} of {sources} that took no part in their estimate"
 
     @property
     def off(self) -> Off:

@@ -22,7 +22,21 @@ from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategy import AllReduceStrategy, ParameterServer
 
-__all__ = ["Regime", "discrepancy_of", "doubt_of", "factor", "reach_of", "regime_of", "regimes"]
+__all__ = [
+    "ALL_REDUCE",
+    "ASYNCHRONOUS",
+    "CATALOGUE",
+    "CONTENDED",
+    "MEASURED",
+    "SYNCHRONOUS",
+    "Regime",
+    "discrepancy_of",
+    "doubt_of",
+    "factor",
+    "reach_of",
+    "regime_of",
+    "regimes",
+]
 
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
 MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"

@@ -11,7 +11,7 @@ from paceline.planning.goals import required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
 from simulator.cost import placement_of
-from simulator.discrepancy import Doubt, between
+from simulator.discrepancy import between
 from simulator.intervals import paired_ratio
 from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Estimate, Result
@@ -172,17 +172,8 @@ def _sureness(plan: Plan) -> str:
         return f"{reach} of {runs} simulated runs reach the goal; {chance}, what the model itself is off by not counted{moved}{beyond}."
     return (
         f"{reach} of {runs} simulated runs reach the goal; with what the model itself is off by, that is a probability of "
-        f"{best.confidence:.2g} {asked}; {coverage_in_words(result.discrepancy)}{moved}{beyond}."
+        f"{best.confidence:.2g} {asked}; {result.discrepancy.coverage_in_words}{moved}{beyond}."
     )
-
-
-def coverage_in_words(doubt: Doubt) -> str:
-    """How intervals with such a discrepancy did on runs left out, plainly."""
-    checked = doubt.checked
-    if checked is None:
-        return "how often such intervals hold is not measured"
-    sources = "1 source" if checked.sources == 1 else f"{checked.sources} sources"
-    return f"such 90% intervals held {checked.inside:.0%} of {checked.rows:,} runs of {sources} that took no part in their estimate"
 
 
 def _limit(plan: Plan) -> str:
