@@ -33,6 +33,9 @@ _OF_PLACES = {
     "host_memory_share": "cluster, links of sort host-memory",
     "rdma_share": "cluster, links of sort rdma",
     "ethernet_share": "cluster, links of sort ethernet",
+    "ethernet_bytes_per_s": "cluster, links of sort ethernet",
+    "one_process": "workload.forward and workload.backward",
+    "mixed_crowding": "workload.forward and workload.backward",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
     "overlap_slowdown": "cluster.overlap_slowdown",
@@ -78,15 +81,20 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     cluster = scenario.cluster
     if not _is_nominal(cluster):
         return scenario
+    nics = cluster.nics_per_node
     changes: dict[str, object] = {
         "intra_node": _achieved(cluster.intra_node, values),
-        "inter_node": _achieved(cluster.inter_node, values),
+        "inter_node": _achieved(cluster.inter_node, values, nics),
         "host_link": _achieved(cluster.host_link, values) if cluster.host_link is not None else None,
         "node_classes": tuple(
-            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, values)}) if kind.inter_node is not None else kind
+            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, values, nics)}) if kind.inter_node is not None else kind
             for kind in cluster.node_classes
         ),
     }
+    strategy = scenario.strategy
+    overlaps = getattr(strategy, "fusion_cycle_s", None) is None and (getattr(strategy, "bucket_size_bytes", None) is not None)
+    if overlaps and not cluster.overlap_slowdown and values.get("overlap_slowdown"):
+        changes["overlap_slowdown"] = values["overlap_slowdown"]
     return scenario.model_copy(
         update={"cluster": cluster.model_copy(update=changes), "workload": _workload(scenario, scenario.workload, values)}
     )
@@ -105,12 +113,14 @@ def _links(cluster: Cluster) -> Iterator[Link]:
     yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
 
 
-def _achieved(link: Link, values: Mapping[str, float]) -> Link:
-    """A link with what transfers get of its nominal rate."""
+def _achieved(link: Link, values: Mapping[str, float], links: int = 1) -> Link:
+    """A link, of so many beside each other, with what transfers get of its nominal rate."""
     if link.sort == "given":
         return link
-    share = min(values[_SHARES[link.sort]], 1.0)
-    return link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
+    achieved = link.bandwidth_bytes_per_s * min(values[_SHARES[link.sort]], 1.0)
+    if link.sort == "ethernet":
+        achieved = min(achieved, values["ethernet_bytes_per_s"] / links)
+    return link.model_copy(update={"bandwidth_bytes_per_s": achieved, "sort": "given"})
 
 
 def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -> Workload:
@@ -120,6 +130,10 @@ def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -
         changes["jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
     if min(scenario.replicas, scenario.cluster.replicas_per_node) > 1:
         longer = 1.0 + values["crowding"]
+        if scenario.replicas_per_process > 1:
+            longer += values["one_process"]
+        if load.precision != "float32":
+            longer += values["mixed_crowding"]
         changes["forward"], changes["backward"] = _longer(load.forward, longer), _longer(load.backward, longer)
     return load.model_copy(update=changes)
 
