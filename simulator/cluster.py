@@ -14,7 +14,19 @@ from simulator.spec import Bytes, Moderate, Rate, Seconds, Spec
 from simulator.transport import Transport
 from simulator.uncertainty import Uncertainty
 
-__all__ = ["CalibrationFitLink", "Cluster", "ClusterRange", "Fabric", "Link", "LinkPoint", "NodeClass", "Price", "Protocol", "Protocols", "Sort"]
+__all__ = [
+    "CalibrationFitLink",
+    "Cluster",
+    "ClusterRange",
+    "Fabric",
+    "Link",
+    "LinkPoint",
+    "NodeClass",
+    "Price",
+    "Protocol",
+    "Protocols",
+    "Sort",
+]
 
 Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
 """What a link is, where its bandwidth is the nominal one of which software gets a share; given: what transfers get."""

@@ -48,7 +48,10 @@ def check(scenario: Scenario) -> None:
             f"cluster.nodes ({cluster.nodes}) must be at least {scenario.nodes_needed}, "
             f"which the strategy's {scenario.replicas} replicas and {scenario.servers} servers{' and the client' if in_graph else ''} need"
         )
-    if isinstance(scenario.strategy, (MultiWorkerMirrored, ParameterServer)) and cluster.replicas_per_node % scenario.strategy.replicas_per_worker:
+    if (
+        isinstance(scenario.strategy, (MultiWorkerMirrored, ParameterServer))
+        and cluster.replicas_per_node % scenario.strategy.replicas_per_worker
+    ):
         raise ValueError(
             f"strategy.replicas_per_worker ({scenario.strategy.replicas_per_worker}) must divide the {cluster.replicas_per_node} replicas "
             "that a node takes (cluster.devices_per_node x cluster.replicas_per_device), since a worker is a process on one node"

@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from simulator.cluster import Cluster
 from simulator.constants import Known, constants
+from simulator.discrepancy import Discrepancy
 from simulator.rules import check
 from simulator.spec import Seconds, Spec
 from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer, Single, Strategy
@@ -79,6 +80,11 @@ class Scenario(Spec):
     cluster: Cluster
     strategy: Strategy
     run: Run = Run()
+    discrepancy: Discrepancy | Literal["none"] | None = Field(
+        default=None,
+        description="what predictions of this kind are off by, for intervals alone: your own figures, or none; left out: that of its "
+        "regime (models/discrepancy.toml)",
+    )
     practice: dict[str, Known] = Field(
         default_factory=dict,
         description="what software gets of nominal rates, by the name of the constant, in place of Paceline's own (docs/practice.md); "
@@ -100,10 +106,11 @@ class Scenario(Spec):
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without constants where none are set, so that the hash of such a scenario stays what it was."""
+        """Without constants or a discrepancy where none are set, so that the hash of such a scenario stays what it was."""
         written: dict[str, Any] = handler(self)
-        if not self.practice:
-            written.pop("practice", None)
+        for name in ("discrepancy", "practice"):
+            if not getattr(self, name):
+                written.pop(name, None)
         return written
 
     @property
@@ -203,14 +210,16 @@ class Scenario(Spec):
         if cluster.shared_cores is None:
             return 0.0
         sizes = [variable.gradient_bytes(batch) for variable in load.variables]
-        work_s = load.input(batch) + (load.compute_s(batch) if cluster.device_is_host else 0.0)
+        busy = min(float(self.replicas), cluster.shared_cores)
+        slowed = 1.0 + load.busy_core_slowdown * (busy - 1.0)
+        work_s = load.input(batch) + (load.compute_s(batch) * slowed if cluster.device_is_host else 0.0)
         copied = 2 * (self.replicas - 1) / self.replicas * sum(sizes) if self.worker_nodes > 1 else 0.0
         if isinstance(strategy, ParameterServer):
             copied = sum(sizes) + sum(variable.pull_bytes(batch) for variable in load.variables)
             work_s += sum(load.server(size) for size in sizes)
             work_s += strategy.coordinator.dispatch_s if strategy.coordinator is not None else 0.0
         elif cluster.device_is_host:
-            work_s += load.apply_s
+            work_s += load.apply_s * slowed
         return float(self.replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied) / cluster.shared_cores)
 
     @property

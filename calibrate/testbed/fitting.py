@@ -18,6 +18,7 @@ from scipy.optimize import least_squares, minimize_scalar
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
+from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
 from simulator import simulate
 from simulator.errors import CalibrationError
 
@@ -46,8 +47,10 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3),
     "queue_s": (1.0e-2, 1.0e-3, 2.0e-1),
     "weight_sigma": (0.5, 0.1, 1.0),
-    "spread": (0.01, 0.002, 0.05),
-    "loopback_spread": (0.05, 0.01, 0.2),
+    "noise": (0.01, 0.002, 0.05),
+    "loopback_noise": (0.03, 0.01, 0.1),
+    "misfit": (0.01, 0.002, 0.05),
+    "loopback_misfit": (0.05, 0.01, 0.2),
 }
 """Where a parameter is put that no run determines: value, and the ends of its 90% interval (orders of magnitude seen on
 CPU machines). In the least squares the interval weighs as one more, weak observation."""
@@ -56,7 +59,6 @@ _IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_
                 "loopback_bytes_per_s", "loopback_waited_share", "accumulate_s")  # fmt: skip
 _DRAWS = 60
 _SIGMA_STEP = 0.02
-_FEWEST_MISSES = 4
 _Z90 = 1.6449
 _SOCKETS_ERROR = 0.003
 """Relative, of the bytes on the wire for each byte as plain sockets show them."""
@@ -90,10 +92,9 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
         raise CalibrationError("no run has one worker and a server; measure one, such as `paceline testbed run --mode async --workers 1`")
     found: dict[str, Parameter] = {key: _prior(key) for key in MEANINGS}
     _directly(readings, found)
-    draws = _in_the_loop(readings, found, cores, seed, progress)
+    draws, left = _in_the_loop(readings, found, cores, seed, progress)
     _where_tcp_decides(readings, found, cores)
-    for key, shaped in (("spread", True), ("loopback_spread", False)):
-        _spread([one for one in readings if _is_fitted(one) and (one.setting.link is not None) == shaped], key, found, cores)
+    _unexplained([one for one in readings if _is_fitted(one)], left, found, cores)
     files = [file.path.name for one in readings for file in one.files]
     return Platform(
         name=name,
@@ -174,8 +175,16 @@ def _put(found: dict[str, Parameter], name: str, values: Sequence[float], why: s
 
 def _in_the_loop(
     readings: Sequence[Readings], found: dict[str, Parameter], cores: float, seed: int, progress: Progress | None
-) -> list[dict[str, float]]:
-    """Fit what shows in the length of whole steps; joint draws of all parameters."""
+) -> tuple[list[dict[str, float]], Array]:
+    """Fit what shows in the length of whole steps.
+
+    Returns
+    -------
+    draws
+        Joint draws of all parameters.
+    left
+        What the fit leaves of each fitted setting's deviation (column) in each residual (row).
+    """
     used = [one for one in readings if _is_fitted(one)]
     names = [name for name in _IN_THE_LOOP if _concerned(name, used)]
     centers = np.array([math.log(PRIORS[name][0]) for name in names])
@@ -200,11 +209,13 @@ def _in_the_loop(
     solved = least_squares(residuals, centers, x_scale=widths, diff_step=1e-3)
     covariance = np.linalg.inv(solved.jac.T @ solved.jac)
     deviations = np.sqrt(np.diag(covariance))
+    pulls = solved.jac[: len(used)]
+    left = np.eye(len(used)) - pulls @ covariance @ pulls.T * errors[:, None] / errors
     for index, name in enumerate(names):
         value = math.exp(solved.x[index])
         # the data have narrowed it to less than half of what the prior allows
         determined = bool(deviations[index] < 0.5 * widths[index]) or (name == "wire_bytes_per_byte" and bool(sockets))
-        pull = np.abs(solved.jac[: len(used), index])
+        pull = np.abs(pulls[:, index])
         runs = ", ".join(used[run].setting.label for run in np.argsort(-pull)[:2] if pull[run] > 0)
         found[name] = Parameter(
             value=value,
@@ -220,11 +231,12 @@ def _in_the_loop(
     rng = np.random.default_rng(seed)
     logs = rng.multivariate_normal(solved.x, covariance, size=_DRAWS)
     direct = [name for name in found if name not in names and found[name].determined]
-    return [
+    draws = [
         {name: float(f"{math.exp(value):.7g}") for name, value in zip(names, row.tolist(), strict=True)}
         | {name: _drawn(found[name], rng) for name in direct}
         for row in logs
     ]
+    return draws, left
 
 
 def _drawn(parameter: Parameter, rng: np.random.Generator) -> float:
@@ -296,19 +308,18 @@ def _where_tcp_decides(readings: Sequence[Readings], found: dict[str, Parameter]
     )
 
 
-def _spread(used: Sequence[Readings], name: str, found: dict[str, Parameter], cores: float) -> None:
-    """Repeats of runs without randomness of their own, and how far the fit stays from their means."""
-    if not used:
-        return
+def _unexplained(used: Sequence[Readings], left: Array, found: dict[str, Parameter], cores: float) -> None:
+    """Noise of repeats of runs without randomness of their own, and how far the fit stays from their means beyond it."""
     values = {key: parameter.value for key, parameter in found.items()}
-    misses = [math.log(_step_s(one, values, cores) * rate) for one in used for rate in one.updates_per_s]
-    if len(misses) < _FEWEST_MISSES:  # too few to say anything of a spread
-        return
-    spread = math.sqrt(statistics.fmean(miss**2 for miss in misses))
-    doubt = _Z90 / math.sqrt(2 * len(misses))  # of a standard deviation from so many values
-    found[name] = Parameter(
-        value=spread,
-        low=spread * max(1 - doubt, 0.0),
-        high=spread * (1 + doubt),
-        why=f"root mean square of what is left in {len(misses)} repeats of {len(used)} settings",
-    )
+    for shaped in (True, False):
+        places = [place for place, one in enumerate(used) if (one.setting.link is not None) == shaped]
+        if not places:
+            continue
+        its = [used[place] for place in places]
+        key = of_link(its[0].setting, "noise")
+        found[key] = fit_noise([one.updates_per_s for one in its]) or found[key]
+        # of the mean of its repeats; the other kind of link's settings leave next to nothing here
+        noise = np.array([found[key].value / math.sqrt(len(one.runs)) for one in used])
+        misses = np.array([-math.log(_step_s(one, values, cores) * statistics.fmean(one.updates_per_s)) for one in its])
+        key = of_link(its[0].setting, "misfit")
+        found[key] = fit_misfit(misses, left[places], noise, [one.setting.label for one in its]) or found[key]

@@ -11,6 +11,7 @@ import numpy as np
 from calibrate.testbed.platform import Platform
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.unexplained import factors_of
 from simulator.intervals import prediction_interval
 from simulator.replication import replicate
 from simulator.results import Estimate
@@ -51,8 +52,9 @@ def predict_setting(
 ) -> Prediction:
     """Simulate a setting on a calibrated platform.
 
-    Each replication has a joint draw of the fitted parameters, its own compute times, and
-    a factor for what nothing explains (``spread``, lognormal).
+    Each replication has a joint draw of the fitted parameters and its own compute times. The
+    mean is theirs; the interval also holds what nothing explains: the misfit that all runs
+    of this setting have in common, and the noise of a single run.
 
     Parameters
     ----------
@@ -76,9 +78,9 @@ def predict_setting(
         values = platform.values(number)
         scenario = scenario_of(setting, values, platform.cores, compute=compute, one_gpu=one_gpu, replications=2, seed=seed)
         run = replicate(scenario, number)
-        spread = values["spread" if setting.link is not None else "loopback_spread"]
-        factor = math.exp(rng.normal(0.0, spread)) if spread else 1.0
-        rates.append(run.updates / run.window_s * factor)
+        rates.append(run.updates / run.window_s)
         if setting.mode in ("async", "between-graph"):
             stale.update(run.staleness.counts)
-    return Prediction(prediction_interval(rates), stale)
+    mean = math.fsum(rates) / len(rates)
+    ends = prediction_interval((np.array(rates) * factors_of(platform, setting, replications, rng)).tolist())
+    return Prediction(Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean)), stale)

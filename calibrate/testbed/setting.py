@@ -147,7 +147,12 @@ class TestbedSetting(Spec):
         compute = self.compute.kind if self.compute.kind == "real" else f"{named} {self.compute.mean_s * 1000:g} ms"
         extra = (", by layer" if self.overlap else "") + (f", start over {self.start_spread_s:g} s" if self.start_spread_s else "")
         where = "" if self.mode == "mirrored" else f", {link}"
-        return f"{self.mode} {self.workers}{servers}{backup}{where}, {self.model}, {compute}{extra}"
+        return f"{self.mode} {self.workers}{servers}{backup}{where}, {self.model_name}, {compute}{extra}"
+
+    @property
+    def model_name(self) -> str:
+        """The model for people: of a path the file's name, with its function."""
+        return self.model.replace("\\", "/").rpartition("/")[2] if ".py:" in self.model or self.model.endswith(".toml") else self.model
 
     @property
     def hash(self) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from calibrate.probing import PROBES
+from calibrate.testbed.model import of_workload
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from paceline.cli.testbed_model import of_workload
 from paceline.cli.testbed_options import Asked, compute_of, setting_of
 from simulator.errors import InputError
 from tests.cli.conftest import Answer
