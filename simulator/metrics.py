@@ -143,7 +143,8 @@ def _scatter(scenario: Scenario, rates: Sequence[float], off: Off) -> Scatter:
     logs = np.log(rates)
     variance = float(logs.var(ddof=1))
     explained = 0.0
-    if scenario.workload.uncertainty is not None or scenario.cluster.uncertainty is not None:
+    uncertain = scenario.workload.uncertainty is not None or scenario.cluster.uncertainty is not None
+    if uncertain or nominally_in_practice(scenario) is not scenario:
         drawn = [drawn_scenario(scenario, Streams(scenario.run.seed, number)) for number in range(len(rates))]
         times = [(each.workload.compute_s(each.batch), each.full_step_s) for each in drawn]
         columns = [column for column in np.log(times).T if np.ptp(column) > _EQUAL]

@@ -8,7 +8,7 @@ as achieved (no sort), and what it sets itself, stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from simulator.cluster import Cluster, Link
 from simulator.constants import constants, drawn_values, nominal_values
@@ -18,7 +18,7 @@ from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.workload import Affine, Workload
 
-__all__ = ["assumed_in_practice", "drawn_in_practice", "in_practice", "nominally_in_practice"]
+__all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]
 
 _SHARES = {
     "nvlink": "nvlink_share",
@@ -55,11 +55,17 @@ def nominally_in_practice(scenario: Scenario) -> Scenario:
 
 def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
     """What is applied to a scenario, with each value and where it is from."""
-    if not _is_nominal(scenario.cluster):
-        return ()
-    asked = _Asked(nominal_values(scenario.practice))
-    in_practice(scenario, asked)
-    return tuple(_assumed(scenario, name) for name in asked.names)
+    return tuple(_assumed(scenario, name) for name in felt_by([scenario]))
+
+
+def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
+    """Names of the constants that any of some scenarios depends on."""
+    found: dict[str, None] = {}
+    for scenario in scenarios:
+        asked = _Asked(nominal_values(scenario.practice))
+        in_practice(scenario, asked)
+        found |= asked.names
+    return tuple(found)
 
 
 def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from calibrate.published.baselines import alpha_beta, linear
@@ -12,15 +11,11 @@ from calibrate.published.tables import Row
 from calibrate.validation.comparison import Compared
 from simulator import simulate
 from simulator.constants import Known
-from simulator.results import Estimate
 from simulator.scenario import Scenario
 
 __all__ = ["base_of", "compared", "scenarios_of", "solved"]
 
 _CLOSE = 0.02
-_ROW_NOISE = 0.066
-"""Spread of whole runs around the model, which no constant holds."""
-_NORMAL_95 = 1.6449
 
 
 def base_of(rows: Sequence[Row]) -> Row:
@@ -71,7 +66,7 @@ def _compared(situation: Situation, row: Row, base: Row, scenario: Scenario, fou
         fitted=fitted,
         unit=row.unit,
         measured=row.throughput,
-        predicted=rate if fitted else _with_row_noise(rate),
+        predicted=rate,
         baselines={"linear": linear(base, row), "alpha-beta": alpha_beta(situation, base, row)},
         settings={
             "table": series.table, "series": series.id, "workers": row.replicas, "nodes": row.nodes, "servers": row.servers or 0,
@@ -79,11 +74,3 @@ def _compared(situation: Situation, row: Row, base: Row, scenario: Scenario, fou
         },
         note="; ".join(notes),
     )  # fmt: skip
-
-
-def _with_row_noise(rate: Estimate) -> Estimate:
-    """An interval that also holds what whole runs are off by: both are taken as lognormal and independent."""
-    noise = _NORMAL_95 * _ROW_NOISE
-    below = math.hypot(math.log(rate.mean / rate.low), noise)
-    above = math.hypot(math.log(rate.high / rate.mean), noise)
-    return Estimate(mean=rate.mean, low=rate.mean * math.exp(-below), high=rate.mean * math.exp(above))

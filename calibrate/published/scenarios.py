@@ -57,13 +57,14 @@ def table_of(situation: Situation, row: Row, compute_s: float, practice: Mapping
     strategy, gradients = build(situation, row)
     if row.replicas == 1:
         strategy = {"kind": "single"}  # a row of one device is a run without servers in every table
+    every = situation.stack.every  # where workers exchange every so many steps, these are one step of the scenario
     table: dict[str, Any] = {
         "workload": {
             "name": situation.series.network,
             "precision": "mixed_float16" if situation.series.mixed else "float32",
-            "batch_per_replica": row.batch_per_replica,
-            "forward": {"base_s": compute_s * _FORWARD_SHARE, "per_sample_s": 0.0},
-            "backward": {"base_s": compute_s * (1.0 - _FORWARD_SHARE), "per_sample_s": 0.0},
+            "batch_per_replica": row.batch_per_replica * every,
+            "forward": {"base_s": compute_s * every * _FORWARD_SHARE, "per_sample_s": 0.0},
+            "backward": {"base_s": compute_s * every * (1.0 - _FORWARD_SHARE), "per_sample_s": 0.0},
             "variables": gradients,
         },
         "cluster": _cluster(situation, row),
