@@ -16,6 +16,7 @@ from simulator.laws import Normal
 from simulator.results import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategy import ParameterServer
 from simulator.workload import Affine, Workload
 
 __all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]
@@ -87,13 +88,15 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     cluster = scenario.cluster
     if not _is_nominal(cluster):
         return scenario
-    nics = cluster.nics_per_node
+    between = values if scenario.nodes_needed > 1 else None
     changes: dict[str, object] = {
-        "intra_node": _achieved(cluster.intra_node, values),
-        "inter_node": _achieved(cluster.inter_node, values, nics),
-        "host_link": _achieved(cluster.host_link, values) if cluster.host_link is not None else None,
+        "intra_node": _achieved(cluster.intra_node, values if _uses_inside(scenario) else None),
+        "inter_node": _achieved(cluster.inter_node, between, cluster.nics_per_node),
+        "host_link": _achieved(cluster.host_link, values if _uses_host(scenario) else None) if cluster.host_link is not None else None,
         "node_classes": tuple(
-            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, values, nics)}) if kind.inter_node is not None else kind
+            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, between, cluster.nics_per_node)})
+            if kind.inter_node is not None
+            else kind
             for kind in cluster.node_classes
         ),
     }
@@ -119,10 +122,25 @@ def _links(cluster: Cluster) -> Iterator[Link]:
     yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
 
 
-def _achieved(link: Link, values: Mapping[str, float], links: int = 1) -> Link:
-    """A link, of so many beside each other, with what transfers get of its nominal rate."""
+def _uses_inside(scenario: Scenario) -> bool:
+    """Whether anything goes from device to device, or from a worker to a server, inside a node."""
+    strategy = scenario.strategy
+    if isinstance(strategy, ParameterServer):
+        return strategy.server_placement == "colocated" or strategy.replicas_per_worker > 1
+    return min(scenario.replicas, scenario.cluster.replicas_per_node) > 1
+
+
+def _uses_host(scenario: Scenario) -> bool:
+    """Whether gradients go by the host's memory."""
+    return isinstance(scenario.strategy, ParameterServer) or getattr(scenario.strategy, "through_host", False)
+
+
+def _achieved(link: Link, values: Mapping[str, float] | None, links: int = 1) -> Link:
+    """A link, of so many beside each other, with what transfers get of its nominal rate; no values: nothing goes over it."""
     if link.sort == "given":
         return link
+    if values is None:
+        return link.model_copy(update={"sort": "given"})
     achieved = link.bandwidth_bytes_per_s * min(values[_SHARES[link.sort]], 1.0)
     if link.sort == "ethernet":
         achieved = min(achieved, values["ethernet_bytes_per_s"] / links)

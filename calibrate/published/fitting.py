@@ -251,7 +251,8 @@ def main() -> None:
     given = parser.parse_args()
     tables = load_tables()
     known = constants()
-    situations = situations_of(tables)
+    # asynchronous workers of the tables exchange so little that their rows say nothing of rates
+    situations = [(its, rows) for its, rows in situations_of(tables) if its.stack.kind != "asynchronous"]
     if given.only:
         _curves(situations, {name: known[name] for name in known if name == given.only}, given.keep)
         return

@@ -21,10 +21,11 @@ _FORWARD_SHARE = 1.0 / 3.0
 """The backward pass computes two products for each one of the forward pass."""
 _PIECES = 8
 """Messages that a server's tensors are put together into at most, so that they overlap with the backward pass."""
-_MESSAGES = 1000
+_MESSAGES = 1024
 """Pairs of workers and servers times pieces that a step may have."""
 _RING_PIECES = 24
 _STEPS, _WARMUP = 4, 1
+_ASYNCHRONOUS_STEPS, _ASYNCHRONOUS_WARMUP = 6, 2
 _FEW_STEPS, _FEW_REPLICATIONS = 2, 5
 """Of rows with more messages than that even in one piece a server."""
 
@@ -103,9 +104,12 @@ def _cluster(situation: Situation, row: Row) -> dict[str, Any]:
 
 def _run(situation: Situation, strategy: Mapping[str, Any]) -> dict[str, Any]:
     """Few steps, which are alike; one seed for a series, so that its rows have the draws of the constants in common."""
-    many = strategy.get("workers", 1) * strategy.get("servers", 1) > _MESSAGES
-    run = {"steps": _FEW_STEPS if many else _STEPS, "warmup_steps": _WARMUP, "seed": zlib.crc32(situation.series.id.encode())}
-    return {**run, "replications": _FEW_REPLICATIONS} if many else run
+    seed = zlib.crc32(situation.series.id.encode())
+    if strategy.get("workers", 1) * strategy.get("servers", 1) > _MESSAGES:
+        return {"steps": _FEW_STEPS, "warmup_steps": _WARMUP, "replications": _FEW_REPLICATIONS, "seed": seed}
+    if situation.stack.kind == "asynchronous":
+        return {"steps": _ASYNCHRONOUS_STEPS, "warmup_steps": _ASYNCHRONOUS_WARMUP, "seed": seed}
+    return {"steps": _STEPS, "warmup_steps": _WARMUP, "seed": seed}
 
 
 def _all_reduce(situation: Situation, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -43,12 +43,19 @@ def test_a_link_without_a_sort_is_taken_as_it_is():
 
 def test_each_link_gets_the_share_of_its_sort():
     values = nominal_values({}) | {"nvlink_share": 0.5, "pcie_share": 0.25, "ethernet_share": 0.8, "ethernet_bytes_per_s": 1e12}
-    achieved = in_practice(scenario(), values).cluster
+    achieved = in_practice(scenario(strategy={**SERVERS, "replicas_per_worker": 8}), values).cluster
     assert achieved.intra_node.bandwidth_bytes_per_s == pytest.approx(0.5 * 150e9)
     assert achieved.host_link is not None
     assert achieved.host_link.bandwidth_bytes_per_s == pytest.approx(0.25 * 15.75e9)
     assert achieved.inter_node.bandwidth_bytes_per_s == pytest.approx(0.8 * 25e9 / 8)
     assert {link.sort for link in (achieved.intra_node, achieved.inter_node, achieved.host_link)} == {"given"}
+
+
+def test_what_nothing_goes_over_is_not_spoken_of():
+    assert "ethernet_share" in felt_by([scenario()])
+    assert "pcie_share" not in felt_by([scenario()])
+    assert "ethernet_share" not in felt_by([scenario(strategy={**RING, "workers": 1})])
+    assert felt_by([scenario(strategy={"kind": "single"})]) == ("straggler_cv",)
 
 
 def test_it_is_applied_once():
