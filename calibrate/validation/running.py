@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from calibrate.measurements import new_file
+from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.measure import measure_setting
 from calibrate.testbed.platform import MEANINGS, Platform
@@ -20,6 +23,7 @@ from calibrate.testbed.setting import Compute, TestbedSetting
 from calibrate.validation.checking import times_compute
 from calibrate.validation.comparison import Compared, histogram_distance
 from calibrate.validation.matrix import Matrix
+from calibrate.validation.reaching import reached_of
 from simulator.errors import CalibrationError
 from simulator.laws import Empirical
 from simulator.replication import replicate
@@ -122,6 +126,8 @@ def validate_matrix(
     groups = ["fit"] * len(fitted) + [one.group for one in matrix.held_out]
     rows = []
     for number, (one, group) in enumerate(zip(readings, groups, strict=True)):
+        if one.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
+            continue
         if progress is not None:
             progress(number, len(readings), f"predicting {one.setting.label}")
         rows.append(_compared(one, group, platform, fitted, replications, matrix.seed))
@@ -172,6 +178,7 @@ def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readin
         staleness_distance=histogram_distance(measured, predicted) if measured and predicted else None,
         baselines={"max-min": _max_min(setting, 1.0 if one_gpu else platform.cores, seed, compute)},
         settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model_name},
+        reached=reached_of(prediction.doubt, prediction.drawn, source=platform.name, series=group),
     )
 
 
@@ -198,15 +205,25 @@ def _max_min(setting: TestbedSetting, cores: float, seed: int, compute: RealComp
 
 
 def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute | None:
-    """The compute of a real model, as the fit's runs with one worker timed it; None where it is emulated."""
+    """The compute of a real model, as the fit's runs timed it with one worker and with several apart; None where it is emulated."""
     if setting.compute.kind != "real":
         return None
     alone = [one for one in fitted if times_compute(one.setting, setting)]
-    if not alone:
+    found = busy_cores(setting, fitted)
+    if found is None and not alone:
         raise CalibrationError(
             f"{setting.label}: no run of the fit times {setting.model} with batch {setting.batch} and 1 worker; add one to [[fit]]"
         )
-    times = np.concatenate([run.parts()["compute"] for one in alone for run in one.runs])
+    # beside a worker's step there is some work on messages, which slows it a little
+    each = list(found.alone_s) if found is not None else [run.parts()["compute"] for one in alone for run in one.runs]
+    times = np.concatenate(each)
     mean_s = float(times.mean())
     factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
-    return RealCompute(mean_s=mean_s, law=Empirical(values=tuple(float(f"{value:.6g}") for value in factors)))
+    return RealCompute(
+        mean_s=mean_s,
+        law=Empirical(values=tuple(float(f"{value:.6g}") for value in factors)),
+        mean_error_s=statistics.stdev([float(one.mean()) for one in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
+        with_call=found is None and setting.mode == "mirrored",
+        busy_core_slowdown=found.slowdown if found is not None else 0.0,
+        busy_core_error=found.error if found is not None else 0.0,
+    )

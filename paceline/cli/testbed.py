@@ -34,7 +34,7 @@ def run(
     mode: Annotated[
         str | None,
         typer.Option(
-            "--mode", rich_help_panel=_CLUSTER, help="async, between-graph, sync, ring or mirrored: as above.", show_default="async"
+            "--mode", rich_help_panel=_CLUSTER, help="async, between-graph, sync, ring, mirrored or apart: as above.", show_default="async"
         ),
     ] = None,
     workers: Annotated[
@@ -160,6 +160,8 @@ def run(
     [bold]ring[/bold]: MultiWorkerMirroredStrategy: all-reduce over a ring, no servers.
 
     [bold]mirrored[/bold]: MirroredStrategy: replicas on logical devices of one process, no network.
+
+    [bold]apart[/bold]: processes that compute at the same time and exchange nothing: what busy cores cost.
 
     Example: [bold]paceline testbed run --mode async --workers 4 --servers 2
     --model ladder-4mb --compute 'constant 50 ms'[/bold]

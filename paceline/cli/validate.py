@@ -85,6 +85,15 @@ def validate(
             "--markdown", metavar="FILE.md", help="Put a section into a Markdown file; replaces the one of before.", show_default=False
         ),
     ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            "--rows",
+            metavar="FILE.csv",
+            help="Write the settings that took no part in a fit as rows that a discrepancy can be estimated from (docs/calibration.md).",
+            show_default=False,
+        ),
+    ] = None,
     max_median: Annotated[
         str | None, typer.Option(help="Threshold: median size of the error of throughput, such as 2%.", metavar="SHARE", show_default=False)
     ] = None,
@@ -138,7 +147,7 @@ def validate(
     from simulator.errors import InputError
 
     thresholds = thresholds_of(median=max_median, worst=max_worst, staleness=max_staleness, distance=max_distance, coverage=min_coverage)
-    wanted = Wanted(thresholds=thresholds, out=out, markdown=markdown, json=json, force=force)
+    wanted = Wanted(thresholds=thresholds, out=out, markdown=markdown, rows=rows, json=json, force=force)
     if regime and not published:
         raise InputError("--regime: chooses among the published tables; give --published too")
     if measured is None and (refit or out_scenario is not None or set_):
