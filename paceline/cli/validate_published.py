@@ -62,7 +62,7 @@ def published_validation(found: PublishedValidation) -> Validation:
             )
             + ". The others are excluded, each with its reason.",
             "A series is predicted from its smallest row and from facts about hardware and software; a few constants are common to all and "
-            "were fitted on the tables named below. Settings of those tables are groups apart and do not count in the score of throughputs.",
+            "were fitted on the tables named below. Settings of those tables are groups apart and count not in the score of throughputs.",
             *(_ABOUT_MOVED if any(row.group in MOVED_BY for row in found.rows) else ()),
         ),
         tables=(
