@@ -15,7 +15,18 @@ from typing import Literal
 
 from simulator.errors import ScenarioError
 
-__all__ = ["Kind", "builder", "entries", "evidence_file", "find", "find_any", "folders", "scenario_file"]
+__all__ = [
+    "Kind",
+    "builder",
+    "discrepancy_file",
+    "entries",
+    "evidence_file",
+    "find",
+    "find_any",
+    "folders",
+    "practice_file",
+    "scenario_file",
+]
 
 Kind = Literal["workloads", "clusters", "devices", "scenarios", "matrices"]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -50,6 +61,16 @@ def builder(name: str) -> Path:
 def evidence_file() -> Path:
     """The list of what predictions were held against that Paceline brings along."""
     return next(file for root in _roots()[2:] if (file := root / "evidence.toml").is_file())
+
+
+def discrepancy_file() -> Path:
+    """What predictions of each regime are off by, that Paceline brings along."""
+    return next(file for root in _roots()[2:] if (file := root / "discrepancy.toml").is_file())
+
+
+def practice_file() -> Path:
+    """What software gets of nominal rates, as Paceline brings it along."""
+    return next(file for root in _roots()[2:] if (file := root / "practice.toml").is_file())
 
 
 def entries(kind: Kind) -> dict[str, Path]:

@@ -14,7 +14,22 @@ from simulator.spec import Bytes, Moderate, Rate, Seconds, Spec
 from simulator.transport import Transport
 from simulator.uncertainty import Uncertainty
 
-__all__ = ["CalibrationFitLink", "Cluster", "ClusterRange", "Fabric", "Link", "LinkPoint", "NodeClass", "Price", "Protocol", "Protocols"]
+__all__ = [
+    "CalibrationFitLink",
+    "Cluster",
+    "ClusterRange",
+    "Fabric",
+    "Link",
+    "LinkPoint",
+    "NodeClass",
+    "Price",
+    "Protocol",
+    "Protocols",
+    "Sort",
+]
+
+Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
+"""What a link is, where its bandwidth is the nominal one of which software gets a share; given: what transfers get."""
 
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
@@ -24,6 +39,19 @@ class Link(Spec):
 
     bandwidth_bytes_per_s: Rate = Field(gt=0, description="of each direction")
     latency_s: Seconds = Field(default=0.0, ge=0, description="added to each message; it delays, but does not occupy the link")
+    sort: Sort = Field(
+        default="given",
+        description="what sort of link it is, where the bandwidth is nominal, so that transfers get a share of it (docs/practice.md); "
+        "left out: the bandwidth is what transfers get, as measured or given",
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the sort where it says nothing, so that the hash of a scenario without one stays what it was."""
+        written: dict[str, Any] = handler(self)
+        if self.sort == "given":
+            written.pop("sort", None)
+        return written
 
 
 class Fabric(Spec):
@@ -186,6 +214,7 @@ class Cluster(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Cluster:
+        self._check_sorts()
         if self.nodes is not None and len(self.node_speed) > self.nodes:
             raise ValueError(f"node_speed names {len(self.node_speed)} nodes, but there are {self.nodes}")
         if self.node_classes and self.node_speed:
@@ -198,6 +227,16 @@ class Cluster(Spec):
         if self.uncertainty is not None:
             self.uncertainty.check(self)
         return self
+
+    def _check_sorts(self) -> None:
+        """Raise ValueError where a link cannot be of the sort that it says it is."""
+        inside, between = ("nvlink", "pcie", "host-memory"), ("rdma", "ethernet")
+        places = [("intra_node", self.intra_node, inside), ("inter_node", self.inter_node, between)]
+        places += [("host_link", self.host_link, ("pcie", "nvlink"))] if self.host_link is not None else []
+        places += [(f"node_classes: {kind.name}: inter_node", kind.inter_node, between) for kind in self.node_classes if kind.inter_node]
+        for where, link, sorts in places:
+            if link.sort not in ("given", *sorts):
+                raise ValueError(f'{where}.sort ("{link.sort}") must be one of {", ".join(sorts)}, or left out')
 
     @property
     def replicas_per_node(self) -> int:

@@ -5,6 +5,10 @@ works on it for a time slice at most while others wait; what is then left of it 
 the back of the queue: round robin (Kleinrock, Queueing Systems, volume 2, chapter 4),
 with several servers. Work shorter than a slice is done in order of arrival; long work
 comes to processor sharing, which is the limit of ever shorter slices.
+
+Cores that work at the same time may slow each other down (memory bandwidth, caches, a
+step's own threads that find no core idle): a task with a slowdown of s takes 1 + s (b - 1)
+seconds for a second of its work while b cores are busy.
 """
 
 from __future__ import annotations
@@ -26,11 +30,12 @@ Ended = Callable[[Event | None], object]
 
 
 class Cores:
-    """A queue before so many cores, each of which does one second of work a second.
+    """A queue before so many cores, each of which does a second of work a second, or less while others are busy.
 
     A task that has a core while nobody waits is left alone until somebody does: slices
     are then counted from when it began, so that it leaves when it would have, had they
-    been counted all along.
+    been counted all along. One that others slow down is looked at whenever the number of
+    busy cores changes.
 
     Parameters
     ----------
@@ -55,16 +60,18 @@ class Cores:
         self._slice_s = slice_s
         self._waiting: deque[Task] = deque()
         self._running: dict[Task, None] = {}
-        self._worked_s = 0.0  # of tasks that have left their core since
+        self._busy_s = 0.0  # of tasks that have left their core since
+        self._paced_for = 0  # busy cores for which the tasks that others slow down are planned
 
     def in_use_s(self, now: float) -> float:
-        """Seconds of all cores that the work done up to now stands for."""
-        return (self._worked_s + sum(now - task.began_s for task in self._running)) / self._number
+        """Seconds for which a core was busy up to now, in the mean over all of them."""
+        return (self._busy_s + sum(now - task.began_s for task in self._running)) / self._number
 
     def enter(self, task: Task) -> None:
         """A task comes that has something to do."""
         if len(self._running) < self._number:
             self._begin(task)
+            self._pace()
             return
         self._waiting.append(task)
         if len(self._waiting) == 1:
@@ -74,37 +81,59 @@ class Cores:
 
     def _begin(self, task: Task) -> None:
         self._running[task] = None
-        task.began_s = self.kernel.now
+        task.began_s = task.since_s = self.kernel.now
+        task.stretch = self._stretch(task)
         self._plan(task)
+
+    def _stretch(self, task: Task) -> float:
+        """Seconds that a second of the task's work takes."""
+        return 1.0 + task.slowdown * (len(self._running) - 1)
+
+    def _pace(self) -> None:
+        """The number of busy cores may have changed: count what has been done so far, and plan anew."""
+        busy = len(self._running)
+        if busy == self._paced_for:
+            return
+        self._paced_for = busy
+        now = self.kernel.now
+        for task in self._running:
+            stretch = self._stretch(task)
+            if stretch != task.stretch:
+                task.left_s = max(task.left_s - (now - task.since_s) / task.stretch, 0.0)
+                task.since_s = now
+                task.stretch = stretch
+                self._plan(task)
 
     def _plan(self, task: Task) -> None:
         """Wake up when the task is to leave its core."""
         task.stop_s = self._stop_s(task)
         task.turn += 1
-        ran_s = self.kernel.now - task.began_s
+        ran_s = self.kernel.now - task.since_s
         self.kernel.call_later(max(task.stop_s - ran_s, 0.0), self._stop, (task, task.turn))
 
     def _stop_s(self, task: Task) -> float:
-        """Seconds that the task works before it leaves its core: to its end, or where others wait to that of its slice."""
+        """Seconds from ``since_s`` until the task leaves its core: to its end, or where others wait to that of its slice."""
+        end_s = task.left_s * task.stretch
         if not self._waiting:
-            return task.left_s
+            return end_s
         slices = max(math.ceil((self.kernel.now - task.began_s) / self._slice_s - _ROUNDING), 1)
-        cut_s = slices * self._slice_s
-        return cut_s if cut_s < task.left_s - _ROUNDING * self._slice_s else task.left_s
+        cut_s = slices * self._slice_s - (task.since_s - task.began_s)
+        return cut_s if cut_s < end_s - _ROUNDING * self._slice_s else end_s
 
     def _stop(self, event: Event) -> None:
         """The end of a task's work, or of its slice."""
         task, turn = event._value
         if turn != task.turn:
-            return  # it leaves earlier, as others wait
+            return  # it leaves earlier, as others wait, or later, as they slow it down
         del self._running[task]
-        self._worked_s += task.stop_s
-        task.left_s -= task.stop_s
+        self._busy_s += task.since_s - task.began_s + task.stop_s
+        task.left_s = 0.0 if task.stop_s == task.left_s * task.stretch else max(task.left_s - task.stop_s / task.stretch, 0.0)
         done = None if task.left_s else task.end()
         if task.left_s:
             self._waiting.append(task)
         if self._waiting:
             self._begin(self._waiting.popleft())
+        self._pace()
         if done is not None:
             done(None)
 
@@ -114,20 +143,25 @@ class Task:
 
     Attributes
     ----------
+    slowdown
+        Share by which its work takes longer for each other core that is busy.
     left_s
-        Seconds of work left of what is in front.
-    began_s, stop_s, turn
-        For the cores: when it got the one that it has; after how much work it leaves it; the number of the wake-up that counts.
+        Seconds of work left of what is in front, as of ``since_s``.
+    began_s, since_s, stretch, stop_s, turn
+        For the cores: when it got the one that it has; since when it goes on as it does, at how many seconds for one of
+        work; how long after that it leaves it; the number of the wake-up that counts.
     """
 
-    __slots__ = ("_begun_s", "_busy_s", "_cores", "_items", "began_s", "left_s", "stop_s", "turn")
+    __slots__ = ("_begun_s", "_busy_s", "_cores", "_items", "began_s", "left_s", "since_s", "slowdown", "stop_s", "stretch", "turn")
 
-    def __init__(self, cores: Cores) -> None:
+    def __init__(self, cores: Cores, slowdown: float = 0.0) -> None:
         self._cores = cores
+        self.slowdown = slowdown
         self._items: deque[tuple[float, Ended]] = deque()
         self._busy_s = 0.0
         self._begun_s = 0.0
-        self.began_s = self.left_s = self.stop_s = 0.0
+        self.began_s = self.since_s = self.left_s = self.stop_s = 0.0
+        self.stretch = 1.0
         self.turn = 0
 
     def work(self, work_s: float, done: Ended) -> None:

@@ -29,6 +29,8 @@ class Device:
         Whether its work takes place on the cores that all nodes share; of a device that is not shared.
     slowdown
         Share by which work takes longer while the device communicates; of a device that is not shared.
+    busy_core_slowdown
+        On the cores: share by which work takes longer for each other core that is busy.
 
     Attributes
     ----------
@@ -40,14 +42,22 @@ class Device:
                  "name", "slowdown")  # fmt: skip
 
     def __init__(
-        self, kernel: Kernel, network: Network, index: int, *, shared: bool, on_cores: bool = False, slowdown: float = 0.0
+        self,
+        kernel: Kernel,
+        network: Network,
+        index: int,
+        *,
+        shared: bool,
+        on_cores: bool = False,
+        slowdown: float = 0.0,
+        busy_core_slowdown: float = 0.0,
     ) -> None:
         self.name = f"device {index}"
         self.slowdown = slowdown
         self._kernel = kernel
         self._network = network
         self._port = Port(self.name, 1.0) if shared else None
-        self._task = Task(network.cores) if on_cores and network.cores is not None else None
+        self._task = Task(network.cores, busy_core_slowdown) if on_cores and network.cores is not None else None
         self._busy_s = 0.0  # including what is left of the work in progress
         self._free_s = 0.0
         self._flights = 0

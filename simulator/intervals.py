@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from simulator.discrepancy import CERTAIN, Z_90, Off
 from simulator.results import Estimate
 
-__all__ = ["FEWEST_REPLICATIONS", "normal_half_width", "paired_ratio", "prediction_interval", "wins"]
+__all__ = ["FEWEST_REPLICATIONS", "combined", "normal_half_width", "paired_ratio", "prediction_interval", "widened", "wins"]
 
 FEWEST_REPLICATIONS = 19
 """With fewer replications no distribution-free 90% interval exists: (19 - 1) / (19 + 1) = 0.9."""
@@ -19,8 +21,10 @@ _STUDENT_95 = (
 """0.95 quantiles of Student's t for 1 to 17 degrees of freedom; a table, since scipy takes a second to import."""
 
 
-def prediction_interval(values: Sequence[float]) -> Estimate:
+def prediction_interval(values: Sequence[float], off: Off = CERTAIN) -> Estimate:
     """Mean, and where the next value of the same kind falls with probability 90%.
+
+    With what the model itself is off by, ``off``, it is :func:`widened`; else it is that of the values alone.
 
     With 19 or more values the ends are the order statistics of rank 0.05 (n + 1) and
     0.95 (n + 1): the next of n + 1 exchangeable values falls between those ranks with
@@ -37,7 +41,36 @@ def prediction_interval(values: Sequence[float]) -> Estimate:
         half = normal_half_width(count) * float(sample.std(ddof=1))
         low, high = max(mean - half, 0.0), mean + half
     # rounding of a mean of equal values must not put it outside its own interval
-    return Estimate(mean=mean, low=min(float(low), mean), high=max(float(high), mean))
+    return widened(Estimate(mean=mean, low=min(float(low), mean), high=max(float(high), mean)), off)
+
+
+def widened(estimate: Estimate, off: Off) -> Estimate:
+    """An interval of chance with what the model is off by: on each side the distances from the mean, in logarithms, by :func:`combined`.
+
+    An end at 0, as of few replications that scatter much, stays there.
+    """
+    mean, low, high = estimate.mean, estimate.low, estimate.high
+    if off == CERTAIN or mean <= 0:
+        return estimate
+    if low > 0:
+        low = mean * math.exp(combined(math.log(low / mean), -Z_90 * off.low))
+    high = mean * math.exp(combined(math.log(high / mean), Z_90 * off.high))
+    return Estimate(mean=mean, low=min(low, mean), high=max(high, mean))
+
+
+def combined(one: float, other: float) -> float:
+    """Distance from the middle at which two independent causes together are exceeded as often as either is by itself at its own.
+
+    Distances of the same sign are added in quadrature, as quantiles of normal numbers are.
+    With a distance of 0 exactly the other one comes out, and it never falls where one of
+    the two rises, also where their signs differ: sign(q) sqrt(abs(q)), q = a abs(a) + b abs(b).
+    """
+    if not one or not other:
+        return one + other
+    if one * other > 0:
+        return math.copysign(math.hypot(one, other), one)
+    square = one * abs(one) + other * abs(other)
+    return math.copysign(math.sqrt(abs(square)), square)
 
 
 def normal_half_width(count: int) -> float:
@@ -45,7 +78,7 @@ def normal_half_width(count: int) -> float:
     return float(_STUDENT_95[count - 2] * np.sqrt(1 + 1 / count))
 
 
-def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
+def paired_ratio(ours: Sequence[float], theirs: Sequence[float], off: Off = CERTAIN) -> Estimate:
     """Ours over theirs, run by run: the mean of the ratios and where the ratio of the next pair falls with probability 90%.
 
     What both runs of a pair have in common, such as a draw of the fitted parameters, cancels.
@@ -54,13 +87,15 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
     ----------
     ours, theirs
         Throughput or the like of each replication, all above zero, in the order of the replications.
+    off
+        Of the ratio: :func:`simulator.discrepancy.between`.
 
     Raises
     ------
     ValueError
         They are not equally many.
     """
-    return prediction_interval([our / their for our, their in zip(ours, theirs, strict=True)])
+    return prediction_interval([our / their for our, their in zip(ours, theirs, strict=True)], off)
 
 
 def wins(ours: Sequence[float], theirs: Sequence[float]) -> int:

@@ -154,7 +154,17 @@ def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None)
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
                 f"run `paceline calibrate` with --{key}, its cost cannot be guessed"
             )
-    return _merged(_without_draws_of(_with_new_prices(base, own), own, _MEASURED_PARTS), own)
+    return _merged(_with_given_rates(_without_draws_of(_with_new_prices(base, own), own, _MEASURED_PARTS), own), own)
+
+
+def _with_given_rates(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """A cluster whose links are of no sort where the scenario gives their bandwidth: that is then what transfers get."""
+    result = dict(base)
+    for name in ("intra_node", "inter_node", "host_link"):
+        link, given = result.get(name), own.get(name)
+        if isinstance(link, Mapping) and isinstance(given, Mapping) and given.keys() & {"bandwidth", "bandwidth_bytes_per_s"}:
+            result[name] = {key: value for key, value in link.items() if key != "sort"}
+    return result
 
 
 def _with_new_prices(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
@@ -191,7 +201,7 @@ def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Se
     return result
 
 
-_MEASURED_PARTS = ("inter_node", "forward", "backward", "apply_s", "jitter", "run_to_run_cv", "server", "variables")
+_MEASURED_PARTS = ("inter_node", "forward", "backward", "apply_s", "jitter", "run_to_run_cv", "busy_core_slowdown", "server", "variables")
 
 
 def _sets(own: Mapping[str, Any], path: list[str]) -> bool:

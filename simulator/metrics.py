@@ -11,17 +11,32 @@ from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
 from simulator.cost import placement_of
 from simulator.defaults import assumptions
+from simulator.discrepancy import Doubt, Off, off_of
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
-from simulator.intervals import prediction_interval
+from simulator.inadequacy import doubt_of
+from simulator.intervals import prediction_interval, widened
 from simulator.phases import random_order
+from simulator.practice import assumed_in_practice, nominally_in_practice
 from simulator.recorder import Kind, Measured
-from simulator.results import Breakdown, Histogram, Phase, Quantiles, Reduced, Result, Staleness, Utilisation
+from simulator.results import (
+    Breakdown,
+    Estimate,
+    Histogram,
+    Phase,
+    Quantiles,
+    Reduced,
+    Result,
+    Scatter,
+    Staleness,
+    Utilisation,
+)
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategy import Single
+from simulator.teams import as_workers
 
-__all__ = ["alone_scenario", "summarise"]
+__all__ = ["alone_scenario", "doubt_of_runs", "summarise"]
 
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e15
 
@@ -50,44 +65,96 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
                 f"the measured steps take {run.window_s:g} s together, of which no rate can be computed; "
                 "check the times and the jitter of the workload"
             )
-    samples_per_s = [run.accepted_steps * scenario.batch / run.window_s for run in runs]
+    achieved = as_workers(nominally_in_practice(scenario))
+    samples_per_s = [run.accepted_steps * achieved.batch / run.window_s for run in runs]
     steps = sum(run.steps for run in runs)
     dropped = 1.0 - sum(run.accepted_steps for run in runs) / steps
-    phase = _phase(scenario, runs)
+    phase = _phase(achieved, runs)
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * batch_alone / run.window_s for run in alone]
-    rate = prediction_interval(samples_per_s)
+    breakdown, hidden_s, utilisation = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
+    doubt = doubt_of(scenario, breakdown, hidden_s, utilisation, achieved)
+    off = off_of(doubt)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
-    breakdown = _breakdown(runs)
-    utilisation = _utilisation(runs)
+    step_time, staleness = _step_time(runs), _staleness(achieved, runs)
     return Result(
         scenario_hash=scenario.hash,
         scenario=scenario,
         seed=scenario.run.seed,
         replicas=scenario.replicas,
         placement=placement_of(scenario),
-        throughput_samples_per_s=rate,
-        updates_per_s=prediction_interval([run.updates / run.window_s for run in runs]),
+        throughput_samples_per_s=prediction_interval(samples_per_s, off),
+        updates_per_s=prediction_interval([run.updates / run.window_s for run in runs], off),
         throughput_of_each_replication=tuple(samples_per_s),
-        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps) * scenario.batch / run.window_s for run in runs])),
+        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps) * achieved.batch / run.window_s for run in runs])),
         dropped_share=dropped if dropped > 1e-12 else 0.0,
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
-        step_time_s=_step_time(runs),
-        speedup=prediction_interval(speedups),
-        scaling_efficiency=prediction_interval([speedup / scenario.replicas for speedup in speedups]),
-        staleness=_staleness(scenario, runs),
+        step_time_s=step_time,
+        mean_step_s=_around(step_time.mean, [run.step_time.mean() for run in runs], off.inverse),
+        speedup=prediction_interval(speedups, off),
+        scaling_efficiency=prediction_interval([speedup / scenario.replicas for speedup in speedups], off),
+        staleness=staleness,
+        mean_staleness=_mean_staleness(scenario, runs, staleness.mean, doubt),
+        discrepancy=doubt,
+        scatter=_scatter(runs, samples_per_s, off),
         phase=phase,
         breakdown_s=breakdown,
-        hidden_communication_s=sum(run.hidden_s for run in runs) / steps,
+        hidden_communication_s=hidden_s,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
-        bottleneck=bottleneck(scenario, breakdown, utilisation),
+        bottleneck=bottleneck(achieved, breakdown, utilisation),
         coverage=coverage(scenario),
-        assumed=assumptions(scenario),
+        assumed=(*assumptions(scenario), *assumed_in_practice(scenario)),
         warnings=cautions(scenario, phase, aligned=any(run.aligned for run in runs)),
         events=sum(run.events for run in runs),
     )
+
+
+def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:
+    """What the model is off by, as far as it reaches the throughput of these replications; None where there is no discrepancy."""
+    return doubt_of(scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs))
+
+
+def _hidden_s(runs: Sequence[Measured]) -> float:
+    return sum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
+
+
+def _around(mean: float, values: Sequence[float], off: Off) -> Estimate:
+    """The interval of the values, about the mean of all that they are means of."""
+    each = prediction_interval(values)
+    return widened(Estimate(mean=mean, low=min(each.low, mean), high=max(each.high, mean)), off)
+
+
+def _mean_staleness(scenario: Scenario, runs: Sequence[Measured], mean: float, doubt: Doubt | None) -> Estimate | None:
+    """Mean staleness of one run, with its interval; none without parameter servers."""
+    if not scenario.servers:
+        return None
+    sd = doubt.staleness if doubt is not None else 0.0
+    return _around(mean, [run.staleness.mean() for run in runs], Off(sd, sd))
+
+
+def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scatter:
+    """What the throughput's interval is made of.
+
+    Parameters can be told from luck by how the replications' throughputs follow what each of
+    them drew: the share of their variance that a linear fit to the logarithms of the drawn
+    compute time and of the drawn time of a whole step explains, less what as many numbers
+    drawn at random would explain (the adjusted coefficient of determination, Theil 1961).
+    """
+    logs = np.log(rates)
+    variance, explained = float(logs.var(ddof=1)), 0.0
+    columns = [column for column in np.log([run.drawn_s for run in runs]).T if np.ptp(column) > _EQUAL]
+    freedom = len(runs) - 1 - len(columns)
+    if columns and freedom > 0 and variance > 0:
+        table = np.column_stack([np.ones(len(runs)), *columns])
+        left = logs - table @ np.linalg.lstsq(table, logs, rcond=None)[0]
+        explained = max(1.0 - float(left @ left) / freedom / variance, 0.0)
+    return Scatter(model=off.sd, parameters=math.sqrt(explained * variance), luck=math.sqrt((1.0 - explained) * variance))
+
+
+_EQUAL = 1e-9
+"""Logarithms no further apart than this come of rounding."""
 
 
 def alone_scenario(scenario: Scenario) -> Scenario:

@@ -195,6 +195,10 @@ def _by_roofline(load: Workload, here: str, device: str, speeds: Speeds) -> _Off
     return _Offer(found, (*sheets, *(f"models/published/speeds.csv: {table}" for table in tables)), text)
 
 
+_OF_A_DEVICE = ("forward", "backward", "apply_s", "busy_core_slowdown", "uncertainty", "calibrated", "fit", "counted")
+"""What a workload that was measured there says of it."""
+
+
 def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) -> Workload:
     low, mid, high = offer.factor
     moved = Moved.model_validate(
@@ -203,7 +207,7 @@ def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) ->
     )  # fmt: skip
     if offer.there is not None:
         other = offer.there
-        times = {name: getattr(other, name) for name in ("forward", "backward", "apply_s", "uncertainty", "calibrated", "fit", "counted")}
+        times = {name: getattr(other, name) for name in _OF_A_DEVICE}
         # a law that the scenario gives goes before the other workload's; what belongs to it goes with it
         law = {name: getattr(other, name) for first, *rest in LAW_PARTS if first not in load.overridden for name in (first, *rest)}
         return load.model_copy(update={**times, **law, "moved": moved})

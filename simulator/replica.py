@@ -173,6 +173,7 @@ def replicas_of(kernel: Kernel, network: Network, scenario: Scenario, paces: lis
             shared=sharing > 1 or index < with_servers,
             on_cores=cluster.device_is_host,
             slowdown=cluster.overlap_slowdown,
+            busy_core_slowdown=scenario.workload.busy_core_slowdown,
         )
         for index in range(-(-len(paces) // sharing))
     ]

@@ -7,6 +7,7 @@ import gc
 from simulator.cores import cores_of
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.practice import drawn_in_practice
 from simulator.recorder import Measured, Recorder
 from simulator.records import Observer
 from simulator.replica import paces_of, replicas_of
@@ -15,6 +16,7 @@ from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.training import AllReduceTraining
 from simulator.strategies.parameter_server.training import ParameterServerTraining
 from simulator.strategy import ParameterServer
+from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 
 __all__ = ["drawn_scenario", "replicate"]
@@ -43,6 +45,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
     network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
     recorder = Recorder(kernel, drawn, observer)
+    recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
     if cores is not None:
         recorder.watch("cores", lambda: [cores])
     paces = paces_of(drawn, streams)
@@ -67,16 +70,12 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
 
 
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
-    """The scenario with one draw of all that its fits leave open: parameters, and the law of jitter."""
+    """What one replication simulates: one draw of all that fits leave open, achieved rates in place of nominal ones, teams as workers."""
     load = scenario.workload.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload"))
     if load.jitter_least is not None and not load.moved_by_factor:
         # the fastest step seen stays where it is, whatever mean is drawn; on another device it is as uncertain as the mean
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
         drawn = drawn.model_copy(update={"jitter_least": load.jitter_least * seen_s / drawn_s})
-    return scenario.model_copy(
-        update={
-            "workload": drawn,
-            "cluster": with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster")),
-        }
-    )
+    drawn_cluster = with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster"))
+    return as_workers(drawn_in_practice(scenario.model_copy(update={"workload": drawn, "cluster": drawn_cluster}), streams))

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from simulator.discrepancy import Doubt
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.tables import Row
@@ -28,6 +29,7 @@ __all__ = [
     "Quantiles",
     "Reduced",
     "Result",
+    "Scatter",
     "Staleness",
     "Utilisation",
     "Warned",
@@ -49,6 +51,22 @@ class Quantiles(Spec):
     p50: float
     p95: float
     p99: float
+
+
+class Scatter(Spec):
+    """What widens the interval of the throughput: standard deviations of its logarithm."""
+
+    model: float = Field(ge=0, description="what the model is off by: the discrepancy")
+    parameters: float = Field(ge=0, description="what the fits of workload and cluster leave open")
+    luck: float = Field(ge=0, description="what differs between runs: jitter, starts, speeds of processes")
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Of the variance: model, parameters, luck; zeros where there is none."""
+        squares = self.model**2, self.parameters**2, self.luck**2
+        total = sum(squares)
+        model, parameters, luck = (square / total if total else 0.0 for square in squares)
+        return model, parameters, luck
 
 
 class Histogram(Spec):
@@ -220,9 +238,19 @@ class Result(Outcome):
     dropped_share: float = Field(default=0.0, description="share of gradients dropped")
     monte_carlo_error: float = Field(description="standard error of the mean throughput over replications, samples/s")
     step_time_s: Quantiles
+    mean_step_s: Estimate | None = Field(
+        default=None, description="mean time of a step of one run; null in files written by older versions"
+    )
     speedup: Estimate = Field(description="throughput over that of one replica with the same draws, run by run (docs/metrics.md)")
     scaling_efficiency: Estimate = Field(description="speed-up over replicas")
     staleness: Staleness
+    mean_staleness: Estimate | None = Field(
+        default=None, description="mean staleness of one run; null without parameter servers and in files written by older versions"
+    )
+    discrepancy: Doubt | None = Field(default=None, description="what the model is off by, as far as intervals hold it; null: they do not")
+    scatter: Scatter | None = Field(
+        default=None, description="what the interval of the throughput is made of; null in files written by older versions"
+    )
     phase: Phase | None = Field(default=None, description="of several asynchronous workers")
     breakdown_s: Breakdown
     hidden_communication_s: float = Field(

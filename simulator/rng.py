@@ -31,15 +31,25 @@ class Streams:
         The scenario's seed.
     replication
         Number of the replication, from 0.
+
+    Attributes
+    ----------
+    replication
+        As given.
     """
 
     def __init__(self, seed: int, replication: int) -> None:
         self._seed = seed
-        self._replication = replication
+        self.replication = replication
 
     def generator(self, name: str, index: int = 0) -> np.random.Generator:
         """The stream of this name and index; asking twice gives it from its start."""
-        key = (self._replication, zlib.crc32(name.encode()), index)
+        key = (self.replication, zlib.crc32(name.encode()), index)
+        return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
+
+    def of_the_seed(self, name: str, index: int = 0) -> np.random.Generator:
+        """A stream that all replications have in common, from its start."""
+        key = (zlib.crc32(name.encode()), index)
         return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
 
 

@@ -48,7 +48,10 @@ def check(scenario: Scenario) -> None:
             f"cluster.nodes ({cluster.nodes}) must be at least {scenario.nodes_needed}, "
             f"which the strategy's {scenario.replicas} replicas and {scenario.servers} servers{' and the client' if in_graph else ''} need"
         )
-    if isinstance(scenario.strategy, MultiWorkerMirrored) and cluster.replicas_per_node % scenario.strategy.replicas_per_worker:
+    if (
+        isinstance(scenario.strategy, (MultiWorkerMirrored, ParameterServer))
+        and cluster.replicas_per_node % scenario.strategy.replicas_per_worker
+    ):
         raise ValueError(
             f"strategy.replicas_per_worker ({scenario.strategy.replicas_per_worker}) must divide the {cluster.replicas_per_node} replicas "
             "that a node takes (cluster.devices_per_node x cluster.replicas_per_device), since a worker is a process on one node"
@@ -64,9 +67,9 @@ def check(scenario: Scenario) -> None:
 
 def _check_servers(scenario: Scenario, strategy: ParameterServer) -> None:
     """Rules between a parameter-server strategy and the rest."""
-    if strategy.backup_workers >= scenario.replicas:
+    if strategy.backup_workers >= scenario.processes:
         raise ValueError(
-            f"strategy.backup_workers ({strategy.backup_workers}) must be below the {scenario.replicas} workers: "
+            f"strategy.backup_workers ({strategy.backup_workers}) must be below the {scenario.processes} workers: "
             "a step averages the gradients of the others, at least one"
         )
     tensors = sum(shard_count(variable, strategy.partitioner) for variable in scenario.workload.variables)
@@ -78,6 +81,12 @@ def _check_servers(scenario: Scenario, strategy: ParameterServer) -> None:
     if scenario.servers > tensors:
         cut = "even as the partitioner cuts them" if strategy.partitioner else "since a variable is not cut without a partitioner"
         raise ValueError(f"strategy.servers ({scenario.servers}) must be at most the workload's {tensors} variables, {cut}")
+    cluster = scenario.cluster
+    if strategy.replicas_per_worker > 1 and (cluster.replicas_per_device > 1 or cluster.device_is_host or cluster.shared_cores is not None):
+        raise ValueError(
+            f"strategy.replicas_per_worker ({strategy.replicas_per_worker}) needs a device for each replica: leave out "
+            "cluster.replicas_per_device, device_is_host and shared_cores"
+        )
     if scenario.replicas * scenario.servers > _MOST_PAIRS:
         raise ValueError(
             f"strategy has {scenario.replicas:,} workers connected with {scenario.servers:,} servers; "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from simulator.cluster import Cluster
+from simulator.constants import Known, constants
+from simulator.discrepancy import Discrepancy
 from simulator.rules import check
 from simulator.spec import Seconds, Spec
 from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer, Single, Strategy
@@ -78,11 +80,39 @@ class Scenario(Spec):
     cluster: Cluster
     strategy: Strategy
     run: Run = Run()
+    discrepancy: Annotated[Discrepancy | None, BeforeValidator(lambda given: Discrepancy() if given == "none" else given)] = Field(
+        default=None,
+        description='what predictions of this kind are off by, for intervals alone: your own figures, or "none"; left out: that of its '
+        "regime (models/discrepancy.toml)",
+        json_schema_extra=lambda schema: schema["anyOf"].append({"const": "none"}),
+    )
+    practice: dict[str, Known] = Field(
+        default_factory=dict,
+        description="what software gets of nominal rates, by the name of the constant, in place of Paceline's own (docs/practice.md); "
+        "a number, or value, low and high of a 90% interval",
+    )
+
+    @field_validator("practice")
+    @classmethod
+    def _of_known_names(cls, given: dict[str, Known]) -> dict[str, Known]:
+        for name in given:
+            if name not in constants():
+                raise ValueError(f"there is no constant {name[:60]!r}; known are {', '.join(constants())}")
+        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
         check(self)
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without constants or a discrepancy where none are set, so that the hash of such a scenario stays what it was."""
+        written: dict[str, Any] = handler(self)
+        for name in ("discrepancy", "practice"):
+            if not getattr(self, name):
+                written.pop(name, None)
+        return written
 
     @property
     def replicas(self) -> int:
@@ -97,14 +127,15 @@ class Scenario(Spec):
             return (strategy.workers or max(fill, 1)) * strategy.replicas_per_worker
         worker_nodes = (cluster.nodes or 1) - (strategy.servers if strategy.server_placement == "dedicated" else 0)
         worker_nodes -= int(strategy.replication == "in-graph")
-        return strategy.workers or max(worker_nodes, 1) * cluster.replicas_per_node
+        fill = max(worker_nodes, 1) * cluster.replicas_per_node // strategy.replicas_per_worker
+        return (strategy.workers or max(fill, 1)) * strategy.replicas_per_worker
 
     @property
     def replicas_per_process(self) -> int:
         """Replicas that one worker process drives: MirroredStrategy's one drives all."""
-        if isinstance(self.strategy, MultiWorkerMirrored):
+        if isinstance(self.strategy, (MultiWorkerMirrored, ParameterServer)):
             return self.strategy.replicas_per_worker
-        return 1 if isinstance(self.strategy, ParameterServer) else self.replicas
+        return self.replicas
 
     @property
     def processes(self) -> int:
@@ -180,14 +211,16 @@ class Scenario(Spec):
         if cluster.shared_cores is None:
             return 0.0
         sizes = [variable.gradient_bytes(batch) for variable in load.variables]
-        work_s = load.input(batch) + (load.compute_s(batch) if cluster.device_is_host else 0.0)
+        busy = min(float(self.replicas), cluster.shared_cores)
+        slowed = 1.0 + load.busy_core_slowdown * (busy - 1.0)
+        work_s = load.input(batch) + (load.compute_s(batch) * slowed if cluster.device_is_host else 0.0)
         copied = 2 * (self.replicas - 1) / self.replicas * sum(sizes) if self.worker_nodes > 1 else 0.0
         if isinstance(strategy, ParameterServer):
             copied = sum(sizes) + sum(variable.pull_bytes(batch) for variable in load.variables)
             work_s += sum(load.server(size) for size in sizes)
             work_s += strategy.coordinator.dispatch_s if strategy.coordinator is not None else 0.0
         elif cluster.device_is_host:
-            work_s += load.apply_s
+            work_s += load.apply_s * slowed
         return float(self.replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied) / cluster.shared_cores)
 
     @property

@@ -6,9 +6,9 @@ The names are those of ``tf.distribute``. What each does when simulated stands i
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.spec import Bytes, Seconds, Spec
 
@@ -136,6 +136,12 @@ class ParameterServer(Spec):
         "runs more than bound steps ahead of the slowest"
     )
     workers: Count | None = Field(default=None, description="left out: as many as fill the cluster's nodes")
+    replicas_per_worker: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="a worker is a process on one node, with so many devices, which sum their gradients before it pushes them as one",
+    )
     servers: Count = Field(default=1, description="parameter servers, which hold the variables")
     bound: int | None = Field(default=None, ge=0, le=10**9, description="ssp: steps that a worker may be ahead of the slowest")
     backup_workers: int = Field(
@@ -173,6 +179,14 @@ class ParameterServer(Spec):
     replication: Literal["between-graph", "in-graph"] = Field(
         default="between-graph", description="each worker reads its own input, or one client on a node of its own feeds them all"
     )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the devices of a worker where it has one, so that the hash of such a scenario stays what it was."""
+        written: dict[str, Any] = handler(self)
+        if self.replicas_per_worker == 1:
+            written.pop("replicas_per_worker", None)
+        return written
 
     @property
     def pulls(self) -> Literal["forward", "random", "together"]:

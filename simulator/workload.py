@@ -230,6 +230,13 @@ class Workload(Spec):
         description="share of that variance which processes of one machine have in common when they run at the same time; "
         "left out: not measured, and each process is drawn by itself",
     )
+    busy_core_slowdown: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="where compute is on cores that all nodes share (cluster.shared_cores with device_is_host): share by which it takes "
+        "longer for each other core that is busy",
+    )
     server: ServerCost = ServerCost()
     variables: tuple[Variable, ...] = Field(min_length=1, max_length=100_000)
     calibrated: WorkloadRange | None = None

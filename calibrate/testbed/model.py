@@ -1,19 +1,108 @@
-"""What the testbed trains: where its code is, and which variables it has."""
+"""What the testbed trains: where its code is, which variables it has, and what a setting's table means by its name."""
 
 from __future__ import annotations
 
+import math
+import statistics
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from calibrate.measurements import read_measurements
 from calibrate.probing import run_probe
 from calibrate.records import Rows, VariableRecord
-from calibrate.testbed.ladder import variables_of
-from calibrate.testbed.setting import TestbedVariable
+from calibrate.testbed.ladder import LADDER, variables_of
+from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from simulator import catalog
-from simulator.errors import InputError
+from simulator.complaints import quoted, validated
+from simulator.errors import InputError, ScenarioError
+from simulator.laws import Empirical, Law, Normal, ShiftedExponential
+from simulator.loading import load_workload
+from simulator.workload import Variable, Workload
 
-__all__ = ["builder_of", "describe_model"]
+__all__ = ["EMULATED_LAWS", "Describe", "builder_of", "describe_model", "function_of", "of_workload", "validated_setting", "with_model"]
+
+Describe = Callable[[str, int], tuple[TestbedVariable, ...]]
+"""The variables of ``FILE.py:FUNCTION`` at a batch size."""
+
+EMULATED_LAWS = ("constant", "exponential", "gamma", "lognormal", "empirical")
+"""Kinds of law that the emulated device draws from."""
+_QUANTILES = 200
+_ITEM_BYTES = 4
+"""Of float32, the type in which a twin keeps what a workload gives as bytes."""
+_PLACEHOLDER = [{"name": "placeholder", "shape": [1], "ready": 1.0}]
+
+
+def with_model(table: Mapping[str, Any], source: str, where: str, describe: Describe, beside: Path | None = None) -> dict[str, Any]:
+    """A setting's table with the variables of the model that it names, and of a workload compute and batch where it leaves them out.
+
+    Parameters
+    ----------
+    table
+        Keys of a :class:`~calibrate.testbed.setting.TestbedSetting`.
+    source
+        Of the table, for messages.
+    where
+        File and key, or option, that names the model.
+    describe
+        Called for a model ``FILE.py:FUNCTION``, once all else is known to be sound.
+    beside
+        A folder that a relative path of a model is looked up in first. The model is then
+        named by its whole path, which means the same from any folder.
+
+    Raises
+    ------
+    InputError
+        There is no such model; or a rule of a setting is broken.
+    """
+    found = dict(table)
+    model = found.get("model", "ladder-4mb")
+    if not isinstance(model, str):
+        raise ScenarioError(f"{where}: must be text in quotes, such as {LADDER[0]!r}")
+    if "variables" in found or variables_of(model) is not None:
+        return found
+    if function_of(model):
+        if beside is not None:
+            found["model"] = model = _beside(model, beside, where)
+        checked = validated_setting(found | {"variables": _PLACEHOLDER}, source)
+        return found | {"variables": describe(model, checked.batch)}
+    if model.startswith(("ladder", "uneven")):
+        raise ScenarioError(
+            f"{where}: {quoted(model)} is no model of the ladder; there are {', '.join(LADDER)}, and {LADDER[1]}/16 with 16 variables"
+        )
+    batch = found.get("batch")
+    return of_workload(model, batch if isinstance(batch, int) and batch > 0 else None, where, beside) | found
+
+
+def validated_setting(table: Mapping[str, Any], source: str) -> TestbedSetting:
+    """The setting of a table whose model is known.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken.
+    """
+    setting = validated(TestbedSetting, table, source)
+    law = setting.compute.law.kind
+    if law not in EMULATED_LAWS:
+        raise ScenarioError(f"{source}: compute.law.kind: {law!r} is no law of the emulated device; there are {', '.join(EMULATED_LAWS)}")
+    return setting
+
+
+def function_of(model: str) -> bool:
+    """Whether a model is named as ``FILE.py:FUNCTION``."""
+    return ".py" in model and not model.endswith(".toml")
+
+
+def _beside(model: str, folder: Path, where: str) -> str:
+    file, separator, function = model.rpartition(":")
+    for path in (folder / file, Path(file)) if separator else ():
+        if path.is_file():
+            return f"{path.absolute()}:{function}"
+    raise ScenarioError(f"{where}: {quoted(model)}: there is no such file, in {folder} or here; write FILE.py:FUNCTION")
 
 
 def builder_of(model: str) -> str:
@@ -78,3 +167,61 @@ def describe_model(model: str, python: str | None = None, batch: int = 32, timeo
         )
         for index, one in enumerate(variables)
     )
+
+
+def of_workload(name: str, batch: int | None, where: str, beside: Path | None = None) -> dict[str, Any]:
+    """Keys of a testbed setting for a workload of the catalogue: ``variables``, ``compute`` and ``batch``.
+
+    Variables have the workload's bytes, as float32. Compute is emulated: its mean is that
+    of forward and backward pass at the batch, its law the workload's jitter.
+
+    Parameters
+    ----------
+    name
+        Of the catalogue, or a path that ends in ``.toml``.
+    batch
+        Samples of a step; the workload's own if None, or 32 where it has none.
+    where
+        Option or key that asks, for messages.
+    beside
+        A folder that a relative path is also looked up in.
+
+    Raises
+    ------
+    ScenarioError
+        There is no such workload, or its file is no good.
+    """
+    workload = load_workload(catalog.find("workloads", name, where, beside))
+    samples = batch or workload.batch_per_replica or 32
+    created = sorted(workload.variables, key=lambda variable: variable.creation_index)
+    return {
+        "variables": [_twin(variable, samples) for variable in created],
+        "compute": {"kind": "emulated", "mean_s": workload.compute_s(samples), "law": _law(workload).model_dump()},
+        "batch": samples,
+    }
+
+
+def _twin(variable: Variable, batch: int) -> dict[str, Any]:
+    items = max(math.ceil(variable.size_bytes / _ITEM_BYTES), 1)
+    rows = variable.rows if variable.rows and items % variable.rows == 0 else None
+    shape = (rows, items // rows) if rows else (items,)
+    twin: dict[str, Any] = {"name": variable.name, "shape": shape, "ready": max(variable.ready, 1e-6)}
+    if variable.sparse_bytes_per_sample is not None:
+        row_bytes = variable.size_bytes / shape[0]
+        twin["rows"] = min(max(round(variable.pull_bytes(batch) / row_bytes), 1), shape[0])
+    return twin
+
+
+def _law(workload: Workload) -> Law:
+    """The workload's jitter as a law that the emulated device draws from: others by 200 quantiles of equal probability, mean 1."""
+    law = workload.jitter
+    places = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+    if isinstance(law, Normal):
+        values = np.maximum([statistics.NormalDist(1.0, law.cv).inv_cdf(place) for place in places], 0.01)
+    elif isinstance(law, ShiftedExponential):
+        values = 1.0 - law.tail * np.log1p(-places)
+    elif isinstance(law, Empirical):
+        values = np.asarray(law.values)
+    else:
+        return law
+    return Empirical(values=tuple((values / values.mean()).tolist()))

@@ -23,6 +23,7 @@ MEANINGS: dict[str, str] = {
     "loopback_per_byte_s": "work of the cores on a byte of a pull or push over loopback, both hosts together",
     "loopback_waited_share": "share of that work that a transfer waits for; the rest goes on beside the step, in threads of its own",
     "loopback_ring_per_byte_s": "the same of the ring, whose messages are protocol buffers",
+    "mirrored_per_byte_s": "work of the cores on a byte that a replica of MirroredStrategy hands to the next one, in one process",
     "tensor_s": "work of each host on a tensor of a pull or push (gRPC RecvTensor), one at a time",
     "tensor_per_byte_s": "the same for each byte: serialising before it is sent, parsing after it has come whole",
     "turn_s": "work of a host between receiving a chunk of the ring and sending it on (gRPC RecvBuf), one at a time",
@@ -32,13 +33,16 @@ MEANINGS: dict[str, str] = {
     "session_s": "from a session's step to its next (compat.v1): the client's work",
     "accumulate_s": "what SyncReplicasOptimizer adds to a step: accumulators, token queue, chief",
     "ring_step_s": "from a ring worker's step to its next: the call of the function, the collective's set-up",
+    "mirrored_step_s": "the same of MirroredStrategy, whose replicas are in one process",
     "server_s": "a server's service of one gradient tensor",
     "server_per_byte_s": "the same for each byte",
     "sleep_s": "how much longer than asked the emulated device sleeps",
     "queue_s": "delay of a short message behind the data of each other worker, where one queue serves all (sharing = tcp)",
     "weight_sigma": "spread of the random weights with which transfers share a link where TCP decides: sigma of their logarithm",
-    "spread": "over shaped links: relative standard deviation of whole runs that nothing above explains (repeats, what the fit leaves)",
-    "loopback_spread": "the same over loopback, where the cores are the limit",
+    "noise": "over shaped links: relative standard deviation of repeats of one setting; each run has its own",
+    "loopback_noise": "the same over loopback, where the cores are the limit",
+    "misfit": "over shaped links: relative standard deviation of how far a setting as a whole is off, beyond that noise",
+    "loopback_misfit": "the same over loopback",
 }
 """What each parameter is."""
 
@@ -50,13 +54,14 @@ class Parameter(Spec):
     low: float = Field(ge=0, description="of the 90% interval")
     high: float = Field(ge=0)
     determined: bool = Field(default=True, description="false: the runs do not determine it, and a prior stands in its place")
+    freedom: int | None = Field(default=None, ge=1, description="degrees of freedom behind a standard deviation; none: taken as known")
     why: str = Field(default="", description="which runs determine it, or where the prior comes from")
 
 
 class Platform(Spec):
     """All parameters of a testbed, and joint draws of those that were fitted."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     name: str = Field(min_length=1, max_length=200)
     cores: float = Field(ge=1, description="of the machine, which all tasks share")
     parameters: dict[str, Parameter]
@@ -111,6 +116,11 @@ class Platform(Spec):
             raise InputError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
+            if problem["loc"] == ("schema_version",):
+                raise InputError(
+                    f"{path}: was written by another version of Paceline, with other parameters; fit the same measurements again with "
+                    "`paceline testbed fit`"
+                ) from None
             place = ".".join(map(str, problem["loc"]))
             raise InputError(f"{path}: {place}: {problem['msg']}; write it with `paceline testbed fit`") from None
 

@@ -34,6 +34,7 @@ class Score(Spec):
     median_absolute_staleness_error: float | None
     worst_staleness_distance: float | None
     baselines: dict[str, float] = Field(default_factory=dict, description="median absolute error of simpler rules")
+    worst_of_baselines: dict[str, float] = Field(default_factory=dict, description="their signed error that is largest in size")
 
     @property
     def width_over_noise(self) -> float | None:
@@ -110,6 +111,7 @@ def _score(group: str, rows: Sequence[Compared]) -> Score:
         median_absolute_staleness_error=statistics.median(map(abs, stale)) if stale else None,
         worst_staleness_distance=max(distances) if distances else None,
         baselines={name: statistics.median(abs(row.baseline_error(name)) for row in rows) for name in sorted(shared)},
+        worst_of_baselines={name: max((row.baseline_error(name) for row in rows), key=abs) for name in sorted(shared)},
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibrate.testbed.ladder import LADDER, variables_of
-from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from simulator.complaints import quoted, validated
+from calibrate.testbed.model import Describe, function_of, validated_setting, with_model
+from calibrate.testbed.setting import TestbedSetting
+from simulator.complaints import quoted
 from simulator.errors import InputError, ScenarioError, UnitError
 from simulator.loading import read_toml
 from simulator.units import Dimension, parse_quantity
@@ -26,10 +26,6 @@ _COMPUTE = re.compile(r"(?P<law>[a-z-]+)\s*(?:\((?P<parameter>[^()]*)\))?\s+(?P<
 _COMPUTE_RULE = (
     "must be a law and its mean, such as 'exponential 100 ms', 'constant 50 ms', 'gamma(16) 100 ms', 'lognormal(0.3) 100 ms'; or real"
 )
-_PLACEHOLDER = [{"name": "placeholder", "shape": [1], "ready": 1.0}]
-
-Describe = Callable[[str, int], tuple[TestbedVariable, ...]]
-"""The variables of ``FILE.py:FUNCTION`` at a batch size."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +142,7 @@ def _link(asked: Asked, table: Mapping[str, Any], *, own_default: bool) -> Any:
     if asked.link is not None:
         others = {key: value for key, value in link.items() if key != "bandwidth"} if isinstance(link, Mapping) else {}
         link = None if asked.link.strip() == "loopback" else others | {"bandwidth_bytes_per_s": _rate(asked.link)}
-    elif own_default and table["mode"] != "mirrored":
+    elif own_default and table["mode"] not in ("mirrored", "apart"):
         link = {"bandwidth_bytes_per_s": parse_quantity(DEFAULT_LINK, "rate")}
     shape: dict[str, Any] = {}
     if asked.sharing is not None:
@@ -178,38 +174,15 @@ def _modelled(asked: Asked, table: dict[str, Any], source: str, describe: Descri
         table.pop("variables", None)  # those of the file are another model's
     model = table.get("model", "ladder-4mb")
     where = "--model" if asked.model is not None else f"{source}: model"
-    if not isinstance(model, str):
-        raise ScenarioError(f"{where}: must be text in quotes, such as {LADDER[0]!r}")
-    function = ".py" in model and not model.endswith(".toml")
-    if "variables" not in table and not function and variables_of(model) is None:
-        if model.startswith("ladder"):
-            raise InputError(
-                f"{where}: {quoted(model)} is no model of the ladder; there are {', '.join(LADDER)}, and {LADDER[1]}/16 with 16 variables"
-            )
-        from paceline.cli.testbed_model import of_workload
-
-        batch = table.get("batch")
-        table = of_workload(model, batch if isinstance(batch, int) and batch > 0 else None, where) | table
-    if own_default:
-        table.setdefault("compute", {"kind": "real"} if function else compute_of(_DEFAULT_COMPUTE))
-    if function and "variables" not in table:
-        checked = _validated(table | {"variables": _PLACEHOLDER}, source, asked)
-        table["variables"] = describe(model, checked.batch)
-    return _validated(table, source, asked)
-
-
-def _validated(table: dict[str, Any], source: str, asked: Asked) -> TestbedSetting:
-    """Validate; a key that an option has set is named by the option."""
+    if own_default and "compute" not in table and isinstance(model, str) and (function_of(model) or table["mode"] == "apart"):
+        table["compute"] = {"kind": "real"}
     try:
-        setting = validated(TestbedSetting, table, source)
-    except ScenarioError as error:
+        table = with_model(table, source, where, describe)
+        if own_default:
+            table.setdefault("compute", compute_of(_DEFAULT_COMPUTE))
+        return validated_setting(table, source)
+    except ScenarioError as error:  # a key that an option has set is named by the option
         raise ScenarioError(*(_by_option(problem, source, asked) for problem in error.problems)) from None
-    law = setting.compute.law.kind
-    if law not in (*_LAWS, "empirical"):
-        raise ScenarioError(
-            f"{source}: compute.law.kind: {law!r} is no law of the emulated device; there are {', '.join(_LAWS)}, empirical"
-        )
-    return setting
 
 
 def _by_option(problem: str, source: str, asked: Asked) -> str:

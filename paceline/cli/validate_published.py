@@ -40,7 +40,7 @@ def validate_published(regimes: Sequence[str], wanted: Wanted) -> None:
 
 
 def published_validation(found: PublishedValidation) -> Validation:
-    """What is told of it: scores of tables that no constant was fitted on first, and apart from the others."""
+    """What is told of it: scores of each regime, and of moved trainings apart from the others."""
     if all(row.group in MOVED_BY for row in found.rows):
         return _validation_of_moved(found.rows)
     headlines = _headlines([row for row in found.rows if row.group in REGIMES])
@@ -61,8 +61,9 @@ def published_validation(found: PublishedValidation) -> Validation:
                 for each in found.coverage
             )
             + ". The others are excluded, each with its reason.",
-            "A series is predicted from its smallest row and from facts about hardware and software; a few constants are common to all and "
-            "were fitted on the tables named below. Settings of those tables are groups apart and count not in the score of throughputs.",
+            "A series is predicted by simulating the scenario that a user would write of it: a machine of the catalogue, the software's "
+            "settings, and a workload with which its smallest row comes out as measured. Rates that software gets of nominal ones are "
+            "constants of models/practice.toml; each row is predicted with the values that come out without its table.",
             *(_ABOUT_MOVED if any(row.group in MOVED_BY for row in found.rows) else ()),
         ),
         tables=(
@@ -154,12 +155,13 @@ def _constants(found: PublishedValidation) -> Table:
             each.name.replace("_", " "),
             amount(each.value),
             f"{amount(each.low)} to {amount(each.high)}",
-            ", ".join(each.fit_on),
+            ", ".join(each.tables) if each.determined else f"nothing: {each.prior.source}",
             each.meaning,
         )
         for each in found.constants
     )
-    return Table("Constants common to all", ("constant", "value", "90% interval", "fitted on", "meaning"), cells, left=(0, 3, 4), long=True)
+    columns = ("constant", "value", "90% interval", "determined by", "meaning")
+    return Table("What software gets of nominal rates", columns, cells, left=(0, 3, 4), long=True)
 
 
 def _excluded(found: PublishedValidation) -> Table:

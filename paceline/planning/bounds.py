@@ -27,6 +27,7 @@ from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.strategy import AllReduceStrategy, ParameterServer, Single
+from simulator.teams import as_workers
 
 __all__ = ["Ceilings"]
 
@@ -36,7 +37,8 @@ class _Draw:
 
     def __init__(self, scenario: Scenario, replication: int) -> None:
         self._streams = Streams(scenario.run.seed, replication)
-        drawn = drawn_scenario(scenario, self._streams)
+        # of one replica alone: what several devices of a host cost each other in practice only makes a step longer
+        drawn = drawn_scenario(scenario.model_copy(update={"strategy": Single()}), self._streams)
         self.workload, self.cluster = drawn.workload, drawn.cluster
         self._extremes: dict[int, list[tuple[float, float]]] = {}
 
@@ -84,6 +86,7 @@ class Ceilings:
 
     def of(self, scenario: Scenario) -> NDArray[np.float64]:
         """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
+        scenario = as_workers(scenario)
         window = _Window.of(scenario)
         if window is None:
             return np.full(len(self._draws), math.inf)

@@ -10,10 +10,10 @@ from sample_testbed import as_measured
 
 import calibrate.validation.running as running
 from calibrate.testbed.readings import Readings
-from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from calibrate.validation.matrix import Matrix, read_matrix
 from calibrate.validation.running import measure_matrix, validate_matrix
-from simulator.errors import CalibrationError, ScenarioError
+from simulator.errors import CalibrationError, InputError, ScenarioError
 
 FIT = """
 [[fit]]
@@ -59,6 +59,44 @@ def test_the_headline_was_never_developed_on() -> None:
     others = {one.setting.kind_of_run for name in ("development", "first", "quick") for one in _matrix(name).held_out}
     assert len(headline) >= 12
     assert not headline & others
+
+
+def test_a_matrix_takes_every_model_that_the_testbed_takes(tmp_path: Path) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def describe(model: str, batch: int) -> tuple[TestbedVariable, ...]:
+        asked.append((model, batch))
+        return (TestbedVariable(name="kernel", shape=(3, 4), ready=1.0),)
+
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "net.py").write_text("def build(): ...", encoding="utf-8")
+    (folder / "small.toml").write_text(
+        'name = "small"\nforward = {base = "1 ms", per_sample = "0 s"}\nbackward = {base = "2 ms", per_sample = "0 s"}\n'
+        '[[variables]]\nname = "table"\nsize = "4000 B"\ncreation_index = 0\nready = 1.0\n',
+        encoding="utf-8",
+    )
+    path = folder / "m.toml"
+    models = '["net.py:build", "cnn-cpu", "small.toml"]'
+    part = f'mode = "async"\nservers = 1\nmodel = {models}\nbatch = 8\n'
+    path.write_text(f"[[fit]]\nworkers = 1\n{part}[[held_out]]\nworkers = 2\n{part}", encoding="utf-8")
+    matrix = read_matrix(path, describe=describe)
+    assert asked == [(f"{folder / 'net.py'}:build", 8)]  # once, by a path that means the same from anywhere
+    function, workload, own = (one.setting for one in matrix.held_out)
+    assert function.model_name == "net.py:build"
+    assert "net.py:build" in function.label
+    assert str(folder) not in function.label
+    assert len(workload.variables) == 10
+    assert workload.batch == 8
+    assert own.parameter_bytes == 4000
+    assert own.compute.mean_s == pytest.approx(0.003)
+
+
+def test_a_model_that_is_missing_is_named_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"m.toml: fit\[0\]: model: there is no workload named 'resnet'"):
+        matrix_of(tmp_path, FIT.replace('["ladder-1mb/16", "ladder-4mb"]', '"resnet"'))
+    with pytest.raises(InputError, match=r"m.toml: fit\[0\]: model: .*none.py"):
+        matrix_of(tmp_path, FIT.replace('["ladder-1mb/16", "ladder-4mb"]', '"none.py:build"'))
 
 
 def _matrix(name: str) -> Matrix:

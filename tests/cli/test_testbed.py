@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from calibrate.probing import PROBES
+from calibrate.testbed.model import of_workload
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from paceline.cli.testbed_model import of_workload
 from paceline.cli.testbed_options import Asked, compute_of, setting_of
 from simulator.errors import InputError
 from tests.cli.conftest import Answer
@@ -331,7 +331,7 @@ def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refuse
 def test_a_congestion_control_that_the_machine_lacks(
     paceline: Runner, measured: list[TestbedSetting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paceline.cli.testbed_links.obstacle_to_shaped_links", lambda _: None)
+    monkeypatch.setattr("calibrate.testbed.machine.obstacle_to_shaped_links", lambda _: None)
     refused(paceline("testbed", "run", "--congestion", "dodo"), "--congestion: 'dodo' is no congestion control of this machine; it has ")
     assert not measured
 

@@ -7,8 +7,8 @@ stands in ``models/published``.
 from __future__ import annotations
 
 import pytest
-
 from calibrate.published.constants import load_constants
+
 from calibrate.published.prediction import compared
 from calibrate.published.tables import load_tables
 from calibrate.published.validation import situations_of, validate_published

@@ -56,7 +56,10 @@ def facts_of(score: Score, baselines: Sequence[str] = ()) -> dict[str, str]:
         "worst staleness error": _plain(score.worst_staleness_error, sign=True),
         "worst staleness distance": _plain(score.worst_staleness_distance),
     }
-    return {**facts, **{name: share(score.baselines.get(name)) for name in baselines}}
+    for name in baselines:
+        worst = score.worst_of_baselines.get(name)
+        facts |= {name: share(score.baselines.get(name)), f"{name}, worst": NONE if worst is None else signed(worst)}
+    return facts
 
 
 def baselines_of(validation: Validation) -> list[str]:
@@ -73,7 +76,7 @@ def scores_table(validation: Validation) -> Table:
         "scores are shares of what was measured; errors of staleness are in updates."
     )
     if rules := baselines_of(validation):
-        text += f" Last, what simpler rules give ({', '.join(rules)}): the median size of their errors."
+        text += f" Last, what simpler rules give ({', '.join(rules)}): the median size of their errors, and the worst one."
     rows = tuple((name, *(facts[name] for facts in held)) for name in names)
     return Table("Scores", ("measure", *(score.group for score in validation.scores)), rows, text)
 

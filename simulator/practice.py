@@ -1,0 +1,194 @@
+"""From nominal rates to what training gets of them, and what else happens on machines whose links are described by their sort.
+
+A cluster that says what sort its links are (``cluster.intra_node.sort = "nvlink"``) gives
+their nominal bandwidth. Before it is simulated each is multiplied by the share that
+software gets of it, with a draw of that share for each replication. What the scenario gives
+as achieved (no sort), and what it sets itself, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from simulator.cluster import Cluster, Link
+from simulator.constants import constants, drawn_values, nominal_values
+from simulator.laws import Normal
+from simulator.results import Assumed
+from simulator.rng import Streams
+from simulator.scenario import Scenario
+from simulator.strategy import ParameterServer
+from simulator.workload import Affine, Workload
+
+__all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]
+
+_SHARES = {
+    "nvlink": "nvlink_share",
+    "pcie": "pcie_share",
+    "host-memory": "host_memory_share",
+    "rdma": "rdma_share",
+    "ethernet": "ethernet_share",
+}
+_OF_PLACES = {
+    "nvlink_share": "cluster, links of sort nvlink",
+    "pcie_share": "cluster, links of sort pcie",
+    "host_memory_share": "cluster, links of sort host-memory",
+    "rdma_share": "cluster, links of sort rdma",
+    "ethernet_share": "cluster, links of sort ethernet",
+    "ethernet_bytes_per_s": "cluster, links of sort ethernet",
+    "one_process": "workload.forward and workload.backward",
+    "mixed_crowding": "workload.forward and workload.backward",
+    "straggler_cv": "workload.jitter",
+    "crowding": "workload.forward and workload.backward",
+    "overlap_slowdown": "cluster.overlap_slowdown",
+}
+"""What each constant changes."""
+
+
+def drawn_in_practice(scenario: Scenario, streams: Streams) -> Scenario:
+    """What one replication simulates: the scenario with one joint draw of the constants applied."""
+    return in_practice(scenario, drawn_values(scenario.practice, streams)) if _is_nominal(scenario.cluster) else scenario
+
+
+def nominally_in_practice(scenario: Scenario) -> Scenario:
+    """The scenario with every constant at its value."""
+    return in_practice(scenario, nominal_values(scenario.practice)) if _is_nominal(scenario.cluster) else scenario
+
+
+def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
+    """What is applied to a scenario, with each value and where it is from."""
+    return tuple(_assumed(scenario, name) for name in felt_by([scenario]))
+
+
+def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
+    """Names of the constants that any of some scenarios depends on."""
+    found: dict[str, None] = {}
+    for scenario in scenarios:
+        asked = _Asked(nominal_values(scenario.practice))
+        in_practice(scenario, asked)
+        found |= asked.names
+    return tuple(found)
+
+
+def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+    """The scenario with achieved rates in place of nominal ones.
+
+    Parameters
+    ----------
+    scenario
+        As its file describes it.
+    values
+        Constants by name.
+
+    Returns
+    -------
+    Scenario
+        One whose links are all of the sort ``given``, so that nothing is applied to it a
+        second time; the scenario itself where they were before.
+    """
+    cluster = scenario.cluster
+    if not _is_nominal(cluster):
+        return scenario
+    between = values if scenario.nodes_needed > 1 else None
+    changes: dict[str, object] = {
+        "intra_node": _achieved(cluster.intra_node, values if _uses_inside(scenario) else None),
+        "inter_node": _achieved(cluster.inter_node, between, cluster.nics_per_node),
+        "host_link": _achieved(cluster.host_link, values if _uses_host(scenario) else None) if cluster.host_link is not None else None,
+        "node_classes": tuple(
+            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, between, cluster.nics_per_node)})
+            if kind.inter_node is not None
+            else kind
+            for kind in cluster.node_classes
+        ),
+    }
+    strategy = scenario.strategy
+    overlaps = getattr(strategy, "fusion_cycle_s", None) is None and (getattr(strategy, "bucket_size_bytes", None) is not None)
+    if overlaps and not cluster.overlap_slowdown and values.get("overlap_slowdown"):
+        changes["overlap_slowdown"] = values["overlap_slowdown"]
+    return scenario.model_copy(
+        update={"cluster": cluster.model_copy(update=changes), "workload": _workload(scenario, scenario.workload, values)}
+    )
+
+
+def _is_nominal(cluster: Cluster) -> bool:
+    """Whether any link says what sort it is."""
+    return any(link.sort != "given" for link in _links(cluster))
+
+
+def _links(cluster: Cluster) -> Iterator[Link]:
+    yield cluster.intra_node
+    yield cluster.inter_node
+    if cluster.host_link is not None:
+        yield cluster.host_link
+    yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
+
+
+def _uses_inside(scenario: Scenario) -> bool:
+    """Whether anything goes from device to device, or from a worker to a server, inside a node."""
+    strategy = scenario.strategy
+    if isinstance(strategy, ParameterServer):
+        return strategy.server_placement == "colocated" or strategy.replicas_per_worker > 1
+    return min(scenario.replicas, scenario.cluster.replicas_per_node) > 1
+
+
+def _uses_host(scenario: Scenario) -> bool:
+    """Whether gradients go by the host's memory."""
+    return isinstance(scenario.strategy, ParameterServer) or getattr(scenario.strategy, "through_host", False)
+
+
+def _achieved(link: Link, values: Mapping[str, float] | None, links: int = 1) -> Link:
+    """A link, of so many beside each other, with what transfers get of its nominal rate; no values: nothing goes over it."""
+    if link.sort == "given":
+        return link
+    if values is None:
+        return link.model_copy(update={"sort": "given"})
+    achieved = link.bandwidth_bytes_per_s * min(values[_SHARES[link.sort]], 1.0)
+    if link.sort == "ethernet":
+        achieved = min(achieved, values["ethernet_bytes_per_s"] / links)
+    return link.model_copy(update={"bandwidth_bytes_per_s": achieved, "sort": "given"})
+
+
+def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -> Workload:
+    """Step times of devices beside others, with a spread where none was measured."""
+    changes: dict[str, object] = {}
+    if load.jitter.kind == "constant":
+        changes["jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
+    if min(scenario.replicas, scenario.cluster.replicas_per_node) > 1:
+        longer = 1.0 + values["crowding"]
+        if scenario.replicas_per_process > 1:
+            longer += values["one_process"]
+        if load.precision != "float32":
+            longer += values["mixed_crowding"]
+        changes["forward"], changes["backward"] = _longer(load.forward, longer), _longer(load.backward, longer)
+    return load.model_copy(update=changes)
+
+
+def _longer(time: Affine, factor: float) -> Affine:
+    return Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor)
+
+
+def _assumed(scenario: Scenario, name: str) -> Assumed:
+    own, constant = scenario.practice.get(name), constants()[name]
+    known = own or constant
+    interval = f" ({known.low:.3g} to {known.high:.3g})" if known.low < known.high else ""
+    source = "set by the scenario"
+    if own is None:
+        source = f"fitted to {', '.join(constant.tables)}" if constant.determined else f"no table determines it: {constant.prior.source}"
+    return Assumed(path=_OF_PLACES[name], value=f"{name} {known.value:.3g}{interval}", reason=f"{constant.meaning}; {source}")
+
+
+class _Asked(Mapping[str, float]):
+    """Values that remember which of them were asked for, in that order."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = values
+        self.names: dict[str, None] = {}
+
+    def __getitem__(self, name: str) -> float:
+        self.names[name] = None
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

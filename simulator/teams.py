@@ -1,0 +1,89 @@
+"""Worker processes with several devices: the team works as one worker of parameter servers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from simulator.cluster import Cluster, Link
+from simulator.laws import Constant, Empirical, Law
+from simulator.scenario import Scenario
+from simulator.strategy import ParameterServer
+from simulator.workload import Affine, Workload
+
+__all__ = ["as_workers"]
+
+_DRAWS = 2048
+
+
+def as_workers(scenario: Scenario) -> Scenario:
+    """The same training with each worker's devices taken together as one.
+
+    A worker's step takes as long as that of the slowest of its m devices, and makes m
+    batches. Their gradients are summed on the way to the host, and variables are spread
+    on the way back, as a stage of its own that goes as fast as the slower of the links
+    between devices and to the host. A scenario whose workers have one device each is
+    returned as it is.
+    """
+    strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
+    if not isinstance(strategy, ParameterServer) or strategy.replicas_per_worker == 1:
+        return scenario
+    team = strategy.replicas_per_worker
+    return scenario.model_copy(
+        update={
+            "strategy": strategy.model_copy(update={"replicas_per_worker": 1, "workers": scenario.processes}),
+            "cluster": _cluster(cluster, team),
+            "workload": _workload(load, scenario.batch, team),
+        }
+    )
+
+
+def _cluster(cluster: Cluster, team: int) -> Cluster:
+    inside, host = cluster.intra_node, cluster.host_link
+    stage = inside if host is None else Link(
+        bandwidth_bytes_per_s=min(inside.bandwidth_bytes_per_s, host.bandwidth_bytes_per_s), latency_s=host.latency_s
+    )  # fmt: skip
+    classes = tuple(
+        kind.model_copy(update={"jitter": slowest_of(kind.jitter, team)[0]}) if kind.jitter is not None else kind
+        for kind in cluster.node_classes
+    )
+    return cluster.model_copy(
+        update={
+            "devices_per_node": cluster.devices_per_node // team,
+            "devices_per_host_link": 1,
+            "host_link": stage,
+            "node_classes": classes,
+        }
+    )
+
+
+def _workload(load: Workload, batch: int, team: int) -> Workload:
+    """Steps of the slowest of the team, for the batches of all."""
+    jitter, later = slowest_of(load.jitter, team)
+    forward, backward = (Affine(base_s=its(batch) * later, per_sample_s=0.0) for its in (load.forward, load.backward))
+    return load.model_copy(
+        update={
+            "batch_per_replica": batch * team,
+            "global_batch": None,
+            "forward": forward,
+            "backward": backward,
+            "input": Affine(base_s=load.input(batch), per_sample_s=0.0),
+            "jitter": jitter,
+            "jitter_draws": (),
+            "jitter_least": None,
+            "uncertainty": None,
+        }
+    )
+
+
+@lru_cache(maxsize=256)
+def slowest_of(law: Law, count: int) -> tuple[Law, float]:
+    """The law of the largest of so many independent draws, and its mean over that of one draw.
+
+    By sampling, with the same draws whenever it is asked.
+    """
+    if isinstance(law, Constant) or count == 1:
+        return law, 1.0
+    draws = law.sample(np.random.default_rng(0), _DRAWS * count).reshape(_DRAWS, count).max(axis=1) / law.mean()
+    return Empirical(values=tuple(draws.tolist())), float(draws.mean())
