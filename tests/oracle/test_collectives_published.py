@@ -35,10 +35,10 @@ def rows():
 
 @pytest.fixture(scope="module")
 def known() -> list[Trial]:
-    """What the models answered about the larger sizes of some published systems, and about more ranks."""
+    """What the models answered about the larger sizes of the published systems, and about more ranks."""
     some = [larger_sizes(one, points[: 2 * len(points) // 3], points[2 * len(points) // 3 :]) for one, points in SERIES.items()]
-    few, many = (named(f"infiniband-h100-{ranks}") for ranks in (16, 32))
-    return [*some, more_ranks(*few, *many)]
+    pairs = [(named(f"{system}-16"), named(f"{system}-32")) for system in ("infiniband-h100", "infiniband-h100-b", "p3dn-v100-small")]
+    return [*some, *(more_ranks(*few, *many) for few, many in pairs)]
 
 
 def score(rows, question):
@@ -150,27 +150,31 @@ ALL, LARGE, FEW, SMALL = range(3, 31), range(22, 34), range(22, 28), range(3, 17
 
 
 @pytest.mark.parametrize(
-    ("facts", "time_s", "powers", "noise"),
+    ("facts", "time_s", "powers", "noise", "worse"),
     [
-        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9), ALL, 0.03, id="a-plain-line"),
-        pytest.param({}, line(200e-6, 45e9), ALL, 0.03, id="a-plain-line-without-facts"),
-        pytest.param({}, line(200e-6, 45e9), LARGE, 0.02, id="only-large-sizes"),
-        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9), FEW, 0.02, id="few-sizes"),
-        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9, bend=0.5), SMALL, 0.05, id="only-small-sizes"),
-        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9, bend=0.5), ALL, 0.3, id="noisy"),
-        pytest.param({"node_bandwidth": "50 GB/s"}, kinked, ALL, 0.03, id="a-kink"),
-        pytest.param({}, kinked, ALL, 0.03, id="a-kink-without-facts"),
-        pytest.param({"node_bandwidth": "100 Gbit/s"}, line(2e-3, 1.5e9, bend=0.3), range(20, 31), 0.03, id="sockets-not-said"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9), ALL, 0.03, 0.1, id="a-plain-line"),
+        pytest.param({}, line(200e-6, 45e9), ALL, 0.03, 0.25, id="a-plain-line-without-facts"),
+        pytest.param({}, line(200e-6, 45e9), LARGE, 0.02, 0.05, id="only-large-sizes"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9), FEW, 0.02, 0.05, id="few-sizes"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9, bend=0.5), SMALL, 0.05, 0.0, id="only-small-sizes"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9, bend=0.5), ALL, 0.3, 0.0, id="noisy"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, kinked, ALL, 0.03, 0.0, id="a-kink"),
+        pytest.param({}, kinked, ALL, 0.03, 0.0, id="a-kink-without-facts"),
+        pytest.param({"node_bandwidth": "100 Gbit/s"}, line(2e-3, 1.5e9, bend=0.3), range(20, 31), 0.03, 0.05, id="sockets-not-said"),
         pytest.param(
-            {"node_bandwidth": "100 Gbit/s", "transport": "sockets"}, line(150e-6, 2e9, bend=0.5), ALL, 0.03, id="sockets-stated"
+            {"node_bandwidth": "100 Gbit/s", "transport": "sockets"}, line(150e-6, 2e9, bend=0.5), ALL, 0.03, 0.0, id="sockets-stated"
         ),
-        pytest.param({"node_bandwidth": "100 Gbit/s"}, line(300e-6, 1.5e9), ALL, 0.03, id="sockets-a-line-not-said"),
+        pytest.param({"node_bandwidth": "100 Gbit/s"}, line(300e-6, 1.5e9), ALL, 0.03, 0.3, id="sockets-a-line-not-said"),
     ],
 )
-def test_never_much_worse_than_a_plain_line(known, facts, time_s, powers, noise):
-    """Found: 2 to 28% (60% at a kink that nothing given shows), at most 27 points more than the line where sockets get an eighth."""
+def test_never_much_worse_than_a_plain_line(known, facts, time_s, powers, noise, worse):
+    """By how many points its median error may be larger; better by 20 and more where times bend, which a line does not.
+
+    What a line gets right by its form cannot be told from a bend by the sizes given where no
+    fact says how fast the links are: then the interval is wide enough to hold it.
+    """
     mine, plain, inside = errors_of(made("x", **facts), timed(time_s, powers, noise), time_s, known)
-    assert mine <= plain + (0.40 if "100 Gbit/s" in facts.values() else 0.10)
+    assert mine <= plain + worse
     if time_s is not kinked:
         assert inside >= 0.8
 
