@@ -88,7 +88,7 @@ def matrix_of(
     fitted = {setting.kind_of_run for setting in fit}
     probes = [one.setting for one in held_out if one.setting.mode == "apart"]
     if probes:
-        raise ScenarioError(f"{path}: held_out: {probes[0].label!r} only measures what busy cores cost; put it into [[fit]]")
+        raise ScenarioError(f"{source}: held_out: {probes[0].label!r} only measures what busy cores cost; put it into [[fit]]")
     both = next((one.setting for one in held_out if one.setting.kind_of_run in fitted), None)
     if both is not None:
         raise ScenarioError(f"{source}: held_out: {both.label!r} is fitted as well; take it out of one of the two")
