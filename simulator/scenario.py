@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from simulator.cluster import Cluster
 from simulator.constants import Known, constants
@@ -80,10 +80,11 @@ class Scenario(Spec):
     cluster: Cluster
     strategy: Strategy
     run: Run = Run()
-    discrepancy: Discrepancy | Literal["none"] | None = Field(
+    discrepancy: Annotated[Discrepancy | None, BeforeValidator(lambda given: Discrepancy() if given == "none" else given)] = Field(
         default=None,
-        description="what predictions of this kind are off by, for intervals alone: your own figures, or none; left out: that of its "
+        description='what predictions of this kind are off by, for intervals alone: your own figures, or "none"; left out: that of its '
         "regime (models/discrepancy.toml)",
+        json_schema_extra=lambda schema: schema["anyOf"].append({"const": "none"}),
     )
     practice: dict[str, Known] = Field(
         default_factory=dict,

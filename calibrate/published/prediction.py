@@ -9,6 +9,7 @@ from calibrate.published.scenarios import Situation, scenario_of
 from calibrate.published.solving import Solved, compute_that_gives
 from calibrate.published.tables import Row
 from calibrate.validation.comparison import Compared
+from calibrate.validation.reaching import drawn_interval, reached_of
 from simulator import simulate
 from simulator.constants import Known
 from simulator.scenario import Scenario
@@ -54,7 +55,8 @@ def compared(situation: Situation, rows: Sequence[Row], practice: Mapping[str, K
 def _compared(situation: Situation, row: Row, base: Row, scenario: Scenario, found: Solved) -> Compared:
     series = situation.series
     fitted = row is base
-    rate = simulate(scenario).throughput_samples_per_s
+    result = simulate(scenario)
+    rate = result.throughput_samples_per_s
     notes = [series.note] if series.note else []
     if fitted and abs(found.error) > _CLOSE:
         notes.append("communication alone takes longer than this row's step, so that no compute gives it")
@@ -73,4 +75,5 @@ def _compared(situation: Situation, row: Row, base: Row, scenario: Scenario, fou
             "batch": row.batch_per_replica, "network": series.network, "cluster": series.cluster, "source": row.source, "level": row.level,
         },
         note="; ".join(notes),
+        reached=None if fitted else reached_of(result.discrepancy, drawn_interval(result), source=series.table, series=series.id),
     )  # fmt: skip

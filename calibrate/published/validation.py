@@ -6,27 +6,43 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from pydantic import Field
+
 from calibrate.probing import Progress
 from calibrate.published.left_out import left_out
 from calibrate.published.networks import load_networks
 from calibrate.published.prediction import compared
 from calibrate.published.scenarios import Situation
-from calibrate.published.tables import Excluded, Row, Tables, load_tables
+from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
 from simulator.constants import Constant, Known, constants
 from simulator.errors import InputError
 from simulator.spec import Spec
 
-__all__ = ["MOVED", "REGIMES", "Coverage", "PublishedValidation", "coverage_of", "situations_of", "validate_published"]
+__all__ = [
+    "HEADLINES",
+    "MOVED",
+    "REGIMES",
+    "Coverage",
+    "PublishedValidation",
+    "coverage_of",
+    "headline_of",
+    "situations_of",
+    "validate_published",
+]
 
 REGIMES = ("sync PS", "async PS", "all-reduce", "staleness", "NCCL")
 MOVED = "moved"
 """Not a way of training: trainings on one device, moved to another."""
+THROUGHPUT = "throughput"
+HEADLINES = {THROUGHPUT: "throughput", "NCCL": "rate of all-reduces", "staleness": "mean staleness"}
+"""What is scored and counted apart, because errors of one say nothing of another, and what each predicts, in words."""
 
 
 class Coverage(Spec):
-    """How much of the tables that were collected is predicted."""
+    """How much of the tables of one headline is predicted, of those that were collected."""
 
+    of: str = Field(description="one of HEADLINES")
     series: int
     series_in: int
     rows: int
@@ -39,7 +55,7 @@ class PublishedValidation(Spec):
     rows: tuple[Compared, ...]
     constants: tuple[Constant, ...]
     excluded: tuple[Excluded, ...]
-    coverage: Coverage
+    coverage: tuple[Coverage, ...]
 
 
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -123,13 +139,30 @@ def situations_of(tables: Tables) -> list[tuple[Situation, list[Row]]]:
     ]
 
 
-def coverage_of(tables: Tables) -> Coverage:
-    """Series and rows of the collected tables, and how many of them are predicted."""
+def headline_of(group: str) -> str:
+    """Which of :data:`HEADLINES` the rows of a group belong to."""
+    return group if group in HEADLINES else THROUGHPUT
+
+
+def coverage_of(tables: Tables) -> tuple[Coverage, ...]:
+    """Series and rows of the collected tables, and how many of them are predicted, of each headline."""
     left_out = {(each.table, each.series): each.rows for each in tables.excluded}
-    total = sum(each.rows for each in tables.accounted)
-    return Coverage(
-        series=len(tables.accounted),
-        series_in=sum(left_out.get((each.table, each.series), 0) < each.rows for each in tables.accounted),
-        rows=total,
-        rows_in=total - sum(left_out.values()),
+    apart: dict[str, list[Accounted]] = {name: [] for name in HEADLINES}
+    for each in tables.accounted:
+        apart[_headline_of_table(each.table)].append(each)
+    return tuple(
+        Coverage(
+            of=name,
+            series=len(its),
+            series_in=sum(left_out.get((each.table, each.series), 0) < each.rows for each in its),
+            rows=sum(each.rows for each in its),
+            rows_in=sum(each.rows - left_out.get((each.table, each.series), 0) for each in its),
+        )
+        for name, its in apart.items()
     )
+
+
+def _headline_of_table(table: str) -> str:
+    if table.startswith("staleness"):
+        return "staleness"
+    return "NCCL" if table.startswith("nccl") else THROUGHPUT

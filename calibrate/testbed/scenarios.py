@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
+from pydantic import Field
 
 from calibrate.testbed.setting import TestbedSetting
 from simulator import scenario_from_table
@@ -15,13 +19,27 @@ __all__ = ["RealCompute", "scenario_of"]
 _FORWARD_SHARE = 1.0 / 3.0
 """Of the emulated device's step, as the probe divides it."""
 _LARGEST_CHUNK_BYTES = 4 * 2**20
+_MOST_SLOWDOWN = 10.0
+_IN_MEMORY_BYTES_PER_S = 1e15
+"""Of a link on which bytes are handed over by address: all that they cost is the cores' work."""
 
 
 class RealCompute(Spec):
-    """What a real model's step was measured to take on one core that it has to itself."""
+    """What a real model's step was measured to take, alone on the machine, and how much longer beside others."""
 
-    mean_s: float
+    mean_s: float = Field(gt=0)
     law: Law
+    mean_error_s: float = Field(default=0.0, ge=0, description="standard error of mean_s, from the scatter of repeats")
+    with_call: bool = Field(default=False, description="timed from outside, with the call of the step's function")
+    busy_core_slowdown: float = Field(default=0.0, ge=0, description="share by which it takes longer for each other core that is busy")
+    busy_core_error: float = Field(default=0.0, ge=0, description="its standard error")
+
+    def drawn(self, rng: np.random.Generator) -> RealCompute:
+        """What it may be as well, given the errors."""
+        mean, slowdown = rng.standard_normal(2).tolist()
+        slower = min(max(self.busy_core_slowdown + slowdown * self.busy_core_error, 0.0), _MOST_SLOWDOWN)
+        factor = math.exp(mean * self.mean_error_s / self.mean_s)
+        return self.model_copy(update={"mean_s": self.mean_s * factor, "busy_core_slowdown": slower})
 
 
 def scenario_of(
@@ -58,8 +76,10 @@ def scenario_of(
     own_s = 0.0
     if setting.mode == "sync":
         own_s = values["session_s"] + values["accumulate_s"]
-    elif setting.mode == "ring" or (setting.mode == "mirrored" and compute is None):  # a mirrored model is timed with it
+    elif setting.mode == "ring":
         own_s = values["ring_step_s"]
+    elif setting.mode == "mirrored" and not (compute is not None and compute.with_call):
+        own_s = values["mirrored_step_s"]
     table = {
         "workload": {
             "name": setting.model,
@@ -68,11 +88,12 @@ def scenario_of(
             "backward": {"base_s": mean_s * (1.0 - forward_share) + own_s, "per_sample_s": 0.0},
             "jitter": law.model_dump(mode="json"),
             "input": {"base_s": _beside_s(setting, values), "per_sample_s": 0.0},
+            "busy_core_slowdown": compute.busy_core_slowdown if compute is not None else 0.0,
             "server": {"base_s": values["server_s"], "per_byte_s": values["server_per_byte_s"]},
             "variables": _variables(setting),
         },
         "cluster": _cluster(setting, values, cores, real=compute is not None, one_gpu=one_gpu),
-        "strategy": _strategy(setting, values),
+        "strategy": {"kind": "mirrored", "replicas": setting.workers} if one_gpu else _strategy(setting, values),
         "run": _run(setting, replications, seed),
     }
     return scenario_from_table(table, "testbed")
@@ -97,8 +118,12 @@ def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
 
 def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool, one_gpu: bool) -> dict[str, Any]:
     link = setting.link
+    rate = link.bandwidth_bytes_per_s if link is not None else values["loopback_bytes_per_s"]
     each_end_s, each_end_per_byte_s = values["tensor_s"], values["tensor_per_byte_s"]
-    if link is None and setting.servers:
+    if setting.mode == "mirrored":
+        # one process: its cores copy and add, and nothing else stands between two replicas
+        rate, each_end_s, each_end_per_byte_s = _IN_MEMORY_BYTES_PER_S, 0.0, values["mirrored_per_byte_s"] / 2
+    elif link is None and setting.servers:
         # over loopback the cores move every byte themselves
         each_end_per_byte_s = values["loopback_per_byte_s"] * min(values["loopback_waited_share"], 1.0) / 2
     elif link is None:
@@ -121,27 +146,16 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         # behind shaped links a sleeping device leaves the cores idle most of the time: hosts hardly wait for one
         "shared_cores": cores if link is None or real else None,
         "device_is_host": real,
-        "inter_node": {
-            "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s if link is not None else values["loopback_bytes_per_s"],
-            "latency_s": 0.0,
-        },
+        "inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 0.0},
         "transport": transport,
     }
     if one_gpu:
         cluster |= {"shared_cores": None, "device_is_host": False, "replicas_per_device": setting.workers}
-    elif setting.mode == "mirrored":
-        # one process: the replicas' devices are in one node, whose memory joins them
-        cluster |= {
-            "devices_per_node": setting.workers,
-            "intra_node": {"bandwidth_bytes_per_s": values["loopback_bytes_per_s"], "latency_s": 0.0},
-        }
     return cluster
 
 
 def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, Any]:
-    if setting.mode == "mirrored":
-        return {"kind": "mirrored", "replicas": setting.workers}
-    if setting.mode == "ring":
+    if setting.mode in ("ring", "mirrored"):
         sizes = [variable.size_bytes for variable in setting.variables]
         largest = max(sizes) if setting.overlap else sum(sizes)
         # TensorFlow's ring has two halves at the same time where a worker's part would be larger than 4 MiB

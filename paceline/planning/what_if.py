@@ -35,7 +35,7 @@ def changed(scenario: Scenario, where: str = "what if", **sections: Spec) -> Sce
     ScenarioError
         They break a rule together.
     """
-    parts = {name: getattr(scenario, name) for name in ("workload", "cluster", "strategy", "run")}
+    parts = {name: getattr(scenario, name) for name in ("workload", "cluster", "strategy", "run", "discrepancy")}
     return validated(Scenario, {**parts, **sections}, where)
 
 

@@ -104,6 +104,7 @@ def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
             cluster=scenario.cluster,
             strategy=type(strategy).model_validate(strategy.model_dump() | changes),
             run=scenario.run,
+            discrepancy=scenario.discrepancy,
         )
     except ValidationError as error:
         reason = " ".join(str(error.errors(include_url=False)[0]["msg"]).split())
