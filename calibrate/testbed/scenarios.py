@@ -137,7 +137,7 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         turn_s, saved = _round_of_ring(setting, values, cores)
         stretch = turn_s / _turn_s(setting, values)
         each_end_s, each_end_per_byte_s = values["turn_s"] * stretch / 2, values["turn_per_byte_s"] * stretch / 2
-        bandwidth_bytes_per_s /= 1.0 - saved
+        rate /= 1.0 - saved
     transport: dict[str, Any] = {
         "wire_bytes_per_byte": values["wire_bytes_per_byte"] if link is not None else 1.0,
         "cpu_per_message_s": each_end_s,
