@@ -127,7 +127,8 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         # over loopback the cores move every byte themselves
         each_end_per_byte_s = values["loopback_per_byte_s"] * min(values["loopback_waited_share"], 1.0) / 2
     elif link is None:
-        each_end_per_byte_s = values["loopback_ring_per_byte_s"] / 2
+        # most of it is passes over the whole vector: about as much for four ranks as for two, whose messages are fewer
+        each_end_per_byte_s = values["loopback_ring_per_byte_s"] / (2.0 * (setting.workers - 1) / setting.workers) / 2
     elif not setting.servers:
         # a chunk is turned round between its 2 (n - 1) messages, so once less often than it is sent; a message has two ends
         messages = max(2 * (setting.workers - 1), 1)
@@ -189,7 +190,8 @@ def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
     if setting.link is not None or not setting.servers:
         return 0.0
     share = 1.0 - min(values["loopback_waited_share"], 1.0)
-    return 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
+    step_s = values["loopback_async_step_s" if setting.mode == "async" else "loopback_step_s"]
+    return step_s + 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
 
 
 def _queued_s(setting: TestbedSetting, values: dict[str, float]) -> float:

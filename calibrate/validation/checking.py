@@ -88,9 +88,9 @@ NEEDS = (
     ),
     Need(
         lambda one: one.mode == "mirrored" and one.compute.kind == "emulated",
-        lambda one: one.mode == "ring",
-        "what is done between a ring's steps",
-        'mode = "ring" with 2 workers',
+        lambda one: one.mode == "mirrored" and one.compute.kind == "emulated" and one.workers == 2,
+        "what MirroredStrategy's replicas do between and for their steps",
+        'mode = "mirrored" with 2 workers, constant compute',
     ),
     Need(
         lambda one: one.link is not None and one.link.sharing == "tcp" and one.servers > 0,

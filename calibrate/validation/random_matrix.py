@@ -252,11 +252,12 @@ def _real(draw: _Draw) -> dict[str, Any] | None:
 
 
 def _alone(drawn: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the fit needs to know for a drawn setting: where compute is real, a run of the same model with a single worker."""
+    """What the fit needs to know for a drawn setting: where compute is real, the same model with a single worker, and in two processes apart."""
     if drawn["compute"].get("kind") != "real":
         return []
     mode = {"mode": "mirrored", "workers": 1} if drawn["mode"] == "mirrored" else {"mode": "between-graph", "workers": 1, "servers": 1}
-    return [{**mode, "model": drawn["model"], "compute": {"kind": "real"}, "batch": drawn["batch"], "steps": 100}]
+    same = {"model": drawn["model"], "compute": {"kind": "real"}, "batch": drawn["batch"]}
+    return [{**mode, **same, "steps": 100}, {"mode": "apart", "workers": 2, **same, "steps": 25}]
 
 
 def _sized(table: dict[str, Any]) -> TestbedSetting:
