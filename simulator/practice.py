@@ -34,12 +34,8 @@ _OF_PLACES = {
     "host_memory_share": "cluster, links of sort host-memory",
     "rdma_share": "cluster, links of sort rdma",
     "ethernet_share": "cluster, links of sort ethernet",
-    "ethernet_bytes_per_s": "cluster, links of sort ethernet",
-    "one_process": "workload.forward and workload.backward",
-    "mixed_crowding": "workload.forward and workload.backward",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
-    "overlap_slowdown": "cluster.overlap_slowdown",
 }
 """What each constant changes."""
 
@@ -91,19 +87,13 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     between = values if scenario.nodes_needed > 1 else None
     changes: dict[str, object] = {
         "intra_node": _achieved(cluster.intra_node, values if _uses_inside(scenario) else None),
-        "inter_node": _achieved(cluster.inter_node, between, cluster.nics_per_node),
+        "inter_node": _achieved(cluster.inter_node, between),
         "host_link": _achieved(cluster.host_link, values if _uses_host(scenario) else None) if cluster.host_link is not None else None,
         "node_classes": tuple(
-            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, between, cluster.nics_per_node)})
-            if kind.inter_node is not None
-            else kind
+            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, between)}) if kind.inter_node is not None else kind
             for kind in cluster.node_classes
         ),
     }
-    strategy = scenario.strategy
-    overlaps = getattr(strategy, "fusion_cycle_s", None) is None and (getattr(strategy, "bucket_size_bytes", None) is not None)
-    if overlaps and not cluster.overlap_slowdown and values.get("overlap_slowdown"):
-        changes["overlap_slowdown"] = values["overlap_slowdown"]
     return scenario.model_copy(
         update={"cluster": cluster.model_copy(update=changes), "workload": _workload(scenario, scenario.workload, values)}
     )
@@ -135,15 +125,13 @@ def _uses_host(scenario: Scenario) -> bool:
     return isinstance(scenario.strategy, ParameterServer) or getattr(scenario.strategy, "through_host", False)
 
 
-def _achieved(link: Link, values: Mapping[str, float] | None, links: int = 1) -> Link:
-    """A link, of so many beside each other, with what transfers get of its nominal rate; no values: nothing goes over it."""
+def _achieved(link: Link, values: Mapping[str, float] | None) -> Link:
+    """A link with what transfers get of its nominal rate; no values: nothing goes over it."""
     if link.sort == "given":
         return link
     if values is None:
         return link.model_copy(update={"sort": "given"})
     achieved = link.bandwidth_bytes_per_s * min(values[_SHARES[link.sort]], 1.0)
-    if link.sort == "ethernet":
-        achieved = min(achieved, values["ethernet_bytes_per_s"] / links)
     return link.model_copy(update={"bandwidth_bytes_per_s": achieved, "sort": "given"})
 
 
@@ -154,10 +142,6 @@ def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -
         changes["jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
     if min(scenario.replicas, scenario.cluster.replicas_per_node) > 1:
         longer = 1.0 + values["crowding"]
-        if scenario.replicas_per_process > 1:
-            longer += values["one_process"]
-        if load.precision != "float32":
-            longer += values["mixed_crowding"]
         changes["forward"], changes["backward"] = _longer(load.forward, longer), _longer(load.backward, longer)
     return load.model_copy(update=changes)
 

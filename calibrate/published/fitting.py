@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import math
 import pickle
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -55,10 +56,11 @@ _FELT = 0.02
 _SCATTER = math.log(1.5)
 _SCATTER_COUNTS = 2.0
 """What sources are taken to differ by, as a standard deviation of logarithms, and as how many sources' evidence that counts."""
+_TO_DEVIATION = 1.4826
 _NORMAL_95 = 1.6448536269514722
 _REPLICATIONS = 2
-_MOST_REPLICAS = 64
-"""Larger rows take no part in the fit: they are slow to simulate."""
+_MOST_PAIRS = 1024
+"""Of workers and servers: rows with more take no part in the fit, since they are slow to simulate."""
 
 
 class Curves(NamedTuple):
@@ -107,8 +109,14 @@ def _errors(situation: Situation, rows: Sequence[Row], values: Mapping[str, floa
 
     base = base_of(rows)
     compute_s = compute_that_gives(base, lambda its_s: rate(base, its_s)).compute_s / base.batch_per_replica
-    scored = [row for row in rows if row is not base and row.replicas <= _MOST_REPLICAS]
+    scored = [row for row in rows if row is not base and _pairs(situation, row) <= _MOST_PAIRS]
     return [math.log(rate(row, compute_s * row.batch_per_replica) / row.mean) for row in scored]
+
+
+def _pairs(situation: Situation, row: Row) -> int:
+    """Workers times servers of a row."""
+    scenario = scenario_of(situation, row, row.step_s)
+    return scenario.processes * scenario.servers
 
 
 # -- choosing -------------------------------------------------------------------------
@@ -141,14 +149,14 @@ class _Fine:
 
 
 def choose(curves: Mapping[str, Curves], known: Mapping[str, Constant], without: str | None = None) -> Fit:
-    """The values that fit best together.
+    """The values that fit best together; constants that are not fitted stay at their priors.
 
     Parameters
     ----------
     curves
         By the series' id.
     known
-        Constants with their priors; others are not chosen.
+        Constants with their priors.
     without
         A source that has no say; the errors of its rows are given with the values of the others.
     """
@@ -161,6 +169,8 @@ def choose(curves: Mapping[str, Curves], known: Mapping[str, Constant], without:
         count[curves[series].table] = count.get(curves[series].table, 0) + 1
     for _ in range(_SWEEPS):
         for name, constant in known.items():
+            if not constant.fitted:
+                continue
             cost = _distance(constant, fine.grid[name]) ** 2 / 2
             for series in heard:
                 if name in fine.changes[series]:
@@ -183,6 +193,8 @@ def _distance(constant: Constant, values: Values) -> Values:
 
 def alone(curves: Mapping[str, Curves], known: Mapping[str, Constant], fit: Fit, name: str, without: str | None = None) -> dict[str, float]:
     """The value of one constant that each source by itself would choose, of those whose rows say something about it."""
+    if not known[name].fitted:
+        return {}
     fine = _Fine(curves, known)
     losses: dict[str, list[Values]] = {}
     for series, its in curves.items():
@@ -200,16 +212,17 @@ def alone(curves: Mapping[str, Curves], known: Mapping[str, Constant], fit: Fit,
 def interval_of(constant: Constant, value: float, sources: Sequence[float]) -> Known:
     """Value and 90% interval of what another source would choose.
 
-    Sources are taken to scatter lognormally. The variance is that of the values that each
-    chooses by itself about the common one, and of an assumed 1.5-fold scatter that counts
-    as two sources, so that a constant that rests on one source has mainly that. With none
-    the prior is all that is known.
+    Sources are taken to scatter lognormally. The standard deviation is that of the values
+    that each chooses by itself about the common one (1.4826 times the median distance, so
+    that outliers do not decide), and of an assumed 1.5-fold scatter that counts as two
+    sources: a constant that rests on one source has mainly that. With none the prior is
+    all that is known.
     """
     if not sources:
-        return constant.prior
+        return Known(value=constant.prior.value, low=constant.prior.low, high=constant.prior.high)
     count = len(sources)
-    squares = sum(math.log(its / value) ** 2 for its in sources)
-    variance = (squares + _SCATTER_COUNTS * _SCATTER**2) / (count + _SCATTER_COUNTS)
+    scatter = _TO_DEVIATION * float(np.median([abs(math.log(its / value)) for its in sources]))
+    variance = (count * scatter**2 + _SCATTER_COUNTS * _SCATTER**2) / (count + _SCATTER_COUNTS)
     reach = math.exp(_NORMAL_95 * math.sqrt(variance * (1.0 + 1.0 / count)))
     top = 1.0 if constant.name.endswith("_share") else math.inf
     return Known(value=value, low=value / reach, high=min(value * reach, top))
@@ -248,6 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fit what software gets of nominal rates to the published tables.")
     parser.add_argument("--keep", type=Path, help="a folder: what was measured is kept there, and not measured again")
     parser.add_argument("--only", help="measure one constant, or base, into that folder, and end")
+    parser.add_argument("--worth", action="store_true", help="write no file; print what fitting each constant is worth to tables left out")
     given = parser.parse_args()
     tables = load_tables()
     known = constants()
@@ -256,9 +270,32 @@ def main() -> None:
     if given.only:
         _curves(situations, {name: known[name] for name in known if name == given.only}, given.keep)
         return
-    curves = _curves(situations, known, given.keep)
+    felt = known if given.worth else {name: constant for name, constant in known.items() if constant.fitted}
+    curves = _curves(situations, felt, given.keep)
+    if given.worth:
+        _print_worth(curves, known, {its.series.id: its.series.regime for its, _ in situations})
+        return
     _write_practice(curves, known)
     _write_left_out(curves, known, tables.home / FILE)
+
+
+def _print_worth(curves: Mapping[str, Curves], known: Mapping[str, Constant], regimes: Mapping[str, str]) -> None:
+    """Median size of the errors of each regime, every table left out of the fit that predicts it; with and without each constant."""
+
+    def told(label: str, tried: Mapping[str, Constant]) -> None:
+        errors: dict[str, list[float]] = {}
+        for table in sorted({its.table for its in curves.values()}):
+            fit = choose(curves, tried, without=table)
+            for series, its in curves.items():
+                if its.table == table:
+                    errors.setdefault(regimes[series], []).extend(np.abs(np.expm1(fit.errors[series])).tolist())
+        medians = "  ".join(f"{regime}: {np.median(sizes):.3f}" for regime, sizes in sorted(errors.items()))
+        sys.stdout.write(f"{label:40}  {medians}\n")
+
+    told("as it is", known)
+    for name, constant in known.items():
+        other = constant.model_copy(update={"fitted": not constant.fitted})
+        told(f"{name} {'at its prior' if constant.fitted else 'fitted'}", {**known, name: other})
 
 
 def _write_practice(curves: Mapping[str, Curves], known: Mapping[str, Constant]) -> None:
@@ -282,6 +319,8 @@ def _write_left_out(curves: Mapping[str, Curves], known: Mapping[str, Constant],
     for table in sorted({its.table for its in curves.values()}):
         fit = choose(curves, known, without=table)
         for name, constant in known.items():
+            if not constant.fitted:
+                continue
             sources = alone(curves, known, fit, name, without=table)
             entry = tomlkit.table()
             entry.update({"table": table, "name": name})

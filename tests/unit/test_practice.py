@@ -42,7 +42,7 @@ def test_a_link_without_a_sort_is_taken_as_it_is():
 
 
 def test_each_link_gets_the_share_of_its_sort():
-    values = nominal_values({}) | {"nvlink_share": 0.5, "pcie_share": 0.25, "ethernet_share": 0.8, "ethernet_bytes_per_s": 1e12}
+    values = nominal_values({}) | {"nvlink_share": 0.5, "pcie_share": 0.25, "ethernet_share": 0.8}
     achieved = in_practice(scenario(strategy={**SERVERS, "replicas_per_worker": 8}), values).cluster
     assert achieved.intra_node.bandwidth_bytes_per_s == pytest.approx(0.5 * 150e9)
     assert achieved.host_link is not None
@@ -62,12 +62,6 @@ def test_it_is_applied_once():
     values = nominal_values({})
     once = in_practice(scenario(), values)
     assert in_practice(once, values) is once
-
-
-def test_what_a_host_can_move_by_tcp_is_shared_by_its_adapters():
-    values = nominal_values({}) | {"ethernet_share": 1.0, "ethernet_bytes_per_s": 2e9}
-    achieved = in_practice(scenario({"use": "p3.16xlarge", "nics_per_node": 4}), values).cluster
-    assert achieved.inter_node.bandwidth_bytes_per_s == pytest.approx(0.5e9)
 
 
 def test_a_bandwidth_of_the_scenario_is_what_transfers_get():
@@ -109,7 +103,7 @@ def test_a_scenario_may_set_constants_itself():
         ({"practice": {"warp_share": 0.5}}, "there is no constant 'warp_share'; known are nvlink_share"),
         ({"practice": {"nvlink_share": {"value": 0.5, "low": 0.6, "high": 0.7}}}, "must lie between low (0.6) and high (0.7)"),
         ({"practice": {"nvlink_share": -1.0}}, "practice.nvlink_share"),
-        ({"cluster": {"use": "p3.16xlarge", "inter_node": {"sort": "nvlink"}}}, "inter_node.sort (\"nvlink\") must be one of rdma, ethernet"),
+        ({"cluster": {"use": "p3.16xlarge", "inter_node": {"sort": "nvlink"}}}, 'inter_node.sort ("nvlink") must be one of rdma, ethernet'),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_in_one_line(sections, said):
@@ -179,8 +173,8 @@ def test_every_invariant_holds_of_what_is_simulated(strategy):
 
 
 def test_a_bottleneck_is_told_of_achieved_rates():
-    slow = simulate(scenario({"use": "p3.16xlarge", "devices_per_node": 1, "devices_per_host_link": 1, "transport": {"flow_cap": "25 Gbit/s"}},
-                             {"kind": "multi-worker-mirrored", "workers": 4}, {**LOAD, "forward": {"base": "1 ms", "per_sample_s": 0.0}},
-                             practice={"ethernet_share": 0.2}))  # fmt: skip
+    machine = {"use": "p3.16xlarge", "devices_per_node": 1, "devices_per_host_link": 1, "transport": {"flow_cap": "25 Gbit/s"}}
+    load = {**LOAD, "forward": {"base": "1 ms", "per_sample_s": 0.0}}
+    slow = simulate(scenario(machine, {"kind": "multi-worker-mirrored", "workers": 4}, load, practice={"ethernet_share": 0.2}))
     assert slow.bottleneck.name == "network"
     assert slow.utilisation.busiest_link > 0.5

@@ -12,7 +12,7 @@ from simulator.constants import Constant, Known, Prior, constants
 
 TABLES = load_tables()
 SHARE = Constant(
-    name="made_up_share", value=0.5, low=0.25, high=1.0, determined=False, meaning="a share that is made up for a test",
+    name="made_up_share", value=0.5, low=0.25, high=1.0, fitted=True, determined=False, meaning="a share that is made up for a test",
     prior=Prior(value=0.5, low=0.25, high=1.0, source="made up for a test"),
 )  # fmt: skip
 OTHER = SHARE.model_copy(update={"name": "made_up_cost", "value": 0.02, "low": 0.005, "high": 0.08,
@@ -61,7 +61,16 @@ def test_what_no_row_feels_stays_at_its_prior_and_is_not_determined():
     found = choose(flat, {SHARE.name: SHARE})
     assert found.values[SHARE.name] == pytest.approx(0.5, rel=0.03)
     assert alone(flat, {SHARE.name: SHARE}, found, SHARE.name) == {}
-    assert interval_of(SHARE, 0.5, []) == SHARE.prior
+    assert interval_of(SHARE, 0.5, []) == Known(value=0.5, low=0.25, high=1.0)
+
+
+def test_what_is_not_fitted_stays_at_its_prior():
+    fixed = SHARE.model_copy(update={"fitted": False})
+    of = {"one": curves("a", 0.3)}
+    found = choose(of, {SHARE.name: fixed})
+    assert found.values == {SHARE.name: 0.5}
+    assert alone(of, {SHARE.name: fixed}, found, SHARE.name) == {}
+    assert np.exp(found.errors["one"]) == pytest.approx(np.full(4, 0.5 / 0.3))
 
 
 def test_each_source_has_a_value_of_its_own():
@@ -84,7 +93,7 @@ def test_every_table_has_constants_that_were_fitted_without_it():
     used = {series.table for series in TABLES.series}
     assert used <= set(known)
     for table in used:
-        assert set(known[table]) == set(constants())
+        assert set(known[table]) == {name for name, constant in constants().items() if constant.fitted}
 
 
 def test_constants_name_tables_that_there_are():
