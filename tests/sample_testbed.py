@@ -29,7 +29,7 @@ GIGABIT = {"bandwidth": "1 Gbit/s"}
 
 
 def setting(mode: str, workers: int, link: dict[str, Any] | None = None, model: str = "ladder-4mb", **more: Any) -> TestbedSetting:
-    servers = 0 if mode in ("ring", "mirrored") else 1
+    servers = 0 if mode in ("ring", "mirrored", "apart") else 1
     table = {"mode": mode, "workers": workers, "servers": servers, "link": link, "model": model, "compute": {"mean": "20 ms"}, "steps": 12}
     return TestbedSetting.model_validate(table | more)
 
@@ -38,7 +38,9 @@ def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = 
     """A measurement file such as a machine with these parameters would write: steps of equal length, clocks inside."""
     each = given.workers if given.mode in ("async", "between-graph") else 1  # updates while every worker makes a step
     whole_s = each / simulate(scenario_of(given, values, 2.0, replications=2)).updates_per_s.mean
-    gap_s = {"async": values["dispatch_s"] + values["coordinator_s"], "ring": values["ring_step_s"]}.get(given.mode, values["session_s"])
+    gap_s = {
+        "async": values["dispatch_s"] + values["coordinator_s"], "ring": values["ring_step_s"], "mirrored": values["mirrored_step_s"]
+    }.get(given.mode, values["session_s"])  # fmt: skip
     compute_s = given.compute.mean_s + values["sleep_s"]
     moving_s = whole_s - gap_s - compute_s
     lines: list[dict[str, Any]] = [

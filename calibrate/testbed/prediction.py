@@ -82,12 +82,14 @@ def predict_setting(
         Of all random streams.
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
+    drawing = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     rates: list[float] = []
     runs: list[Measured] = []
     stale: Counter[int] = Counter()
     for number in range(replications):
         values = platform.values(number)
-        scenario = scenario_of(setting, values, platform.cores, compute=compute, one_gpu=one_gpu, replications=2, seed=seed)
+        own = compute.drawn(drawing) if compute is not None else None
+        scenario = scenario_of(setting, values, platform.cores, compute=own, one_gpu=one_gpu, replications=2, seed=seed)
         run = replicate(scenario, number)
         runs.append(run)
         rates.append(run.updates / run.window_s)

@@ -179,9 +179,11 @@ def _of_concern(wanted: TestbedSetting) -> set[str]:
         names |= {"loopback_per_byte_s", "loopback_waited_share"} if wanted.servers else {"loopback_ring_per_byte_s"}
     else:
         names |= {"tensor_s", "tensor_per_byte_s"} if wanted.servers else {"turn_s", "turn_per_byte_s"}
-    names |= {"async": {"dispatch_s", "coordinator_s"}, "ring": {"ring_step_s"}, "mirrored": {"ring_step_s"}}.get(
-        wanted.mode, {"session_s"}
-    )
+    names |= {
+        "async": {"dispatch_s", "coordinator_s"},
+        "ring": {"ring_step_s"},
+        "mirrored": {"mirrored_step_s", "mirrored_per_byte_s"},
+    }.get(wanted.mode, {"session_s"})
     if wanted.link is not None and wanted.link.sharing == "tcp":
         names |= {"weight_sigma", "queue_s"}
     return names
