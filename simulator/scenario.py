@@ -72,6 +72,11 @@ class Run(Spec):
         return self.job_steps if self.job_steps is not None else self.steps * replicas
 
 
+def _or_none(schema: dict[str, Any]) -> None:
+    """That the text "none" may stand for a discrepancy of nothing."""
+    schema["anyOf"].append({"const": "none"})
+
+
 class Scenario(Spec):
     """Workload, cluster, strategy and run; validated together."""
 
@@ -84,7 +89,7 @@ class Scenario(Spec):
         default=None,
         description='what predictions of this kind are off by, for intervals alone: your own figures, or "none"; left out: that of its '
         "regime (models/discrepancy.toml)",
-        json_schema_extra=lambda schema: schema["anyOf"].append({"const": "none"}),
+        json_schema_extra=_or_none,
     )
     practice: dict[str, Known] = Field(
         default_factory=dict,
@@ -113,6 +118,11 @@ class Scenario(Spec):
             if not getattr(self, name):
                 written.pop(name, None)
         return written
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """All its parts by name, for another scenario like it that is validated anew."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
     @property
     def replicas(self) -> int:

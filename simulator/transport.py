@@ -26,6 +26,16 @@ class Transport(Spec):
     weight_sigma: Annotated[float, Field(gt=0, le=3)] | None = Field(
         default=None, description="with discipline = weighted: the standard deviation of the logarithm of a message's lognormal weight"
     )
+    queue_s: Seconds | None = Field(
+        default=None,
+        ge=0,
+        description="with discipline = weighted: one queue for all, in which each message on its way keeps so much waiting before its "
+        "sender's link, as time at the link's rate; a message that starts later waits behind it, and behind what waits at its receiver",
+    )
+    buffer_s: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="with queue_s: the most that waits in one queue")
+    requests_per_pull: int = Field(
+        default=1, ge=0, le=100, description="with queue_s: short messages to a server, one after the other, that a pull waits for"
+    )
     wire_bytes_per_byte: float = Field(
         default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of a tensor (headers, encoding)"
     )
@@ -59,6 +69,10 @@ class Transport(Spec):
                 raise ValueError(f'discipline = "{discipline}" needs {key}; give it, such as {example}')
             if self.discipline != discipline and given is not None:
                 raise ValueError(f'{key} ({given}) is of discipline = "{discipline}", not of "{self.discipline}"; leave one of them out')
+        if self.queue_s is not None and (self.weight_sigma is None or self.buffer_s is None):
+            raise ValueError(f'queue_s ({self.queue_s}) needs discipline = "weighted" and buffer_s; give them, such as buffer = "20 ms"')
+        if self.buffer_s is not None and self.queue_s is None:
+            raise ValueError(f"buffer_s ({self.buffer_s}) changes nothing without queue_s; give that too, or leave it out")
         if self.incast_flows > 1 and not self.incast_loss:
             raise ValueError(f"incast_flows ({self.incast_flows}) changes nothing without incast_loss; give that too, such as 0.05")
         return self

@@ -46,8 +46,8 @@ LARGER, MORE = "larger sizes", "more ranks"
 _FITTED_SHARE = 2 / 3
 _SHARES = (1 / 3, 1 / 2, _FITTED_SHARE)
 """Of the sizes of other systems, from which their larger ones are predicted to weigh the models."""
-_OWN = 0.3
-"""Share of the system at hand in the weights, where it can be asked about its larger sizes."""
+_OWN = 0.5
+"""Share of the system at hand in the logarithms of errors, where it can be asked about its larger sizes."""
 _FEWEST = 4
 """Sizes without which a system is not asked."""
 _MOST = 1.0
@@ -186,10 +186,10 @@ def answer(trial: Trial, others: Iterable[Trial]) -> Answer:
         Trials of other systems; those of the same question count.
     """
     alike = [other.errors for other in others if other.question == trial.question]
-    errors = np.mean(alike, axis=0) if alike else np.ones(len(trial.members))
+    errors = np.maximum(np.mean(alike, axis=0), _LEAST) if alike else np.ones(len(trial.members))
     if trial.own is not None:
-        errors = (1.0 - _OWN) * errors + _OWN * trial.own
-    weights = np.maximum(errors, _LEAST) ** -_SHARPNESS
+        errors = errors ** (1.0 - _OWN) * np.maximum(trial.own, _LEAST) ** _OWN
+    weights = errors**-_SHARPNESS
     weights = weights / weights.sum()
     logs = weights @ trial.logs
     told = weights @ (trial.variances + (trial.logs - logs) ** 2)

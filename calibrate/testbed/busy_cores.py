@@ -15,7 +15,7 @@ from calibrate.records import Updated
 from calibrate.testbed.readings import OneRun, Readings
 from calibrate.testbed.setting import TestbedSetting
 
-__all__ = ["BusyCores", "busy_cores", "slowdowns"]
+__all__ = ["BusyCores", "busy_cores", "computes_like", "slowdowns"]
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def busy_cores(setting: TestbedSetting, readings: Sequence[Readings]) -> BusyCor
     BusyCores or None
         None where there are no such runs.
     """
-    same = [one for one in readings if _computes_like(one.setting, setting)]
+    same = [one for one in readings if computes_like(one.setting, setting)]
     found = [value for one in same for value in slowdowns(one)]
     if not found:
         return None
@@ -96,7 +96,8 @@ def _counted(readings: Readings) -> list[OneRun]:
     return [run for run in readings.runs if (run.others_share or 0.0) <= _OTHERS and _turns(run)]
 
 
-def _computes_like(one: TestbedSetting, other: TestbedSetting) -> bool:
+def computes_like(one: TestbedSetting, other: TestbedSetting) -> bool:
+    """Whether two settings compute the same step."""
     return (one.model, one.batch, one.threads, one.overlap) == (other.model, other.batch, other.threads, other.overlap)
 
 

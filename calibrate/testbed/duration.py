@@ -37,11 +37,13 @@ def guessed_run_s(setting: TestbedSetting, repeats: int) -> float:
 
 
 def guessed_step_s(setting: TestbedSetting) -> float:
-    """Seconds of a worker's step while all workers run."""
+    """Seconds of a worker's step while all workers run; of processes that take turns, of all turns together."""
     workers = setting.workers
     rate = setting.link.bandwidth_bytes_per_s if setting.link is not None else _LOOPBACK_BYTES_PER_S
     moved_s = setting.moved_bytes / rate
     compute_s = guessed_compute_s(setting)
+    if setting.mode == "apart":  # in turns, all together and each alone
+        return 2 * workers * compute_s
     if setting.compute.kind == "real":
         compute_s *= max(workers / _CORES, 1.0)
     together_s = compute_s * _of_slowest(setting.compute.law, workers)

@@ -1,4 +1,4 @@
-"""From small testbed runs (1 worker, 2 where it must be) to the machine's parameters.
+"""From small testbed runs (1 worker, 2 where it must be, rings up to 5) to the machine's parameters.
 
 What the clocks inside a step show directly is averaged; what only shows in how long steps
 take as a whole is fitted by least squares with the simulator in the loop. Nothing of what
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, minimize_scalar
+from scipy.optimize import OptimizeResult, least_squares, minimize_scalar
 
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
 from calibrate.testbed.readings import Readings
@@ -37,8 +37,9 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "mirrored_per_byte_s": (3.0e-10, 1.0e-10, 1.0e-9),
     "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4),
     "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9),
-    "turn_s": (4.0e-4, 4.0e-5, 4.0e-3),
-    "turn_per_byte_s": (3.0e-9, 5.0e-10, 1.0e-8),
+    "turn_s": (7.0e-4, 7.0e-5, 4.0e-3),
+    "turn_per_byte_s": (1.5e-9, 4.0e-10, 6.0e-9),
+    "ring_cpu_per_byte_s": (3.0e-9, 1.5e-9, 6.0e-9),
     "dispatch_s": (2.0e-3, 5.0e-4, 6.0e-3),
     "coordinator_s": (2.0e-3, 2.0e-4, 1.0e-2),
     "session_s": (1.5e-3, 2.0e-4, 1.0e-2),
@@ -67,6 +68,16 @@ _SOCKETS_ERROR = 0.003
 """Relative, of the bytes on the wire for each byte as plain sockets show them."""
 _LEAST_RELATIVE_ERROR = 0.002
 """Of a measured mean, however close its repeats are to each other."""
+_SHRINKING = 3
+"""Degrees of freedom with which the scatter of all repeats counts in that of one setting's."""
+_LARGEST_RING = 5
+"""Workers of a ring that takes part in the fit."""
+_FEWEST_OF_A_KIND = 4
+_NORMAL_MEDIAN = 1.4826
+"""Standard deviation of a normal distribution over the median of its absolute deviations."""
+_FAR = 3.0
+_PULLS = 0.1
+"""Share of the largest pull on a parameter from which on a setting that is far off is named with it."""
 
 
 def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed: int = 0, progress: Progress | None = None) -> Platform:
@@ -75,8 +86,8 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     Parameters
     ----------
     readings
-        Emulated runs with a constant law: 1 worker in the modes with servers, 2 in a ring;
-        several sizes, one over loopback. Two workers with ``sharing = "tcp"``, where
+        Emulated runs with a constant law: 1 worker in the modes with servers, 2 to 5 in a ring
+        (2 alone tell less of larger ones); several sizes, one over loopback. Two workers with ``sharing = "tcp"``, where
         predictions for that are wanted.
     name
         Of the platform.
@@ -136,7 +147,7 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter], cores: 
     _put(found, "coordinator_s", gaps, "from a step's end to the next one's begin with 1 worker, less the coordinator's CPU time")
     for key, modes, workers in (
         ("session_s", ("between-graph", "sync"), 1),
-        ("ring_step_s", ("ring",), 2),
+        ("ring_step_s", ("ring",), _LARGEST_RING),
         ("mirrored_step_s", ("mirrored",), 2),
     ):
         values = [
@@ -148,7 +159,7 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter], cores: 
             and (one.setting.compute.kind == "emulated" or one.setting.mode != "mirrored")
             for run in one.runs
         ]
-        _put(found, key, values, f"from a step's end to the next one's begin, {workers} worker{'s' if workers > 1 else ''}")
+        _put(found, key, values, f"from a step's end to the next one's begin, {f'up to {workers} workers' if workers > 1 else '1 worker'}")
 
     for key, ring in (("loopback_per_byte_s", False), ("loopback_ring_per_byte_s", True)):
         _put(found, key, _cpu_per_byte(emulated, ring=ring), "CPU time of workers and servers for each byte that went over loopback")
@@ -160,6 +171,7 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter], cores: 
         for run in one.runs
     ]
     _put(found, "mirrored_per_byte_s", reduced, "all-reduce of MirroredStrategy's replicas, no more than there are cores")
+    _put(found, "ring_cpu_per_byte_s", _ring_cpu_per_byte(emulated), "how a worker's CPU time grows with the bytes it sends, rings")
 
 
 def _cpu_per_byte(emulated: Sequence[Readings], *, ring: bool) -> list[float]:
@@ -172,6 +184,21 @@ def _cpu_per_byte(emulated: Sequence[Readings], *, ring: bool) -> list[float]:
             moved = (2.0 * (workers - 1) / workers if ring else 2.0) * one.setting.moved_bytes
             found += [(run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps) / moved for run in one.runs]
     return found
+
+
+def _ring_cpu_per_byte(emulated: Sequence[Readings]) -> list[float]:
+    """CPU seconds for each byte that a ring sends over shaped links: of each run, beyond what a step takes whatever its bytes."""
+    points = [
+        (2.0 * (workers - 1) / workers * one.setting.parameter_bytes, run.cpu_s("worker") / len(run.steps))
+        for one in emulated
+        if one.setting.mode == "ring" and one.setting.link is not None and is_fitted(one.setting)
+        for workers in (one.setting.workers,)
+        for run in one.runs
+    ]
+    if len({sent for sent, _ in points}) < 2:  # one size does not tell what a step takes besides
+        return [cpu_s / sent for sent, cpu_s in points]
+    line = np.polynomial.Polynomial.fit(*np.transpose(points), 1).convert()
+    return [(cpu_s - line.coef[0]) / sent for sent, cpu_s in points]
 
 
 def _put(found: dict[str, Parameter], name: str, values: Sequence[float], why: str) -> None:
@@ -208,7 +235,6 @@ def _in_the_loop(
     centers = np.array([math.log(PRIORS[name][0]) for name in names])
     widths = np.array([math.log(PRIORS[name][2] / PRIORS[name][1]) / (2 * _Z90) for name in names])
     measured = np.array([math.log(1.0 / statistics.fmean(one.updates_per_s)) for one in used])
-    errors = np.array([_relative_error(one) for one in used])
     # plain sockets show what headers cost; TensorFlow adds its own, a fraction of a percent
     sockets = [one.setting.link.bandwidth_bytes_per_s / rate for one in used if one.setting.link for rate in one.link_bytes_per_s]
     if sockets and "wire_bytes_per_byte" in names:
@@ -216,7 +242,7 @@ def _in_the_loop(
         centers[index], widths[index] = math.log(statistics.median(sockets)), _SOCKETS_ERROR
     fixed = {name: parameter.value for name, parameter in found.items()}
 
-    def residuals(logs: Array) -> Array:
+    def residuals(logs: Array, errors: Array) -> Array:
         values = fixed | dict(zip(names, np.exp(logs).tolist(), strict=True))
         # two replications are the fewest; without jitter they are alike
         predicted = [math.log(_step_s(one, values, cores)) for one in used]
@@ -224,7 +250,7 @@ def _in_the_loop(
 
     if progress is not None:
         progress(0, 1, "fitting")
-    solved = least_squares(residuals, centers, x_scale=widths, diff_step=1e-3)
+    solved, errors, far = _robustly(residuals, used, centers, widths)
     covariance = np.linalg.inv(solved.jac.T @ solved.jac)
     deviations = np.sqrt(np.diag(covariance))
     pulls = solved.jac[: len(used)]
@@ -240,9 +266,10 @@ def _in_the_loop(
             low=value * math.exp(-_Z90 * deviations[index]),
             high=value * math.exp(_Z90 * deviations[index]),
             determined=determined,
-            why=f"least squares over {len(used)} settings; most by {runs}"
-            if determined
-            else f"hardly determined by {runs}; near its prior",
+            why=(
+                f"least squares over {len(used)} settings; most by {runs}" if determined else f"hardly determined by {runs}; near its prior"
+            )
+            + "".join(f"; counted less, being far off: {used[run].setting.label}" for run in far if pull[run] > _PULLS * pull.max()),
         )
     if progress is not None:
         progress(1, 1, "fitting")
@@ -257,6 +284,50 @@ def _in_the_loop(
     return draws, left
 
 
+def _robustly(
+    residuals: Callable[[Array, Array], Array], used: Sequence[Readings], start: Array, widths: Array
+) -> tuple[OptimizeResult, Array, list[int]]:
+    """Least squares in which no setting decides alone, and that says how far settings of a kind are off.
+
+    First with the noise of repeats as the errors and a soft-L1 loss. Where the settings of a
+    kind are then off by more than their noise, their errors grow to what they are off by
+    (median, as a standard deviation), so that what they determine gets a wider interval;
+    again with a soft-L1 loss. Last, each setting's error grows by the weight that this loss
+    gave it, and plain least squares follow, for a covariance that says the same.
+
+    Returns
+    -------
+    solved
+        Of the last pass.
+    errors
+        Of each setting's logarithm, as in the last pass.
+    far
+        Settings that are off by more than three of their kind's errors.
+    """
+    options = {"x_scale": widths, "diff_step": 1e-3}
+    kinds = np.array([f"{one.setting.mode == 'ring'} {one.setting.link is not None}" for one in used])
+    errors = _noise_of(used)
+    x = least_squares(residuals, start, loss="soft_l1", args=(errors,), **options).x
+    off = np.abs(residuals(x, errors)[: len(used)])
+    for kind in set(kinds.tolist()):
+        if (kinds == kind).sum() >= _FEWEST_OF_A_KIND:
+            errors[kinds == kind] *= max(_NORMAL_MEDIAN * float(np.median(off[kinds == kind])), 1.0)
+    x = least_squares(residuals, x, loss="soft_l1", args=(errors,), **options).x
+    off = np.abs(residuals(x, errors)[: len(used)])
+    errors *= (1.0 + off**2) ** 0.25
+    return least_squares(residuals, x, args=(errors,), **options), errors, np.flatnonzero(off > _FAR).tolist()
+
+
+def _noise_of(used: Sequence[Readings]) -> Array:
+    """Relative error of each setting's mean: scatter of its own repeats, which are few, drawn to that of all."""
+    squares = np.array([np.sum((np.log(one.updates_per_s) - np.mean(np.log(one.updates_per_s))) ** 2) for one in used])
+    freedom = np.array([len(one.runs) - 1 for one in used])
+    pooled = squares.sum() / max(freedom.sum(), 1)
+    variances = (squares + _SHRINKING * pooled) / (freedom + _SHRINKING)
+    means: Array = np.sqrt(variances / (freedom + 1))
+    return np.maximum(means, _LEAST_RELATIVE_ERROR)
+
+
 def _drawn(parameter: Parameter, rng: np.random.Generator) -> float:
     sigma = (parameter.high - parameter.low) / (2 * _Z90)
     return float(f"{max(rng.normal(parameter.value, sigma), 0.0):.7g}")
@@ -264,7 +335,7 @@ def _drawn(parameter: Parameter, rng: np.random.Generator) -> float:
 
 def is_fitted(setting: TestbedSetting) -> bool:
     """Whether a run of a setting takes part in the least squares: few workers, no randomness of its own, no link that TCP shares."""
-    small = setting.workers == 1 or (setting.mode == "ring" and setting.workers == 2)
+    small = setting.workers == 1 or (setting.mode == "ring" and setting.workers <= _LARGEST_RING)
     plain = setting.compute.kind == "emulated" and setting.compute.law.kind == "constant" and not setting.overlap
     return small and plain and setting.mode != "mirrored" and (setting.link is None or setting.link.sharing == "fair")
 
@@ -280,12 +351,6 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
         }.get(name, (one.setting.servers == 0) == name.startswith("turn"))
         for one in used
     )
-
-
-def _relative_error(one: Readings) -> float:
-    values = one.updates_per_s
-    deviation = statistics.stdev(values) / statistics.fmean(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return max(deviation, _LEAST_RELATIVE_ERROR)
 
 
 def _step_s(one: Readings, values: dict[str, float], cores: float, replications: int = 2) -> float:

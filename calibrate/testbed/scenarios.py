@@ -18,10 +18,15 @@ __all__ = ["RealCompute", "scenario_of"]
 
 _FORWARD_SHARE = 1.0 / 3.0
 """Of the emulated device's step, as the probe divides it."""
-_LARGEST_CHUNK_BYTES = 4 * 2**20
 _MOST_SLOWDOWN = 10.0
 _IN_MEMORY_BYTES_PER_S = 1e15
 """Of a link on which bytes are handed over by address: all that they cost is the cores' work."""
+_PACKET_BYTES = 45 * 1448
+"""Payload of the longest packet that the kernel hands on in one piece: 64 KiB with headers, in whole segments of an Ethernet frame."""
+_REQUESTS = 2
+"""Short messages to the server, one after the other, between a push and the next pull: the update's count, and the request."""
+_MOST_SAVED = 0.9
+"""Share of a message; one of a single packet hardly waits for the wire, but a rate has to be finite."""
 
 
 class RealCompute(Spec):
@@ -129,17 +134,19 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
     elif link is None:
         each_end_per_byte_s = values["loopback_ring_per_byte_s"] / 2
     elif not setting.servers:
-        # a chunk is turned round between its 2 (n - 1) messages, so once less often than it is sent; a message has two ends
-        messages = max(2 * (setting.workers - 1), 1)
-        share = (messages - 1) / messages / 2
-        each_end_s, each_end_per_byte_s = values["turn_s"] * share, values["turn_per_byte_s"] * share
+        turn_s, saved = _round_of_ring(setting, values, cores)
+        stretch = turn_s / _turn_s(setting, values)
+        each_end_s, each_end_per_byte_s = values["turn_s"] * stretch / 2, values["turn_per_byte_s"] * stretch / 2
+        rate /= 1.0 - saved
     transport: dict[str, Any] = {
         "wire_bytes_per_byte": values["wire_bytes_per_byte"] if link is not None else 1.0,
         "cpu_per_message_s": each_end_s,
         "copy_per_byte_s": each_end_per_byte_s,
     }
     if link is not None and link.sharing == "tcp":
-        transport |= {"discipline": "weighted", "weight_sigma": values["weight_sigma"]}
+        queue_s = min(values["queue_s"], link.buffer_s)
+        transport |= {"discipline": "weighted", "weight_sigma": values["weight_sigma"], "queue_s": queue_s, "buffer_s": link.buffer_s}
+        transport["requests_per_pull"] = _REQUESTS
     cluster: dict[str, Any] = {
         "name": "testbed",
         "basis": "measured",
@@ -154,17 +161,52 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
     return cluster
 
 
+def _chunk_bytes(setting: TestbedSetting) -> float:
+    """Of a message of the ring, in the mean: a rank's part of all variables, or layer by layer of one."""
+    buffers = len(setting.variables) if setting.overlap else 1
+    return setting.parameter_bytes / buffers / setting.workers
+
+
+def _turn_s(setting: TestbedSetting, values: dict[str, float]) -> float:
+    """Work of the two hosts on a message of the ring where the cores have nothing else to do."""
+    return values["turn_s"] + values["turn_per_byte_s"] * _chunk_bytes(setting)
+
+
+def _round_of_ring(setting: TestbedSetting, values: dict[str, float], cores: float) -> tuple[float, float]:
+    """What a round costs beside the wire, and the share of a message that the wire is not waited for.
+
+    A round is the wire's time T and the hosts' work on the message. All hosts send at the
+    same time, and the kernel's work on their bytes takes A of the cores' time in each round;
+    work h on the message, which has one thread, gets what is left::
+
+        x = h / (1 - A / (T + x)),  so  x = (d + sqrt(d^2 + 4 h T)) / 2  with  d = A + h - T
+
+    The shaper lets a packet go as soon as it is not in debt, and the debt of the last packet
+    of a message is paid while the hosts work.
+
+    Returns
+    -------
+    turn_s
+        x.
+    saved
+        Share of the message's bytes that its last packet holds, at most those of x.
+    """
+    assert setting.link is not None
+    chunk, rate = _chunk_bytes(setting), setting.link.bandwidth_bytes_per_s / values["wire_bytes_per_byte"]
+    work_s, wire_s = _turn_s(setting, values), chunk / rate
+    beside_s = setting.workers * max(values["ring_cpu_per_byte_s"] - values["turn_per_byte_s"], 0.0) * chunk / cores
+    excess_s = beside_s + work_s - wire_s
+    turn_s = (excess_s + math.sqrt(excess_s**2 + 4 * work_s * wire_s)) / 2
+    return turn_s, min(chunk % _PACKET_BYTES / chunk, turn_s / wire_s, _MOST_SAVED)
+
+
 def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, Any]:
     if setting.mode in ("ring", "mirrored"):
-        sizes = [variable.size_bytes for variable in setting.variables]
-        largest = max(sizes) if setting.overlap else sum(sizes)
-        # TensorFlow's ring has two halves at the same time where a worker's part would be larger than 4 MiB
-        # (kMaxChunkSizeBytes and kMaxSubdivsPerDevice in collective_param_resolver and ring_alg of its runtime)
-        halves = largest / setting.workers > _LARGEST_CHUNK_BYTES
         fused = {"bucket_size_bytes": 1.0} if setting.overlap else {}
-        algorithm = "bidirectional-ring" if halves else "ring"
-        # message by message: ranks that are ready early begin early
-        return {"kind": "multi-worker-mirrored", "workers": setting.workers, "algorithm": algorithm, "messages": True, **fused}
+        # message by message: ranks that are ready early begin early. TensorFlow cuts a part above 4 MiB in two, but both
+        # go the same way, end at about the same time, and are worked on by one thread (GenerateSubdivsInCollectiveParams and
+        # RunAsyncParts in ring_alg.cc and ring_reducer.cc of its runtime): one ring
+        return {"kind": "multi-worker-mirrored", "workers": setting.workers, "algorithm": "ring", "messages": True, **fused}
     strategy: dict[str, Any] = {
         "kind": "parameter-server",
         "mode": "sync" if setting.mode == "sync" else "async",
@@ -173,12 +215,11 @@ def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, An
         # the order in which TensorFlow answers the requests of a step is random (Hashemi et al., "TicTac", SysML 2019)
         "pull_order": "random" if setting.overlap else "together",
     }
-    queued_s = _queued_s(setting, values)
     if setting.mode == "async":
-        strategy["coordinator"] = {"dispatch_s": values["dispatch_s"], "latency_s": values["coordinator_s"] + queued_s}
+        strategy["coordinator"] = {"dispatch_s": values["dispatch_s"], "latency_s": values["coordinator_s"]}
     elif setting.mode == "between-graph":
         # each worker drives itself: its client's work, which holds up nobody else
-        strategy["coordinator"] = {"latency_s": values["session_s"] + queued_s}
+        strategy["coordinator"] = {"latency_s": values["session_s"]}
     else:
         strategy["backup_workers"] = setting.backup_workers
     return strategy
@@ -190,13 +231,6 @@ def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
         return 0.0
     share = 1.0 - min(values["loopback_waited_share"], 1.0)
     return 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
-
-
-def _queued_s(setting: TestbedSetting, values: dict[str, float]) -> float:
-    """What the short messages between two steps wait behind data: there and back, a part for each other worker, at most the buffer."""
-    if setting.link is None or setting.link.sharing == "fair":
-        return 0.0
-    return 2.0 * float(min(values["queue_s"] * (setting.workers - 1), setting.link.buffer_s))
 
 
 def _run(setting: TestbedSetting, replications: int, seed: int) -> dict[str, Any]:

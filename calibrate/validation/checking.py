@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from calibrate.testbed.busy_cores import computes_like
 from calibrate.testbed.duration import guessed_step_s
 from calibrate.testbed.fitting import is_fitted, shows_tcp
 from calibrate.testbed.machine import faults_of_machine
@@ -88,9 +89,9 @@ NEEDS = (
     ),
     Need(
         lambda one: one.mode == "mirrored" and one.compute.kind == "emulated",
-        lambda one: one.mode == "ring",
-        "what is done between a ring's steps",
-        'mode = "ring" with 2 workers',
+        lambda one: one.mode == "mirrored" and one.workers == 2 and one.compute.kind == "emulated",
+        "what MirroredStrategy's replicas cost each other",
+        'mode = "mirrored" with 2 workers, emulated compute',
     ),
     Need(
         lambda one: one.link is not None and one.link.sharing == "tcp" and one.servers > 0,
@@ -107,6 +108,10 @@ def times_compute(alone: TestbedSetting, setting: TestbedSetting) -> bool:
     same = (alone.model, alone.batch, alone.threads) == (setting.model, setting.batch, setting.threads)
     # a mirrored model is timed from outside, with the call of its function
     return alone.compute.kind == "real" and alone.workers == 1 and same and (alone.mode == "mirrored") == (setting.mode == "mirrored")
+
+
+def _is_timed(setting: TestbedSetting, fit: Sequence[TestbedSetting]) -> bool:
+    return any(times_compute(one, setting) or (one.mode == "apart" and computes_like(one, setting)) for one in fit)
 
 
 def check_matrix(matrix: Matrix, pending: Sequence[TestbedSetting], folder: Path, *, python: str | None, timeout_s: float) -> None:
@@ -147,7 +152,7 @@ def _not_fitted(matrix: Matrix) -> list[str]:
         concerned = [one for one in held_out if need.concerns(one)]
         if concerned and not any(need.given_by(one) for one in matrix.fit):
             found.append(f"{matrix.name}: held_out: {_listed(concerned)}: no run of the fit shows {need.what}; add to [[fit]]: {need.add}")
-    lacking = [one for one in held_out if one.compute.kind == "real" and not any(times_compute(alone, one) for alone in matrix.fit)]
+    lacking = [one for one in held_out if one.compute.kind == "real" and not _is_timed(one, matrix.fit)]
     for kind in dict.fromkeys((one.model, one.batch, one.threads, one.mode == "mirrored") for one in lacking):
         its = [one for one in lacking if (one.model, one.batch, one.threads, one.mode == "mirrored") == kind]
         mode = 'mode = "mirrored", ' if kind[3] else ""

@@ -83,7 +83,7 @@ class Sample:
             for value in row.measured
         ]  # fmt: skip
         columns: list[tuple[object, ...]] = list(zip(*table, strict=True)) if table else [()] * 11
-        return cls(*(np.array(column) for column in columns))  # type: ignore[arg-type]
+        return cls(*(np.array(column) for column in columns))
 
     def where(self, mask: NDArray[np.bool_]) -> Sample:
         """Those rows alone."""
@@ -102,7 +102,7 @@ class Sample:
                     at = here & (self.series == name)
                     part[at] *= 1.0 / (part[at].sum() * np.sqrt(len(names)))
             weights += part if total is None or not part.any() else part / part.sum() * total
-        return weights / weights.sum()
+        return np.asarray(weights / weights.sum(), dtype=np.float64)
 
     def ends(self, parameters: Array) -> tuple[Array, Array]:
         """Of 90% intervals with a discrepancy, logarithms (n,)."""

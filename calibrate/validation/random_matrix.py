@@ -252,11 +252,16 @@ def _real(draw: _Draw) -> dict[str, Any] | None:
 
 
 def _alone(drawn: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the fit needs to know for a drawn setting: where compute is real, a run of the same model with a single worker."""
+    """What the fit needs to know for a drawn setting: where compute is real, runs of its model with one worker and with two apart.
+
+    Those apart show what busy cores cost, and the step alone; they do not count where
+    something else kept the machine busy, and the run with one worker is there for that.
+    """
     if drawn["compute"].get("kind") != "real":
         return []
-    mode = {"mode": "mirrored", "workers": 1} if drawn["mode"] == "mirrored" else {"mode": "between-graph", "workers": 1, "servers": 1}
-    return [{**mode, "model": drawn["model"], "compute": {"kind": "real"}, "batch": drawn["batch"], "steps": 100}]
+    alone = {"mode": "mirrored", "workers": 1} if drawn["mode"] == "mirrored" else {"mode": "between-graph", "workers": 1, "servers": 1}
+    model = {"model": drawn["model"], "compute": {"kind": "real"}, "batch": drawn["batch"], "steps": 100}
+    return [{**alone, **model}, {"mode": "apart", "workers": 2, **model}]
 
 
 def _sized(table: dict[str, Any]) -> TestbedSetting:

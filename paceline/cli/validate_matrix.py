@@ -70,9 +70,7 @@ def plan_of(name: str, count: int | None, out: Path | None, *, python: str | Non
         return plan
     for option, given in (("--count", count), ("--out-matrix", out)):
         if given is not None:
-            raise InputError(
-                f"{option}: goes with a matrix that is drawn, such as --matrix random:1; {name[:60]!r} has settings of its own"
-            )
+            raise InputError(f"{option}: goes with settings that are drawn, such as --matrix random:1; {name[:60]!r} has its own")
     return Plan(read_matrix(find("matrices", name, "--matrix"), python=python))
 
 

@@ -7,7 +7,8 @@ the latency of the path.
 
 Between nodes a transport may add to that: the hosts' work on each message, before it
 stands for the link and after it has arrived; turns, so that a host begins only so many
-messages at a time; a random weight for each message.
+messages at a time; a random weight for each message; one queue for all that cross a
+link, behind which later messages wait.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from simulator.network.admission import Admission
 from simulator.network.fairness import settle, settle_plain
 from simulator.network.hosts import Host
 from simulator.network.ports import Arrived, Connection, Port, exact_weight
+from simulator.network.queues import Queues
 from simulator.transport import Transport
 
 __all__ = ["Network"]
@@ -87,6 +89,10 @@ class Network:
         if transport is not None and transport.weight_sigma is not None:
             assert rng is not None, "random weights need a random stream"
             self._weights = _weights(transport.weight_sigma, rng)
+        self._queues: Queues | None = None
+        if transport is not None and transport.queue_s is not None:
+            assert transport.buffer_s is not None
+            self._queues = Queues(transport.queue_s, transport.buffer_s, transport.requests_per_pull)
         self._begins_anew = self._admission is not None or self._weights is not None
 
     def send(self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None = None) -> None:
@@ -173,14 +179,31 @@ class Network:
         """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
         if self._weights is not None:
             connection.weight = next(self._weights)
-        if self._admission is None:
+        if self._queues is not None:
+            self._wait_in_queues(connection, self._queues)
+        elif self._admission is None:
             self._begin(connection)
         else:
             self._admission.ask(connection, arrival)
             self._admit_soon()
 
+    def _wait_in_queues(self, connection: Connection, queues: Queues) -> None:
+        """The message in front waits behind what others have queued, then begins."""
+
+        def begin(_: Event | None) -> None:
+            queues.begin(connection, self._kernel.now)
+            self._begin(connection)
+
+        wait_s = queues.wait_s(connection, self._kernel.now)
+        if wait_s:
+            self._kernel.call_later(wait_s, begin)
+        else:
+            begin(None)
+
     def _has_crossed(self, connection: Connection) -> None:
         """The last byte of a message between hosts has crossed the ports."""
+        if self._queues is not None:
+            self._queues.end(connection, self._kernel.now)
         if self._admission is not None:
             self._admission.give_back(connection)
             self._admit_soon()

@@ -214,12 +214,15 @@ class Connection:
         The hosts at its ends, where they delay messages or draw weights for them; else none.
     size, arrived
         Bytes and callback of the message in front; the callback is none if there is no message.
+    asked_for
+        Whether its messages are answers to requests that go the other way.
     later
         The messages after it; none if there are none.
     """
 
     __slots__ = (
         "arrived",
+        "asked_for",
         "bottleneck",
         "entry",
         "finish",
@@ -249,6 +252,7 @@ class Connection:
         self.entry = 0  # number of the bottleneck's heap entry that counts
         self.size = 0.0
         self.arrived: Arrived | None = None
+        self.asked_for = False
         # a queue of its own only where messages wait: an empty deque is four times the size of a connection
         self.later: deque[tuple[float, Arrived, int]] | None = None
 

@@ -95,7 +95,9 @@ class Topology:
 
     def from_server(self, server: int, replica: int) -> Connection:
         """A connection on which a worker pulls variables."""
-        return self._path(self.node_of_server(server), self.node_of(replica), f"server {server}", f"device {replica}")
+        connection = self._path(self.node_of_server(server), self.node_of(replica), f"server {server}", f"device {replica}")
+        connection.asked_for = True
+        return connection
 
     def from_client(self, replica: int) -> Connection:
         """A connection on which the client of in-graph replication sends a worker its input."""

@@ -26,6 +26,7 @@ FIT = (
     setting("async", 2, TCP),
     setting("between-graph", 1, compute=REAL, batch=64),
     setting("mirrored", 1, compute=REAL, batch=64),
+    setting("mirrored", 2),
 )
 
 
@@ -40,7 +41,7 @@ HELD_OUT = [
     (setting("async", 4), "bytes cost over loopback", lambda one: one.link is None and one.servers > 0 and one.compute.kind != "real"),
     (setting("ring", 4, FAST), "a ring's messages cost on a shaped link", lambda one: one.mode == "ring" and one.link is not None),
     (setting("ring", 4), "a ring's bytes cost over loopback", lambda one: one.mode == "ring" and one.link is None),
-    (setting("mirrored", 4), "between a ring's steps", lambda one: one.mode == "ring"),
+    (setting("mirrored", 4), "what MirroredStrategy's replicas cost", lambda one: one.mode == "mirrored"),
     (setting("async", 4, TCP), "how TCP shares a link", lambda one: one.link is not None and one.link.sharing == "tcp"),
     (setting("async", 4, compute=REAL, batch=64), "times ladder-4mb with batch 64", lambda one: one.compute.kind == "real" and one.servers),
     (setting("mirrored", 4, compute=REAL, batch=64), 'mode = "mirrored"', lambda one: one.mode == "mirrored"),
@@ -60,6 +61,14 @@ def test_another_batch_or_other_threads_are_not_timed() -> None:
     for other in ({"batch": 32}, {"batch": 64, "threads": 2}, {"batch": 64, "model": "ladder-1mb"}):
         [told] = faults_of(matrix(setting("ring", 4, **{"compute": REAL, "model": "ladder-4mb"} | other)))
         assert "no run of the fit times" in told
+
+
+def test_runs_apart_time_a_step_too() -> None:
+    apart = TestbedSetting.model_validate({"mode": "apart", "workers": 2, "model": "ladder-4mb", "compute": REAL, "batch": 32})
+    for mode in ("ring", "mirrored"):
+        asked = matrix(setting(mode, 4, compute=REAL, batch=32), (*FIT, apart))
+        assert faults_of(asked) == []
+    assert faults_of(matrix(setting("ring", 4, compute=REAL, batch=16), (*FIT, apart)))
 
 
 @pytest.mark.parametrize("name", ["quick", "development", "first", "headline"])
