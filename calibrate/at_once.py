@@ -1,4 +1,4 @@
-"""What processes of one machine have in common: launches of several at once, by analysis of variance."""
+"""What processes of one machine have in common, and how they slow each other down: launches of several at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from calibrate.measurements import Measurements
 from calibrate.records import StepTime
 from simulator.errors import CalibrationError
 
-__all__ = ["AtOnce", "SharedSpread", "is_at_once", "processes_at_once"]
+__all__ = ["AtOnce", "BusyCoreSlowdown", "SharedSpread", "is_at_once", "processes_at_once"]
 
 Array = NDArray[np.float64]
 
 _NOISE_LIMIT = 0.5
 _UNKNOWN = (0.05, 0.95)
+_Z90 = 1.6449
 
 
 class SharedSpread:
@@ -84,6 +85,31 @@ class SharedSpread:
 
 
 @dataclass(frozen=True)
+class BusyCoreSlowdown:
+    """How much longer a step takes for each other core that is busy.
+
+    (T_k / T_1 - 1) / b, with the mean step T_k of k processes at once, that T_1 of a process
+    alone, and b the cores of the k - 1 others. Whatever makes a step slower beside others is
+    in it: memory bandwidth, caches, clocks, and threads that find no idle core any more.
+
+    Attributes
+    ----------
+    value
+        Share of the step; 0 at least.
+    error
+        Its standard error, from the scatter of runs and of launches.
+    """
+
+    value: float
+    error: float
+
+    @property
+    def interval_90(self) -> tuple[float, float]:
+        """Of the value."""
+        return max(self.value - _Z90 * self.error, 0.0), self.value + _Z90 * self.error
+
+
+@dataclass(frozen=True)
 class AtOnce:
     """What launches of several processes have shown.
 
@@ -96,11 +122,14 @@ class AtOnce:
         Of the share.
     text
         For the provenance.
+    slowdown
+        By other cores that are busy; None where too few launches are whole.
     """
 
     share: float | None
     interval_90: tuple[float, float]
     text: str
+    slowdown: BusyCoreSlowdown | None = None
 
 
 def is_at_once(measured: Measurements) -> bool:
@@ -108,8 +137,8 @@ def is_at_once(measured: Measurements) -> bool:
     return measured.header.arguments.get("launch") is not None
 
 
-def processes_at_once(files: Sequence[Measurements], accept: bool = False) -> AtOnce:
-    """Estimate what processes share, from the files of all launches.
+def processes_at_once(files: Sequence[Measurements], alone: Sequence[Measurements] = (), accept: bool = False) -> AtOnce:
+    """Estimate what processes share, and how they slow each other down, from the files of all launches.
 
     A launch of which a process is missing, or was disturbed, is left out.
 
@@ -117,6 +146,8 @@ def processes_at_once(files: Sequence[Measurements], accept: bool = False) -> At
     ----------
     files
         Written by :func:`calibrate.profile_at_once`.
+    alone
+        Runs of one process, which the slowdown is counted against.
     accept
         Take disturbed rounds as well.
     """
@@ -125,19 +156,9 @@ def processes_at_once(files: Sequence[Measurements], accept: bool = False) -> At
     for one in files:
         number = int(one.header.arguments["launch"])
         started.add(number)
-        try:
-            left_out = choose_rounds([one], accept).left_out
-        except CalibrationError:
-            continue
-        rounds: dict[tuple[int, int], list[float]] = defaultdict(list)
-        for step in one.of(StepTime):
-            if (0, step.round) not in left_out:
-                rounds[step.batch, step.round].append(step.seconds)
-        by_batch: dict[int, list[Array]] = defaultdict(list)
-        for (batch, _), times in rounds.items():
-            by_batch[batch].append(np.array(times))
+        by_batch = _rounds(one, accept)
         if by_batch and one.complete:
-            launches[number].append(dict(by_batch))
+            launches[number].append(by_batch)
     processes = max((int(str(one.header.arguments["together"]).rpartition(":")[2]) for one in files), default=0)
     whole = [ones for ones in launches.values() if len(ones) == processes]
     seen = f"{len(started)} launches of {processes} processes at once"
@@ -146,13 +167,59 @@ def processes_at_once(files: Sequence[Measurements], accept: bool = False) -> At
     if len(whole) < 2 or processes < 2:
         return AtOnce(None, (0.0, 1.0), f"{seen}: too few to tell what processes of one machine share")
     levels, noise = _levels(whole)
+    slowdown = _slowdown(whole, [rounds for one in alone if (rounds := _rounds(one, accept))], (processes - 1) * _cores_of(files[0]))
     found = SharedSpread().fit(levels, noise)
     low, high = found.interval_90_
     if found.share_ is None:
-        return AtOnce(None, found.interval_90_, f"{seen}: what they share is not determined; more launches (--launches) or processes would")
-    return AtOnce(
-        found.share_, found.interval_90_, f"{seen}: they share {found.share_:.0%} of their variance, 90%: {low:.0%} to {high:.0%}"
-    )
+        text = f"{seen}: what they share is not determined; more launches (--launches) or processes would"
+    else:
+        text = f"{seen}: they share {found.share_:.0%} of their variance, 90%: {low:.0%} to {high:.0%}"
+    if slowdown is not None:
+        low, high = slowdown.interval_90
+        text += f"; a step takes {slowdown.value:.0%} longer for each other busy core, 90%: {low:.0%} to {high:.0%}"
+    return AtOnce(found.share_, found.interval_90_, text, slowdown)
+
+
+def _rounds(one: Measurements, accept: bool) -> dict[int, list[Array]]:
+    """Step times of each undisturbed round, by batch; empty where all were disturbed."""
+    try:
+        left_out = choose_rounds([one], accept).left_out
+    except CalibrationError:
+        return {}
+    rounds: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for step in one.of(StepTime):
+        if (0, step.round) not in left_out:
+            rounds[step.batch, step.round].append(step.seconds)
+    by_batch: dict[int, list[Array]] = defaultdict(list)
+    for (batch, _), times in rounds.items():
+        by_batch[batch].append(np.array(times))
+    return dict(by_batch)
+
+
+def _cores_of(one: Measurements) -> int:
+    """That a process of a launch was kept to."""
+    return len(str(one.header.arguments.get("cores") or "0").split(","))
+
+
+def _slowdown(
+    whole: Sequence[Sequence[dict[int, list[Array]]]], alone: Sequence[dict[int, list[Array]]], others: int
+) -> BusyCoreSlowdown | None:
+    if not alone:
+        return None
+    batches = sorted(set.intersection(*(set(one) for one in (*alone, *(one for ones in whole for one in ones)))))
+    if not batches:
+        return None
+
+    def times(one: dict[int, list[Array]]) -> Array:
+        return np.array([np.mean(np.concatenate(one[batch])) for batch in batches])
+
+    base = np.mean([times(one) for one in alone], axis=0)
+    apart = np.array([np.mean(times(one) / base) for one in alone])
+    together = np.array([np.mean([times(one) / base for one in ones]) for ones in whole])
+    # runs alone are few, and scatter as launches do
+    variance = float((((apart - 1.0) ** 2).sum() + ((together / together.mean() - 1.0) ** 2).sum()) / (len(apart) + len(together) - 2))
+    error = float(together.mean()) * np.sqrt(variance * (1.0 / len(together) + 1.0 / len(apart)))
+    return BusyCoreSlowdown(max(float(together.mean()) - 1.0, 0.0) / others, float(error) / others)
 
 
 def _levels(whole: Sequence[Sequence[dict[int, list[Array]]]]) -> tuple[Array, float]:

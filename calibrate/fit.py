@@ -33,6 +33,8 @@ PARAMETERS = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "back
 
 _DRAWS = 200
 _DRAWS_KEPT = 60
+_MOST_SLOWDOWN = 10.0
+"""By a busy core; no workload takes more."""
 _LAWS = 50
 
 
@@ -102,7 +104,7 @@ def fit_workload(
         remarks = dict(chosen.remarks)
         if apart:
             remarks["disturbed"] = "; ".join(filter(None, (remarks.get("disturbed"), apart)))
-        at_once = processes_at_once([run for run in runs if is_at_once(run)], accept_disturbed) if len(alone) < len(runs) else None
+        at_once = processes_at_once([run for run in runs if is_at_once(run)], alone, accept_disturbed) if len(alone) < len(runs) else None
         facts = provenance(alone, command) | {"runs": str(len(set(table.runs)))} | remarks
         return _fitted(alone, table, at_once, name, facts, seed)
     except ValidationError as error:
@@ -139,6 +141,12 @@ def _fitted(
     intervals = {key: (_digits(a), _digits(b)) for key, a, b in zip(PARAMETERS, low, high, strict=True)}
     if at_once is not None:
         intervals["run_to_run_shared"] = (_digits(at_once.interval_90[0]), _digits(at_once.interval_90[1]))
+    slowdown = at_once.slowdown if at_once is not None else None
+    kept, names = draws[:_DRAWS_KEPT], PARAMETERS
+    if slowdown is not None:
+        intervals["busy_core_slowdown"] = (_digits(slowdown.interval_90[0]), _digits(slowdown.interval_90[1]))
+        drawn = np.clip(rng.normal(slowdown.value, slowdown.error, len(kept)), 0.0, _MOST_SLOWDOWN)
+        kept, names = np.column_stack([kept, drawn]), (*PARAMETERS, "busy_core_slowdown")
     found = StepTimeLaw().fit(table.factors())
     law = found.law_
     variables = fitted_variables(measured)
@@ -158,6 +166,7 @@ def _fitted(
         jitter_least=_digits(table.fastest()),
         run_to_run_cv=round(min(table.run_to_run_cv(), 1.0), 6),
         run_to_run_shared=_digits(at_once.share) if at_once is not None and at_once.share is not None else None,
+        busy_core_slowdown=_digits(min(slowdown.value, _MOST_SLOWDOWN)) if slowdown is not None else 0.0,
         server=_server_cost(measured),
         variables=variables,
         calibrated=WorkloadRange(
@@ -165,9 +174,7 @@ def _fitted(
             tensor_bytes=(min(sizes), max(sizes)),
             device=device,
         ),
-        uncertainty=Uncertainty(
-            parameters=PARAMETERS, draws=tuple(tuple(_digits(value) for value in draw) for draw in draws[:_DRAWS_KEPT])
-        ),
+        uncertainty=Uncertainty(parameters=names, draws=tuple(tuple(_digits(value) for value in draw) for draw in kept)),
         fit=CalibrationFit(
             points=tuple(_point(table, batch) for batch in table.batches),
             relative_residual=_digits(cost.relative_residual_),

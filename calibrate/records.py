@@ -234,6 +234,9 @@ class Repeat(_Record):
     kind: Literal["repeat"]
     repeat: Count
     clock_drift_s: float
+    others_share: float | None = Field(
+        default=None, description="of the cores' time, what other processes, the kernel or the hypervisor took"
+    )
 
 
 class Note(_Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simulator.discrepancy import between
 from simulator.intervals import paired_ratio, wins
 from simulator.results import Estimate, Result
 
@@ -50,7 +51,9 @@ def compare(ours: Result, theirs: Result) -> Comparison:
         low, high = one.low / max(other.high, other.mean), one.high / max(other.low, _NOTHING * other.mean)
         return Comparison(Estimate(mean=one.mean / other.mean, low=low, high=high))
     mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
-    return Comparison(paired_ratio(mine, his), runs=len(mine), wins=wins(mine, his), losses=wins(his, mine))
+    return Comparison(
+        paired_ratio(mine, his, between(ours.discrepancy, theirs.discrepancy)), runs=len(mine), wins=wins(mine, his), losses=wins(his, mine)
+    )
 
 
 def share_draws(ours: Result, theirs: Result) -> bool:

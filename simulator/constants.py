@@ -62,6 +62,7 @@ class Constant(Known):
     """One number with a physical meaning, and the published tables that determine it."""
 
     name: str
+    fitted: bool = Field(description="whether it is fitted; not where tables left out are predicted no better with a fitted value")
     determined: bool = Field(description="whether tables determine it; else value and interval are the prior's")
     tables: tuple[str, ...] = Field(default=(), description="sources whose rows feel it")
     prior: Prior
@@ -69,8 +70,8 @@ class Constant(Known):
 
     @model_validator(mode="after")
     def _said(self) -> Constant:
-        if self.determined and not self.tables:
-            raise ValueError(f"{self.name}: is determined, so tables must name at least one")
+        if self.determined and not (self.fitted and self.tables):
+            raise ValueError(f"{self.name}: is determined, so it must be fitted, and tables must name at least one")
         return self
 
 

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from simulator.spec import Spec
 
-__all__ = ["CERTAIN", "Z_90", "Deviation", "Discrepancy", "Doubt", "LeftOutRows", "Off", "Part", "between"]
+__all__ = ["CERTAIN", "Z_90", "Deviation", "Discrepancy", "Doubt", "LeftOutRows", "Off", "Part", "between", "off_of"]
 
 Z_90 = 1.6448536269514722
 """Standard deviations from the middle of a normal distribution to an end of its 90% interval."""
@@ -33,6 +33,10 @@ class Off(NamedTuple):
     def inverse(self) -> Off:
         """Of one over the figure: of a step's time, where this is of a throughput."""
         return Off(self.high, self.low)
+
+    def times(self, factor: float) -> Off:
+        """So many times as far."""
+        return Off(self.low * factor, self.high * factor)
 
     @property
     def sd(self) -> float:
@@ -72,6 +76,11 @@ class Discrepancy(Spec):
     checked: LeftOutRows | None = None
     about: str = Field(default="", max_length=10_000, description="what the figures rest on")
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is off."""
+        return self.compute == self.communication == self.staleness == Deviation()
+
 
 class Part(Spec):
     """What one cause does to a throughput, as logarithms for one standard deviation of the cause."""
@@ -86,14 +95,31 @@ class Doubt(Spec):
 
     regime: str = Field(default="", description="whose figures these are")
     reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
+    compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")
+    communication: float = Field(default=0.0, description="the same with that of communication")
     parts: tuple[Part, ...] = ()
     staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
     checked: LeftOutRows | None = Field(default=None, description="how such intervals did on runs left out")
 
     @property
+    def coverage_in_words(self) -> str:
+        """How intervals with such a discrepancy did on runs left out, plainly; no sentence's end."""
+        checked = self.checked
+        if checked is None:
+            return "how often such intervals hold is not measured"
+        sources = "1 source" if checked.sources == 1 else f"{checked.sources} sources"
+        settings = "1 setting" if checked.rows == 1 else f"{checked.rows:,} settings"
+        return f"such 90% intervals held {checked.inside:.0%} of the runs at {settings} of {sources} that took no part in their estimate"
+
+    @property
     def off(self) -> Off:
         """Of the throughput."""
         return Off(math.hypot(*(part.slower for part in self.parts)), math.hypot(*(part.faster for part in self.parts)))
+
+
+def off_of(doubt: Doubt | None) -> Off:
+    """Of the throughput; nothing where there is no discrepancy."""
+    return CERTAIN if doubt is None else doubt.off
 
 
 def between(ours: Doubt | None, theirs: Doubt | None) -> Off:

@@ -22,10 +22,24 @@ from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategy import AllReduceStrategy, ParameterServer
 
-__all__ = ["Regime", "discrepancy_of", "doubt_of", "factor", "reach_of", "regime_of", "regimes"]
+__all__ = [
+    "ALL_REDUCE",
+    "ASYNCHRONOUS",
+    "CATALOGUE",
+    "CONTENDED",
+    "MEASURED",
+    "SYNCHRONOUS",
+    "Regime",
+    "discrepancy_of",
+    "doubt_of",
+    "factor",
+    "reach_of",
+    "regime_of",
+    "regimes",
+]
 
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
-MEASURED, CATALOGUE = "measured links", "catalogue"
+MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"
 
 
 class Regime(Discrepancy):
@@ -47,7 +61,11 @@ def regimes() -> dict[str, Regime]:
 
 
 def regime_of(scenario: Scenario) -> str:
-    """The kind of training, and whether its links were measured or are those of a catalogue; empty for one replica alone."""
+    """The kind of training and what is known of its links; empty for one replica alone.
+
+    Links of a catalogue; measured ones; and measured ones where transport decides who gets
+    how much of them, or all hosts share cores.
+    """
     strategy = scenario.strategy
     if isinstance(strategy, ParameterServer):
         kind = SYNCHRONOUS if strategy.mode == "sync" else ASYNCHRONOUS
@@ -55,16 +73,16 @@ def regime_of(scenario: Scenario) -> str:
         kind = ALL_REDUCE
     else:
         return ""
-    return f"{kind}, {MEASURED if scenario.cluster.basis == 'measured' else CATALOGUE}"
+    cluster = scenario.cluster
+    if cluster.basis != "measured":
+        return f"{kind}, {CATALOGUE}"
+    contended = cluster.transport.discipline != "fair" or cluster.shared_cores is not None
+    return f"{kind}, {CONTENDED if contended else MEASURED}"
 
 
 def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
     """What predictions of this scenario are off by: its own, or that of its regime; None where there is none."""
-    if scenario.discrepancy == "none":
-        return None
-    if scenario.discrepancy is not None:
-        return scenario.discrepancy
-    return regimes().get(regime_of(scenario))
+    return scenario.discrepancy if scenario.discrepancy is not None else regimes().get(regime_of(scenario))
 
 
 def reach_of(scenario: Scenario) -> float:
@@ -77,12 +95,14 @@ def reach_of(scenario: Scenario) -> float:
 def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, compute: float, communication: float) -> float:
     """Time of a step, over what it is, where compute and communication take e^compute and e^communication times as long.
 
-    Communication that compute hides comes out where it grows beyond it: of x s exposed and
-    h s hidden, max(x e^m, (x + h) e^m - h e^c) s. Workers that do not wait for each other
-    queue for the busiest link or server: a share u of a step S is what it needs for all of
-    them, which no faster compute takes away, and a worker by itself would need A s. Steps
-    are taken to be (A^p + (u S)^p)^(1/p) with the p for which that is S, so that compute
-    counts for less and less as u comes near 1.
+    Communication that compute hides comes out as far as the links are what is waited for: of
+    x s exposed and h s hidden, x e^m + x / (x + h) h (e^m - e^c) s. Where little is exposed
+    that is the last message, which compute does not touch; where much is, the links were busy
+    all along, and what compute hides is what it lasts. Workers that do not wait for each other
+    queue for the busiest link or server: of a step of S s it needs B s for all of them, which
+    no faster compute takes away, and a worker by itself would need A s. A step is taken to be
+    (A^p + B^p)^(1/p), with the p for which that is S, so that compute counts for the less the
+    nearer B is to S.
 
     Parameters
     ----------
@@ -92,29 +112,74 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
         Logarithms of the factors.
     """
     slower, longer = math.exp(compute), math.exp(communication)
-    exposed_s = max(parts.exposed_communication * longer, (parts.exposed_communication + hidden_s) * longer - hidden_s * slower)
-    on_device = isinstance(scenario.strategy, AllReduceStrategy)
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
-    after_s = parts.input + parts.compute * slower + exposed_s + parts.waiting * slower + parts.apply * (slower if on_device else longer)
+    if regime_of(scenario).startswith(ASYNCHRONOUS) and scenario.replicas > 1:
+        alone_s, busy_s = _alone_and_busy_s(scenario, step_s, use)
+        power = _power(alone_s / step_s, busy_s / step_s)
+        computing_s = min(parts.input + parts.compute, alone_s)
+        alone, busy = (computing_s * slower + (alone_s - computing_s) * longer) / step_s, busy_s * longer / step_s
+        return float(max(alone, busy) * (1.0 + (min(alone, busy) / max(alone, busy)) ** power) ** (1.0 / power))
+    exposed_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
+    shown_s = hidden_s * exposed_s / sent_s if sent_s else 0.0
+    exposed_s = max(exposed_s * longer + shown_s * (longer - slower), 0.0)
+    on_device = isinstance(scenario.strategy, AllReduceStrategy)
+    after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (slower if on_device else longer)
     return after_s / step_s
 
 
-def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> Doubt | None:
-    """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none."""
-    own = discrepancy_of(scenario)
-    if own is None:
+def _alone_and_busy_s(scenario: Scenario, step_s: float, use: Utilisation) -> tuple[float, float]:
+    """Seconds of a step that a worker by itself would need, and that the busiest link, server or the coordinator needs for all workers."""
+    strategy = scenario.strategy
+    dispatch_s = strategy.coordinator.dispatch_s if isinstance(strategy, ParameterServer) and strategy.coordinator is not None else 0.0
+    busy_s = max(use.busiest_link * step_s, use.busiest_server * step_s, scenario.replicas * dispatch_s)
+    return min(scenario.lone_step_s, step_s), min(busy_s, step_s)
+
+
+def _power(one: float, other: float) -> float:
+    """The p for which one^p + other^p is 1; both lie between 0 and 1."""
+    low, high = _LEAST_POWER, _MOST_POWER
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if one**middle + other**middle > 1.0 else (low, middle)
+    return high
+
+
+_LEAST_POWER, _MOST_POWER = 0.1, 500.0
+
+
+def _shares_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> tuple[float, float]:
+    """By how much the logarithm of a step's time rises with those of compute and of communication: shares of a step that count."""
+    up, down = ([factor(scenario, parts, hidden_s, use, *pair) for pair in ((h, 0.0), (0.0, h))] for h in (_STEP, -_STEP))
+    compute, communication = (math.log(more / less) / (2 * _STEP) for more, less in zip(up, down, strict=True))
+    return compute, communication
+
+
+_STEP = 0.05
+
+
+def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Scenario | None = None) -> Doubt | None:
+    """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none.
+
+    ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.
+    """
+    regime, own = regime_of(scenario), discrepancy_of(scenario)
+    if not regime or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
-    reach, regime = reach_of(scenario), regime_of(scenario)
+    reach = reach_of(scenario)
+    simulated = simulated or scenario
     of_compute, of_communication = own.compute(reach), own.communication(reach)
 
     def part(name: str, compute: float, communication: float) -> Part:
-        slower = math.log(factor(scenario, parts, hidden_s, use, compute, communication))
-        faster = -math.log(factor(scenario, parts, hidden_s, use, -compute, -communication))
+        slower = math.log(factor(simulated, parts, hidden_s, use, compute, communication))
+        faster = -math.log(factor(simulated, parts, hidden_s, use, -compute, -communication))
         return Part(name=name, slower=slower, faster=faster)
 
+    compute, communication = _shares_of(simulated, parts, hidden_s, use)
     return Doubt(
         regime=regime,
         reach=reach,
+        compute=compute,
+        communication=communication,
         parts=(
             part("compute", of_compute, 0.0),
             part(f"communication: {regime} on {scenario.cluster.name}", 0.0, of_communication),

@@ -11,7 +11,7 @@ from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
 from simulator.cost import placement_of
 from simulator.defaults import assumptions
-from simulator.discrepancy import CERTAIN, Doubt, Off
+from simulator.discrepancy import Doubt, Off, off_of
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
 from simulator.inadequacy import doubt_of
@@ -19,7 +19,6 @@ from simulator.intervals import prediction_interval, widened
 from simulator.phases import random_order
 from simulator.practice import assumed_in_practice, nominally_in_practice
 from simulator.recorder import Kind, Measured
-from simulator.replication import drawn_scenario
 from simulator.results import (
     Breakdown,
     Estimate,
@@ -32,7 +31,6 @@ from simulator.results import (
     Staleness,
     Utilisation,
 )
-from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategy import Single
@@ -74,9 +72,9 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
     phase = _phase(achieved, runs)
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * batch_alone / run.window_s for run in alone]
-    breakdown, utilisation = _breakdown(runs), _utilisation(runs)
-    doubt = doubt_of(scenario, breakdown, sum(run.hidden_s for run in runs) / steps, utilisation)
-    off = doubt.off if doubt is not None else CERTAIN
+    breakdown, hidden_s, utilisation = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
+    doubt = doubt_of(scenario, breakdown, hidden_s, utilisation, achieved)
+    off = off_of(doubt)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
     step_time, staleness = _step_time(runs), _staleness(achieved, runs)
@@ -99,10 +97,10 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
         staleness=staleness,
         mean_staleness=_mean_staleness(scenario, runs, staleness.mean, doubt),
         discrepancy=doubt,
-        scatter=_scatter(scenario, samples_per_s, off),
+        scatter=_scatter(runs, samples_per_s, off),
         phase=phase,
         breakdown_s=breakdown,
-        hidden_communication_s=sum(run.hidden_s for run in runs) / steps,
+        hidden_communication_s=hidden_s,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
         bottleneck=bottleneck(achieved, breakdown, utilisation),
@@ -115,7 +113,11 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
 
 def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:
     """What the model is off by, as far as it reaches the throughput of these replications; None where there is no discrepancy."""
-    return doubt_of(scenario, _breakdown(runs), sum(run.hidden_s for run in runs) / sum(run.steps for run in runs), _utilisation(runs))
+    return doubt_of(scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs))
+
+
+def _hidden_s(runs: Sequence[Measured]) -> float:
+    return sum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
 
 
 def _around(mean: float, values: Sequence[float], off: Off) -> Estimate:
@@ -132,7 +134,7 @@ def _mean_staleness(scenario: Scenario, runs: Sequence[Measured], mean: float, d
     return _around(mean, [run.staleness.mean() for run in runs], Off(sd, sd))
 
 
-def _scatter(scenario: Scenario, rates: Sequence[float], off: Off) -> Scatter:
+def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scatter:
     """What the throughput's interval is made of.
 
     Parameters can be told from luck by how the replications' throughputs follow what each of
@@ -141,17 +143,13 @@ def _scatter(scenario: Scenario, rates: Sequence[float], off: Off) -> Scatter:
     drawn at random would explain (the adjusted coefficient of determination, Theil 1961).
     """
     logs = np.log(rates)
-    variance = float(logs.var(ddof=1))
-    explained = 0.0
-    if scenario.workload.uncertainty is not None or scenario.cluster.uncertainty is not None:
-        drawn = [drawn_scenario(scenario, Streams(scenario.run.seed, number)) for number in range(len(rates))]
-        times = [(each.workload.compute_s(each.batch), each.full_step_s) for each in drawn]
-        columns = [column for column in np.log(times).T if np.ptp(column) > _EQUAL]
-        freedom = len(rates) - 1 - len(columns)
-        if columns and freedom > 0 and variance > 0:
-            table = np.column_stack([np.ones(len(rates)), *columns])
-            left = logs - table @ np.linalg.lstsq(table, logs, rcond=None)[0]
-            explained = max(1.0 - float(left @ left) / freedom / variance, 0.0)
+    variance, explained = float(logs.var(ddof=1)), 0.0
+    columns = [column for column in np.log([run.drawn_s for run in runs]).T if np.ptp(column) > _EQUAL]
+    freedom = len(runs) - 1 - len(columns)
+    if columns and freedom > 0 and variance > 0:
+        table = np.column_stack([np.ones(len(runs)), *columns])
+        left = logs - table @ np.linalg.lstsq(table, logs, rcond=None)[0]
+        explained = max(1.0 - float(left @ left) / freedom / variance, 0.0)
     return Scatter(model=off.sd, parameters=math.sqrt(explained * variance), luck=math.sqrt((1.0 - explained) * variance))
 
 

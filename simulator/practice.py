@@ -8,7 +8,7 @@ as achieved (no sort), and what it sets itself, stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from simulator.cluster import Cluster, Link
 from simulator.constants import constants, drawn_values, nominal_values
@@ -16,9 +16,10 @@ from simulator.laws import Normal
 from simulator.results import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategy import ParameterServer
 from simulator.workload import Affine, Workload
 
-__all__ = ["assumed_in_practice", "drawn_in_practice", "in_practice", "nominally_in_practice"]
+__all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]
 
 _SHARES = {
     "nvlink": "nvlink_share",
@@ -35,7 +36,6 @@ _OF_PLACES = {
     "ethernet_share": "cluster, links of sort ethernet",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
-    "overlap_slowdown": "cluster.overlap_slowdown",
 }
 """What each constant changes."""
 
@@ -52,11 +52,17 @@ def nominally_in_practice(scenario: Scenario) -> Scenario:
 
 def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
     """What is applied to a scenario, with each value and where it is from."""
-    if not _is_nominal(scenario.cluster):
-        return ()
-    asked = _Asked(nominal_values(scenario.practice))
-    in_practice(scenario, asked)
-    return tuple(_assumed(scenario, name) for name in asked.names)
+    return tuple(_assumed(scenario, name) for name in felt_by([scenario]))
+
+
+def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
+    """Names of the constants that any of some scenarios depends on."""
+    found: dict[str, None] = {}
+    for scenario in scenarios:
+        asked = _Asked(nominal_values(scenario.practice))
+        in_practice(scenario, asked)
+        found |= asked.names
+    return tuple(found)
 
 
 def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
@@ -78,12 +84,13 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     cluster = scenario.cluster
     if not _is_nominal(cluster):
         return scenario
+    between = values if scenario.nodes_needed > 1 else None
     changes: dict[str, object] = {
-        "intra_node": _achieved(cluster.intra_node, values),
-        "inter_node": _achieved(cluster.inter_node, values),
-        "host_link": _achieved(cluster.host_link, values) if cluster.host_link is not None else None,
+        "intra_node": _achieved(cluster.intra_node, values if _uses_inside(scenario) else None),
+        "inter_node": _achieved(cluster.inter_node, between),
+        "host_link": _achieved(cluster.host_link, values if _uses_host(scenario) else None) if cluster.host_link is not None else None,
         "node_classes": tuple(
-            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, values)}) if kind.inter_node is not None else kind
+            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, between)}) if kind.inter_node is not None else kind
             for kind in cluster.node_classes
         ),
     }
@@ -105,12 +112,27 @@ def _links(cluster: Cluster) -> Iterator[Link]:
     yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
 
 
-def _achieved(link: Link, values: Mapping[str, float]) -> Link:
-    """A link with what transfers get of its nominal rate."""
+def _uses_inside(scenario: Scenario) -> bool:
+    """Whether anything goes from device to device, or from a worker to a server, inside a node."""
+    strategy = scenario.strategy
+    if isinstance(strategy, ParameterServer):
+        return strategy.server_placement == "colocated" or strategy.replicas_per_worker > 1
+    return min(scenario.replicas, scenario.cluster.replicas_per_node) > 1
+
+
+def _uses_host(scenario: Scenario) -> bool:
+    """Whether gradients go by the host's memory."""
+    return isinstance(scenario.strategy, ParameterServer) or getattr(scenario.strategy, "through_host", False)
+
+
+def _achieved(link: Link, values: Mapping[str, float] | None) -> Link:
+    """A link with what transfers get of its nominal rate; no values: nothing goes over it."""
     if link.sort == "given":
         return link
-    share = min(values[_SHARES[link.sort]], 1.0)
-    return link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
+    if values is None:
+        return link.model_copy(update={"sort": "given"})
+    achieved = link.bandwidth_bytes_per_s * min(values[_SHARES[link.sort]], 1.0)
+    return link.model_copy(update={"bandwidth_bytes_per_s": achieved, "sort": "given"})
 
 
 def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -> Workload:

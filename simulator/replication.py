@@ -45,6 +45,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
     network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
     recorder = Recorder(kernel, drawn, observer)
+    recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
     if cores is not None:
         recorder.watch("cores", lambda: [cores])
     paces = paces_of(drawn, streams)

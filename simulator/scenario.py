@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from simulator.cluster import Cluster
 from simulator.constants import Known, constants
@@ -72,6 +72,11 @@ class Run(Spec):
         return self.job_steps if self.job_steps is not None else self.steps * replicas
 
 
+def _or_none(schema: dict[str, Any]) -> None:
+    """That the text "none" may stand for a discrepancy of nothing."""
+    schema["anyOf"].append({"const": "none"})
+
+
 class Scenario(Spec):
     """Workload, cluster, strategy and run; validated together."""
 
@@ -80,10 +85,11 @@ class Scenario(Spec):
     cluster: Cluster
     strategy: Strategy
     run: Run = Run()
-    discrepancy: Discrepancy | Literal["none"] | None = Field(
+    discrepancy: Annotated[Discrepancy | None, BeforeValidator(lambda given: Discrepancy() if given == "none" else given)] = Field(
         default=None,
-        description="what predictions of this kind are off by, for intervals alone: your own figures, or none; left out: that of its "
+        description='what predictions of this kind are off by, for intervals alone: your own figures, or "none"; left out: that of its '
         "regime (models/discrepancy.toml)",
+        json_schema_extra=_or_none,
     )
     practice: dict[str, Known] = Field(
         default_factory=dict,
@@ -112,6 +118,11 @@ class Scenario(Spec):
             if not getattr(self, name):
                 written.pop(name, None)
         return written
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """All its parts by name, for another scenario like it that is validated anew."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
     @property
     def replicas(self) -> int:

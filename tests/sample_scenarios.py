@@ -23,10 +23,10 @@ def scenario_table(**parts: Any) -> dict[str, Any]:
         "cluster": {"name": "lab", "inter_node": {"bandwidth": "1 GB/s", "latency": "0 s"}, "intra_node": {"bandwidth": "10 GB/s"}},
         "strategy": {"kind": "single"},
         "run": {"steps": 20, "warmup_steps": 2, "replications": 2, "seed": 3, "start": "together"},
-        "discrepancy": "none",
+        "discrepancy": {},
     }
     for section, values in parts.items():
-        table[section] = values if section in ("strategy", "discrepancy") else {**table[section], **values}
+        table[section] = values if section == "strategy" else {**table[section], **values}
     if table["strategy"].get("kind") == "parameter-server":
         table["strategy"] = {"pull_order": "forward", **table["strategy"]}
     return table

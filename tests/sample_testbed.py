@@ -29,7 +29,7 @@ GIGABIT = {"bandwidth": "1 Gbit/s"}
 
 
 def setting(mode: str, workers: int, link: dict[str, Any] | None = None, model: str = "ladder-4mb", **more: Any) -> TestbedSetting:
-    servers = 0 if mode in ("ring", "mirrored") else 1
+    servers = 0 if mode in ("ring", "mirrored", "apart") else 1
     table = {"mode": mode, "workers": workers, "servers": servers, "link": link, "model": model, "compute": {"mean": "20 ms"}, "steps": 12}
     return TestbedSetting.model_validate(table | more)
 
@@ -38,7 +38,9 @@ def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = 
     """A measurement file such as a machine with these parameters would write: steps of equal length, clocks inside."""
     each = given.workers if given.mode in ("async", "between-graph") else 1  # updates while every worker makes a step
     whole_s = each / simulate(scenario_of(given, values, 2.0, replications=2)).updates_per_s.mean
-    gap_s = {"async": values["dispatch_s"] + values["coordinator_s"], "ring": values["ring_step_s"]}.get(given.mode, values["session_s"])
+    gap_s = {
+        "async": values["dispatch_s"] + values["coordinator_s"], "ring": values["ring_step_s"], "mirrored": values["mirrored_step_s"]
+    }.get(given.mode, values["session_s"])  # fmt: skip
     compute_s = given.compute.mean_s + values["sleep_s"]
     moving_s = whole_s - gap_s - compute_s
     lines: list[dict[str, Any]] = [
@@ -61,10 +63,16 @@ def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = 
                 })  # fmt: skip
         used = {"sent_bytes": 1.0, "received_bytes": 1.0, "system_s": 0.0}
         lines.append({"kind": "used", "repeat": repeat, "task": "chief 0", "user_s": values["dispatch_s"] * given.steps, **used})
-        moved = given.parameter_bytes * (2.0 if given.servers else 2.0 * (given.workers - 1) / given.workers)
-        ring = "loopback_ring_per_byte_s" if given.link is None else "ring_cpu_per_byte_s"
-        per_byte_s = values["loopback_per_byte_s" if given.servers else ring]
-        cpu_s = per_byte_s * moved * given.steps * given.workers
+        fixed_s = values["loopback_async_step_s" if given.mode == "async" else "loopback_step_s"]
+        each_s = fixed_s + 2.0 * values["loopback_per_byte_s"] * given.parameter_bytes
+        if not given.servers:
+            each_s = values["ring_step_s"] + values["loopback_ring_per_byte_s"] * given.parameter_bytes
+            if given.link is not None:
+                each_s = (
+                    values["ring_step_s"]
+                    + values["ring_cpu_per_byte_s"] * 2.0 * (given.workers - 1) / given.workers * given.parameter_bytes
+                )
+        cpu_s = each_s * given.steps * given.workers
         lines.append({"kind": "used", "repeat": repeat, "task": "worker 0", "user_s": cpu_s, **used})
         lines.append({"kind": "repeat", "repeat": repeat, "clock_drift_s": 0.0})
     path = folder / f"{given.mode}-{given.hash}-testbed-1.ndjson"

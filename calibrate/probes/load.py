@@ -36,7 +36,7 @@ def cores_of_process() -> list[int]:
         return list(range(os.cpu_count() or 1))
 
 
-def _ticks(cores: list[int]) -> tuple[float, float] | None:
+def ticks(cores: list[int]) -> tuple[float, float] | None:
     """Seconds that these cores were busy, and that the hypervisor gave to other machines, since the start of the machine."""
     try:
         with open("/proc/stat", encoding="ascii") as lines:
@@ -120,7 +120,7 @@ class Watch:
         self.begin()
 
     def _now(self) -> tuple[float, float, tuple[float, float] | None, int, int]:
-        return time.perf_counter(), time.process_time(), _ticks(self.cores), _switches(), _throttled(self.cores)
+        return time.perf_counter(), time.process_time(), ticks(self.cores), _switches(), _throttled(self.cores)
 
     def begin(self) -> None:
         """From here on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibrate.published.situations import Situation, element_bytes, reduces_only
+from calibrate.published.scenarios import Situation, element_bytes, pushes
 from calibrate.published.tables import Row
 
 __all__ = ["alpha_beta", "linear"]
@@ -38,8 +38,8 @@ def _communication_s(situation: Situation, row: Row) -> float:
         return 0.0
     link = facts.inter_node if row.nodes > 1 else facts.intra_node
     bandwidth = link.bandwidth_bytes_per_s * (facts.nics_per_node if row.nodes > 1 else 1)
-    size = sum(tensor.elements for tensor in situation.tensors) * element_bytes(situation)
-    if reduces_only(stack, row):
+    size = sum(tensor.elements for tensor in situation.tensors) * element_bytes(stack) / stack.every
+    if not pushes(stack, row):
         turns = 2 * (row.replicas - 1)
         return float(turns * link.latency_s + turns / row.replicas * size / bandwidth)
     workers = row.nodes if stack.worker == "node" else row.replicas

@@ -1,18 +1,26 @@
-"""Fits the constants on the tables that each names: ``python -m calibrate.published.fitting`` rewrites their file.
+"""Fits what software gets of nominal rates: ``python -m calibrate.published.fitting`` rewrites ``models/practice.toml``.
 
-One constant after another, in the order of the file, the others as they stand: every row
-that feels it is predicted on a grid of values by the simulator. The value is the one with
-the smallest mean size of the rows' logarithmic errors, each counted up to a cap so that
-rows that are off for another reason do not decide. The interval is as wide as the values
-are spread that single series would choose, by their quartiles as of a lognormal: it says
-how much the constant differs from one machine and software to the next, which a new
-table meets too.
+For each constant every row that feels it is predicted by the simulator on a grid of
+values, the others at their priors. What several constants do to a row's logarithmic error
+together is taken as the sum of what each does. On these curves all constants are chosen
+at once: the values that minimise the sizes of the errors, each counted up to a cap so that
+rows that are off for another reason do not decide, and weighed so that a source counts by
+the root of its number of series; plus the squared distance from the prior in its standard
+deviations. The same without each source in turn gives the constants by which that source's
+rows are predicted (``models/published/left_out.toml``).
+
+The interval says how much a constant differs from one source to the next, which a new
+machine meets too: see :func:`interval_of`.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Sequence
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,153 +28,313 @@ import tomlkit
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from calibrate.published.constants import Constant, Constants, load_constants
-from calibrate.published.prediction import fit
-from calibrate.published.situations import Situation
-from calibrate.published.tables import Row, Tables, load_tables
+from calibrate.published.left_out import FILE
+from calibrate.published.prediction import base_of
+from calibrate.published.scenarios import Situation, scenario_of
+from calibrate.published.solving import compute_that_gives
+from calibrate.published.tables import Row, load_tables
 from calibrate.published.validation import situations_of
 from simulator import simulate
+from simulator.catalog import practice_file
+from simulator.constants import Constant, Known, constants
+from simulator.practice import felt_by, in_practice
 
-__all__ = ["NOISES", "Choice", "choose", "fit_constants", "fit_noises", "main"]
+__all__ = ["Curves", "Fit", "choose", "grid_of", "interval_of", "main", "measure"]
+
+Values = NDArray[np.float64]
 
 _GRID = 7
-_SPAN = 3.0
-_FELT = 0.01
+_FINE = 49
+_BEYOND = 1.5
+"""The grid reaches so many times beyond the prior's interval."""
 _CAP = 0.25
-_FEWEST_SERIES = 5
-_LONE_REACH = 1.5
-"""With fewer series than these, how much machines differ is not known: a factor assumed."""
-_NORMAL_95 = 1.6449
-_NORMAL_QUARTILES = 1.349
-"""Distance between the quartiles of a normal, in standard deviations."""
-_ROWS_OF_A_SERIES = 2
+_SCALE = 0.06
+"""Size of errors that counts as much as a constant that lies sqrt(2) of its prior's deviations off."""
+_SWEEPS = 3
+_FELT = 0.02
+"""Mean size of a source's errors must change by so much over the grid for it to say anything."""
+_SCATTER = math.log(1.5)
+_SCATTER_COUNTS = 2.0
+"""What sources are taken to differ by, as a standard deviation of logarithms, and as how many sources' evidence that counts."""
 _TO_DEVIATION = 1.4826
-NOISES = ("row_noise", "async_row_noise")
-"""Constants that only widen intervals: set from what the fitted rows leave, not on a grid."""
+_NORMAL_95 = 1.6448536269514722
+_REPLICATIONS = 2
+_MOST_PAIRS = 1024
+"""Of workers and servers: rows with more take no part in the fit, since they are slow to simulate."""
 
 
-class Choice(NamedTuple):
-    """The value that rows choose together, and where those of single series lie."""
+class Curves(NamedTuple):
+    """Logarithmic errors of one series' rows.
 
-    value: float
-    low: float
-    high: float
+    Attributes
+    ----------
+    table
+        Its source.
+    base
+        With every constant at its prior, shape (rows,).
+    by
+        Of each constant that the series feels, along its grid, shape (rows, values).
+    """
+
+    table: str
+    base: Values
+    by: dict[str, Values]
 
 
-def fit_constants(tables: Tables, constants: Constants, only: Sequence[str] = ()) -> Constants:
-    """One sweep over all constants, or over some.
+class Fit(NamedTuple):
+    """Values that were chosen together, and with them the errors of each series' rows by its id."""
+
+    values: dict[str, float]
+    errors: dict[str, Values]
+
+
+def grid_of(constant: Constant, count: int = _GRID) -> Values:
+    """Values that are tried; of a share none above 1."""
+    top = 1.0 if constant.name.endswith("_share") else math.inf
+    return np.geomspace(constant.prior.low / _BEYOND, min(constant.prior.high * _BEYOND, top), count)
+
+
+def measure(situation: Situation, rows: Sequence[Row], name: str | None) -> Values:
+    """Errors of a series' rows along the grid of a constant, shape (rows, values); with no name at the priors, shape (rows, 1)."""
+    priors = {each.name: each.prior.value for each in constants().values()}
+    tried = [priors] if name is None else [{**priors, name: float(value)} for value in grid_of(constants()[name])]
+    return np.array([_errors(situation, rows, values) for values in tried]).T.reshape(-1, len(tried))
+
+
+def _errors(situation: Situation, rows: Sequence[Row], values: Mapping[str, float]) -> list[float]:
+    def rate(row: Row, compute_s: float) -> float:
+        scenario = scenario_of(situation, row, compute_s)
+        run = scenario.run.model_copy(update={"replications": _REPLICATIONS})
+        return simulate(in_practice(scenario.model_copy(update={"run": run}), values)).throughput_samples_per_s.mean
+
+    base = base_of(rows)
+    compute_s = compute_that_gives(base, lambda its_s: rate(base, its_s)).compute_s / base.batch_per_replica
+    scored = [row for row in rows if row is not base and _pairs(situation, row) <= _MOST_PAIRS]
+    return [math.log(rate(row, compute_s * row.batch_per_replica) / row.mean) for row in scored]
+
+
+def _pairs(situation: Situation, row: Row) -> int:
+    """Workers times servers of a row."""
+    scenario = scenario_of(situation, row, row.step_s)
+    return scenario.processes * scenario.servers
+
+
+# -- choosing -------------------------------------------------------------------------
+
+
+class _Fine:
+    """Curves on a finer grid, as changes from the errors at the priors."""
+
+    def __init__(self, curves: Mapping[str, Curves], known: Mapping[str, Constant]) -> None:
+        self.curves = curves
+        self.known = known
+        self.grid = {name: grid_of(constant, _FINE) for name, constant in known.items()}
+        self.changes = {
+            series: {name: self._change(name, its.by[name]) for name in its.by if name in known} for series, its in curves.items()
+        }
+
+    def _change(self, name: str, errors: Values) -> Values:
+        coarse, fine = np.log(grid_of(self.known[name])), np.log(self.grid[name])
+        at_prior = math.log(self.known[name].prior.value)
+        return np.array([np.interp(fine, coarse, row) - np.interp(at_prior, coarse, row) for row in errors]).reshape(-1, _FINE)
+
+    def at(self, series: str, name: str, value: float) -> Values:
+        """Change of the rows' errors with one constant at another value than its prior's."""
+        place = np.log(self.grid[name])
+        return np.array([np.interp(math.log(value), place, row) for row in self.changes[series][name]])
+
+    def loss(self, series: str, name: str, others: Values) -> Values:
+        """Mean capped size of the rows' errors along the fine grid of one constant, the errors by all others given."""
+        return np.asarray(np.minimum(np.abs(others[:, None] + self.changes[series][name]), _CAP).mean(axis=0))
+
+
+def choose(curves: Mapping[str, Curves], known: Mapping[str, Constant], without: str | None = None) -> Fit:
+    """The values that fit best together; constants that are not fitted stay at their priors.
 
     Parameters
     ----------
-    tables, constants
-        What is predicted, and where the fit begins.
-    only
-        Names; left out: all but :data:`NOISES`.
+    curves
+        By the series' id.
+    known
+        Constants with their priors.
+    without
+        A source that has no say; the errors of its rows are given with the values of the others.
     """
-    situations = situations_of(tables)
-    for constant in constants.all:
-        if constant.name in NOISES or (only and constant.name not in only):
-            continue
-        own = [
-            (situation, rows)
-            for situation, rows in situations
-            if situation.series.table in constant.fit_on and situation.stack.id not in constant.not_on
-        ]
-        current = next(each for each in constants.all if each.name == constant.name)
-        top = _top(current.name)
-        grid = np.geomspace(current.value / _SPAN, min(current.value * _SPAN, top), _GRID)
-        errors = Parallel(n_jobs=-1)(delayed(_errors)(situation, rows, constants, current.name, grid) for situation, rows in own)
-        choice = choose(grid, errors)
-        if choice is not None:
-            constants = _replaced(constants, current, choice)
-    return constants
+    fine = _Fine(curves, known)
+    values = {name: constant.prior.value for name, constant in known.items()}
+    errors = {series: its.base.copy() for series, its in curves.items()}
+    heard = [series for series, its in curves.items() if its.table != without and len(its.base)]
+    count: dict[str, int] = {}
+    for series in heard:
+        count[curves[series].table] = count.get(curves[series].table, 0) + 1
+    for _ in range(_SWEEPS):
+        for name, constant in known.items():
+            if not constant.fitted:
+                continue
+            cost = _distance(constant, fine.grid[name]) ** 2 / 2
+            for series in heard:
+                if name in fine.changes[series]:
+                    others = errors[series] - fine.at(series, name, values[name])
+                    cost = cost + fine.loss(series, name, others) / _SCALE / math.sqrt(count[curves[series].table])
+            best = float(fine.grid[name][int(np.argmin(cost))])
+            for series in errors:
+                if name in fine.changes[series]:
+                    errors[series] = errors[series] + fine.at(series, name, best) - fine.at(series, name, values[name])
+            values[name] = best
+    return Fit(values, errors)
 
 
-def fit_noises(tables: Tables, constants: Constants) -> Constants:
-    """The noise constants: 1.4826 times the median size of what the fitted tables' rows are off, a deviation that outliers do not move."""
-    situations = situations_of(tables)
-    for name in NOISES:
-        current = next(each for each in constants.all if each.name == name)
-        own = [
-            (situation, rows)
-            for situation, rows in situations
-            if situation.series.table in current.fit_on and (situation.stack.kind == "asynchronous") == name.startswith("async")
-        ]
-        grid = np.array([current.value])
-        errors = Parallel(n_jobs=-1)(delayed(_errors)(situation, rows, constants, name, grid) for situation, rows in own)
-        each_series = [_TO_DEVIATION * float(np.median(np.abs(its))) for its in errors if its.size]
-        value = _TO_DEVIATION * float(np.median(np.abs(np.concatenate([its.ravel() for its in errors]))))
-        quarter, three = np.quantile(each_series, [0.25, 0.75])
-        constants = _replaced(constants, current, Choice(value, min(float(quarter), value), max(float(three), value)))
-    return constants
+def _distance(constant: Constant, values: Values) -> Values:
+    """From the prior's value, in standard deviations of its logarithm."""
+    prior = constant.prior
+    spread = math.log(prior.high / prior.low) / (2 * _NORMAL_95)
+    return np.asarray(np.log(values / prior.value) / spread)
 
 
-def choose(grid: NDArray[np.float64], errors: Sequence[NDArray[np.float64]]) -> Choice | None:
-    """The best value on a finer grid.
+def alone(curves: Mapping[str, Curves], known: Mapping[str, Constant], fit: Fit, name: str, without: str | None = None) -> dict[str, float]:
+    """The value of one constant that each source by itself would choose, of those whose rows say something about it."""
+    if not known[name].fitted:
+        return {}
+    fine = _Fine(curves, known)
+    losses: dict[str, list[Values]] = {}
+    for series, its in curves.items():
+        if name in fine.changes[series] and its.table != without and len(its.base):
+            others = fit.errors[series] - fine.at(series, name, fit.values[name])
+            losses.setdefault(its.table, []).append(fine.loss(series, name, others))
+    chosen = {}
+    for table, its_losses in losses.items():
+        loss = np.mean(its_losses, axis=0)
+        if np.ptp(loss) > _FELT:
+            chosen[table] = float(fine.grid[name][int(np.argmin(loss))])
+    return chosen
 
-    Parameters
-    ----------
-    grid
-        Values that were tried, rising, shape (values,).
-    errors
-        Of each series, logarithmic errors of its rows, shape (rows, values).
 
-    Returns
-    -------
-    Choice or None
-        None if no row feels the constant.
+def interval_of(constant: Constant, value: float, sources: Sequence[float]) -> Known:
+    """Value and 90% interval of what another source would choose.
+
+    Sources are taken to scatter lognormally. The standard deviation is that of the values
+    that each chooses by itself about the common one (1.4826 times the median distance, so
+    that outliers do not decide), and of an assumed 1.5-fold scatter that counts as two
+    sources: a constant that rests on one source has mainly that. With none the prior is
+    all that is known.
     """
-    fine = np.geomspace(grid[0], grid[-1], 121)
-    felt = [each[np.ptp(each, axis=1) > _FELT] for each in errors]
-    losses = [
-        np.mean([np.minimum(np.abs(np.interp(np.log(fine), np.log(grid), row)), _CAP) for row in each], axis=0) * len(each)
-        for each in felt
-        if len(each)
-    ]
-    if not losses:
-        return None
-    best = float(fine[int(np.argmin(np.sum(losses, axis=0)))])
-    if len(losses) < _FEWEST_SERIES:
-        return Choice(best, best / _LONE_REACH, best * _LONE_REACH)
-    single = [float(fine[int(np.argmin(loss))]) for loss in losses]
-    quarter, three = np.quantile(np.log(single), [0.25, 0.75])
-    reach = min(max(math.exp(_NORMAL_95 * float(three - quarter) / _NORMAL_QUARTILES), 1.0), _SPAN)
-    return Choice(best, best / reach, best * reach)
+    if not sources:
+        return Known(value=constant.prior.value, low=constant.prior.low, high=constant.prior.high)
+    count = len(sources)
+    scatter = _TO_DEVIATION * float(np.median([abs(math.log(its / value)) for its in sources]))
+    variance = (count * scatter**2 + _SCATTER_COUNTS * _SCATTER**2) / (count + _SCATTER_COUNTS)
+    reach = math.exp(_NORMAL_95 * math.sqrt(variance * (1.0 + 1.0 / count)))
+    top = 1.0 if constant.name.endswith("_share") else math.inf
+    return Known(value=value, low=value / reach, high=min(value * reach, top))
 
 
-def _errors(situation: Situation, rows: Sequence[Row], constants: Constants, name: str, grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithmic errors of a series' largest rows for each value, shape (rows, values)."""
-    columns = []
-    for value in grid:
-        build, used = fit(situation, rows, constants.with_values({name: float(value)}))
-        fitted = sorted({row.replicas for row in rows})[:used]
-        scored = [row for row in rows if row.replicas not in fitted][-_ROWS_OF_A_SERIES:]
-        columns.append([math.log(simulate(build(row)).throughput_samples_per_s.mean / row.mean) for row in scored])
-    return np.array(columns).T.reshape(-1, len(grid))
+# -- all of it ------------------------------------------------------------------------
 
 
-def _top(name: str) -> float:
-    """The largest value that means anything: of a share 1; of the tail of replies that beside which the work of calls vanishes."""
-    return 1.0 if name.endswith(("_share", "_overlap")) else 60.0 if name == "reply_tail" else math.inf
+def _curves(situations: Sequence[tuple[Situation, list[Row]]], known: Mapping[str, Constant], keep: Path | None) -> dict[str, Curves]:
+    """Curves of all series, one constant after another; those in the folder are not measured again."""
+    feels = {its.series.id: felt_by(scenario_of(its, row, row.step_s) for row in rows) for its, rows in situations}
+    base = _kept(keep, "base", situations, None)
+    found = {its.series.id: Curves(its.series.table, base[its.series.id][:, 0], {}) for its, _ in situations}
+    for name in known:
+        own = [(its, rows) for its, rows in situations if name in feels[its.series.id]]
+        for series, errors in _kept(keep, name, own, name).items():
+            found[series].by[name] = errors
+    return found
 
 
-def _replaced(constants: Constants, current: Constant, choice: Choice) -> Constants:
-    top = _top(current.name)
-    changed = current.model_copy(update={"value": choice.value, "low": choice.low, "high": min(choice.high, top)})
-    return Constants(changed if each.name == current.name else each for each in constants.all)
+def _kept(keep: Path | None, label: str, situations: Sequence[tuple[Situation, list[Row]]], name: str | None) -> dict[str, Values]:
+    file = keep / f"{label}.pickle" if keep is not None else None
+    if file is not None and file.is_file():
+        stored: dict[str, Values] = pickle.loads(file.read_bytes())  # noqa: S301 - written by this program
+        return stored
+    errors = Parallel(n_jobs=-1, batch_size=4)(delayed(measure)(its, rows, name) for its, rows in situations)
+    found = {its.series.id: each for (its, _), each in zip(situations, errors, strict=True)}
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pickle.dumps(found))
+    return found
 
 
 def main() -> None:
-    """Fit, and write the values into ``constants.toml``."""
+    """Fit, and write the values into their files."""
+    parser = argparse.ArgumentParser(description="Fit what software gets of nominal rates to the published tables.")
+    parser.add_argument("--keep", type=Path, help="a folder: what was measured is kept there, and not measured again")
+    parser.add_argument("--only", help="measure one constant, or base, into that folder, and end")
+    parser.add_argument("--worth", action="store_true", help="write no file; print what fitting each constant is worth to tables left out")
+    given = parser.parse_args()
     tables = load_tables()
-    file = tables.home / "constants.toml"
-    fitted = {constant.name: constant for constant in fit_noises(tables, fit_constants(tables, load_constants(tables.home))).all}
+    known = constants()
+    # asynchronous workers of the tables exchange so little that their rows say nothing of rates
+    situations = [(its, rows) for its, rows in situations_of(tables) if its.stack.kind != "asynchronous"]
+    if given.only:
+        _curves(situations, {name: known[name] for name in known if name == given.only}, given.keep)
+        return
+    felt = known if given.worth else {name: constant for name, constant in known.items() if constant.fitted}
+    curves = _curves(situations, felt, given.keep)
+    if given.worth:
+        _print_worth(curves, known, {its.series.id: its.series.regime for its, _ in situations})
+        return
+    _write_practice(curves, known)
+    _write_left_out(curves, known, tables.home / FILE)
+
+
+def _print_worth(curves: Mapping[str, Curves], known: Mapping[str, Constant], regimes: Mapping[str, str]) -> None:
+    """Median size of the errors of each regime, every table left out of the fit that predicts it; with and without each constant."""
+
+    def told(label: str, tried: Mapping[str, Constant]) -> None:
+        errors: dict[str, list[float]] = {}
+        for table in sorted({its.table for its in curves.values()}):
+            fit = choose(curves, tried, without=table)
+            for series, its in curves.items():
+                if its.table == table:
+                    errors.setdefault(regimes[series], []).extend(np.abs(np.expm1(fit.errors[series])).tolist())
+        medians = "  ".join(f"{regime}: {np.median(sizes):.3f}" for regime, sizes in sorted(errors.items()))
+        sys.stdout.write(f"{label:40}  {medians}\n")
+
+    told("as it is", known)
+    for name, constant in known.items():
+        other = constant.model_copy(update={"fitted": not constant.fitted})
+        told(f"{name} {'at its prior' if constant.fitted else 'fitted'}", {**known, name: other})
+
+
+def _write_practice(curves: Mapping[str, Curves], known: Mapping[str, Constant]) -> None:
+    file = practice_file()
     document = tomlkit.parse(file.read_text(encoding="utf-8"))
+    fit = choose(curves, known)
     for entry in document["constant"]:
-        constant = fitted[entry["name"]]
-        for key in ("value", "low", "high"):
-            entry[key] = float(f"{getattr(constant, key):.3g}")
+        constant = known[entry["name"]]
+        sources = alone(curves, known, fit, constant.name)
+        entry["determined"] = bool(sources)
+        entry["tables"] = sorted(sources)
+        entry.update(_rounded(interval_of(constant, fit.values[constant.name], list(sources.values()))))
     file.write_text(tomlkit.dumps(document), encoding="utf-8")
+
+
+def _write_left_out(curves: Mapping[str, Curves], known: Mapping[str, Constant], file: Path) -> None:
+    document = tomlkit.document()
+    document.add(tomlkit.comment("Constants of models/practice.toml fitted without one table, by which that table's rows are predicted;"))
+    document.add(tomlkit.comment("written by `python -m calibrate.published.fitting`."))
+    entries = tomlkit.aot()
+    for table in sorted({its.table for its in curves.values()}):
+        fit = choose(curves, known, without=table)
+        for name, constant in known.items():
+            if not constant.fitted:
+                continue
+            sources = alone(curves, known, fit, name, without=table)
+            entry = tomlkit.table()
+            entry.update({"table": table, "name": name})
+            entry.update(_rounded(interval_of(constant, fit.values[name], list(sources.values()))))
+            entries.append(entry)
+    document.add("left_out", entries)
+    file.write_text(tomlkit.dumps(document), encoding="utf-8")
+
+
+def _rounded(known: Known) -> dict[str, float]:
+    """Three digits, an end never on the wrong side of the value."""
+    value = float(f"{known.value:.3g}")
+    low, high = float(f"{known.low:.3g}"), float(f"{known.high:.3g}")
+    return {"value": value, "low": min(low, value), "high": max(high, value)}
 
 
 if __name__ == "__main__":

@@ -1,17 +1,21 @@
-"""Fit of a system's numbers to published all-reduce times, with what other systems say about them.
+"""Fit of a model of all-reduces to times of a few sizes: robust, in logarithms, with weak priors.
 
-A few small sizes do not determine nine numbers. Each logarithm of a number has therefore
-a normal prior (Gelman et al., "Bayesian Data Analysis", chapter 5): a plain one, and for a
-system that is to be predicted one from all *other* systems, each fitted with the plain
-one: their median, and as its spread 1.48 times their median deviation from it, but no
-less than half the plain one's. So constants of NCCL, such as what LL128 costs over LL, are
-fitted on some systems and tested on others.
+The logarithm of each number has a normal prior (Gelman et al., "Bayesian Data Analysis",
+chapter 5), and residuals count by soft L1, which outliers do not dominate. Where larger
+sizes are asked for, the scatter that is allowed doubles with every
+:data:`_HALF_LIFE` doublings below the largest size that is fitted: a misfit of small sizes
+should not bend what is near the question.
+
+What a source states about its links may not hold: sockets move a fraction of what the
+adapter could. So each model is fitted twice, with a prior around the stated rate and with
+one around what the sizes reached, and both are averaged by how well they explain the times
+(their evidence by Laplace's approximation, tempered, because misfits of neighbours are alike).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,199 +23,165 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from calibrate.published.nccl_model import Nominal, Numbers, Point, Series, durations_s, least_durations_s, nominal_of
+from calibrate.published.nccl_model import Assumed, Law, Model, Point, Series, bytes_on_bus, latency_ratio, nominal_bus
 
-__all__ = ["Fit", "Prior", "fit", "plain_prior", "prior_from_others"]
+__all__ = ["SCATTER", "Fit", "fit"]
 
 Values = NDArray[np.float64]
 
 SCATTER = 0.05
-"""Relative scatter of a published time around any smooth curve: what a residual counts against the priors."""
+"""Relative scatter of a published time around a smooth curve: what a residual counts against the priors."""
+_HALF_LIFE = 3.0
+_LATENCY = Assumed(math.log(50e-6), 1.5)
+_SHARE = Assumed(math.log(0.9), 0.25)
+"""Of the stated rate that a bus bandwidth reaches."""
+_SHARE_OF_SOCKETS = Assumed(math.log(0.4), 0.7)
+"""By sockets, a processor copies what RDMA hands over by itself."""
+_STATED_HOLDS = {"rdma": 0.98, "sockets": 0.9, None: 0.8}
+"""How likely a priori the stated rate tells the bandwidth, by what carries bytes between nodes; inside one as by RDMA."""
+_BEYOND = Assumed(math.log(1.5), 1.0)
+"""Over what the largest size reached, where no rate is stated or the stated one does not hold."""
+_TEMPERED = 0.5
+_CARRIED = 0.5
+"""Share of a size's residual that comes back with more ranks: whether it is the library's own or chance is not known."""
 
 
-class _Assumed(NamedTuple):
-    """Of one number a priori: median, spread of its logarithm, and what it must lie between."""
+class _Mode(NamedTuple):
+    """One of the optima: logarithms of latency, bandwidth and the model's own numbers, shape (numbers,)."""
 
-    median: float
-    spread: float
-    least: float
-    most: float
-
-
-_PLAIN = {
-    "launch_s": _Assumed(12e-6, 0.7, 1e-6, 1e-3),  # NCCL's tuner has 7 to 14 us
-    "node_latency": _Assumed(1.5, 1.2, 0.05, 200.0),  # other networks are far from NCCL's InfiniBand
-    "device_latency": _Assumed(1.0, 0.3, 0.2, 10.0),
-    "ll128_latency": _Assumed(1.0, 0.5, 0.2, 6.0),
-    "simple_latency": _Assumed(1.0, 0.7, 0.1, 10.0),
-    "ll_wire": _Assumed(4.0, 1.0, 1.0, 100.0),  # NCCL's tuner has a quarter of the bandwidth
-    "ll128_wire": _Assumed(1.2, 0.5, 1.0, 10.0),
-    "node_share": _Assumed(0.9, 0.07, 0.05, 1.0),
-    "device_share": _Assumed(0.85, 0.4, 0.05, 20.0),
-}
-_PIPELINED_SHARE = (2.0, 1.0)
-"""Of ``device_share`` where several switched nodes take part: stages that NCCL pipelines follow one another here."""
-_UNKNOWN = 2.0
-"""Spread of a share of a bandwidth that the source does not state."""
-_LEAST_SPREAD = 0.5
-_DETERMINED = 0.5
-"""A number whose spread the times of a series reduced to this share of the prior's says something about other systems."""
-
-
-@dataclass(frozen=True)
-class Prior:
-    """Normal in the logarithm of each number: mean and standard deviation, shape (numbers,)."""
-
-    mean: Values
-    spread: Values
+    weight: float
+    logs: Values
+    covariance: Values
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Numbers of a system and how well they are known.
+    """A model's numbers for one series, and how well they are known."""
 
-    Attributes
-    ----------
-    series, nominal
-        What was fitted.
-    logs
-        Logarithms of the numbers, shape (numbers,).
-    covariance
-        Of these, shape (numbers, numbers): Laplace's approximation, from the Jacobian at the optimum.
-    scatter
-        Relative scatter of the fitted times around the model: 1.48 times the median absolute residual.
-    """
-
+    model: Model
     series: Series
-    nominal: Nominal
-    logs: Values
-    covariance: Values
-    scatter: float
+    points: tuple[Point, ...]
+    modes: tuple[_Mode, ...]
 
-    @property
-    def numbers(self) -> Numbers:
-        """The numbers themselves."""
-        return _numbers(self.logs)
+    def predict(self, sizes_bytes: Sequence[float], many: Series | None = None, law: Law = "ring") -> tuple[Values, Values]:
+        """Logarithms of the times of other sizes, perhaps on more ranks of the same system.
 
-    def predict_s(self, series: Series, sizes_bytes: Sequence[float]) -> tuple[Values, Values]:
-        """Predicted times of a series of the same system.
+        Parameters
+        ----------
+        many
+            The series with more ranks; left out: the fitted one. Sizes that were fitted
+            then carry :data:`_CARRIED` of their residual over.
+        law
+            By which the latency grows with the ranks.
 
         Returns
         -------
-        times, spread : ndarray
-            Seconds, and the standard deviation of the logarithm of one measured time: the
-            numbers' uncertainty, to first order, and the scatter; each of shape (sizes,).
+        times, variance : ndarray
+            Log seconds, and the variance that the fit leaves them, each of shape (sizes,).
         """
-        times_s = durations_s(series, self.nominal, self.numbers, sizes_bytes)
-        slopes = np.empty((len(self.logs), len(times_s)))
-        for number, deviation in enumerate(np.sqrt(np.diag(self.covariance))):
-            step = max(0.1 * deviation, 1e-4) * (-1.0 if self.logs[number] > _BOUNDS[1][number] - deviation else 1.0)
-            moved = self.logs.copy()
+        means = np.array([self._moved(mode.logs, sizes_bytes, many, law) for mode in self.modes])
+        weights = np.array([mode.weight for mode in self.modes])
+        mean = weights @ means
+        inside = np.array([self._variance(mode, at, sizes_bytes, many, law) for mode, at in zip(self.modes, means, strict=True)])
+        variance = weights @ (inside + (means - mean) ** 2)
+        if many is not None:
+            left = dict(zip((point.size_bytes for point in self.points), self.residuals(), strict=True))
+            mean = mean + _CARRIED * np.array([left.get(size, 0.0) for size in sizes_bytes])
+        return mean, variance
+
+    def residuals(self) -> Values:
+        """Log measured less log fitted time of each size."""
+        fitted, _ = self.predict([point.size_bytes for point in self.points])
+        left: Values = np.log([point.mean_s for point in self.points]) - fitted
+        return left
+
+    def _moved(self, logs: Values, sizes_bytes: Sequence[float], many: Series | None, law: Law) -> Values:
+        latency, bandwidth = float(logs[0]), float(logs[1])
+        if many is not None:
+            latency += math.log(latency_ratio(law, self.series, many, math.exp(latency)))
+            before, after = _stated(self.series), _stated(many)
+            if before is not None and after is not None:
+                bandwidth += after.mean - before.mean
+        return _log_times(self.model, many or self.series, np.array([latency, bandwidth, *logs[2:]]), sizes_bytes)
+
+    def _variance(self, mode: _Mode, at: Values, sizes_bytes: Sequence[float], many: Series | None, law: Law) -> Values:
+        slopes = []
+        for number, deviation in enumerate(np.sqrt(np.diag(mode.covariance))):
+            step = max(0.1 * deviation, 1e-4)
+            moved = mode.logs.copy()
             moved[number] += step
-            slopes[number] = np.log(durations_s(series, self.nominal, _numbers(moved), sizes_bytes) / times_s) / step
-        variance = np.einsum("is,ij,js->s", slopes, self.covariance, slopes)
-        return times_s, np.sqrt(variance + self.scatter**2)
+            slopes.append((self._moved(moved, sizes_bytes, many, law) - at) / step)
+        variance: Values = np.einsum("is,ij,js->s", np.array(slopes), mode.covariance, np.array(slopes))
+        return variance
 
 
-def plain_prior(series: Series) -> Prior:
-    """What is assumed of a system without looking at others."""
-    mean = np.log([number.median for number in _PLAIN.values()])
-    spread = np.array([number.spread for number in _PLAIN.values()])
-    mean[_DEVICE_LATENCY] += math.log(_passed(series))
-    if _pipelined(series):
-        mean[_DEVICE_SHARE], spread[_DEVICE_SHARE] = math.log(_PIPELINED_SHARE[0]), _PIPELINED_SHARE[1]
-    return Prior(mean, _widened(series, spread))
+def fit(model: Model, series: Series, points: Sequence[Point], *, larger: bool = False) -> Fit:
+    """The numbers of a model that explain these times best.
 
-
-def prior_from_others(series: Series, fits: Mapping[str, Fit]) -> Prior:
-    """What all other systems say about this one.
+    Minimises the sum of soft L1 losses of log(fitted / measured) over the scatter, and of
+    squares of the numbers' distances from their priors.
 
     Parameters
     ----------
-    series
-        Of the system to be fitted.
-    fits
-        By name of the series, each fitted with its plain prior.
+    points
+        Two sizes or more, in order.
+    larger
+        Whether the fit is for larger sizes: smaller ones then count less.
     """
-    plain = plain_prior(series)
-    others = [one for one in fits.values() if one.series.system != series.system]
-    mean, spread = plain.mean.copy(), plain.spread * _LEAST_SPREAD
-    for number in range(len(Numbers._fields)):
-        known = [one.logs[number] for one in others if _tells(one, number, series)]
-        if len(known) > 1:
-            mean[number] = np.median(known)
-            spread[number] = max(1.4826 * float(np.median(np.abs(known - mean[number]))), spread[number])
-        else:
-            spread[number] = plain.spread[number]
-    return Prior(mean, _widened(series, spread))
-
-
-def fit(series: Series, points: Sequence[Point], prior: Prior) -> Fit:
-    """The numbers that explain these times best, given the prior.
-
-    Minimises the sum of soft L1 losses of log(predicted / measured) / :data:`SCATTER`, which
-    outliers do not dominate, and of squares of the numbers' distances from the prior.
-    """
-    nominal = nominal_of(series, points[-1])
     sizes = [point.size_bytes for point in points]
     measured = np.log([point.mean_s for point in points])
+    doublings = np.log2(sizes[-1] / np.array(sizes)) if larger else np.zeros(len(sizes))
+    scatter = SCATTER * 2.0 ** (doublings / _HALF_LIFE)
+    reached = math.log(bytes_on_bus(series.ranks) * sizes[-1]) - float(measured[-1])
+    found = []
+    for weight, bandwidth in _bandwidths(series, reached):
+        prior = (_LATENCY, bandwidth, *model.extra)
+        mean, spread = np.array([number.mean for number in prior]), np.array([number.spread for number in prior])
 
-    def residuals(logs: Values) -> Values:
-        off = (np.log(least_durations_s(series, nominal, _numbers(logs), sizes)) - measured) / SCATTER
-        robust = np.sign(off) * np.sqrt(2.0 * (np.sqrt(1.0 + off**2) - 1.0))
-        return np.concatenate([robust, (logs - prior.mean) / prior.spread])
+        def residuals(logs: Values, mean: Values = mean, spread: Values = spread) -> Values:
+            off = (_log_times(model, series, logs, sizes) - measured) / scatter
+            robust = np.sign(off) * np.sqrt(2.0 * (np.sqrt(1.0 + off**2) - 1.0))
+            return np.concatenate([robust, (logs - mean) / spread])
 
-    low, high = _BOUNDS
-    start = prior.mean.copy()
-    # so that the smallest size starts right
-    start[[_LAUNCH, _NODE_LATENCY]] += measured[0] - math.log(least_durations_s(series, nominal, _numbers(start), sizes[:1])[0])
-    found = least_squares(
-        residuals, np.clip(start, low + 0.01, high - 0.01), bounds=_BOUNDS, x_scale=prior.spread, diff_step=1e-3, xtol=1e-3, ftol=1e-3
-    )
-    logs: Values = found.x
-    left = np.log(durations_s(series, nominal, _numbers(logs), sizes)) - measured
-    return Fit(series, nominal, logs, np.linalg.inv(found.jac.T @ found.jac), 1.4826 * float(np.median(np.abs(left))))
-
-
-_LAUNCH, _NODE_LATENCY, _DEVICE_LATENCY = (Numbers._fields.index(name) for name in ("launch_s", "node_latency", "device_latency"))
-_NODE_SHARE, _DEVICE_SHARE = (Numbers._fields.index(name) for name in ("node_share", "device_share"))
-_BOUNDS = np.log([number.least for number in _PLAIN.values()]), np.log([number.most for number in _PLAIN.values()])
-
-
-def _numbers(logs: Values) -> Numbers:
-    return Numbers(*np.exp(logs).tolist())
-
-
-def _passed(series: Series) -> float:
-    """Devices that NCCL's tree, a chain inside a node, passes for each exchange of halving-doubling there."""
-    per_node = series.ranks // series.nodes
-    return (per_node - 1) / math.log2(per_node) if per_node > 1 and "halving-doubling" in series.algorithms else 1.0
+        tried = []
+        for start in {float(mean[1]), reached}:
+            first = mean.copy()
+            first[:2] = measured.min(), start
+            tried.append(least_squares(residuals, first, xtol=1e-5, ftol=1e-5))
+        best = min(tried, key=lambda one: float(one.cost))
+        covariance = np.linalg.inv(best.jac.T @ best.jac)
+        evidence = -_TEMPERED * best.cost + np.linalg.slogdet(covariance)[1] / 2.0 - np.log(spread).sum()
+        found.append((math.log(weight) + float(evidence), best.x, covariance))
+    most = max(evidence for evidence, _, _ in found)
+    weights = np.exp([evidence - most for evidence, _, _ in found])
+    modes = (_Mode(float(weight), logs, covariance) for weight, (_, logs, covariance) in zip(weights / weights.sum(), found, strict=True))
+    return Fit(model, series, tuple(points), tuple(modes))
 
 
-def _pipelined(series: Series) -> bool:
-    return series.nodes > 1 and series.switched
+def _bandwidths(series: Series, reached: float) -> list[tuple[float, Assumed]]:
+    """Priors of the bandwidth's logarithm, each with its weight."""
+    beyond = Assumed(reached + _BEYOND.mean, _BEYOND.spread)
+    stated = _stated(series)
+    if stated is None:
+        return [(1.0, beyond)]
+    holds = _STATED_HOLDS[_transport(series)]
+    return [(holds, stated), (1.0 - holds, beyond)]
 
 
-def _widened(series: Series, spread: Values) -> Values:
-    """Wider where a share is of a rate that nobody stated."""
-    spread = spread.copy()
-    if series.node_bandwidth_bytes_per_s is None:
-        spread[_NODE_SHARE] = _UNKNOWN
-    if series.device_bandwidth_bytes_per_s is None:
-        spread[_DEVICE_SHARE] = _UNKNOWN
-    return spread
+def _stated(series: Series) -> Assumed | None:
+    """What the stated rates let expect of the bandwidth's logarithm; none where one is not stated."""
+    nominal = nominal_bus(series)
+    if nominal is None:
+        return None
+    share = _SHARE_OF_SOCKETS if _transport(series) == "sockets" else _SHARE
+    return Assumed(math.log(nominal) + share.mean, share.spread)
 
 
-def _tells(one: Fit, number: int, series: Series) -> bool:
-    """Whether a number fitted to one series says something about another's: if its times determined it, and it means the same."""
-    if math.sqrt(one.covariance[number, number]) > _DETERMINED * plain_prior(one.series).spread[number]:
-        return False
-    if number == _DEVICE_SHARE:
-        return one.series.device_bandwidth_bytes_per_s is not None and _sort(one.series) == _sort(series)
-    # shares of links of several makers, told apart from shares of devices in few series: the plain prior stands
-    return number != _NODE_SHARE
+def _transport(series: Series) -> str | None:
+    return series.transport if series.nodes > 1 else "rdma"
 
 
-def _sort(series: Series) -> tuple[bool, bool]:
-    """Series of the same sort use bandwidth inside a node alike."""
-    return series.nodes > 1, _pipelined(series)
+def _log_times(model: Model, series: Series, logs: Values, sizes_bytes: Sequence[float]) -> Values:
+    moving = np.log(bytes_on_bus(series.ranks) * np.asarray(sizes_bytes, dtype=float)) - logs[1]
+    times: Values = model.log_time(np.full(len(moving), logs[0]), moving, logs[2:])
+    return times

@@ -1,39 +1,44 @@
-"""Published all-reduce series, and the simulator's collectives set up for them.
+"""Published all-reduce series, and a small ladder of models of how their time grows with size and ranks.
 
-NCCL reduces by a ring or a tree, each by one of three protocols, whichever its tuner
-finds fastest for a size. Here a ring and halving-doubling, by the same protocols, stand
-for them, and :class:`simulator.collectives.Auto` chooses: halving-doubling sends
-2 (m - 1) / m S between m nodes in 2 log2(m) messages, as NCCL's double tree does for two
-nodes, and its latency grows as a tree's. Its stages are not pipelined, which those of a
-tree are; so bandwidth inside a node comes out above the hardware's where several nodes
-are fitted. Added to the collective's duration: a constant for its launch.
+Every model starts from a latency L, of an empty message, and the time of the bytes alone,
+b = 2 (n - 1) / n S / B, for S bytes over n ranks at a bus bandwidth B (Thakur, Rabenseifner
+and Gropp, "Optimization of collective communication operations in MPICH", 2005):
+
+- *line*, two numbers: L + b.
+- *pipeline*, three: L + b + 2 k sqrt(L b), which for k = 1 is the least time of a message
+  cut into the best number of pieces through a pipeline (Hoefler and Moor, "Energy, memory,
+  and runtime tradeoffs for implementing collective communication operations", 2014).
+- *protocols*, six: the fastest of three lines, as of NCCL's LL, LL128 and Simple, of which
+  each next one has more latency and more bandwidth.
+
+With more ranks the latency grows by one of two laws: of a *ring*, as n - 1; of a *tree*, a
+constant for its launch plus what grows as the logarithm of the nodes.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import tomllib
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from calibrate.published.data import data_file
-from simulator import scenario_from_table
-from simulator.cluster import Cluster, Link, Protocol, Protocols
-from simulator.collectives import Auto, Collective, collective_for
-from simulator.network.ports import Connection
-from simulator.network.topology import Topology
-from simulator.rng import Streams
-from simulator.scenario import Scenario
 from simulator.spec import Rate, Spec
 
-__all__ = ["Nominal", "Numbers", "Point", "Series", "durations_s", "least_durations_s", "nominal_of", "read_series"]
+__all__ = ["LADDER", "LAWS", "Assumed", "Law", "Model", "Point", "Series", "bytes_on_bus", "latency_ratio", "nominal_bus", "read_series"]
 
-_CHUNK_BYTES = 512 * 1024.0  # of algorithms in pieces, which none of these is
+Values = NDArray[np.float64]
+Law = Literal["ring", "tree"]
+LAWS: tuple[Law, ...] = ("ring", "tree")
+
+_LAUNCH_S = 12e-6
+"""Of a collective, which no number of ranks changes: NCCL's tuner has 7 to 14 us (``src/graph/tuning.cc``)."""
 
 
 class Series(Spec):
@@ -51,6 +56,7 @@ class Series(Spec):
     )
     node_bandwidth_bytes_per_s: Rate | None = Field(default=None, gt=0, description="nominal, each direction of a node's links to others")
     algorithms: tuple[str, ...] = Field(default=("ring", "halving-doubling"), description="fewer where the source turned the tree off")
+    transport: Literal["rdma", "sockets"] | None = Field(default=None, description="between nodes; left out: not stated")
 
 
 class Point(NamedTuple):
@@ -65,34 +71,103 @@ class Point(NamedTuple):
         return sum(self.times_s) / len(self.times_s)
 
 
-class Nominal(NamedTuple):
-    """What fitted shares of bandwidths are shares of, in bytes a second."""
+class Assumed(NamedTuple):
+    """Of a number a priori: the mean and the standard deviation of its logarithm."""
 
-    node: float
-    device: float
+    mean: float
+    spread: float
 
 
-class Numbers(NamedTuple):
-    """What is fitted of a system. Latencies are factors on those that NCCL assumes (:class:`simulator.cluster.Protocols`)."""
+@dataclass(frozen=True)
+class Model:
+    """One rung of the ladder.
 
-    launch_s: float
-    """Constant of a collective: launch of the kernel and its end. Not modelled by the simulator."""
-    node_latency: float
-    """Of messages between nodes."""
-    device_latency: float
-    """Of messages inside a node."""
-    ll128_latency: float
-    """Of LL128, on top of these."""
-    simple_latency: float
-    """Of Simple, on top of these."""
-    ll_wire: float
-    """Time of a byte by LL over that by Simple: two for its flags, more where its bandwidth is capped."""
-    ll128_wire: float
-    """The same of LL128."""
-    node_share: float
-    """Bandwidth between nodes over nominal."""
-    device_share: float
-    """Bandwidth inside a node over nominal."""
+    Attributes
+    ----------
+    name
+        For people.
+    extra
+        What is assumed of its numbers beside latency and bandwidth.
+    log_time
+        From log L, log b, each of shape (sizes,), and the logarithms of the extra numbers to
+        the logarithm of the time, shape (sizes,).
+    """
+
+    name: str
+    extra: tuple[Assumed, ...]
+    log_time: Callable[[Values, Values, Values], Values]
+
+
+def _line(latency: Values, moving: Values, _: Values) -> Values:
+    return np.logaddexp(latency, moving)
+
+
+def _pipeline(latency: Values, moving: Values, extra: Values) -> Values:
+    time: Values = np.logaddexp(np.logaddexp(latency, moving), math.log(2.0) + extra[0] + (latency + moving) / 2.0)
+    return time
+
+
+def _protocols(latency: Values, moving: Values, extra: Values) -> Values:
+    ll = np.logaddexp(latency, moving + extra[2])
+    ll128 = np.logaddexp(latency + extra[0], moving + extra[3])
+    simple = np.logaddexp(latency + extra[0] + extra[1], moving)
+    time: Values = np.minimum(np.minimum(ll, ll128), simple)
+    return time
+
+
+LADDER = (
+    Model("line", (), _line),
+    Model("pipeline", (Assumed(math.log(0.5), 1.0),), _pipeline),
+    # NCCL's hwLat and the bytes of its flags (simulator.cluster.Protocols); its tuner has LL at a quarter of the bandwidth
+    Model(
+        "protocols",
+        (
+            Assumed(math.log(4.0 / 2.7), 0.4),
+            Assumed(math.log(14.0 / 4.0) / 2.0, 0.6),
+            Assumed(math.log(4.0), 0.7),
+            Assumed(math.log(1.2), 0.4),
+        ),
+        _protocols,
+    ),
+)
+"""From the plainest to the one with the most mechanism."""
+
+
+def bytes_on_bus(ranks: int) -> float:
+    """2 (n - 1) / n: bytes that each rank sends for each byte reduced."""
+    return 2.0 * (ranks - 1) / ranks
+
+
+def nominal_bus(series: Series) -> float | None:
+    """Most that the stated rates let a bus bandwidth be, in bytes a second; none where a rate is not stated.
+
+    Between nodes a ring sends :func:`bytes_on_bus` of the ranks through each node's links. A
+    tree over two nodes with a switch in each, where devices share the links, sends but
+    that of the nodes: S instead of 2 (n - 1) / n S.
+    """
+    rates = [] if series.device_bandwidth_bytes_per_s is None else [series.device_bandwidth_bytes_per_s]
+    if series.nodes > 1:
+        if series.node_bandwidth_bytes_per_s is None:
+            return None
+        by_tree = series.nodes == 2 and series.switched and "halving-doubling" in series.algorithms
+        spared = bytes_on_bus(series.ranks) / bytes_on_bus(series.nodes) if by_tree else 1.0
+        rates.append(series.node_bandwidth_bytes_per_s * spared)
+    return min(rates, default=None)
+
+
+def latency_ratio(law: Law, few: Series, many: Series, latency_s: float) -> float:
+    """How many times the latency of one series another of the same system has.
+
+    Parameters
+    ----------
+    latency_s
+        Of ``few``.
+    """
+    if law == "ring":
+        return (many.ranks - 1) / (few.ranks - 1)
+    launch_s = min(_LAUNCH_S, latency_s / 2.0)
+    steps = (few.nodes, many.nodes) if few.nodes > 1 else (few.ranks, many.ranks)
+    return (launch_s + (latency_s - launch_s) * math.log2(steps[1]) / math.log2(steps[0])) / latency_s
 
 
 def read_series() -> dict[Series, tuple[Point, ...]]:
@@ -104,92 +179,3 @@ def read_series() -> dict[Series, tuple[Point, ...]]:
         for row in csv.DictReader(file):
             times[row["series"]].setdefault(float(row["size_bytes"]), []).append(float(row["time_us"]) * 1e-6)
     return {series[name]: tuple(Point(size, tuple(some)) for size, some in sorted(sizes.items())) for name, sizes in times.items()}
-
-
-def nominal_of(series: Series, largest: Point) -> Nominal:
-    """The nominal rates; where the source states none, multiples of what the largest size that is fitted got."""
-    got = largest.size_bytes / largest.mean_s
-    return Nominal(series.node_bandwidth_bytes_per_s or 2 * got, series.device_bandwidth_bytes_per_s or 3 * got)
-
-
-def durations_s(series: Series, nominal: Nominal, numbers: Numbers, sizes_bytes: Sequence[float]) -> NDArray[np.float64]:
-    """Predicted seconds of all-reduces of these sizes, shape (sizes,): by what the simulator chooses for each."""
-    collective = Auto(_candidates(series, nominal, numbers))
-    return np.array([numbers.launch_s + collective.duration_s(size) for size in sizes_bytes])
-
-
-def least_durations_s(series: Series, nominal: Nominal, numbers: Numbers, sizes_bytes: Sequence[float]) -> NDArray[np.float64]:
-    """The same by what is fastest for each size, which is continuous in the numbers.
-
-    The simulator chooses once for all sizes from one power of two to the next: near a
-    change of protocol it may be slower, and its times jump where a choice changes.
-    """
-    candidates = _candidates(series, nominal, numbers)
-    least_s = np.full(len(sizes_bytes), np.inf)
-    for number, size in enumerate(sizes_bytes):
-        for candidate in candidates:
-            if candidate.least_s(size) < least_s[number]:
-                least_s[number] = min(least_s[number], candidate.duration_s(size))
-    return numbers.launch_s + least_s
-
-
-def _candidates(series: Series, nominal: Nominal, numbers: Numbers) -> list[Collective]:
-    cluster = _cluster(series, nominal, numbers)
-    scenario = _scenario(series.ranks, series.nodes).model_copy(update={"cluster": cluster})
-    streams = Streams(0, 0)
-
-    def connect() -> Callable[[int, int], Connection]:
-        return Topology(scenario, streams).between_replicas
-
-    per_node = series.ranks // series.nodes
-    return [
-        collective_for(name, protocol, cluster, series.ranks, per_node, connect(), connect, _CHUNK_BYTES)
-        for name in series.algorithms
-        for protocol in ("simple", "ll128", "ll")
-    ]
-
-
-def _cluster(series: Series, nominal: Nominal, numbers: Numbers) -> Cluster:
-    factors = {"ll": 1.0, "ll128": numbers.ll128_latency, "simple": numbers.simple_latency}
-    wires = {"ll": numbers.ll_wire, "ll128": numbers.ll128_wire, "simple": 1.0}
-    protocols = {
-        name: Protocol(
-            latency_s=assumed.latency_s * numbers.node_latency * factors[name],
-            intra_node_latency_s=assumed.intra_node_latency_s * numbers.device_latency * factors[name],
-            wire_bytes_per_byte=wires[name],
-        )
-        for name, assumed in Protocols()
-    }
-    return Cluster(
-        name=series.name,
-        nodes=series.nodes,
-        devices_per_node=series.ranks // series.nodes,
-        intra_node=Link(bandwidth_bytes_per_s=nominal.device * numbers.device_share),
-        inter_node=Link(bandwidth_bytes_per_s=nominal.node * numbers.node_share),
-        protocols=Protocols(**protocols),
-    )
-
-
-@cache
-def _scenario(ranks: int, nodes: int) -> Scenario:
-    """Of as many replicas; only its cluster and where they sit count here."""
-    return scenario_from_table(
-        {
-            "workload": {
-                "name": "nothing",
-                "batch_per_replica": 1,
-                "forward": {"base": "1 ms", "per_sample": "0 s"},
-                "backward": {"base": "1 ms", "per_sample": "0 s"},
-                "variables": [{"name": "v", "size": "4 B", "creation_index": 0, "ready": 1.0}],
-            },
-            "cluster": {
-                "name": "any",
-                "nodes": nodes,
-                "devices_per_node": ranks // nodes,
-                "inter_node": {"bandwidth": "1 GB/s", "latency": "0 s"},
-            },
-            "strategy": {"kind": "multi-worker-mirrored", "workers": nodes},
-            "run": {"steps": 2},
-        },
-        "published all-reduces",
-    )

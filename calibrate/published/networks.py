@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from simulator.errors import ScenarioError
 from simulator.loading import read_toml
 from simulator.spec import Spec
-from simulator.workload import Variable
 
-__all__ = ["Network", "Tensor", "fused", "load_networks", "on_servers", "variables"]
+__all__ = ["Network", "Tensor", "fused", "held_by", "load_networks", "variables"]
 
 
 class Tensor(NamedTuple):
@@ -96,24 +94,22 @@ def fused(tensors: Sequence[Tensor], pieces: int) -> list[Tensor]:
     return done
 
 
-def on_servers(tensors: Sequence[Tensor], servers: int, even: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """What the server with the most bytes holds, and what all others hold together.
+def held_by(tensors: Sequence[Tensor], servers: int, pieces: int) -> list[list[Tensor]]:
+    """What each server holds, put together into equally many pieces, at most so many.
 
     Tensors go to servers in turn, in the order in which the model creates them, as
-    ``replica_device_setter`` does it; ``even`` cuts each over all servers.
+    ``replica_device_setter`` does it.
     """
-    if even or servers == 1:
-        share = [Tensor(tensor.elements / servers, tensor.ready) for tensor in tensors]
-        return share, [Tensor(tensor.elements * (servers - 1), tensor.ready) for tensor in share] if servers > 1 else []
     created = list(reversed(tensors))
-    held = [created[server::servers] for server in range(servers)]
-    most = max(range(servers), key=lambda server: math.fsum(tensor.elements for tensor in held[server]))
-    rest = [tensor for index, tensor in enumerate(created) if index % servers != most]
-    return list(reversed(held[most])), list(reversed(rest))
+    held = [list(reversed(created[server::servers])) for server in range(servers)]
+    count = min([pieces, *(len(part) for part in held)])
+    parts = [fused(part, count) for part in held]
+    fewest = min(len(part) for part in parts)
+    return [fused(part, fewest) for part in parts]
 
 
-def variables(parts: Sequence[Sequence[Tensor]], bytes_per_element: float) -> tuple[Variable, ...]:
-    """Variables of a workload; part ``k`` of several is placed on server ``k`` by a placement in turn.
+def variables(parts: Sequence[Sequence[Tensor]], bytes_per_element: float) -> list[dict[str, Any]]:
+    """Variables of a workload as its file has them; part ``k`` of several is placed on server ``k`` by a placement in turn.
 
     Parameters
     ----------
@@ -124,10 +120,10 @@ def variables(parts: Sequence[Sequence[Tensor]], bytes_per_element: float) -> tu
     """
     servers = len(parts)
     found = [
-        (tensor.ready, place, Variable(name=f"{server}.{place}", size_bytes=max(tensor.elements * bytes_per_element, 1.0),
-                                       creation_index=(len(part) - 1 - place) * servers + server, ready=min(max(tensor.ready, 0.0), 1.0)))
+        (tensor.ready, place, {"name": f"{server}.{place}", "size_bytes": max(tensor.elements * bytes_per_element, 1.0),
+                               "creation_index": (len(part) - 1 - place) * servers + server, "ready": min(max(tensor.ready, 0.0), 1.0)})
         for server, part in enumerate(parts)
         for place, tensor in enumerate(part)
     ]  # fmt: skip
     found.sort(key=lambda item: (item[0], item[1]))
-    return tuple(variable for _, _, variable in found)
+    return [variable for _, _, variable in found]

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from pydantic import Field
+
 from calibrate.probing import Progress
-from calibrate.published.constants import Constant, Constants, load_constants
+from calibrate.published.left_out import left_out
 from calibrate.published.networks import load_networks
 from calibrate.published.prediction import compared
-from calibrate.published.situations import Situation
-from calibrate.published.tables import Excluded, Row, Tables, load_tables
+from calibrate.published.scenarios import Situation
+from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
+from simulator.constants import Constant, Known, constants
 from simulator.errors import InputError
 from simulator.spec import Spec
 
-__all__ = ["MOVED", "REGIMES", "Coverage", "PublishedValidation", "coverage_of", "situations_of", "validate_published"]
+__all__ = [
+    "HEADLINES",
+    "MOVED",
+    "REGIMES",
+    "Coverage",
+    "PublishedValidation",
+    "coverage_of",
+    "headline_of",
+    "situations_of",
+    "validate_published",
+]
 
 REGIMES = ("sync PS", "async PS", "all-reduce", "staleness", "NCCL")
 MOVED = "moved"
 """Not a way of training: trainings on one device, moved to another."""
+THROUGHPUT = "throughput"
+HEADLINES = {THROUGHPUT: "throughput", "NCCL": "rate of all-reduces", "staleness": "mean staleness"}
+"""What is scored and counted apart, because errors of one say nothing of another, and what each predicts, in words."""
 
 
 class Coverage(Spec):
-    """How much of the tables that were collected is predicted."""
+    """How much of the tables of one headline is predicted, of those that were collected."""
 
+    of: str = Field(description="one of HEADLINES")
     series: int
     series_in: int
     rows: int
@@ -38,7 +55,7 @@ class PublishedValidation(Spec):
     rows: tuple[Compared, ...]
     constants: tuple[Constant, ...]
     excluded: tuple[Excluded, ...]
-    coverage: Coverage
+    coverage: tuple[Coverage, ...]
 
 
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -46,9 +63,12 @@ Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 
 def validate_published(
-    regimes: Sequence[str] | None = None, progress: Progress | None = None, *, spread: Spread = map
+    regimes: Sequence[str] | None = None, progress: Progress | None = None, *, spread: Spread = map, as_shipped: bool = False
 ) -> PublishedValidation:
     """Predict the published tables from their smallest rows and facts about hardware and software, and compare.
+
+    Each row is predicted by simulating its scenario as a user would write it, with the
+    constants of ``models/practice.toml`` and the discrepancy as they come out without the row's table.
 
     Parameters
     ----------
@@ -58,6 +78,8 @@ def validate_published(
         Called with how many series are done, of how many, and the next one's name.
     spread
         Predicts the series, one after the other if left out.
+    as_shipped
+        With the constants and the discrepancy that users get, in which all tables have a part.
 
     Raises
     ------
@@ -72,10 +94,10 @@ def validate_published(
         if regime not in known:
             raise InputError(f"there is no published regime {regime!r}; choose from {', '.join(known)}")
     tables = load_tables()
-    constants = load_constants(tables.home)
+    others = None if as_shipped else left_out(tables.home)
     jobs = [(situation, rows) for situation, rows in situations_of(tables) if situation.series.regime in wanted]
     rows: list[Compared] = []
-    done = spread(partial(_compared, constants), jobs)
+    done = spread(partial(_compared, others), jobs)
     for number, ((situation, _), found) in enumerate(zip(jobs, done, strict=True), start=1):
         rows += found
         if progress is not None:
@@ -92,12 +114,18 @@ def validate_published(
         from calibrate.published.moving import moved_rows
 
         rows += moved_rows()
-    return PublishedValidation(rows=tuple(rows), constants=constants.all, excluded=tuple(tables.excluded), coverage=coverage_of(tables))
+    return PublishedValidation(
+        rows=tuple(rows), constants=tuple(constants().values()), excluded=tuple(tables.excluded), coverage=coverage_of(tables)
+    )
 
 
-def _compared(constants: Constants, job: tuple[Situation, list[Row]]) -> list[Compared]:
-    """One series beside its predictions."""
-    return compared(*job, constants)
+def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[Situation, list[Row]]) -> list[Compared]:
+    """One series beside its predictions, with constants and a discrepancy from other tables, or as users get them."""
+    situation, rows = job
+    if others is None:
+        return compared(situation, rows, {})
+    table = situation.series.table
+    return compared(situation, rows, others.get(table, {}), table)
 
 
 def situations_of(tables: Tables) -> list[tuple[Situation, list[Row]]]:
@@ -114,13 +142,30 @@ def situations_of(tables: Tables) -> list[tuple[Situation, list[Row]]]:
     ]
 
 
-def coverage_of(tables: Tables) -> Coverage:
-    """Series and rows of the collected tables, and how many of them are predicted."""
+def headline_of(group: str) -> str:
+    """Which of :data:`HEADLINES` the rows of a group belong to."""
+    return group if group in HEADLINES else THROUGHPUT
+
+
+def coverage_of(tables: Tables) -> tuple[Coverage, ...]:
+    """Series and rows of the collected tables, and how many of them are predicted, of each headline."""
     left_out = {(each.table, each.series): each.rows for each in tables.excluded}
-    total = sum(each.rows for each in tables.accounted)
-    return Coverage(
-        series=len(tables.accounted),
-        series_in=sum(left_out.get((each.table, each.series), 0) < each.rows for each in tables.accounted),
-        rows=total,
-        rows_in=total - sum(left_out.values()),
+    apart: dict[str, list[Accounted]] = {name: [] for name in HEADLINES}
+    for each in tables.accounted:
+        apart[_headline_of_table(each.table)].append(each)
+    return tuple(
+        Coverage(
+            of=name,
+            series=len(its),
+            series_in=sum(left_out.get((each.table, each.series), 0) < each.rows for each in its),
+            rows=sum(each.rows for each in its),
+            rows_in=sum(each.rows - left_out.get((each.table, each.series), 0) for each in its),
+        )
+        for name, its in apart.items()
     )
+
+
+def _headline_of_table(table: str) -> str:
+    if table.startswith("staleness"):
+        return "staleness"
+    return "NCCL" if table.startswith("nccl") else THROUGHPUT

@@ -15,15 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, least_squares
 
+from calibrate.testbed.loopback import LoopbackWork
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
+from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
 from simulator import simulate
 from simulator.errors import CalibrationError
 from simulator.replication import replicate
 
-__all__ = ["PRIORS", "fit_platform"]
+__all__ = ["PRIORS", "fit_platform", "is_fitted", "shows_tcp"]
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
@@ -32,8 +34,11 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "wire_bytes_per_byte": (1.046, 1.03, 1.07),
     "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9),
     "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9),
+    "loopback_step_s": (4.0e-3, 1.5e-3, 8.0e-3),
+    "loopback_async_step_s": (6.0e-3, 2.5e-3, 1.2e-2),
     "loopback_waited_share": (0.5, 0.25, 1.0),
     "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9),
+    "mirrored_per_byte_s": (3.0e-10, 1.0e-10, 1.0e-9),
     "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4),
     "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9),
     "turn_s": (7.0e-4, 7.0e-5, 4.0e-3),
@@ -44,6 +49,7 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "session_s": (1.5e-3, 2.0e-4, 1.0e-2),
     "accumulate_s": (1.0e-3, 1.0e-4, 1.0e-2),
     "ring_step_s": (1.2e-3, 2.0e-4, 1.0e-2),
+    "mirrored_step_s": (1.5e-3, 5.0e-4, 4.0e-3),
     "server_s": (2.0e-5, 2.0e-6, 5.0e-4),
     "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9),
     "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3),
@@ -107,16 +113,20 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     if not alone:
         raise CalibrationError("no run has one worker and a server; measure one, such as `paceline testbed run --mode async --workers 1`")
     found: dict[str, Parameter] = {key: _prior(key) for key in MEANINGS}
-    _directly(readings, found)
+    _directly(readings, found, cores)
+    served = [one for one in readings if one.setting.link is None and one.setting.servers and is_fitted(one.setting)]
+    over_loopback = LoopbackWork(PRIORS).fit(served)
+    found |= over_loopback.found_
     draws, left = _in_the_loop(readings, found, cores, seed, progress)
-    where_tcp_decides = _where_tcp_decides(readings, found, cores, seed)
-    _unexplained([one for one in readings if _is_fitted(one)], left, found, cores)
+    joint = over_loopback.draws(len(draws), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
+    queues = _where_tcp_decides(readings, found, cores, seed) or [{}] * len(draws)
+    _unexplained([one for one in readings if is_fitted(one.setting)], left, found, cores)
     files = [file.path.name for one in readings for file in one.files]
     return Platform(
         name=name,
         cores=cores,
         parameters=found,
-        draws=tuple(draw | own for draw, own in zip(draws, where_tcp_decides or [{}] * len(draws), strict=True)),
+        draws=tuple({**draw, **together, **queue} for draw, together, queue in zip(draws, joint, queues, strict=True)),
         provenance={
             "measurements": " ".join(files),
             "measurements_sha256": " ".join(file.sha256 for one in readings for file in one.files),
@@ -133,7 +143,7 @@ def _prior(name: str) -> Parameter:
 # -- what the clocks show ------------------------------------------------------------
 
 
-def _directly(readings: Sequence[Readings], found: dict[str, Parameter]) -> None:
+def _directly(readings: Sequence[Readings], found: dict[str, Parameter], cores: float) -> None:
     shaped = [one for one in readings if one.setting.link is None or one.setting.link.sharing == "fair"]
     emulated = [one for one in shaped if one.setting.compute.kind == "emulated" and not one.setting.overlap]
     asked = [
@@ -147,30 +157,39 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter]) -> None
     _put(found, "dispatch_s", [run.cpu_s("chief") / len(run.steps) for run in coordinated], "CPU time of the coordinator a step, 1 worker")
     gaps = [float(np.mean(run.parts()["gap"])) - run.cpu_s("chief") / len(run.steps) for run in coordinated]
     _put(found, "coordinator_s", gaps, "from a step's end to the next one's begin with 1 worker, less the coordinator's CPU time")
-    for key, modes, workers in (("session_s", ("between-graph", "sync"), 1), ("ring_step_s", ("ring",), _LARGEST_RING)):
+    for key, modes, workers in (
+        ("session_s", ("between-graph", "sync"), 1),
+        ("ring_step_s", ("ring",), _LARGEST_RING),
+        ("mirrored_step_s", ("mirrored",), 2),
+    ):
         values = [
             float(np.mean(run.parts()["gap"]))
             for one in shaped
-            if one.setting.mode in modes and one.setting.workers <= workers
+            # real replicas of one process are timed as a whole, with this in it
+            if one.setting.mode in modes
+            and one.setting.workers <= workers
+            and (one.setting.compute.kind == "emulated" or one.setting.mode != "mirrored")
             for run in one.runs
         ]
         _put(found, key, values, f"from a step's end to the next one's begin, {f'up to {workers} workers' if workers > 1 else '1 worker'}")
 
-    for key, ring in (("loopback_per_byte_s", False), ("loopback_ring_per_byte_s", True)):
-        _put(found, key, _cpu_per_byte(emulated, ring=ring), "CPU time of workers and servers for each byte that went over loopback")
+    rings = [one for one in emulated if one.setting.link is None and one.setting.mode == "ring" and is_fitted(one.setting)]
+    each = [
+        # the call of the step's function is work as well
+        (run.cpu_s("worker") / len(run.steps) - float(np.mean(run.parts()["gap"]))) / one.setting.moved_bytes
+        for one in rings
+        for run in one.runs
+    ]
+    _put(found, "loopback_ring_per_byte_s", each, "CPU time of a rank's step over loopback, the call of its function apart")
+    reduced = [
+        float(np.mean(run.parts()["push"])) / (2.0 * (one.setting.workers - 1) / one.setting.workers * one.setting.moved_bytes)
+        for one in emulated
+        # with a core each; more replicas wait for one another's
+        if one.setting.mode == "mirrored" and 1 < one.setting.workers <= cores and one.files[0].fingerprint.device_kind == "CPU"
+        for run in one.runs
+    ]
+    _put(found, "mirrored_per_byte_s", reduced, "all-reduce of MirroredStrategy's replicas, no more than there are cores")
     _put(found, "ring_cpu_per_byte_s", _ring_cpu_per_byte(emulated), "how a worker's CPU time grows with the bytes it sends, rings")
-
-
-def _cpu_per_byte(emulated: Sequence[Readings], *, ring: bool) -> list[float]:
-    """CPU seconds for each byte sent and received over loopback, of each run; a sleeping device takes none."""
-    found = []
-    for one in emulated:
-        if one.setting.link is None and one.setting.mode != "mirrored" and (one.setting.servers == 0) == ring and _is_fitted(one):
-            workers = one.setting.workers
-            # of each worker's step: pulled and pushed, or sent in the two passes of the ring
-            moved = (2.0 * (workers - 1) / workers if ring else 2.0) * one.setting.moved_bytes
-            found += [(run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps) / moved for run in one.runs]
-    return found
 
 
 def _ring_cpu_per_byte(emulated: Sequence[Readings]) -> list[float]:
@@ -178,7 +197,7 @@ def _ring_cpu_per_byte(emulated: Sequence[Readings]) -> list[float]:
     points = [
         (2.0 * (workers - 1) / workers * one.setting.parameter_bytes, run.cpu_s("worker") / len(run.steps))
         for one in emulated
-        if one.setting.mode == "ring" and one.setting.link is not None and _is_fitted(one)
+        if one.setting.mode == "ring" and one.setting.link is not None and is_fitted(one.setting)
         for workers in (one.setting.workers,)
         for run in one.runs
     ]
@@ -218,7 +237,7 @@ def _in_the_loop(
     left
         What the fit leaves of each fitted setting's deviation (column) in each residual (row).
     """
-    used = [one for one in readings if _is_fitted(one)]
+    used = [one for one in readings if is_fitted(one.setting)]
     names = [name for name in _IN_THE_LOOP if _concerned(name, used)]
     centers = np.array([math.log(PRIORS[name][0]) for name in names])
     widths = np.array([math.log(PRIORS[name][2] / PRIORS[name][1]) / (2 * _Z90) for name in names])
@@ -321,8 +340,8 @@ def _drawn(parameter: Parameter, rng: np.random.Generator) -> float:
     return float(f"{max(rng.normal(parameter.value, sigma), 0.0):.7g}")
 
 
-def _is_fitted(one: Readings) -> bool:
-    setting = one.setting
+def is_fitted(setting: TestbedSetting) -> bool:
+    """Whether a run of a setting takes part in the least squares: few workers, no randomness of its own, no link that TCP shares."""
     small = setting.workers == 1 or (setting.mode == "ring" and setting.workers <= _LARGEST_RING)
     plain = setting.compute.kind == "emulated" and setting.compute.law.kind == "constant" and not setting.overlap
     return small and plain and setting.mode != "mirrored" and (setting.link is None or setting.link.sharing == "fair")
@@ -351,6 +370,12 @@ def _step_s(one: Readings, values: dict[str, float], cores: float, replications:
 # -- what is left ----------------------------------------------------------------------
 
 
+def shows_tcp(setting: TestbedSetting) -> bool:
+    """Whether a run of a setting shows how TCP shares a link: two workers whose transfers meet."""
+    shared = setting.link is not None and setting.link.sharing == "tcp" and setting.workers == 2
+    return shared and setting.compute.kind == "emulated" and not setting.overlap
+
+
 def _where_tcp_decides(readings: Sequence[Readings], found: dict[str, Parameter], cores: float, seed: int) -> list[dict[str, float]]:
     """How much a transfer keeps waiting in its sender's queue, and the spread of weights: from 2 workers whose transfers meet.
 
@@ -364,8 +389,7 @@ def _where_tcp_decides(readings: Sequence[Readings], found: dict[str, Parameter]
     draws
         Of both numbers together; none without such runs.
     """
-    tcp = [one for one in readings if one.setting.link is not None and one.setting.link.sharing == "tcp" and one.setting.workers == 2]
-    tcp = [one for one in tcp if one.setting.compute.kind == "emulated" and not one.setting.overlap]
+    tcp = [one for one in readings if shows_tcp(one.setting)]
     if not tcp:
         return []
     values = {name: parameter.value for name, parameter in found.items()}

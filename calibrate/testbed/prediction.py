@@ -12,7 +12,10 @@ from calibrate.testbed.platform import Platform
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import factors_of
-from simulator.intervals import prediction_interval
+from simulator.discrepancy import Doubt, off_of
+from simulator.intervals import prediction_interval, widened
+from simulator.metrics import doubt_of_runs
+from simulator.recorder import Measured
 from simulator.replication import replicate
 from simulator.results import Estimate
 
@@ -29,10 +32,16 @@ class Prediction:
         Mean, and the 90% interval for one run.
     staleness
         Updates by their staleness, over all replications; empty where all step together.
+    drawn
+        The interval without what the model is off by.
+    doubt
+        What it is off by, as far as it reaches this; none for one replica alone.
     """
 
     updates_per_s: Estimate
     staleness: Counter[int]
+    drawn: Estimate
+    doubt: Doubt | None
 
     @property
     def mean_staleness(self) -> float | None:
@@ -53,8 +62,9 @@ def predict_setting(
     """Simulate a setting on a calibrated platform.
 
     Each replication has a joint draw of the fitted parameters and its own compute times. The
-    mean is theirs; the interval also holds what nothing explains: the misfit that all runs
-    of this setting have in common, and the noise of a single run.
+    mean is theirs; the interval also holds what nothing explains, the misfit that all runs
+    of this setting have in common and the noise of a single run, and what predictions of
+    such trainings are off by (:func:`simulator.metrics.doubt_of_runs`).
 
     Parameters
     ----------
@@ -72,15 +82,20 @@ def predict_setting(
         Of all random streams.
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
+    drawing = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     rates: list[float] = []
+    runs: list[Measured] = []
     stale: Counter[int] = Counter()
     for number in range(replications):
         values = platform.values(number)
-        scenario = scenario_of(setting, values, platform.cores, compute=compute, one_gpu=one_gpu, replications=2, seed=seed)
+        own = compute.drawn(drawing) if compute is not None else None
+        scenario = scenario_of(setting, values, platform.cores, compute=own, one_gpu=one_gpu, replications=2, seed=seed)
         run = replicate(scenario, number)
+        runs.append(run)
         rates.append(run.updates / run.window_s)
         if setting.mode in ("async", "between-graph"):
             stale.update(run.staleness.counts)
     mean = math.fsum(rates) / len(rates)
     ends = prediction_interval((np.array(rates) * factors_of(platform, setting, replications, rng)).tolist())
-    return Prediction(Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean)), stale)
+    drawn, doubt = Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean)), doubt_of_runs(scenario, runs)
+    return Prediction(widened(drawn, off_of(doubt)), stale, drawn, doubt)

@@ -32,11 +32,14 @@ class OneRun:
         Every step, in the order in which they were reported.
     used
         What each task sent, received and computed.
+    others_share
+        Of the cores' time, what other processes, the kernel or the hypervisor took; None if not known.
     """
 
     setting: TestbedSetting
     steps: tuple[Updated, ...]
     used: tuple[Used, ...]
+    others_share: float | None = None
 
     @cached_property
     def seconds(self) -> float:
@@ -45,7 +48,7 @@ class OneRun:
 
     @property
     def updates(self) -> int:
-        """Updates of the model: steps of all workers, or where workers step together, their common steps."""
+        """Updates of the model: steps of all workers (``apart``: of so many models), or where workers step together, their common steps."""
         if self.setting.mode == "sync":
             return max(step.version for step in self.steps) - min(step.read_version for step in self.steps)
         if self.setting.mode in ("ring", "mirrored"):
@@ -139,15 +142,20 @@ def read_run(path: Path) -> Readings:
             f"{path}: holds measurements of a {measured.header.probe}, not of a testbed run; see `paceline testbed --help`"
         )
     setting = _setting_of(measured, path)
-    whole = [record.repeat for record in measured.of(Repeat)]
+    whole = {record.repeat: record for record in measured.of(Repeat)}
     if not whole:
         failure = measured.failure
         why = f": {failure.message}" if failure else ""
         raise CalibrationError(f"{path}: holds no whole repeat{why}; measure again")
     steps, used = measured.of(Updated), measured.of(Used)
     runs = tuple(
-        OneRun(setting, tuple(one for one in steps if one.repeat == number), tuple(one for one in used if one.repeat == number))
-        for number in whole
+        OneRun(
+            setting,
+            tuple(one for one in steps if one.repeat == number),
+            tuple(one for one in used if one.repeat == number),
+            record.others_share,
+        )
+        for number, record in whole.items()
     )
     checks = tuple(check.bytes_per_s for check in measured.of(LinkCheck) if check.repeat in whole)
     return Readings(setting, runs, checks, (measured,))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+from pydantic import Field
+
 from calibrate.testbed.setting import TestbedSetting
 from simulator import scenario_from_table
 from simulator.laws import Law
@@ -15,6 +18,9 @@ __all__ = ["RealCompute", "scenario_of"]
 
 _FORWARD_SHARE = 1.0 / 3.0
 """Of the emulated device's step, as the probe divides it."""
+_MOST_SLOWDOWN = 10.0
+_IN_MEMORY_BYTES_PER_S = 1e15
+"""Of a link on which bytes are handed over by address: all that they cost is the cores' work."""
 _PACKET_BYTES = 45 * 1448
 """Payload of the longest packet that the kernel hands on in one piece: 64 KiB with headers, in whole segments of an Ethernet frame."""
 _REQUESTS = 2
@@ -24,10 +30,21 @@ _MOST_SAVED = 0.9
 
 
 class RealCompute(Spec):
-    """What a real model's step was measured to take on one core that it has to itself."""
+    """What a real model's step was measured to take, alone on the machine, and how much longer beside others."""
 
-    mean_s: float
+    mean_s: float = Field(gt=0)
     law: Law
+    mean_error_s: float = Field(default=0.0, ge=0, description="standard error of mean_s, from the scatter of repeats")
+    with_call: bool = Field(default=False, description="timed from outside, with the call of the step's function")
+    busy_core_slowdown: float = Field(default=0.0, ge=0, description="share by which it takes longer for each other core that is busy")
+    busy_core_error: float = Field(default=0.0, ge=0, description="its standard error")
+
+    def drawn(self, rng: np.random.Generator) -> RealCompute:
+        """What it may be as well, given the errors."""
+        mean, slowdown = rng.standard_normal(2).tolist()
+        slower = min(max(self.busy_core_slowdown + slowdown * self.busy_core_error, 0.0), _MOST_SLOWDOWN)
+        factor = math.exp(mean * self.mean_error_s / self.mean_s)
+        return self.model_copy(update={"mean_s": self.mean_s * factor, "busy_core_slowdown": slower})
 
 
 def scenario_of(
@@ -64,8 +81,10 @@ def scenario_of(
     own_s = 0.0
     if setting.mode == "sync":
         own_s = values["session_s"] + values["accumulate_s"]
-    elif setting.mode == "ring" or (setting.mode == "mirrored" and compute is None):  # a mirrored model is timed with it
+    elif setting.mode == "ring":
         own_s = values["ring_step_s"]
+    elif setting.mode == "mirrored" and not (compute is not None and compute.with_call):
+        own_s = values["mirrored_step_s"]
     table = {
         "workload": {
             "name": setting.model,
@@ -74,11 +93,12 @@ def scenario_of(
             "backward": {"base_s": mean_s * (1.0 - forward_share) + own_s, "per_sample_s": 0.0},
             "jitter": law.model_dump(mode="json"),
             "input": {"base_s": _beside_s(setting, values), "per_sample_s": 0.0},
+            "busy_core_slowdown": compute.busy_core_slowdown if compute is not None else 0.0,
             "server": {"base_s": values["server_s"], "per_byte_s": values["server_per_byte_s"]},
             "variables": _variables(setting),
         },
         "cluster": _cluster(setting, values, cores, real=compute is not None, one_gpu=one_gpu),
-        "strategy": _strategy(setting, values),
+        "strategy": {"kind": "mirrored", "replicas": setting.workers} if one_gpu else _strategy(setting, values),
         "run": _run(setting, replications, seed),
     }
     return scenario_from_table(table, "testbed")
@@ -103,17 +123,21 @@ def _variables(setting: TestbedSetting) -> list[dict[str, Any]]:
 
 def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *, real: bool, one_gpu: bool) -> dict[str, Any]:
     link = setting.link
-    bandwidth_bytes_per_s = link.bandwidth_bytes_per_s if link is not None else values["loopback_bytes_per_s"]
+    rate = link.bandwidth_bytes_per_s if link is not None else values["loopback_bytes_per_s"]
     each_end_s, each_end_per_byte_s = values["tensor_s"], values["tensor_per_byte_s"]
-    if link is None and setting.servers:
+    if setting.mode == "mirrored":
+        # one process: its cores copy and add, and nothing else stands between two replicas
+        rate, each_end_s, each_end_per_byte_s = _IN_MEMORY_BYTES_PER_S, 0.0, values["mirrored_per_byte_s"] / 2
+    elif link is None and setting.servers:
         # over loopback the cores move every byte themselves
         each_end_per_byte_s = values["loopback_per_byte_s"] * min(values["loopback_waited_share"], 1.0) / 2
     elif link is None:
-        each_end_per_byte_s = values["loopback_ring_per_byte_s"] / 2
+        # most of it is passes over the whole vector: about as much for four ranks as for two, whose messages are fewer
+        each_end_per_byte_s = values["loopback_ring_per_byte_s"] / (2.0 * (setting.workers - 1) / setting.workers) / 2
     elif not setting.servers:
         stretch, saved = _round_of_ring(setting, values, cores)
         each_end_s, each_end_per_byte_s = values["turn_s"] * stretch / 2, values["turn_per_byte_s"] * stretch / 2
-        bandwidth_bytes_per_s /= 1.0 - saved
+        rate /= 1.0 - saved
     transport: dict[str, Any] = {
         "wire_bytes_per_byte": values["wire_bytes_per_byte"] if link is not None else 1.0,
         "cpu_per_message_s": each_end_s,
@@ -129,17 +153,11 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         # behind shaped links a sleeping device leaves the cores idle most of the time: hosts hardly wait for one
         "shared_cores": cores if link is None or real else None,
         "device_is_host": real,
-        "inter_node": {"bandwidth_bytes_per_s": bandwidth_bytes_per_s, "latency_s": 0.0},
+        "inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 0.0},
         "transport": transport,
     }
     if one_gpu:
         cluster |= {"shared_cores": None, "device_is_host": False, "replicas_per_device": setting.workers}
-    elif setting.mode == "mirrored":
-        # one process: the replicas' devices are in one node, whose memory joins them
-        cluster |= {
-            "devices_per_node": setting.workers,
-            "intra_node": {"bandwidth_bytes_per_s": values["loopback_bytes_per_s"], "latency_s": 0.0},
-        }
     return cluster
 
 
@@ -180,9 +198,7 @@ def _round_of_ring(setting: TestbedSetting, values: dict[str, float], cores: flo
 
 
 def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, Any]:
-    if setting.mode == "mirrored":
-        return {"kind": "mirrored", "replicas": setting.workers}
-    if setting.mode == "ring":
+    if setting.mode in ("ring", "mirrored"):
         fused = {"bucket_size_bytes": 1.0} if setting.overlap else {}
         # message by message: ranks that are ready early begin early. TensorFlow cuts a part above 4 MiB in two, but both
         # go the same way, end at about the same time, and are worked on by one thread (GenerateSubdivsInCollectiveParams and
@@ -211,7 +227,8 @@ def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
     if setting.link is not None or not setting.servers:
         return 0.0
     share = 1.0 - min(values["loopback_waited_share"], 1.0)
-    return 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
+    step_s = values["loopback_async_step_s" if setting.mode == "async" else "loopback_step_s"]
+    return step_s + 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
 
 
 def _run(setting: TestbedSetting, replications: int, seed: int) -> dict[str, Any]:

@@ -67,9 +67,10 @@ class TestbedSetting(Spec):
 
     __test__ = False  # pytest takes names that begin with Test for tests
 
-    mode: Literal["async", "between-graph", "sync", "ring", "mirrored"] = Field(
+    mode: Literal["async", "between-graph", "sync", "ring", "mirrored", "apart"] = Field(
         description="async: ParameterServerStrategy with a ClusterCoordinator; between-graph: asynchronous sessions (compat.v1); "
-        "sync: SyncReplicasOptimizer; ring: MultiWorkerMirroredStrategy; mirrored: MirroredStrategy on logical devices"
+        "sync: SyncReplicasOptimizer; ring: MultiWorkerMirroredStrategy; mirrored: MirroredStrategy on logical devices; "
+        "apart: processes that compute at the same time, and exchange nothing"
     )
     workers: int = Field(ge=1, le=64, description="worker processes; mirrored: replicas in one process")
     servers: int = Field(default=0, ge=0, le=32)
@@ -112,8 +113,12 @@ class TestbedSetting(Spec):
             raise ValueError("a ring needs at least 2 workers")
         if self.mode == "mirrored" and self.link is not None:
             raise ValueError('mode = "mirrored" is one process on one host; it has no link')
-        if self.start_spread_s and self.mode in ("sync", "ring", "mirrored"):
-            raise ValueError(f'start_spread is of asynchronous workers; in mode = "{self.mode}" all step together')
+        if self.mode == "apart" and self.workers < 2:
+            raise ValueError(f'mode = "apart" compares processes alone with processes at the same time; it needs 2, not {self.workers}')
+        if self.mode == "apart" and (self.link is not None or self.compute.kind != "real"):
+            raise ValueError('mode = "apart" is real compute alone, of processes that exchange nothing; it has no link')
+        if self.start_spread_s and self.mode in ("sync", "ring", "mirrored", "apart"):
+            raise ValueError(f'start_spread is of asynchronous workers; in mode = "{self.mode}" all begin together')
         if self.compute.kind == "real" and self.model.startswith("ladder-") is False and ":" not in self.model:
             raise ValueError(f"compute.kind = real needs a model that can be built (FILE.py:FUNCTION or the ladder), not {self.model!r}")
         return self
@@ -146,7 +151,7 @@ class TestbedSetting(Spec):
         named = f"{law.kind}({shape:g})" if shape is not None else law.kind
         compute = self.compute.kind if self.compute.kind == "real" else f"{named} {self.compute.mean_s * 1000:g} ms"
         extra = (", by layer" if self.overlap else "") + (f", start over {self.start_spread_s:g} s" if self.start_spread_s else "")
-        where = "" if self.mode == "mirrored" else f", {link}"
+        where = "" if self.mode in ("mirrored", "apart") else f", {link}"
         return f"{self.mode} {self.workers}{servers}{backup}{where}, {self.model_name}, {compute}{extra}"
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.points import Setting
+from calibrate.validation.reaching import drawn_interval, reached_of
 from simulator.errors import InputError
 from simulator.loading import apply_settings, scenario_from_table
 from simulator.results import Result
@@ -121,6 +122,12 @@ def compared(
             staleness_predicted=result.staleness.mean if setting.staleness else None,
             settings=_settings(result.scenario),
             note=notes[index] if notes else "",
+            reached=reached_of(
+                result.discrepancy,
+                drawn_interval(result, unit),
+                source=result.scenario.cluster.name,
+                series=result.scenario.workload.name,
+            ),
         )
         for index, (setting, result) in enumerate(zip(settings, results, strict=True))
     ]

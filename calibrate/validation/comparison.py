@@ -11,7 +11,20 @@ from pydantic import Field
 from simulator.results import Estimate
 from simulator.spec import Spec
 
-__all__ = ["Compared", "histogram_distance"]
+__all__ = ["Compared", "Reached", "histogram_distance"]
+
+
+class Reached(Spec):
+    """How far a prediction reaches, and its interval by chance and draws alone: what the discrepancy of a regime is estimated from."""
+
+    regime: str = Field(description="as simulator.inadequacy has it")
+    source: str = Field(default="", description="table or machine; left out of an estimate as a whole")
+    series: str = Field(default="", description="settings that differ in their numbers alone")
+    reach: float = Field(ge=0, description="doublings of replicas beyond what was calibrated")
+    compute: float = Field(description="by how much the logarithm of a step's time rises with that of compute")
+    communication: float = Field(description="the same with that of communication")
+    low: float = Field(description="of the interval without any discrepancy")
+    high: float
 
 
 class Compared(Spec):
@@ -32,6 +45,7 @@ class Compared(Spec):
     baselines: Mapping[str, float] = Field(default_factory=dict, description="throughput by a simpler rule, by the rule's name")
     settings: Mapping[str, float | str] = Field(default_factory=dict, description="workers, servers, ... for tables and axes")
     note: str = Field(default="", description="how it was fitted, or why it is off")
+    reached: Reached | None = Field(default=None, description="null where the prediction is not a simulated training of several replicas")
 
     @property
     def mean(self) -> float:

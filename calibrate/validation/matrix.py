@@ -17,7 +17,7 @@ from simulator.errors import ScenarioError
 from simulator.loading import read_toml
 from simulator.spec import Spec
 
-__all__ = ["HeldOut", "Matrix", "read_matrix"]
+__all__ = ["HeldOut", "Matrix", "matrix_of", "read_matrix"]
 
 _PRODUCT = ("mode", "workers", "servers", "backup_workers", "model", "link", "compute", "overlap", "steps")
 """Keys of a table that may have a list, for all of its values in turn."""
@@ -72,36 +72,41 @@ def read_matrix(path: Path, *, python: str | None = None, describe: Describe | N
     CalibrationError
         A model cannot be built.
     """
-    describe = functools.cache(describe or (lambda model, batch: describe_model(model, python, batch)))
-    table = read_toml(path)
+    return matrix_of({"name": path.stem} | read_toml(path), str(path), path.parent, python=python, describe=describe)
+
+
+def matrix_of(
+    table: dict[str, Any], source: str, beside: Path | None = None, *, python: str | None = None, describe: Describe | None = None
+) -> Matrix:
+    """The matrix that the table of a file means; ``source`` names it, ``beside`` is its folder. See :func:`read_matrix`."""
+    described = functools.cache(describe or (lambda model, batch: describe_model(model, python, batch)))
     unknown = sorted(set(table) - {"name", "repeats", "seed", "fit", "held_out"})
     if unknown:
-        raise ScenarioError(f"{path}: {unknown[0]}: is no key of a matrix; it has name, repeats, seed, [[fit]] and [[held_out]]")
-    fit = [setting for _, setting in _settings(path, table, "fit", describe)]
-    held_out = [HeldOut(group=group or setting.mode, setting=setting) for group, setting in _settings(path, table, "held_out", describe)]
+        raise ScenarioError(f"{source}: {unknown[0]}: is no key of a matrix; it has name, repeats, seed, [[fit]] and [[held_out]]")
+    fit = [setting for _, setting in _settings(source, beside, table, "fit", described)]
+    held_out = [HeldOut(group=group or one.mode, setting=one) for group, one in _settings(source, beside, table, "held_out", described)]
     fitted = {setting.kind_of_run for setting in fit}
+    probes = [one.setting for one in held_out if one.setting.mode == "apart"]
+    if probes:
+        raise ScenarioError(f"{source}: held_out: {probes[0].label!r} only measures what busy cores cost; put it into [[fit]]")
     both = next((one.setting for one in held_out if one.setting.kind_of_run in fitted), None)
     if both is not None:
-        raise ScenarioError(f"{path}: held_out: {both.label!r} is fitted as well; take it out of one of the two")
-    whole = {
-        "name": table.get("name", path.stem),
-        "repeats": table.get("repeats", 3),
-        "seed": table.get("seed", 0),
-        "fit": tuple(fit),
-        "held_out": tuple(held_out),
-    }
-    return validated(Matrix, whole, str(path))
+        raise ScenarioError(f"{source}: held_out: {both.label!r} is fitted as well; take it out of one of the two")
+    defaults = {"repeats": 3, "seed": 0}
+    return validated(Matrix, {**defaults, **table, "fit": tuple(fit), "held_out": tuple(held_out)}, source)
 
 
-def _settings(path: Path, table: dict[str, Any], part: str, describe: Describe) -> Iterator[tuple[str, TestbedSetting]]:
+def _settings(
+    source: str, beside: Path | None, table: dict[str, Any], part: str, describe: Describe
+) -> Iterator[tuple[str, TestbedSetting]]:
     tables = table.get(part, [])
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
-        raise ScenarioError(f"{path}: {part}: must be tables, written as [[{part}]]")
+        raise ScenarioError(f"{source}: {part}: must be tables, written as [[{part}]]")
     for number, given in enumerate(tables):
+        where = f"{source}: {part}[{number}]"
         group = str(given.get("group", ""))
         plain = {key: value for key, value in given.items() if key != "group"}
         lists = [key for key in _PRODUCT if isinstance(plain.get(key), list)]
         for values in itertools.product(*(plain[key] for key in lists)):
             setting = plain | dict(zip(lists, values, strict=True))
-            source = f"{path}: {part}[{number}]"
-            yield group, validated_setting(with_model(setting, source, f"{source}: model", describe, path.parent), source)
+            yield group, validated_setting(with_model(setting, where, f"{where}: model", describe, beside), where)

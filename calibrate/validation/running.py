@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +12,23 @@ from pathlib import Path
 import numpy as np
 
 from calibrate.measurements import new_file
+from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.measure import measure_setting
 from calibrate.testbed.platform import MEANINGS, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.scenarios import RealCompute, scenario_of
-from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.setting import Compute, TestbedSetting
+from calibrate.validation.checking import times_compute
 from calibrate.validation.comparison import Compared, histogram_distance
 from calibrate.validation.matrix import Matrix
+from calibrate.validation.reaching import reached_of
 from simulator.errors import CalibrationError
 from simulator.laws import Empirical
 from simulator.replication import replicate
 
-__all__ = ["MatrixValidation", "measure_matrix", "validate_matrix"]
+__all__ = ["MatrixValidation", "compute_of", "measure_matrix", "pending_settings", "validate_matrix"]
 
 Progress = Callable[[int, int, str], None]
 _QUANTILES = 64
@@ -71,6 +76,11 @@ def measure_matrix(
     return found
 
 
+def pending_settings(matrix: Matrix, folder: Path) -> list[TestbedSetting]:
+    """Settings that :func:`measure_matrix` would have to measure: those of which the folder has no whole measurement."""
+    return [setting for setting in matrix.settings if _measured_before(setting, matrix, folder) is None]
+
+
 def _measured_before(setting: TestbedSetting, matrix: Matrix, folder: Path) -> Readings | None:
     for path in sorted(folder.glob(f"*-{setting.hash}-testbed-*.ndjson"), reverse=True):
         with contextlib.suppress(CalibrationError):
@@ -116,6 +126,8 @@ def validate_matrix(
     groups = ["fit"] * len(fitted) + [one.group for one in matrix.held_out]
     rows = []
     for number, (one, group) in enumerate(zip(readings, groups, strict=True)):
+        if one.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
+            continue
         if progress is not None:
             progress(number, len(readings), f"predicting {one.setting.label}")
         rows.append(_compared(one, group, platform, fitted, replications, matrix.seed))
@@ -144,11 +156,13 @@ def _cores(readings: list[Readings]) -> float:
 
 def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readings], replications: int, seed: int) -> Compared:
     setting = one.setting
+    compute = compute_of(setting, fitted)
+    one_gpu = compute is not None and one.files[0].fingerprint.device_kind == "GPU"
     prediction = predict_setting(
         setting,
         platform,
-        compute=compute_of(setting, fitted),
-        one_gpu=setting.compute.kind == "real" and one.files[0].fingerprint.device_kind == "GPU",
+        compute=compute,
+        one_gpu=one_gpu,
         replications=replications,
         seed=seed + 1,
     )
@@ -162,8 +176,9 @@ def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readin
         staleness_measured=one.mean_staleness,
         staleness_predicted=prediction.mean_staleness,
         staleness_distance=histogram_distance(measured, predicted) if measured and predicted else None,
-        baselines={"max-min": _max_min(setting, platform.cores, seed)} if setting.compute.kind == "emulated" else {},
-        settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model},
+        baselines={"max-min": _max_min(setting, 1.0 if one_gpu else platform.cores, seed, compute)},
+        settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model_name},
+        reached=reached_of(prediction.doubt, prediction.drawn, source=platform.name, series=group),
     )
 
 
@@ -171,31 +186,44 @@ _MAX_MIN = {"wire_bytes_per_byte": 1.03, "coordinator_s": 0.004, "session_s": 0.
 """What the simplest rule knows: headers, and a gap of 4 ms between steps."""
 
 
-def _max_min(setting: TestbedSetting, cores: float, seed: int) -> float:
-    """Updates/s with links shared max-min fairly, a constant gap between steps, and nothing else."""
+def _max_min(setting: TestbedSetting, cores: float, seed: int, compute: RealCompute | None) -> float:
+    """Updates/s with links, and where compute is real the cores, shared max-min fairly, a constant gap between steps, and nothing else.
+
+    A worker's real compute is what a single worker's takes, times workers over cores where
+    there are more workers than cores: its law is known to the rule as that of emulated
+    compute is.
+    """
     plain = setting
     if setting.link is not None:
-        plain = setting.model_copy(update={"link": setting.link.model_copy(update={"sharing": "fair"})})
+        plain = plain.model_copy(update={"link": setting.link.model_copy(update={"sharing": "fair"})})
+    if compute is not None:
+        held_s = compute.mean_s * max(setting.workers / cores, 1.0)
+        plain = plain.model_copy(update={"compute": Compute(mean_s=held_s, law=compute.law)})
     values = dict.fromkeys(MEANINGS, 0.0) | _MAX_MIN
     runs = [replicate(scenario_of(plain, values, cores, replications=2, seed=seed), number) for number in range(_BASELINE_RUNS)]
     return float(np.mean([run.updates / run.window_s for run in runs]))
 
 
 def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute | None:
-    """The compute of a real model, as the fit's runs with one worker timed it; None where it is emulated."""
+    """The compute of a real model, as the fit's runs timed it with one worker and with several apart; None where it is emulated."""
     if setting.compute.kind != "real":
         return None
-    alone = [
-        one for one in fitted if one.setting.compute.kind == "real" and one.setting.workers == 1 and one.setting.model == setting.model
-    ]
-    alone = [one for one in alone if one.setting.batch == setting.batch and one.setting.threads == setting.threads]
-    # a mirrored model is timed from outside, with the call of its function
-    alone = [one for one in alone if (one.setting.mode == "mirrored") == (setting.mode == "mirrored")]
-    if not alone:
+    alone = [one for one in fitted if times_compute(one.setting, setting)]
+    found = busy_cores(setting, fitted)
+    if found is None and not alone:
         raise CalibrationError(
             f"{setting.label}: no run of the fit times {setting.model} with batch {setting.batch} and 1 worker; add one to [[fit]]"
         )
-    times = np.concatenate([run.parts()["compute"] for one in alone for run in one.runs])
+    # beside a worker's step there is some work on messages, which slows it a little
+    each = list(found.alone_s) if found is not None else [run.parts()["compute"] for one in alone for run in one.runs]
+    times = np.concatenate(each)
     mean_s = float(times.mean())
     factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
-    return RealCompute(mean_s=mean_s, law=Empirical(values=tuple(float(f"{value:.6g}") for value in factors)))
+    return RealCompute(
+        mean_s=mean_s,
+        law=Empirical(values=tuple(float(f"{value:.6g}") for value in factors)),
+        mean_error_s=statistics.stdev([float(one.mean()) for one in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
+        with_call=found is None and setting.mode == "mirrored",
+        busy_core_slowdown=found.slowdown if found is not None else 0.0,
+        busy_core_error=found.error if found is not None else 0.0,
+    )

@@ -14,7 +14,7 @@ from simulator.spec import Spec
 __all__ = ["ALL", "Score", "Thresholds", "scores_of"]
 
 ALL = "all"
-"""Name of the score over all groups."""
+"""Name of the score over all groups, where nothing else is said."""
 
 
 class Score(Spec):
@@ -34,6 +34,7 @@ class Score(Spec):
     median_absolute_staleness_error: float | None
     worst_staleness_distance: float | None
     baselines: dict[str, float] = Field(default_factory=dict, description="median absolute error of simpler rules")
+    worst_of_baselines: dict[str, float] = Field(default_factory=dict, description="their signed error that is largest in size")
 
     @property
     def width_over_noise(self) -> float | None:
@@ -68,10 +69,17 @@ class Thresholds(Spec):
         return found
 
 
-def scores_of(rows: Iterable[Compared]) -> list[Score]:
+def scores_of(rows: Iterable[Compared], total: str = ALL) -> list[Score]:
     """A score for each group, in the order in which groups first appear, then one for all if there are several.
 
     Settings that took part in the fit are left out; a group with no others has no score.
+
+    Parameters
+    ----------
+    rows
+        Whose errors are alike: a score of throughputs and of bandwidths together would say nothing of either.
+    total
+        Name of the score for all.
     """
     groups: dict[str, list[Compared]] = {}
     for row in rows:
@@ -79,7 +87,7 @@ def scores_of(rows: Iterable[Compared]) -> list[Score]:
             groups.setdefault(row.group, []).append(row)
     scores = [_score(group, its) for group, its in groups.items()]
     if len(groups) > 1:
-        scores.append(_score(ALL, [row for its in groups.values() for row in its]))
+        scores.append(_score(total, [row for its in groups.values() for row in its]))
     return scores
 
 
@@ -103,6 +111,7 @@ def _score(group: str, rows: Sequence[Compared]) -> Score:
         median_absolute_staleness_error=statistics.median(map(abs, stale)) if stale else None,
         worst_staleness_distance=max(distances) if distances else None,
         baselines={name: statistics.median(abs(row.baseline_error(name)) for row in rows) for name in sorted(shared)},
+        worst_of_baselines={name: max((row.baseline_error(name) for row in rows), key=abs) for name in sorted(shared)},
     )
 
 

@@ -13,11 +13,13 @@ import typer
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-__all__ = ["YES_HELP", "agree_to_one", "agree_to_plan", "agree_to_sweep", "cores_of"]
+__all__ = ["YES_HELP", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep", "cores_of", "told_s"]
 
 YES_HELP = "Go on without a question where simulating takes long, or a step of the training does."
 _LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
 """What one scenario, and what many may take before it is asked about."""
+_LONG_MEASURING_S = 3600.0
+"""What real runs may take before it is asked about."""
 _SURE = 5.0
 """How many times less the model must say for its word to be enough."""
 _LONG_STEP_S = 3600.0
@@ -65,6 +67,12 @@ def agree_to_plan(lines: Sequence[Sequence[Scenario]], where: str, *, cores: int
     _agree(weighed, where, what, _LONG_S, cores=cores, yes=yes)
 
 
+def agree_to_measure(took_s: float, where: str, *, yes: bool) -> None:
+    """:func:`agree_to_one` for real runs that are guessed to take so many seconds."""
+    if not yes and took_s > _LONG_MEASURING_S:
+        _ask(where, f"its runs take about {told_s(took_s)} on this machine", "take fewer settings or repeats", _LONG_MEASURING_S)
+
+
 def _agree(weighed: Iterable[tuple[float, Scenario]], where: str, what: str, limit_s: float, *, cores: int, yes: bool) -> None:
     """Ask, where scenarios, each as often as its weight says, take longer together than the limit on so many cores."""
     from simulator.effort import effort_s, timed_effort_s
@@ -85,7 +93,7 @@ def _agree(weighed: Iterable[tuple[float, Scenario]], where: str, what: str, lim
     if took_s > limit_s / _SURE:
         took_s *= timed_effort_s(longest) / longest_s
     if took_s > limit_s:
-        _ask(where, f"{what} about {_told(took_s)} to simulate here", "take fewer run.replications or run.steps", limit_s)
+        _ask(where, f"{what} about {told_s(took_s)} to simulate here", "take fewer run.replications or run.steps", limit_s)
     if step_s > _LONG_STEP_S:
         _ask(where, _about_step(slowest, step_s), _instead(slowest, step_s), _LONG_STEP_S)
 
@@ -94,7 +102,7 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
     """How long a step takes, and what of it is out of all proportion."""
     run, known = scenario.run, scenario.workload.calibrated
     steps = run.total_steps(scenario.replicas) / scenario.replicas
-    text = f"a step takes about {_told(step_s)} of training, so {_length(scenario)} take {_told(step_s * steps)}"
+    text = f"a step takes about {told_s(step_s)} of training, so {_length(scenario)} take {told_s(step_s * steps)}"
     if known is not None and scenario.batch > known.batch[1]:
         text += f"; a batch of {scenario.batch:,} is {scenario.batch / known.batch[1]:,.0f} times the largest measured ({known.batch[1]:g})"
     return text
@@ -130,7 +138,8 @@ def _length(scenario: Scenario) -> str:
     return f"{run.steps:,} steps" if run.job_steps is None else f"a job of {run.job_steps:,} steps"
 
 
-def _told(seconds: float) -> str:
+def told_s(seconds: float) -> str:
+    """Seconds in minutes or hours, for people."""
     return (
         f"{seconds / 60:,.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:,.3g} h" if seconds < 3.6e6 else f"{seconds / 3600:,.0f} h"
     )
@@ -140,6 +149,6 @@ def _ask(where: str, what: str, instead: str, limit_s: float) -> None:
     from simulator.errors import InputError
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError(f"{where}: {what}; more than {_told(limit_s)} needs --yes; or {instead}")
+        raise InputError(f"{where}: {what}; more than {told_s(limit_s)} needs --yes; or {instead}")
     if not typer.confirm(f"paceline: {where}: {what}. Go on?", err=True):
         raise typer.Exit(InputError.exit_code)

@@ -110,7 +110,8 @@ def calibrate(
             "--at-once",
             min=1,
             help="Processes to measure at the same time as well, each on cores of its own: they show how much of the spread between "
-            "processes those of one machine have in common (run_to_run_shared). 1 measures none. CPUs only.",
+            "processes those of one machine have in common (run_to_run_shared), and how much longer a step takes while other cores are "
+            "busy (busy_core_slowdown). 1 measures none. CPUs only.",
         ),
     ] = 1,
     launches: Annotated[

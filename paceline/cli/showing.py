@@ -266,6 +266,8 @@ def show_result(result: Result) -> None:
     lines.add_row("of a step", ", ".join(shares))
     for heading, text in _particulars(result):
         lines.add_row(heading, text)
+    for text in interval_in_words(result):
+        lines.add_row("interval", Text(text))
     for taken in result.assumed:
         lines.add_row("assumed", Text(f"{taken.path} = {taken.value}: {taken.reason}"))
     for its in result.coverage:
@@ -280,6 +282,17 @@ def show_result(result: Result) -> None:
     console.print(lines)
     if result.extrapolated:
         console.print("* beyond what was measured: an extrapolation", style="dim")
+
+
+def interval_in_words(result: Result) -> Iterator[str]:
+    """What the interval of the throughput is made of, and how often such intervals hold; nothing where that is not known."""
+    scatter, doubt = result.scatter, result.discrepancy
+    if scatter is None or not any(scatter.shares):
+        return
+    named = ("what the model is off by", "what fits leave open", "luck of a run")
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in zip(named, scatter.shares, strict=True))
+    held = f"; {doubt.coverage_in_words}" if doubt is not None else "; what the model itself is off by is not in it"
+    yield f"of its variance {shares}{held}"
 
 
 def cost_in_words(result: Result) -> str | None:

@@ -132,7 +132,7 @@ def _parts(facts: Facts) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     mode = facts.setting["mode"]
     for part in facts.parts:
-        if mode in ("ring", "mirrored") and part.name == "pull":
+        if part.name in {"ring": ("pull",), "mirrored": ("pull",), "apart": ("pull", "push")}.get(mode, ()):
             continue  # every worker has its own copy
         name = "gap to the next step" if part.name == "gap" else _NAMES.get(mode, {}).get(part.name, part.name)
         table.add_row(name, *(format_seconds(value) for value in (part.mean_s, part.p50_s, part.p95_s)))
@@ -152,7 +152,7 @@ def _jobs(facts: Facts) -> Table:
 
 
 def _remarks(facts: Facts) -> Iterator[str]:
-    if facts.loopback_bytes is not None and facts.setting["mode"] != "mirrored":
+    if facts.loopback_bytes is not None and facts.setting["mode"] not in ("mirrored", "apart"):
         yield f"all tasks share the loopback interface, over which {format_bytes(facts.loopback_bytes)} went in a repeat"
     if facts.setting["overlap"]:
         yield "by layer: compute begins with the first variable that is there; other pulls and pushes go on meanwhile"

@@ -34,7 +34,7 @@ def run(
     mode: Annotated[
         str | None,
         typer.Option(
-            "--mode", rich_help_panel=_CLUSTER, help="async, between-graph, sync, ring or mirrored: as above.", show_default="async"
+            "--mode", rich_help_panel=_CLUSTER, help="async, between-graph, sync, ring, mirrored or apart: as above.", show_default="async"
         ),
     ] = None,
     workers: Annotated[
@@ -161,6 +161,8 @@ def run(
 
     [bold]mirrored[/bold]: MirroredStrategy: replicas on logical devices of one process, no network.
 
+    [bold]apart[/bold]: processes that compute at the same time and exchange nothing: what busy cores cost.
+
     Example: [bold]paceline testbed run --mode async --workers 4 --servers 2
     --model ladder-4mb --compute 'constant 50 ms'[/bold]
 
@@ -242,8 +244,8 @@ def show(
 
 def _with_links_to_be_had(wanted: TestbedSetting, where: str, *, defaulted: bool) -> TestbedSetting:
     """The setting as this machine can run it: on loopback where links cannot be shaped and nobody has asked for them."""
+    from calibrate.testbed.machine import check_congestion, obstacle_to_shaped_links
     from paceline.cli.showing import note
-    from paceline.cli.testbed_links import check_congestion, obstacle_to_shaped_links
     from simulator.errors import InputError
 
     if wanted.link is None:

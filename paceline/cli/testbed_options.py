@@ -142,7 +142,7 @@ def _link(asked: Asked, table: Mapping[str, Any], *, own_default: bool) -> Any:
     if asked.link is not None:
         others = {key: value for key, value in link.items() if key != "bandwidth"} if isinstance(link, Mapping) else {}
         link = None if asked.link.strip() == "loopback" else others | {"bandwidth_bytes_per_s": _rate(asked.link)}
-    elif own_default and table["mode"] != "mirrored":
+    elif own_default and table["mode"] not in ("mirrored", "apart"):
         link = {"bandwidth_bytes_per_s": parse_quantity(DEFAULT_LINK, "rate")}
     shape: dict[str, Any] = {}
     if asked.sharing is not None:
@@ -174,7 +174,7 @@ def _modelled(asked: Asked, table: dict[str, Any], source: str, describe: Descri
         table.pop("variables", None)  # those of the file are another model's
     model = table.get("model", "ladder-4mb")
     where = "--model" if asked.model is not None else f"{source}: model"
-    if own_default and "compute" not in table and isinstance(model, str) and function_of(model):
+    if own_default and "compute" not in table and isinstance(model, str) and (function_of(model) or table["mode"] == "apart"):
         table["compute"] = {"kind": "real"}
     try:
         table = with_model(table, source, where, describe)

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.asking import YES_HELP
-
 __all__ = ["validate"]
 
 
@@ -54,10 +52,21 @@ def validate(
         str | None,
         typer.Option(
             "--matrix",
-            metavar="NAME|FILE.toml",
-            help="Without a scenario: which settings are measured on this machine, which of them fitted and which held out.",
+            metavar="NAME|FILE.toml|random:SEED",
+            help="Without a scenario: which settings are measured on this machine, which of them fitted and which held out. A seed draws "
+            "those held out at random.",
             show_default="quick",
         ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", metavar="N", help="With random:SEED: how many settings are drawn.", show_default="12")
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Only show the settings of the matrix, and about how long they take; nothing is measured.")
+    ] = False,
+    out_matrix: Annotated[
+        Path | None,
+        typer.Option("--out-matrix", metavar="FILE.toml", help="With random:SEED: write what was drawn.", show_default=False),
     ] = None,
     measurements: Annotated[
         Path, typer.Option("--measurements", help="Folder of the matrix's raw measurements; what is there already is not measured again.")
@@ -74,6 +83,15 @@ def validate(
         Path | None,
         typer.Option(
             "--markdown", metavar="FILE.md", help="Put a section into a Markdown file; replaces the one of before.", show_default=False
+        ),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            "--rows",
+            metavar="FILE.csv",
+            help="Write the settings that took no part in a fit as rows that a discrepancy can be estimated from (docs/calibration.md).",
+            show_default=False,
         ),
     ] = None,
     max_median: Annotated[
@@ -93,7 +111,7 @@ def validate(
         str | None,
         typer.Option(help="Threshold: least share of runs inside the 90% interval, such as 80%.", metavar="SHARE", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Go on without a question where simulating or measuring takes long.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are no output of this command.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print rows and scores as JSON.")] = False,
 ) -> None:
@@ -106,7 +124,9 @@ def validate(
 
     Without any of these: real TensorFlow clusters are run on this machine, small ones are
     fitted, larger and different ones predicted and then compared. [bold]--matrix[/bold]
-    names the settings: quick (some minutes), headline, first, development, or a file of yours.
+    names the settings: quick (some minutes); random:SEED, drawn from the space that
+    docs/testbed.md declares; headline, first and development, which were chosen by a person
+    and developed on; or a file of yours. The matrix is checked whole before it is measured.
 
     Exit code 3 when a threshold is missed, by any group of settings.
 
@@ -120,12 +140,14 @@ def validate(
     Example: [bold]paceline validate --published --max-median 8%[/bold]
 
     Example: [bold]paceline validate --matrix quick --out validation.html[/bold]
+
+    Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
     """
     from paceline.cli.validating import Wanted, thresholds_of
     from simulator.errors import InputError
 
     thresholds = thresholds_of(median=max_median, worst=max_worst, staleness=max_staleness, distance=max_distance, coverage=min_coverage)
-    wanted = Wanted(thresholds=thresholds, out=out, markdown=markdown, json=json, force=force)
+    wanted = Wanted(thresholds=thresholds, out=out, markdown=markdown, rows=rows, json=json, force=force)
     if regime and not published:
         raise InputError("--regime: chooses among the published tables; give --published too")
     if measured is None and (refit or out_scenario is not None or set_):
@@ -134,6 +156,9 @@ def validate(
         )
     if matrix is not None and (published or scenario is not None or measured is not None):
         raise InputError("--matrix: goes without a scenario, --measured and --published; validate one after the other")
+    on_testbed = not (published or scenario is not None or measured is not None)
+    if not on_testbed and (count is not None or list_ or out_matrix is not None):
+        raise InputError("--count, --list and --out-matrix: are about a matrix; give --matrix random:SEED")
     if published:
         if scenario is not None or measured is not None:
             raise InputError("--published: goes without a scenario and --measured; validate one after the other")
@@ -147,6 +172,10 @@ def validate(
 
         validate_points(scenario, measured, unit, set_ or [], wanted, yes=yes, refit=refit, out_scenario=out_scenario)
     else:
-        from paceline.cli.validate_matrix import validate_on_testbed
+        from paceline.cli.validate_matrix import Measuring, list_matrix, plan_of, validate_on_testbed
 
-        validate_on_testbed(matrix or "quick", measurements, wanted, python=python, timeout_s=timeout, platform=platform)
+        plan = plan_of(matrix or "quick", count, out_matrix, python=python, force=force)
+        if list_:
+            list_matrix(plan, as_json=json)
+        else:
+            validate_on_testbed(plan, Measuring(measurements, python, timeout, yes), wanted, platform)

@@ -63,7 +63,7 @@ def _check_scenario(out: Path | None, wanted: Wanted, *reads: Path) -> None:
         check_writable(out, "--out-scenario", reads=read)
     if out.exists() and not wanted.force:
         raise InputError(f"--out-scenario {str(out)!r}: is there already; overwrite it with --force, or choose another name")
-    if out.resolve() in [path.resolve() for path in (wanted.out, wanted.markdown) if path is not None]:
+    if out.resolve() in [path.resolve() for path in (wanted.out, wanted.markdown, wanted.rows) if path is not None]:
         raise InputError(f"--out-scenario {str(out)!r}: is another output too; give it a name of its own")
 
 
@@ -124,6 +124,7 @@ def _warnings(results: Sequence[Result]) -> Iterator[str]:
 def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
     import tomlkit
 
+    from calibrate.validation.own import own_discrepancy
     from calibrate.validation.refit import refit
     from calibrate.validation.refitted import refitted_table
     from paceline.cli.telling_refit import about_refit, refit_data, refit_tables
@@ -148,14 +149,20 @@ def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
     rows = compared(case.settings, results[:count], case.unit, group=AS_GIVEN)
     if found.fitted.moved:
         rows += compared(case.settings, results[count : 2 * count], case.unit, group=REFITTED, fitted=True)
+    notes = about_refit(found, case.settings)
     if alone:
-        rows += compared(case.settings, results[2 * count :], case.unit, group=LEFT_OUT)
+        left_out = compared(case.settings, results[2 * count :], case.unit, group=LEFT_OUT)
+        rows += left_out
+        own = own_discrepancy(left_out, results[2 * count :])
+        if own is not None:
+            final = {**final, "discrepancy": own.discrepancy.model_dump(exclude_defaults=True)}
+            notes.append(f"What predictions are off by, in [discrepancy] of the refitted scenario, is {own.discrepancy.about}.")
     scores = [score for score in scores_of(rows) if score.group in (AS_GIVEN, LEFT_OUT)]
     validation = case.validation(
         rows,
         scores,
         results[:count],
-        notes=about_refit(found, case.settings),
+        notes=notes,
         tables=refit_tables(found, case.base, case.settings),
         headline=LEFT_OUT if alone else AS_GIVEN,
         checked=(LEFT_OUT if alone else AS_GIVEN,),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from calibrate.published.moving import BY_RATIO, MOVED_BY
-from calibrate.published.validation import REGIMES, PublishedValidation
+from calibrate.published.validation import HEADLINES, REGIMES, PublishedValidation, headline_of
 from calibrate.published.validation import validate_published as run
 from calibrate.validation.comparison import Compared
 from calibrate.validation.scores import Score, scores_of
@@ -39,30 +40,40 @@ def validate_published(regimes: Sequence[str], wanted: Wanted) -> None:
 
 
 def published_validation(found: PublishedValidation) -> Validation:
-    """What is told of it: scores of tables that no constant was fitted on first, and apart from the others."""
+    """What is told of it: scores of each regime, and of moved trainings apart from the others."""
     if all(row.group in MOVED_BY for row in found.rows):
         return _validation_of_moved(found.rows)
-    held_out = [row for row in found.rows if row.group in REGIMES]
-    coverage = found.coverage
+    headlines = _headlines([row for row in found.rows if row.group in REGIMES])
     return Validation(
         key="published",
         title="Published tables",
         rows=found.rows,
-        scores=_scores(found.rows, held_out),
+        scores=(*_scores_apart(found.rows), *(score for each in headlines for score in each.scores)),
+        apart=tuple((each.scores[-1].group, each.what) for each in headlines),
         checked=REGIMES,
         command=command_line(),
         date=today(),
         machine=machine(),
         about=(
-            f"Of the tables collected, {coverage.series_in:,} of {coverage.series:,} series and {coverage.rows_in:,} of "
-            f"{coverage.rows:,} rows are predicted; the others are excluded, each with its reason.",
-            "A series is predicted from its smallest row and from facts about hardware and software; a few constants are common to all and "
-            "were fitted on the tables named below. Settings of those tables are groups apart and do not count in the score of all.",
+            "Of the tables collected are predicted "
+            + "; ".join(
+                f"of {HEADLINES[each.of]}, {each.series_in:,} of {each.series:,} series and {each.rows_in:,} of {each.rows:,} rows"
+                for each in found.coverage
+            )
+            + ". The others are excluded, each with its reason.",
+            "A series is predicted by simulating the scenario that a user would write of it: a machine of the catalogue, the software's "
+            "settings, and a workload with which its smallest row comes out as measured. Rates that software gets of nominal ones are "
+            "constants of models/practice.toml; each row is predicted with the values that come out without its table.",
             *(_ABOUT_MOVED if any(row.group in MOVED_BY for row in found.rows) else ()),
         ),
-        tables=(_worst(held_out), *_moved(found.rows), _constants(found), _excluded(found)),
+        tables=(
+            *(_worst(each.rows, f", {each.what}") for each in headlines),
+            *_moved(found.rows),
+            _constants(found),
+            _excluded(found),
+        ),
         extra={
-            "coverage": coverage.model_dump(mode="json"),
+            "coverage": {each.of: each.model_dump(mode="json", exclude={"of"}) for each in found.coverage},
             "constants": [each.model_dump(mode="json") for each in found.constants],
             "excluded": [each.model_dump(mode="json") for each in found.excluded],
         },
@@ -108,20 +119,34 @@ def _moved(rows: Sequence[Compared]) -> tuple[Table, ...]:
     return (Table("Moved from one device to another", columns, cells, left=(0, 1, 2), long=True),) if cells else ()
 
 
-def _scores(rows: Sequence[Compared], held_out: Sequence[Compared]) -> tuple[Score, ...]:
-    """Of each group, and last of all settings whose tables no constant was fitted on."""
-    kept = set(map(id, held_out))
-    others = [row for row in rows if id(row) not in kept]
-    apart = [
-        score for group in dict.fromkeys(row.group for row in others) for score in scores_of(row for row in others if row.group == group)
-    ]
-    return (*apart, *scores_of(held_out))
+class _Headline(NamedTuple):
+    """Settings whose errors are alike: what was predicted, in words, and its scores, of all together the last."""
+
+    what: str
+    rows: tuple[Compared, ...]
+    scores: tuple[Score, ...]
 
 
-def _worst(rows: Sequence[Compared]) -> Table:
+def _headlines(held_out: Sequence[Compared]) -> list[_Headline]:
+    """Throughputs, all-reduces and staleness, each with its own scores; without those of which nothing is scored."""
+    its: dict[str, list[Compared]] = {}
+    for row in held_out:
+        its.setdefault(headline_of(row.group), []).append(row)
+    found = [_Headline(what, tuple(its[name]), tuple(scores_of(its[name], name))) for name, what in HEADLINES.items() if name in its]
+    return [each for each in found if each.scores]
+
+
+def _scores_apart(rows: Sequence[Compared]) -> Iterator[Score]:
+    """Of the groups in no headline: tables that constants were fitted on, and trainings that were moved."""
+    others = [row for row in rows if row.group not in REGIMES]
+    for group in dict.fromkeys(row.group for row in others):
+        yield from scores_of(row for row in others if row.group == group)
+
+
+def _worst(rows: Sequence[Compared], of: str = "") -> Table:
     worst = sorted((row for row in rows if not row.fitted), key=lambda row: -abs(row.error))[:_WORST]
     cells = tuple((row.name, row.group, signed(row.error), row.note) for row in worst)
-    return Table("The largest errors", ("setting", "group", "error", "what is known of it"), cells, left=(0, 1, 3))
+    return Table(f"The largest errors{of}", ("setting", "group", "error", "what is known of it"), cells, left=(0, 1, 3))
 
 
 def _constants(found: PublishedValidation) -> Table:
@@ -130,12 +155,13 @@ def _constants(found: PublishedValidation) -> Table:
             each.name.replace("_", " "),
             amount(each.value),
             f"{amount(each.low)} to {amount(each.high)}",
-            ", ".join(each.fit_on),
+            ", ".join(each.tables) if each.determined else f"nothing: {each.prior.source}",
             each.meaning,
         )
         for each in found.constants
     )
-    return Table("Constants common to all", ("constant", "value", "90% interval", "fitted on", "meaning"), cells, left=(0, 3, 4), long=True)
+    columns = ("constant", "value", "90% interval", "determined by", "meaning")
+    return Table("What software gets of nominal rates", columns, cells, left=(0, 3, 4), long=True)
 
 
 def _excluded(found: PublishedValidation) -> Table:

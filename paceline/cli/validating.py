@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import platform
@@ -36,6 +37,7 @@ class Wanted:
     thresholds: Thresholds
     out: Path | None = None
     markdown: Path | None = None
+    rows: Path | None = None
     json: bool = False
     force: bool = False
 
@@ -95,7 +97,7 @@ def machine() -> str:
 
 
 def check_outputs(wanted: Wanted, *reads: Path) -> None:
-    """Make sure, before the work, that the page and the Markdown can be written and replace nothing of anybody else's.
+    """Make sure, before the work, that the page, the Markdown and the rows can be written and replace nothing of anybody else's.
 
     Raises
     ------
@@ -104,7 +106,8 @@ def check_outputs(wanted: Wanted, *reads: Path) -> None:
     """
     from paceline.reporting.render import GENERATOR
 
-    for option, path in (("--out", wanted.out), ("--markdown", wanted.markdown)):
+    outputs = ("--out", wanted.out), ("--markdown", wanted.markdown), ("--rows", wanted.rows)
+    for option, path in outputs:
         if path is None:
             continue
         for read in reads:
@@ -118,8 +121,10 @@ def check_outputs(wanted: Wanted, *reads: Path) -> None:
         from paceline.reporting.validation.markdown import check_document
 
         check_document(_document(wanted.markdown), f"--markdown {str(wanted.markdown)!r}")
-    if wanted.out is not None and wanted.markdown is not None and wanted.out.resolve() == wanted.markdown.resolve():
-        raise InputError(f"--out and --markdown: both are {str(wanted.out)!r}; give two names")
+    given = [(option, path) for option, path in outputs if path is not None]
+    for (one, path), (other, second) in itertools.combinations(given, 2):
+        if path.resolve() == second.resolve():
+            raise InputError(f"{one} and {other}: both are {str(path)!r}; give two names")
 
 
 def _start_of(path: Path) -> str:
@@ -161,6 +166,11 @@ def finish(validation: Validation, wanted: Wanted) -> None:
 
         write_whole(wanted.markdown, place_section(_document(wanted.markdown), validation), "--markdown")
         note(f"wrote {wanted.markdown}")
+    if wanted.rows is not None:
+        from calibrate.validation.reaching import rows_to_csv
+
+        write_whole(wanted.rows, rows_to_csv(validation.rows), "--rows")
+        note(f"wrote {wanted.rows}")
     for line in missed:
         note(f"paceline: threshold missed: {line}")
     if missed:

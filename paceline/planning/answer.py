@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from simulator.cluster import Price
+from simulator.discrepancy import Doubt
 from simulator.left_out import LeftOut
 from simulator.results import Estimate, Result
 from simulator.rows import BRIEF, rows_of_outcomes
@@ -74,7 +75,8 @@ class Candidate(Spec):
     usd_per_million_samples: Estimate | None
     time_s: Estimate | None = Field(description="of the whole training; None where the goal has no samples")
     cost_usd: Estimate | None = Field(description="of the whole training; None where the goal has no samples or the cluster no price")
-    confidence: float = Field(description="predicted share of real runs that reach the goal, from the replications")
+    confidence: float = Field(description="predicted share of real runs that reach the goal, from the replications and the discrepancy")
+    reached_by: int | None = Field(default=None, description="replications that reach the goal; null in files written by older versions")
     meets: bool
     nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
     devices_per_node: int | None = Field(default=None, description="devices of each machine that holds replicas, in use or not")
@@ -139,6 +141,7 @@ class ServerCount(Spec):
     throughput_of_each_replication: tuple[float, ...] = Field(
         default=(), description="samples/s; run i of each row is a pair with run i of another"
     )
+    discrepancy: Doubt | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
     placement: str = Field(default="", description="what sits on which machines, in words")
 
@@ -150,6 +153,7 @@ class WorkerCount(Spec):
     replicas: int
     throughput_samples_per_s: Estimate
     throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s, as of a number of servers")
+    discrepancy: Doubt | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
     placement: str = Field(default="", description="what sits on which machines, in words")
 

@@ -84,6 +84,7 @@ def _worker_count(result: Result) -> WorkerCount:
         replicas=result.replicas,
         throughput_samples_per_s=result.throughput_samples_per_s,
         throughput_of_each_replication=result.throughput_of_each_replication,
+        discrepancy=result.discrepancy,
         usd_per_hour=usd_per_hour(scenario),
         placement=placement_of(scenario).text,
     )
@@ -116,6 +117,7 @@ def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ..
                     servers=count,
                     throughput_samples_per_s=result.throughput_samples_per_s,
                     throughput_of_each_replication=result.throughput_of_each_replication,
+                    discrepancy=result.discrepancy,
                     usd_per_hour=usd_per_hour(scenario),
                     placement=placement_of(scenario).text,
                 )

@@ -9,13 +9,27 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
 
 from paceline.planning.answer import Goal, Prefer
 from simulator.complaints import quoted, validated
+from simulator.discrepancy import CERTAIN, Off
 from simulator.errors import InputError, UnitError
+from simulator.intervals import combined
 from simulator.units import parse_quantity
 
-__all__ = ["confidence_of", "enough_of", "goal_of", "reachable_confidence", "replications_for", "required_rate"]
+__all__ = [
+    "confidence_of",
+    "enough_of",
+    "goal_of",
+    "reachable_confidence",
+    "reached_by",
+    "reached_with",
+    "replications_for",
+    "required_rate",
+]
 
 _HOUR_S = 3600.0
 _NUMBER = r"(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)"
@@ -162,14 +176,58 @@ def enough_of(replications: int, confidence: float) -> int:
     return max(1, math.ceil(confidence * (replications + 1) - _ROUNDING * (replications + 1)))
 
 
-def confidence_of(rates: Sequence[float], needed: float) -> float:
-    """Chance that the next real run reaches a throughput: k / (R + 1), where k of R replications do.
+def reached_with(confidence: float, rates: Sequence[float], off: Off) -> float:
+    """Samples a second that the next real run reaches with a confidence.
 
-    Of R + 1 exchangeable runs the last is at least as fast as the k-th fastest of the
-    others with that probability, whatever their distribution (Wilks, "Determination of
-    sample sizes for setting tolerance limits", 1941; as of the prediction intervals).
+    By chance and draws alone that is the k-th fastest of R replications, with the fewest k
+    for which k / (R + 1) is at least the confidence (Wilks, "Determination of sample sizes
+    for setting tolerance limits", 1941; as of the prediction intervals). What the model is
+    off by moves a normal quantile of the same confidence from the mean; the two distances, in
+    logarithms, are put together as those of the intervals are
+    (:func:`simulator.intervals.combined`).
     """
-    return sum(rate >= needed * (1 - _ROUNDING) for rate in rates) / (len(rates) + 1)
+    ordered = np.sort(rates)[::-1]
+    by_chance = float(ordered[min(enough_of(len(rates), confidence), len(rates)) - 1])
+    away = -NormalDist().inv_cdf(confidence)
+    away *= off.low if away < 0 else off.high
+    mean = float(ordered.mean())
+    return mean * math.exp(combined(math.log(by_chance / mean), away)) if away else by_chance
+
+
+def confidence_of(rates: Sequence[float], needed: float, off: Off = CERTAIN) -> float:
+    """Chance that the next real run reaches a throughput: the highest confidence with which :func:`reached_with` does.
+
+    Without a discrepancy that is k / (R + 1), where k of R replications reach it.
+    """
+    ordered = sorted(rates, reverse=True)
+    if not math.isfinite(needed):
+        return 0.0
+    least = needed * (1 - _ROUNDING)
+    mean = sum(ordered) / len(ordered)
+    best = 0.0
+    for place, rate in enumerate(ordered, start=1):
+        end = place / (len(ordered) + 1)
+        if off == CERTAIN:
+            held = end if rate >= least else 0.0
+        else:
+            # what the model may take away, or must add, for this one to come out at what is needed
+            away = _left(math.log(least / mean), math.log(rate / mean)) if least > 0 else -math.inf
+            sd = off.low if away < 0 else off.high
+            held = min(end, NormalDist().cdf(-away / sd)) if sd else end * (away <= 0)
+        if held > (place - 1) / (len(ordered) + 1):
+            best = held
+    return best
+
+
+def _left(whole: float, one: float) -> float:
+    """The distance that gives the whole when it is combined with another one."""
+    square = whole * abs(whole) - one * abs(one)
+    return math.copysign(math.sqrt(abs(square)), square)
+
+
+def reached_by(rates: Sequence[float], needed: float) -> int:
+    """How many replications reach a throughput."""
+    return sum(rate >= needed * (1 - _ROUNDING) for rate in rates)
 
 
 def reachable_confidence(replications: int) -> float:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from paceline.comparing import share_draws
 from paceline.planning.answer import Candidate, Goal, Paired
 from paceline.planning.bounds import Ceilings
-from paceline.planning.goals import confidence_of, enough_of, required_rate
+from paceline.planning.goals import confidence_of, enough_of, reached_by, reached_with, required_rate
 from paceline.planning.space import Line
 from paceline.sweeping import Outcome
 from simulator.cost import cost_of_samples, mean_sample_s, placement_of, time_of_samples_s, usd_per_hour, usd_per_million_samples
+from simulator.discrepancy import off_of
+from simulator.inadequacy import discrepancy_of, reach_of
 from simulator.intervals import wins
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -21,6 +24,7 @@ from simulator.scenario import Scenario
 __all__ = ["Judge", "Point"]
 
 _HOUR_S = 3600.0
+_HALF = 0.5
 _SEVERAL_TIMES = 3.0
 """From here on "times as much" is easier to read than a percentage."""
 
@@ -85,10 +89,23 @@ class Judge:
             hourly = usd_per_hour(scenario)
             rates = ceilings.of(scenario)
             enough = enough_of(len(rates), self.goal.confidence)
-            ceiling = float(np.sort(rates)[-min(enough, len(rates))])
+            ceiling = float(np.sort(rates)[-min(enough, len(rates))]) * self._lifted(scenario)
             guess = scenario.replicas * scenario.batch / scenario.full_step_s
             points.append(Point(line, workers, hourly, required_rate(self.goal, hourly), ceiling, float((1 / rates).mean()), guess))
         return points
+
+    def _lifted(self, scenario: Scenario) -> float:
+        """What a discrepancy can bring at most beyond as many replications as the confidence asks for.
+
+        Nothing from a confidence of one half on: then it takes away. Below, a run may come out
+        faster than the model has it, by no more than its compute and communication may both be.
+        """
+        own = discrepancy_of(scenario) if self.goal.confidence < _HALF else None
+        if own is None:
+            return 1.0
+        reach = reach_of(scenario)
+        most = math.hypot(own.compute(reach), own.communication(reach))
+        return math.exp(-NormalDist().inv_cdf(self.goal.confidence) * most)
 
     # -- before it is simulated --------------------------------------------------------
 
@@ -119,10 +136,11 @@ class Judge:
 
     def confidence(self, point: Point) -> float:
         """Predicted share of real runs that reach the goal; none where it was not simulated."""
-        return 0.0 if point.result is None else confidence_of(point.result.throughput_of_each_replication, point.needed)
+        result = point.result
+        return 0.0 if result is None else confidence_of(result.throughput_of_each_replication, point.needed, off_of(result.discrepancy))
 
     def meets(self, point: Point) -> bool:
-        """Whether enough of its replications reach the goal."""
+        """Whether it reaches the goal as surely as was asked for."""
         return point.result is not None and self.confidence(point) >= self.goal.confidence - 1e-12
 
     def value(self, point: Point) -> float:
@@ -135,9 +153,7 @@ class Judge:
         result = point.result
         if result is None:
             return -1.0
-        rates = sorted(result.throughput_of_each_replication)
-        enough = enough_of(len(rates), self.goal.confidence)
-        return rates[-min(enough, len(rates))] / point.needed
+        return reached_with(self.goal.confidence, result.throughput_of_each_replication, off_of(result.discrepancy)) / point.needed
 
     def rank(self, point: Point) -> tuple[float | str | int, ...]:
         """Sorts points that meet the goal, best first: what is preferred, then price, throughput, nodes, and the name.
@@ -210,6 +226,7 @@ class Judge:
             time_s=None if total is None else time_of_samples_s(result, total),
             cost_usd=None if total is None else cost_of_samples(result, total),
             confidence=self.confidence(point),
+            reached_by=reached_by(result.throughput_of_each_replication, point.needed),
             meets=self.meets(point),
             nodes=placement.nodes,
             devices_per_node=placement.devices_per_node,

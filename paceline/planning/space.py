@@ -321,7 +321,7 @@ def _add_line(
     scenarios: dict[int, Scenario] = {}
     problems: list[str] = []
     for count in counts.values if not isinstance(start, Single) else (1,):
-        parts = {"workload": workload, "cluster": template.cluster, "strategy": with_workers(start, count), "run": template.run}
+        parts = {**template.sections, "workload": workload, "strategy": with_workers(start, count)}
         try:
             scenarios[count] = validated(Scenario, parts, where)
         except ScenarioError as error:

@@ -27,7 +27,7 @@ __all__ = [
 SpecT = TypeVar("SpecT", Workload, Cluster)
 
 
-def changed(scenario: Scenario, where: str = "what if", **sections: Spec) -> Scenario:
+def changed(scenario: Scenario, where: str = "what if", **parts: Spec) -> Scenario:
     """The scenario with other sections, validated anew.
 
     Raises
@@ -35,8 +35,7 @@ def changed(scenario: Scenario, where: str = "what if", **sections: Spec) -> Sce
     ScenarioError
         They break a rule together.
     """
-    parts = {name: getattr(scenario, name) for name in ("workload", "cluster", "strategy", "run")}
-    return validated(Scenario, {**parts, **sections}, where)
+    return validated(Scenario, {**scenario.sections, **parts}, where)
 
 
 def with_network(scenario: Scenario, factor: float) -> Scenario:

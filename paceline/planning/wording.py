@@ -11,6 +11,7 @@ from paceline.planning.goals import required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
 from simulator.cost import placement_of
+from simulator.discrepancy import between
 from simulator.intervals import paired_ratio
 from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Estimate, Result
@@ -160,13 +161,18 @@ def _answer(plan: Plan, chosen: Point) -> str:
 
 def _sureness(plan: Plan) -> str:
     goal, best = plan.goal, plan.chosen
-    runs = len(best.result.throughput_of_each_replication)
-    reach = round(best.confidence * (runs + 1))
-    beyond = "; it lies beyond what was measured, which no interval covers" if best.result.extrapolated else ""
-    moved = "; the workload was moved to another device" if any(its.code == "moved-device" for its in best.result.warnings) else ""
+    result = best.result
+    runs = len(result.throughput_of_each_replication)
+    reach = best.reached_by if best.reached_by is not None else round(best.confidence * (runs + 1))
+    moved = "; the workload was moved to another device" if any(its.code == "moved-device" for its in result.warnings) else ""
+    beyond = "; it lies beyond what was measured" if result.extrapolated else ""
+    asked = f"(asked for: {goal.confidence:.4g})"
+    if result.discrepancy is None:
+        chance = f"by chance and what the fits leave open alone that is a confidence of {best.confidence:.4g} {asked}"
+        return f"{reach} of {runs} simulated runs reach the goal; {chance}, what the model itself is off by not counted{moved}{beyond}."
     return (
-        f"{reach} of {runs} simulated runs reach the goal, so a real run does with a confidence of {best.confidence:.4g} "
-        f"(asked for: {goal.confidence:.4g}){moved}{beyond}."
+        f"{reach} of {runs} simulated runs reach the goal; with what the model itself is off by, that is a probability of "
+        f"{best.confidence:.2g} {asked}; {result.discrepancy.coverage_in_words}{moved}{beyond}."
     )
 
 
@@ -346,6 +352,6 @@ def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> 
     """Throughput of many over that of few; without an interval in plans that keep no single runs."""
     runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
     if runs and len(runs) == len(others):
-        return paired_ratio(runs, others)
+        return paired_ratio(runs, others, between(many.discrepancy, few.discrepancy))
     ratio = many.throughput_samples_per_s.mean / few.throughput_samples_per_s.mean
     return Estimate(mean=ratio, low=ratio, high=ratio)

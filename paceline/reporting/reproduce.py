@@ -185,8 +185,8 @@ def _step(number: int, name: str, part: _Part, results: Sequence[Result], first:
     reference = _plain(first.model_dump(mode="json"))
     swept = {path for path, _ in part.axes}
     sections = {}
-    for section in ("workload", "cluster", "strategy", "run"):
-        if _without(own[section], section, swept) != _without(reference[section], section, swept):
+    for section in own:
+        if isinstance(own[section], dict) and _without(own[section], section, swept) != _without(reference.get(section), section, swept):
             sections[section] = own[section]
     overs = [f"{path}={','.join(_value(value) for value in values)}" for path, values in part.axes]
     out = f"results-{number}.ndjson"

@@ -99,12 +99,8 @@ def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
             changes["late_workers"] = "finish"
     load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
     try:
-        return Scenario(
-            workload=load,
-            cluster=scenario.cluster,
-            strategy=type(strategy).model_validate(strategy.model_dump() | changes),
-            run=scenario.run,
-        )
+        strategy = type(strategy).model_validate(strategy.model_dump() | changes)
+        return Scenario(**{**scenario.sections, "workload": load, "strategy": strategy})
     except ValidationError as error:
         reason = " ".join(str(error.errors(include_url=False)[0]["msg"]).split())
         raise SimulationError(f"the timeline needs a smaller run, and with {replicas:,} replicas there is none: {reason}") from None

@@ -90,6 +90,14 @@ def test_launches_beside_a_run_fill_the_workload(synthetic: Any, tmp_path: Path)
     assert low < 0.8 < high
     assert "12 launches of 2 processes at once" in workload.provenance["at_once"]
     assert (workload.forward, workload.run_to_run_cv) == (lone.forward, lone.run_to_run_cv)
+    # slower by 0.3 beside each other than alone, within what a level's own spread of 5% leaves to 12 launches of 2
+    low, high = workload.fit.intervals_90["busy_core_slowdown"]
+    assert low < workload.busy_core_slowdown < high
+    assert workload.busy_core_slowdown == pytest.approx(0.3, abs=0.06)
+    assert "longer for each other busy core" in workload.provenance["at_once"]
+    assert workload.uncertainty.parameters[-1] == "busy_core_slowdown"
+    assert np.mean([draw[-1] for draw in workload.uncertainty.draws]) == pytest.approx(workload.busy_core_slowdown, abs=0.03)
+    assert lone.busy_core_slowdown == 0.0
     assert load_workload(calibrate.write_workload(workload, tmp_path / "w.toml")) == workload
     assert lone.run_to_run_shared is None
 

@@ -174,7 +174,7 @@ def test_a_short_round_is_not_blamed_on_the_ticks_of_the_kernel(load: ModuleType
 
 def test_another_process_is_seen_and_this_one_is_not(load: ModuleType) -> None:
     """On any load: work of this process's own counts as its own, that of a child as that of others."""
-    if load._ticks(load.cores_of_process()) is None:
+    if load.ticks(load.cores_of_process()) is None:
         pytest.skip("no /proc/stat")
     core = load.cores_of_process()[0]
     before = os.sched_getaffinity(0)

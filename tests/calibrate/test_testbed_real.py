@@ -10,6 +10,7 @@ import pytest
 
 import calibrate
 from calibrate.records import Note
+from calibrate.testbed.busy_cores import _turns
 from calibrate.testbed.ladder import variables_of
 from calibrate.testbed.measure import measure_setting
 from calibrate.testbed.model import builder_of, describe_model
@@ -110,6 +111,16 @@ def test_every_way_computes_the_model(mode: str, tmp_path: Path) -> None:
     assert run.cpu_s("worker") > 6 * operations / 400e9
     notes = [note.model_extra for note in readings.files[0].of(Note)]
     assert [(note["compute"], note["batch"], note["pulled_dense"]) for note in notes if note] == [("real", batch, [])]
+
+
+@pytest.mark.usefixtures("isolated")
+def test_processes_apart_are_alone_and_together(tmp_path: Path) -> None:
+    readings = measure_setting(_setting("apart", model="ladder-1mb", batch=512, steps=6), tmp_path, repeats=1, timeout_s=120)
+    (run,) = readings.runs
+    alone, together = zip(*_turns(run), strict=True)
+    assert len(alone) == 2
+    assert all(len(one) >= 2 for one in (*alone, *together))
+    assert run.others_share is not None
 
 
 @pytest.mark.usefixtures("isolated")

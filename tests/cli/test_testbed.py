@@ -331,7 +331,7 @@ def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refuse
 def test_a_congestion_control_that_the_machine_lacks(
     paceline: Runner, measured: list[TestbedSetting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paceline.cli.testbed_links.obstacle_to_shaped_links", lambda _: None)
+    monkeypatch.setattr("calibrate.testbed.machine.obstacle_to_shaped_links", lambda _: None)
     refused(paceline("testbed", "run", "--congestion", "dodo"), "--congestion: 'dodo' is no congestion control of this machine; it has ")
     assert not measured
 

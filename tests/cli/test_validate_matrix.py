@@ -120,3 +120,102 @@ def test_a_matrix_goes_alone(paceline: Runner, folder: Path) -> None:
     answer = paceline(*asked(folder), "--published")
     assert answer.code == 2
     assert "--matrix" in answer.stderr
+
+
+# --- settings that are drawn, and matrices that are checked first --------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--matrix random", "must have a seed"),
+        ("--matrix random:", "must have a seed"),
+        ("--matrix random:one", "must have a seed, a whole number from 0 on"),
+        ("--matrix random:-1", "must have a seed"),
+        ("--matrix random:1 --count 0", "--count 0: must be from 1 to 200"),
+        ("--matrix random:1 --count 10000", "--count 10000: must be from 1 to 200"),
+        ("--matrix quick --count 3", "--count: goes with settings that are drawn"),
+        ("--matrix quick --out-matrix drawn.toml", "--out-matrix: goes with settings that are drawn"),
+        ("--published --list", "are about a matrix"),
+        ("--matrix model.toml", "model.toml: fit[0]: model: there is no workload named 'resnet'"),
+        ("--matrix function.toml", "function.toml: fit[0]: model: 'none.py:build': there is no such file"),
+        ("--matrix law.toml", "law.toml: fit[0]: compute.law.kind: 'normal' is no law of the emulated device"),
+        ("--matrix real.toml", "no run of the fit times ladder-1mb with batch 32"),
+        ("--matrix ring.toml", "no run of the fit shows what a ring's messages cost on a shaped link"),
+        ("--matrix long.toml", "give fewer steps"),
+        ("--matrix mine.toml --python none/python", "--python 'none/python' cannot be run"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_nothing_is_measured(
+    paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, said: str
+) -> None:
+    monkeypatch.chdir(folder)
+    held_out = TEXT[TEXT.index("[[held_out]]") :]
+    files = {
+        "model": TEXT.replace('["ladder-1mb/16", "ladder-4mb"]', '"resnet"'),
+        "function": TEXT.replace('["ladder-1mb/16", "ladder-4mb"]', '"none.py:build"'),
+        "law": TEXT.replace('mean = "20 ms"', 'mean = "20 ms", law = { kind = "normal", cv = 0.1 }'),
+        "real": TEXT.replace(held_out, held_out.replace('mean = "50 ms"', 'kind = "real"')),
+        "ring": TEXT.replace(held_out, held_out.replace("between-graph", "ring").replace("servers = 1\n", "")),
+        "long": TEXT.replace(held_out, held_out.replace("steps = 10", "steps = 500000")),
+    }
+    for name, text in files.items():
+        (folder / f"{name}.toml").write_text(text.replace("seed = 3", "seed = 4"), encoding="utf-8")
+    (folder / "mine.toml").write_text(TEXT.replace("seed = 3", "seed = 4"), encoding="utf-8")
+    # whatever this machine can do: what is told of the matrix is told anywhere
+    monkeypatch.setattr("calibrate.testbed.machine.obstacle_to_shaped_links", lambda _: None)
+    before = sorted(folder.iterdir())
+    answer = paceline("validate", *arguments.split(), "--measurements", str(folder))
+    assert answer.code == 2
+    assert said in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+    assert answer.stdout == ""
+    assert sorted(folder.iterdir()) == before
+
+
+def test_drawn_settings_are_listed_and_written_without_a_run(paceline: Runner, folder: Path) -> None:
+    out = folder / "drawn.toml"
+    ask = ["validate", "--matrix", "random:1", "--count", "2"]
+    answer = paceline(*ask, "--list", "--out-matrix", str(out))
+    assert answer.code == 0, answer.stderr
+    assert "PS, fair links" in answer.stdout
+    assert "2 held out" in answer.stdout
+    data = json.loads(paceline(*ask, "--list", "--json").stdout)
+    assert data["drawn_by"] == 1
+    held_out = [one["setting"] for one in data["settings"] if one["group"] != "fit"]
+    assert [one.setting.model_dump(mode="json") for one in read_matrix(out).held_out] == held_out
+    again = paceline(*ask, "--list", "--out-matrix", str(out))
+    assert again.code == 2
+    assert "is there already" in again.stderr
+
+
+def test_what_takes_long_is_asked_about(paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.cli.validate_matrix.check_matrix", lambda *_, **__: None)
+    answer = paceline("validate", "--matrix", "random:1", "--count", "200", "--measurements", str(folder), "--json")
+    assert answer.code == 2
+    assert "--matrix: its runs take about" in answer.stderr
+    assert "needs --yes" in answer.stderr
+
+
+def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
+    paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from calibrate.validation.matrix import matrix_of
+    from simulator.loading import read_toml
+
+    # the settings of the file stand in for those that a seed would draw
+    table = read_toml(folder / "mine.toml")
+    monkeypatch.setattr(
+        "paceline.cli.validate_matrix.random_matrix",
+        lambda seed, count, python: matrix_of({**table, "name": f"random-{seed}-{count}"}, "random", python=python),
+    )
+    document = folder / "fidelity.md"
+    for seed in ("20", "21"):
+        answer = paceline("validate", "--matrix", f"random:{seed}", "--measurements", str(folder), "--markdown", str(document))
+        assert answer.code == 0, answer.stderr
+        assert "all measured before" in answer.stderr
+    text = document.read_text(encoding="utf-8")
+    assert "begin paceline validate: testbed-random-20-12 " in text
+    assert "begin paceline validate: testbed-random-21-12 " in text
+    assert "drawn at random by seed 20 " in text
+    assert "named before anything was measured" not in text

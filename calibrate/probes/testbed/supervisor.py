@@ -14,6 +14,8 @@ import time
 import traceback
 from typing import Any
 
+from _paceline_probes import load
+
 from . import hub, links, pouring
 
 PR_SET_PDEATHSIG = 1
@@ -133,10 +135,13 @@ class Supervisor:
                     switch.close()
 
     def _measure(self) -> None:
-        began_s, began_monotonic = time.time() + 0.3, time.monotonic() + 0.3
-        self._tell("run", began_s=began_s)
+        cores = load.cores_of_process()
+        began_s, began_monotonic, before = time.time() + 0.3, time.monotonic() + 0.3, load.ticks(cores)
+        step_s = max(message["step_s"] for child in self.children for message in child.said if message["kind"] == "ready")
+        self._tell("run", began_s=began_s, step_s=step_s)
         drivers = self._drivers()
         self._gather("reported", lambda child: child in drivers)
+        lasted_s, after = time.monotonic() - began_monotonic + 0.3, load.ticks(cores)
         drift_s = (time.time() - began_s) - (time.monotonic() - began_monotonic)
         self._tell("finish")
         self._gather("used")
@@ -153,7 +158,11 @@ class Supervisor:
                     self.recorder.write("note", repeat=self.repeat, **fields)
                 elif message["kind"] == "used":
                     self.recorder.write("used", repeat=self.repeat, task=child.name, **fields)
-        self.recorder.write("repeat", repeat=self.repeat, clock_drift_s=drift_s)
+        others = None
+        if before is not None and after is not None:
+            own_s = sum(message["user_s"] + message["system_s"] for child in self.children for message in child.said if "user_s" in message)
+            others = max(sum(after) - sum(before) - own_s, 0.0) / (lasted_s * len(cores))
+        self.recorder.write("repeat", repeat=self.repeat, clock_drift_s=drift_s, others_share=others)
 
     def _drivers(self) -> list[Child]:
         job = "chief" if self.setting["mode"] == "async" else "worker"
@@ -262,7 +271,7 @@ class Supervisor:
 
     def _live(self, task: Any, host: int, hosts: int) -> None:
         # not sooner: NumPy starts threads, which a process on its way into a namespace must not have
-        from . import between_graph, coordinated, ring
+        from . import apart, between_graph, coordinated, ring
 
         if self.setting["link"] is not None:
             links.new_namespace()
@@ -283,6 +292,8 @@ class Supervisor:
             between_graph.train(self.tf, task)
         elif mode == "ring":
             ring.train(self.tf, task)
+        elif mode == "apart":
+            apart.compute(self.tf, task)
         else:
             ring.mirrored(self.tf, task)
 

@@ -62,6 +62,9 @@ class Validation:
         Groups to draw as throughput against workers, measured over predicted.
     headline
         Group whose score the summary tells; the last one if left out.
+    apart
+        In place of one headline, several whose errors are not alike, each told by itself: the
+        name of its score and what was predicted, in words.
     checked
         Groups whose scores are held against the thresholds; all scores if left out.
     wanted, missed
@@ -82,6 +85,7 @@ class Validation:
     tables: tuple[Table, ...] = ()
     overlay: tuple[str, ...] = ()
     headline: str = ""
+    apart: tuple[tuple[str, str], ...] = ()
     checked: tuple[str, ...] = ()
     wanted: str = ""
     missed: tuple[str, ...] = ()
@@ -92,6 +96,14 @@ class Validation:
         """The score that the summary tells."""
         named = [score for score in self.scores if score.group == self.headline] or list(self.scores)
         return named[-1] if named else None
+
+    @property
+    def headlines(self) -> tuple[tuple[str, Score], ...]:
+        """The scores that the summary tells, each with what it is of; of a single headline the words are empty."""
+        if self.apart:
+            by_group = {score.group: score for score in self.scores}
+            return tuple((what, by_group[group]) for group, what in self.apart if group in by_group)
+        return () if self.score is None else (("", self.score),)
 
     @property
     def groups(self) -> tuple[str, ...]:

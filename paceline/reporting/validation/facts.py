@@ -56,7 +56,10 @@ def facts_of(score: Score, baselines: Sequence[str] = ()) -> dict[str, str]:
         "worst staleness error": _plain(score.worst_staleness_error, sign=True),
         "worst staleness distance": _plain(score.worst_staleness_distance),
     }
-    return {**facts, **{name: share(score.baselines.get(name)) for name in baselines}}
+    for name in baselines:
+        worst = score.worst_of_baselines.get(name)
+        facts |= {name: share(score.baselines.get(name)), f"{name}, worst": NONE if worst is None else signed(worst)}
+    return facts
 
 
 def baselines_of(validation: Validation) -> list[str]:
@@ -73,7 +76,7 @@ def scores_table(validation: Validation) -> Table:
         "scores are shares of what was measured; errors of staleness are in updates."
     )
     if rules := baselines_of(validation):
-        text += f" Last, what simpler rules give ({', '.join(rules)}): the median size of their errors."
+        text += f" Last, what simpler rules give ({', '.join(rules)}): the median size of their errors, and the worst one."
     rows = tuple((name, *(facts[name] for facts in held)) for name in names)
     return Table("Scores", ("measure", *(score.group for score in validation.scores)), rows, text)
 
@@ -140,18 +143,22 @@ def _repeats(values: Sequence[float]) -> str:
 
 
 def summary(validation: Validation) -> list[str]:
-    """How good, and how sure: two or three sentences."""
-    score = validation.score
-    if score is None:
+    """How good, and how sure: two or three sentences of each headline."""
+    if not validation.headlines:
         return ["Every setting took part in the fit, so nothing here tells how good predictions of other settings are."]
-    worst = clean(score.worst_setting)
     where = f" ({clean(validation.headline)})" if validation.headline and len(validation.scores) > 1 else ""
+    return [sentence for what, score in validation.headlines for sentence in _told(score, what, where)]
+
+
+def _told(score: Score, what: str, where: str) -> list[str]:
+    worst = clean(score.worst_setting)
     if score.settings == 1:
-        first = f"One setting was predicted{where}: {worst}, off by {signed(score.worst_error)}."
+        of = f" for {what}" if what else ""
+        first = f"One setting was predicted{where}{of}: {worst}, off by {signed(score.worst_error)}."
     else:
         first = (
-            f"Of {score.settings:,} settings{where}, predicted throughput is off by {share(score.median_absolute_error)} in the median "
-            f"(bias {signed(score.median_error)}), at worst by {signed(score.worst_error)} ({worst})."
+            f"Of {score.settings:,} settings{where}, predicted {what or 'throughput'} is off by {share(score.median_absolute_error)} "
+            f"in the median (bias {signed(score.median_error)}), at worst by {signed(score.worst_error)} ({worst})."
         )
     ratio = score.width_over_noise
     width = f"the median width of an interval is {share(score.median_relative_width)} of what was measured"

@@ -47,7 +47,7 @@ def render_validation(validation: Validation) -> str:
             summary=facts.summary(validation),
             scores=facts.scores_table(validation),
             rows=facts.rows_table(validation),
-            headline=facts.facts_of(validation.score) if validation.score is not None else {},
+            headlines=[(what, facts.facts_of(score)) for what, score in validation.headlines],
             groups=[{"index": index, "name": clean(name)} for index, name in enumerate(validation.groups)],
             curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
             beyond=facts.share(figures.FARTHEST) if any(row.error > figures.FARTHEST for row in validation.rows) else "",

@@ -1,0 +1,180 @@
+"""What software gets of nominal rates: when it is applied, to what, and what a result says of it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from paceline.planning.bounds import Ceilings
+from simulator import Scenario, scenario_from_table, simulate
+from simulator.constants import Known, constants, drawn_values, nominal_values
+from simulator.errors import ScenarioError
+from simulator.invariants import audit
+from simulator.metrics import alone_scenario
+from simulator.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
+from simulator.rng import Streams
+
+LOAD = {
+    "name": "two-layers", "batch_per_replica": 32,
+    "forward": {"base": "10 ms", "per_sample_s": 0.0}, "backward": {"base": "20 ms", "per_sample_s": 0.0},
+    "variables": [
+        {"name": "last", "size": "8 MiB", "creation_index": 1, "ready": 0.4},
+        {"name": "first", "size": "8 MiB", "creation_index": 0, "ready": 1.0},
+    ],
+}  # fmt: skip
+RING = {"kind": "multi-worker-mirrored", "workers": 2, "replicas_per_worker": 8, "bucket_size": "8 MiB"}
+SERVERS = {"kind": "parameter-server", "mode": "sync", "workers": 4, "servers": 2}
+
+
+def scenario(cluster: object = "p3.16xlarge", strategy: object = RING, load: object = LOAD, **sections: object) -> Scenario:
+    section = {"use": cluster} if isinstance(cluster, str) else cluster
+    run = sections.pop("run", {"steps": 4, "warmup_steps": 1})
+    return scenario_from_table({"workload": load, "cluster": section, "strategy": strategy, "run": run, **sections}, "test")
+
+
+def test_a_link_without_a_sort_is_taken_as_it_is():
+    plain = scenario("ethernet-25g", {**RING, "replicas_per_worker": 1})
+    assert nominally_in_practice(plain) is plain
+    assert assumed_in_practice(plain) == ()
+
+
+def test_each_link_gets_the_share_of_its_sort():
+    values = nominal_values({}) | {"nvlink_share": 0.5, "pcie_share": 0.25, "ethernet_share": 0.8}
+    achieved = in_practice(scenario(strategy={**SERVERS, "replicas_per_worker": 8}), values).cluster
+    assert achieved.intra_node.bandwidth_bytes_per_s == pytest.approx(0.5 * 150e9)
+    assert achieved.host_link is not None
+    assert achieved.host_link.bandwidth_bytes_per_s == pytest.approx(0.25 * 15.75e9)
+    assert achieved.inter_node.bandwidth_bytes_per_s == pytest.approx(0.8 * 25e9 / 8)
+    assert {link.sort for link in (achieved.intra_node, achieved.inter_node, achieved.host_link)} == {"given"}
+
+
+def test_what_nothing_goes_over_is_not_spoken_of():
+    assert "ethernet_share" in felt_by([scenario()])
+    assert "pcie_share" not in felt_by([scenario()])
+    assert "ethernet_share" not in felt_by([scenario(strategy={**RING, "workers": 1})])
+    assert felt_by([scenario(strategy={"kind": "single"})]) == ("straggler_cv",)
+
+
+def test_it_is_applied_once():
+    values = nominal_values({})
+    once = in_practice(scenario(), values)
+    assert in_practice(once, values) is once
+
+
+def test_a_bandwidth_of_the_scenario_is_what_transfers_get():
+    own = scenario({"use": "p3.16xlarge", "inter_node": {"bandwidth": "10 Gbit/s"}})
+    assert own.cluster.inter_node.sort == "given"
+    assert own.cluster.intra_node.sort == "nvlink"
+    assert nominally_in_practice(own).cluster.inter_node.bandwidth_bytes_per_s == 1.25e9
+    nominal = scenario({"use": "p3.16xlarge", "inter_node": {"bandwidth": "10 Gbit/s", "sort": "ethernet"}})
+    assert nominally_in_practice(nominal).cluster.inter_node.bandwidth_bytes_per_s < 1.25e9
+
+
+def test_a_measured_jitter_is_kept():
+    own = scenario(load={**LOAD, "jitter": {"kind": "gamma", "shape": 50.0}})
+    assert nominally_in_practice(own).workload.jitter == own.workload.jitter
+    assert "straggler_cv" not in felt_by([own])
+    assert "straggler_cv" in felt_by([scenario()])
+
+
+def test_devices_of_one_host_crowd_each_other_and_one_alone_is_not_crowded():
+    busy, alone = nominally_in_practice(scenario()), nominally_in_practice(alone_scenario(scenario()))
+    assert alone.workload.forward.base_s == pytest.approx(0.010)
+    assert busy.workload.forward.base_s == pytest.approx(0.010 * (1.0 + constants()["crowding"].value))
+
+
+def test_a_scenario_may_set_constants_itself():
+    own = scenario(practice={"nvlink_share": 0.3, "straggler_cv": {"value": 0.01, "low": 0.005, "high": 0.02}})
+    assert own.practice["nvlink_share"] == Known(value=0.3, low=0.3, high=0.3)
+    assert nominally_in_practice(own).cluster.intra_node.bandwidth_bytes_per_s == pytest.approx(0.3 * 150e9)
+    draws = [drawn_values(own.practice, Streams(0, number)) for number in range(5)]
+    assert {draw["nvlink_share"] for draw in draws} == {0.3}
+    assert len({draw["straggler_cv"] for draw in draws}) == 5
+    assert own.hash != scenario().hash
+    assert scenario_from_table(json.loads(json.dumps(own.model_dump(mode="json"))), "again") == own
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"practice": {"warp_share": 0.5}}, "there is no constant 'warp_share'; known are nvlink_share"),
+        ({"practice": {"nvlink_share": {"value": 0.5, "low": 0.6, "high": 0.7}}}, "must lie between low (0.6) and high (0.7)"),
+        ({"practice": {"nvlink_share": -1.0}}, "practice.nvlink_share"),
+        ({"cluster": {"use": "p3.16xlarge", "inter_node": {"sort": "nvlink"}}}, 'inter_node.sort ("nvlink") must be one of rdma, ethernet'),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_in_one_line(sections, said):
+    with pytest.raises(ScenarioError) as refused:
+        scenario(**sections)
+    assert said in str(refused.value)
+
+
+def test_a_scenario_without_any_of_it_is_written_as_before():
+    written = json.dumps(scenario("ethernet-25g", SERVERS).model_dump(mode="json"))
+    assert not any(key in written for key in ('"sort"', '"practice"', '"replicas_per_worker"'))
+
+
+def test_draws_are_the_seeds_and_spread_evenly_over_the_interval():
+    draws = [drawn_values({}, Streams(7, number)) for number in range(400)]
+    assert draws[3] == drawn_values({}, Streams(7, 3))
+    assert draws[3] != drawn_values({}, Streams(8, 3))
+    for name, known in constants().items():
+        logs = np.log([draw[name] for draw in draws])
+        low, high = np.quantile(logs, [0.05, 0.95])
+        assert high - low == pytest.approx(math.log(known.high / known.low), rel=0.05)
+        assert np.median(logs) == pytest.approx(math.log(known.value), abs=0.05 * math.log(known.high / known.low))
+
+
+def test_ends_of_intervals_move_smoothly_from_one_size_to_the_next():
+    """What neighbours have in common is drawn alike, so that the relative ends differ by little."""
+    ends = []
+    for workers in (2, 3, 4, 5):
+        found = simulate(scenario(strategy={**RING, "workers": workers}, discrepancy="none")).throughput_samples_per_s
+        ends.append((math.log(found.low / found.mean), math.log(found.high / found.mean)))
+    assert np.abs(np.diff(np.array(ends), axis=0)).max() < 0.03
+
+
+def test_a_result_says_what_was_applied_and_where_it_is_from():
+    told = {each.value.split()[0]: each for each in simulate(scenario()).assumed}
+    assert {"nvlink_share", "ethernet_share", "straggler_cv", "crowding"} <= set(told)
+    share = constants()["nvlink_share"]
+    assert f"{share.value:.3g} ({share.low:.3g} to {share.high:.3g})" in told["nvlink_share"].value
+    assert told["nvlink_share"].reason.endswith(f"fitted to {', '.join(share.tables)}")
+    own = simulate(scenario(practice={"nvlink_share": 0.3})).assumed
+    assert any(each.value == "nvlink_share 0.3" and each.reason.endswith("set by the scenario") for each in own)
+
+
+def test_undetermined_constants_have_their_priors():
+    for constant in constants().values():
+        prior = constant.prior
+        if not constant.determined:
+            assert (constant.value, constant.low, constant.high) == (prior.value, prior.low, prior.high)
+
+
+@pytest.mark.parametrize("cluster", ["p3.16xlarge", "gtx980-1g", "nd96asr_v4"])
+@pytest.mark.parametrize("strategy", [{**RING, "replicas_per_worker": 1, "workers": 6}, SERVERS, {**SERVERS, "replicas_per_worker": 2}])
+def test_bounds_stay_bounds(cluster, strategy):
+    """Of every replication; also where the bounds were made of another number of workers."""
+    if cluster == "gtx980-1g" and strategy.get("kind") == "multi-worker-mirrored":
+        strategy = {**strategy, "workers": 4}
+    asked = scenario(cluster, strategy)
+    other = asked.model_copy(update={"strategy": asked.strategy.model_copy(update={"workers": 1})})
+    result = simulate(asked)
+    for ceilings in (Ceilings(asked), Ceilings(other)):
+        assert (np.array(result.throughput_of_each_replication) <= ceilings.of(asked) * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("strategy", [RING, SERVERS, {**SERVERS, "replicas_per_worker": 4}])
+def test_every_invariant_holds_of_what_is_simulated(strategy):
+    assert audit(scenario(strategy=strategy))
+
+
+def test_a_bottleneck_is_told_of_achieved_rates():
+    machine = {"use": "p3.16xlarge", "devices_per_node": 1, "devices_per_host_link": 1, "transport": {"flow_cap": "25 Gbit/s"}}
+    load = {**LOAD, "forward": {"base": "1 ms", "per_sample_s": 0.0}}
+    slow = simulate(scenario(machine, {"kind": "multi-worker-mirrored", "workers": 4}, load, practice={"ethernet_share": 0.2}))
+    assert slow.bottleneck.name == "network"
+    assert slow.utilisation.busiest_link > 0.5
