@@ -130,7 +130,7 @@ def _servers(situation: Situation, row: Row) -> tuple[dict[str, Any], list[dict[
     """Workers and all servers; where tensors are not cut, each server's are put together into as many pieces."""
     stack = situation.stack
     workers = row.nodes if stack.worker == "node" else row.replicas
-    servers = min(row.servers or row.nodes, row.nodes)
+    servers = row.servers or row.nodes
     strategy: dict[str, Any] = {
         "kind": "parameter-server",
         "mode": "async" if stack.kind == "asynchronous" else "sync",
