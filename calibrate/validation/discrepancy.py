@@ -9,6 +9,11 @@ estimation", JASA 2007, equation 43), of logarithms, so that half as fast counts
 twice as fast. A series counts as one however many rows it has, a source as the root of the
 number of its series, and all other regimes with the same kind of links together as one
 more source, so that a regime of few rows is drawn towards them.
+
+A regime has two numbers: of compute for each doubling of replicas, none for one replica as
+it was calibrated, and of communication. More of them (both with and without a part for
+each doubling) and fewer (of one kind alone, or the same for both) did worse on sources
+left out, and so are not estimated; a scenario's own discrepancy may have them.
 """
 
 from __future__ import annotations
@@ -104,10 +109,9 @@ class Sample:
             weights += part if total is None or not part.any() else part / part.sum() * total
         return np.asarray(weights / weights.sum(), dtype=np.float64)
 
-    def ends(self, parameters: Array) -> tuple[Array, Array]:
-        """Of 90% intervals with a discrepancy, logarithms (n,)."""
-        compute, communication = (np.hypot(at, each * self.reach) for at, each in parameters.reshape(2, 2))
-        sd = np.hypot(self.compute * compute, self.communication * communication)
+    def ends(self, compute: float, communication: float) -> tuple[Array, Array]:
+        """Of 90% intervals with a discrepancy: of compute for each doubling, of communication as it is; logarithms (n,)."""
+        sd = np.hypot(self.compute * compute * self.reach, self.communication * communication)
         return -np.hypot(self.low, Z_90 * sd), np.hypot(self.high, Z_90 * sd)
 
     def scores(self, low: Array, high: Array) -> Array:
@@ -132,19 +136,19 @@ def deviations(sample: Sample, regime: str, without: str = "") -> tuple[Deviatio
     weights = kept.weights(regime)
 
     def loss(logs: Array) -> float:
-        return float(weights @ kept.scores(*kept.ends(np.exp(logs))))
+        return float(weights @ kept.scores(*kept.ends(*np.exp(logs))))
 
-    limits = [(np.log(_LEAST), np.log(_MOST))] * 4
+    limits = [(np.log(_LEAST), np.log(_MOST))] * len(_STARTS[0])
     found = min(
         (optimize.minimize(loss, np.log(start), method="Nelder-Mead", bounds=limits, options=_SEARCH) for start in _STARTS),
         key=lambda its: float(its.fun),
     )
-    values = [0.0 if value < _NOTHING else float(f"{value:.2g}") for value in np.exp(found.x)]
-    return Deviation(at=values[0], per_doubling=values[1]), Deviation(at=values[2], per_doubling=values[3])
+    compute, communication = (0.0 if value < _NOTHING else float(f"{value:.2g}") for value in np.exp(found.x))
+    return Deviation(per_doubling=compute), Deviation(at=communication)
 
 
 _LEAST, _NOTHING, _MOST = 1e-4, 1e-3, 2.0
-_STARTS = (0.03, 0.01, 0.1, 0.03), (0.01, 0.03, 0.03, 0.1), (0.1, 0.01, 0.3, 0.01)
+_STARTS = (0.02, 0.1), (0.005, 0.3), (0.05, 0.03)
 _SEARCH = {"xatol": 0.02, "fatol": 1e-6}
 
 
@@ -188,9 +192,8 @@ def held_out(sample: Sample, regimes: Sequence[str]) -> Held:
         own = sample.where(sample.regime == regime)
         for source in np.unique(own.source):
             part = own.where(own.source == source)
-            terms = deviations(sample, regime, without=str(source))
-            parameters = np.array([value for its in terms for value in (its.at, its.per_doubling)])
-            with_term.append(_told(part, *part.ends(parameters)))
+            compute, communication = deviations(sample, regime, without=str(source))
+            with_term.append(_told(part, *part.ends(compute.per_doubling, communication.at)))
             without.append(_told(part, part.low, part.high))
     own = sample.where(np.isin(sample.regime, regimes))
     (inside, score), (inside_before, score_before) = (np.sum(its, axis=0) / own.share.sum() for its in (with_term, without))

@@ -9,6 +9,7 @@ from typing import Any
 from paceline.reporting.coordinates import Coordinates
 from paceline.reporting.naming import clean
 from simulator.cost import placement_of, server_nodes, usd_per_hour, usd_per_million_samples
+from simulator.discrepancy import Z_90
 from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results import Estimate, Histogram, Result
 
@@ -119,7 +120,9 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         [first staleness, width of a bin, counts]; ``runs``: of each result its throughput in
         each replication, of the first :data:`MOST_RUNS`; ``moves``: of each result a number for
         the move of its workload to another device, -1 for none; ``half_widths``: for each number
-        of runs below 19 :func:`simulator.intervals.normal_half_width`.
+        of runs below 19 :func:`simulator.intervals.normal_half_width`; ``doubts``: of each result
+        the parts of its discrepancy, [number of the cause, slower, faster]; ``z_90``: standard
+        deviations to an end of a normal 90% interval.
     """
     costs = [usd_per_million_samples(result) for result in results]
     return {
@@ -153,8 +156,12 @@ def _pairing(results: Sequence[Result]) -> dict[str, Any]:
     runs = [[float(f"{rate:.7g}") for rate in result.throughput_of_each_replication] for result in map(first_runs, results)]
     moved = [result.scenario.workload.moved for result in results]
     known = list(dict.fromkeys(its.model_dump_json() for its in moved if its is not None))
+    doubts = [its.discrepancy.parts if its.discrepancy is not None else () for its in results]
+    causes = {name: index for index, name in enumerate(dict.fromkeys(part.name for parts in doubts for part in parts))}
     return {
         "runs": runs,
+        "doubts": [[[causes[part.name], part.slower, part.faster] for part in parts] for parts in doubts],
+        "z_90": Z_90,
         "moves": [-1 if its is None else known.index(its.model_dump_json()) for its in moved],
         "half_widths": {str(count): normal_half_width(count) for count in sorted(set(map(len, runs))) if 1 < count < FEWEST_REPLICATIONS},
     }

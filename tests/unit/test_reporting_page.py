@@ -98,7 +98,7 @@ def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
     assert answer.endswith("; 1 more was slower on average.")
     assert confidence.startswith(
         "How sure that is: nine of ten real runs should fall between 261,000 and 453,000 samples/s (the 90% prediction interval), "
-        "but 15 of 27 results, this one among them, lie beyond what was measured (drawn hollow), which no interval covers;"
+        "but 15 of 27 results, this one among them, lie beyond what was measured (drawn hollow);"
     )
     assert confidence.endswith("the network’s figures (ethernet-10g) are assumed, not measured.")
     assert limit == (

@@ -29,6 +29,32 @@ function predicted(values) {
   return { mean, low: Math.min(low, mean), high: Math.max(high, mean) };
 }
 
+// standard deviations of the logarithm of one point's throughput over another's, down and up: equal causes cancel
+function between(one, other) {
+  const changes = new Map();
+  for (const [cause, slower, faster] of data.doubts[one]) changes.set(cause, [-slower, faster]);
+  for (const [cause, slower, faster] of data.doubts[other]) {
+    const [more, less] = changes.get(cause) || [0, 0];
+    changes.set(cause, [more + slower, less - faster]);
+  }
+  const ends = [...changes.values()];
+  return [
+    Math.hypot(...ends.map((pair) => Math.max(0, -pair[0], -pair[1]))),
+    Math.hypot(...ends.map((pair) => Math.max(0, ...pair))),
+  ];
+}
+
+// an interval of chance with what the model is off by
+function widened({ mean, low, high }, [down, up]) {
+  if ((!down && !up) || mean <= 0) return { mean, low, high };
+  const away = (end, sd) => Math.hypot(Math.log(end / mean), data.z_90 * sd);
+  return {
+    mean,
+    low: low > 0 ? Math.min(mean * Math.exp(-away(low, down)), mean) : low,
+    high: Math.max(mean * Math.exp(away(high, up)), mean),
+  };
+}
+
 function shareDraws(one, other) {
   const apart = data.moves[one] >= 0 && data.moves[other] >= 0 && data.moves[one] !== data.moves[other];
   const alike = ["seed", "replications"].every((name) => number(name, one) === number(name, other));
@@ -48,7 +74,7 @@ function compared(one, other) {
     };
   }
   const ratios = data.runs[one].map((rate, run) => rate / data.runs[other][run]),
-    { mean, low, high } = predicted(ratios);
+    { mean, low, high } = widened(predicted(ratios), between(one, other));
   return { gain: mean - 1, low: low - 1, high: high - 1, runs: ratios.length, wins: ratios.filter((ratio) => ratio > 1).length };
 }
 
