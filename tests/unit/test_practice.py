@@ -73,6 +73,12 @@ def test_a_bandwidth_of_the_scenario_is_what_transfers_get():
     assert nominally_in_practice(nominal).cluster.inter_node.bandwidth_bytes_per_s < 1.25e9
 
 
+def test_another_sort_replaces_no_figure():
+    own = scenario({"use": "pascal-25g", "inter_node": {"sort": "rdma"}}, {**RING, "replicas_per_worker": 4})
+    assert own.cluster.inter_node.sort == "rdma"
+    assert (own.cluster.basis, own.cluster.overridden) == ("published", ())
+
+
 def test_a_measured_jitter_is_kept():
     own = scenario(load={**LOAD, "jitter": {"kind": "gamma", "shape": 50.0}})
     assert nominally_in_practice(own).workload.jitter == own.workload.jitter
