@@ -16,7 +16,7 @@ TRUE = {name: prior[0] for name, prior in PRIORS.items()} | {
     "wire_bytes_per_byte": 1.053,
     "tensor_s": 9e-5,
     "turn_s": 6e-4,
-    "turn_per_byte_s": 5e-9,
+    "turn_per_byte_s": 2e-9,
     "loopback_per_byte_s": 1.1e-9,
     "loopback_ring_per_byte_s": 2.3e-9,
     "accumulate_s": 4e-3,
@@ -63,9 +63,13 @@ def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = 
                 })  # fmt: skip
         used = {"sent_bytes": 1.0, "received_bytes": 1.0, "system_s": 0.0}
         lines.append({"kind": "used", "repeat": repeat, "task": "chief 0", "user_s": values["dispatch_s"] * given.steps, **used})
-        moved = given.parameter_bytes * (2.0 if given.servers else 2.0 * (given.workers - 1) / given.workers)
-        per_byte_s = values["loopback_per_byte_s" if given.servers else "loopback_ring_per_byte_s"]
-        cpu_s = per_byte_s * moved * given.steps * given.workers
+        fixed_s = values["loopback_async_step_s" if given.mode == "async" else "loopback_step_s"]
+        each_s = fixed_s + 2.0 * values["loopback_per_byte_s"] * given.parameter_bytes
+        if not given.servers:
+            each_s = values["ring_step_s"] + values["loopback_ring_per_byte_s"] * given.parameter_bytes
+        if not given.servers and given.link is not None:
+            each_s = values["ring_cpu_per_byte_s"] * 2.0 * (given.workers - 1) / given.workers * given.parameter_bytes
+        cpu_s = each_s * given.steps * given.workers
         lines.append({"kind": "used", "repeat": repeat, "task": "worker 0", "user_s": cpu_s, **used})
         lines.append({"kind": "repeat", "repeat": repeat, "clock_drift_s": 0.0})
     path = folder / f"{given.mode}-{given.hash}-testbed-1.ndjson"

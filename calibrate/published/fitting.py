@@ -302,7 +302,7 @@ def _write_practice(curves: Mapping[str, Curves], known: Mapping[str, Constant])
     file = practice_file()
     document = tomlkit.parse(file.read_text(encoding="utf-8"))
     fit = choose(curves, known)
-    for entry in document["constant"]:  # type: ignore[union-attr]
+    for entry in document["constant"]:
         constant = known[entry["name"]]
         sources = alone(curves, known, fit, constant.name)
         entry["determined"] = bool(sources)

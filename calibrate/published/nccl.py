@@ -141,7 +141,7 @@ def nccl_rows(progress: Progress | None = None) -> list[Compared]:
             if 1 < given < len(points):
                 trials[LARGER, one.name, share] = larger_sizes(one, points[:given], points[given:])
         smallest = _smallest(one, series)
-        if smallest is not one:
+        if smallest is not one and len(series[smallest]) > 1:
             trials[MORE, one.name, _FITTED_SHARE] = more_ranks(smallest, series[smallest], one, points)
     rows: list[Compared] = []
     for question in _questions(series):
@@ -229,7 +229,7 @@ def _questions(series: Mapping[Series, Sequence[Point]]) -> Iterator[_Question]:
             yield _Question(LARGER, one, points[:given], one, points[given:])
     for one, points in series.items():
         smallest = _smallest(one, series)
-        if smallest is not one:
+        if smallest is not one and len(series[smallest]) > 1:
             yield _Question(MORE, smallest, series[smallest], one, points)
 
 

@@ -99,9 +99,9 @@ class Fit:
         latency, bandwidth = float(logs[0]), float(logs[1])
         if many is not None:
             latency += math.log(latency_ratio(law, self.series, many, math.exp(latency)))
-            few_rate, many_rate = nominal_bus(self.series), nominal_bus(many)
-            if few_rate is not None and many_rate is not None:
-                bandwidth += math.log(many_rate / few_rate)
+            before, after = _stated(self.series), _stated(many)
+            if before is not None and after is not None:
+                bandwidth += after.mean - before.mean
         return _log_times(self.model, many or self.series, np.array([latency, bandwidth, *logs[2:]]), sizes_bytes)
 
     def _variance(self, mode: _Mode, at: Values, sizes_bytes: Sequence[float], many: Series | None, law: Law) -> Values:
@@ -161,12 +161,24 @@ def fit(model: Model, series: Series, points: Sequence[Point], *, larger: bool =
 def _bandwidths(series: Series, reached: float) -> list[tuple[float, Assumed]]:
     """Priors of the bandwidth's logarithm, each with its weight."""
     beyond = Assumed(reached + _BEYOND.mean, _BEYOND.spread)
+    stated = _stated(series)
+    if stated is None:
+        return [(1.0, beyond)]
+    holds = _STATED_HOLDS[_transport(series)]
+    return [(holds, stated), (1.0 - holds, beyond)]
+
+
+def _stated(series: Series) -> Assumed | None:
+    """What the stated rates let expect of the bandwidth's logarithm; none where one is not stated."""
     nominal = nominal_bus(series)
     if nominal is None:
-        return [(1.0, beyond)]
-    transport = series.transport if series.nodes > 1 else "rdma"
-    share, holds = _SHARE_OF_SOCKETS if transport == "sockets" else _SHARE, _STATED_HOLDS[transport]
-    return [(holds, Assumed(math.log(nominal) + share.mean, share.spread)), (1.0 - holds, beyond)]
+        return None
+    share = _SHARE_OF_SOCKETS if _transport(series) == "sockets" else _SHARE
+    return Assumed(math.log(nominal) + share.mean, share.spread)
+
+
+def _transport(series: Series) -> str | None:
+    return series.transport if series.nodes > 1 else "rdma"
 
 
 def _log_times(model: Model, series: Series, logs: Values, sizes_bytes: Sequence[float]) -> Values:

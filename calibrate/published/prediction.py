@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from calibrate.published.baselines import alpha_beta, linear
-from calibrate.published.scenarios import Situation, scenario_of
+from calibrate.published.left_out import discrepancy_without
+from calibrate.published.scenarios import Situation, scenario_of, table_of
 from calibrate.published.solving import Solved, compute_that_gives
 from calibrate.published.tables import Row
 from calibrate.validation.comparison import Compared
 from calibrate.validation.reaching import drawn_interval, reached_of
 from simulator import simulate
 from simulator.constants import Known
+from simulator.inadequacy import regime_of
+from simulator.loading import scenario_from_table
 from simulator.scenario import Scenario
 
-__all__ = ["base_of", "compared", "scenarios_of", "solved"]
+__all__ = ["base_of", "compared", "solved", "tables_of"]
+
+Table = dict[str, Any]
 
 _CLOSE = 0.02
 
@@ -31,25 +37,42 @@ def solved(situation: Situation, base: Row, practice: Mapping[str, Known]) -> So
     )
 
 
-def scenarios_of(situation: Situation, rows: Sequence[Row], practice: Mapping[str, Known]) -> tuple[list[Scenario], Solved]:
-    """The scenario of every row of a series, and how the base row was solved."""
-    base = base_of(rows)
-    found = solved(situation, base, practice)
-    each_s = [found.compute_s * row.batch_per_replica / base.batch_per_replica for row in rows]
-    return [scenario_of(situation, row, its, practice) for row, its in zip(rows, each_s, strict=True)], found
-
-
-def compared(situation: Situation, rows: Sequence[Row], practice: Mapping[str, Known]) -> list[Compared]:
-    """Every row of a series beside its prediction; the one that the workload was taken from is marked.
+def tables_of(situation: Situation, rows: Sequence[Row], practice: Mapping[str, Known], table: str | None) -> tuple[list[Table], Solved]:
+    """Every row of a series as the nested tables of its scenario's file, and how the base row was solved.
 
     Parameters
     ----------
     practice
         Constants in place of the catalogue's: those fitted without the series' table.
+    table
+        Whose rows the discrepancy is estimated without; left out: that of the catalogue.
     """
-    scenarios, found = scenarios_of(situation, rows, practice)
     base = base_of(rows)
-    return [_compared(situation, row, base, scenario, found) for row, scenario in zip(rows, scenarios, strict=True)]
+    found = solved(situation, base, practice)
+    tables = []
+    for row in rows:
+        its_s = found.compute_s * row.batch_per_replica / base.batch_per_replica
+        its = table_of(situation, row, its_s, practice)
+        regime = regime_of(scenario_from_table(its, situation.series.id))
+        if table is not None and regime:
+            its["discrepancy"] = discrepancy_without(table, regime).model_dump(exclude_none=True)
+        tables.append(its)
+    return tables, found
+
+
+def compared(situation: Situation, rows: Sequence[Row], practice: Mapping[str, Known], table: str | None = None) -> list[Compared]:
+    """Every row of a series beside its prediction; the one that the workload was taken from is marked.
+
+    Parameters
+    ----------
+    practice, table
+        As in :func:`tables_of`.
+    """
+    tables, found = tables_of(situation, rows, practice, table)
+    base = base_of(rows)
+    return [
+        _compared(situation, row, base, scenario_from_table(its, situation.series.id), found) for row, its in zip(rows, tables, strict=True)
+    ]
 
 
 def _compared(situation: Situation, row: Row, base: Row, scenario: Scenario, found: Solved) -> Compared:

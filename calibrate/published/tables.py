@@ -62,13 +62,13 @@ class Series(Spec):
     """Rows that differ in their size alone, and the facts that a scenario of them is made of."""
 
     id: str
-    table: str = Field(description="the source; constants are fitted on some and tested on others")
+    table: str = Field(description="the source; its rows are predicted with constants fitted without it")
     regime: Regime
     network: str
     cluster: str
     stack: str
-    inside: Inside = Field(description="what joins the devices of a node")
-    mixed: bool = Field(default=False, description="mixed precision: the device computes several times as fast beside the same host")
+    inside: Inside = Field(description="what joins the devices of a node, where its links are nominal")
+    mixed: bool = Field(default=False, description="mixed precision")
     tokens: bool = Field(default=False, description="throughput counts tokens, and the batch is one of tokens")
     note: str = ""
 

@@ -68,7 +68,7 @@ def validate_published(
     """Predict the published tables from their smallest rows and facts about hardware and software, and compare.
 
     Each row is predicted by simulating its scenario as a user would write it, with the
-    constants of ``models/practice.toml`` as they come out without the row's table.
+    constants of ``models/practice.toml`` and the discrepancy as they come out without the row's table.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def validate_published(
     spread
         Predicts the series, one after the other if left out.
     as_shipped
-        With the constants that users get, which were fitted on all tables.
+        With the constants and the discrepancy that users get, in which all tables have a part.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def validate_published(
         if regime not in known:
             raise InputError(f"there is no published regime {regime!r}; choose from {', '.join(known)}")
     tables = load_tables()
-    others = {} if as_shipped else left_out(tables.home)
+    others = None if as_shipped else left_out(tables.home)
     jobs = [(situation, rows) for situation, rows in situations_of(tables) if situation.series.regime in wanted]
     rows: list[Compared] = []
     done = spread(partial(_compared, others), jobs)
@@ -119,10 +119,13 @@ def validate_published(
     )
 
 
-def _compared(others: Mapping[str, Mapping[str, Known]], job: tuple[Situation, list[Row]]) -> list[Compared]:
-    """One series beside its predictions, with constants fitted on other tables."""
+def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[Situation, list[Row]]) -> list[Compared]:
+    """One series beside its predictions, with constants and a discrepancy from other tables, or as users get them."""
     situation, rows = job
-    return compared(situation, rows, others.get(situation.series.table, {}))
+    if others is None:
+        return compared(situation, rows, {})
+    table = situation.series.table
+    return compared(situation, rows, others.get(table, {}), table)
 
 
 def situations_of(tables: Tables) -> list[tuple[Situation, list[Row]]]:

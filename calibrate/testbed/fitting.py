@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, least_squares, minimize_scalar
 
+from calibrate.testbed.loopback import LoopbackWork
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
@@ -32,6 +33,8 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "wire_bytes_per_byte": (1.046, 1.03, 1.07),
     "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9),
     "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9),
+    "loopback_step_s": (4.0e-3, 1.5e-3, 8.0e-3),
+    "loopback_async_step_s": (6.0e-3, 2.5e-3, 1.2e-2),
     "loopback_waited_share": (0.5, 0.25, 1.0),
     "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9),
     "mirrored_per_byte_s": (3.0e-10, 1.0e-10, 1.0e-9),
@@ -106,7 +109,11 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
         raise CalibrationError("no run has one worker and a server; measure one, such as `paceline testbed run --mode async --workers 1`")
     found: dict[str, Parameter] = {key: _prior(key) for key in MEANINGS}
     _directly(readings, found, cores)
+    served = [one for one in readings if one.setting.link is None and one.setting.servers and is_fitted(one.setting)]
+    over_loopback = LoopbackWork(PRIORS).fit(served)
+    found |= over_loopback.found_
     draws, left = _in_the_loop(readings, found, cores, seed, progress)
+    joint = over_loopback.draws(len(draws), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
     _where_tcp_decides(readings, found, cores)
     _unexplained([one for one in readings if is_fitted(one.setting)], left, found, cores)
     files = [file.path.name for one in readings for file in one.files]
@@ -114,7 +121,7 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
         name=name,
         cores=cores,
         parameters=found,
-        draws=tuple(draws),
+        draws=tuple({**draw, **together} for draw, together in zip(draws, joint, strict=True)),
         provenance={
             "measurements": " ".join(files),
             "measurements_sha256": " ".join(file.sha256 for one in readings for file in one.files),
@@ -161,8 +168,14 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter], cores: 
         ]
         _put(found, key, values, f"from a step's end to the next one's begin, {f'up to {workers} workers' if workers > 1 else '1 worker'}")
 
-    for key, ring in (("loopback_per_byte_s", False), ("loopback_ring_per_byte_s", True)):
-        _put(found, key, _cpu_per_byte(emulated, ring=ring), "CPU time of workers and servers for each byte that went over loopback")
+    rings = [one for one in emulated if one.setting.link is None and one.setting.mode == "ring" and is_fitted(one.setting)]
+    each = [
+        # the call of the step's function is work as well
+        (run.cpu_s("worker") / len(run.steps) - float(np.mean(run.parts()["gap"]))) / one.setting.moved_bytes
+        for one in rings
+        for run in one.runs
+    ]
+    _put(found, "loopback_ring_per_byte_s", each, "CPU time of a rank's step over loopback, the call of its function apart")
     reduced = [
         float(np.mean(run.parts()["push"])) / (2.0 * (one.setting.workers - 1) / one.setting.workers * one.setting.moved_bytes)
         for one in emulated
@@ -172,18 +185,6 @@ def _directly(readings: Sequence[Readings], found: dict[str, Parameter], cores: 
     ]
     _put(found, "mirrored_per_byte_s", reduced, "all-reduce of MirroredStrategy's replicas, no more than there are cores")
     _put(found, "ring_cpu_per_byte_s", _ring_cpu_per_byte(emulated), "how a worker's CPU time grows with the bytes it sends, rings")
-
-
-def _cpu_per_byte(emulated: Sequence[Readings], *, ring: bool) -> list[float]:
-    """CPU seconds for each byte sent and received over loopback, of each run; a sleeping device takes none."""
-    found = []
-    for one in emulated:
-        if one.setting.link is None and one.setting.mode != "mirrored" and (one.setting.servers == 0) == ring and is_fitted(one.setting):
-            workers = one.setting.workers
-            # of each worker's step: pulled and pushed, or sent in the two passes of the ring
-            moved = (2.0 * (workers - 1) / workers if ring else 2.0) * one.setting.moved_bytes
-            found += [(run.cpu_s("worker") + run.cpu_s("ps")) / len(run.steps) / moved for run in one.runs]
-    return found
 
 
 def _ring_cpu_per_byte(emulated: Sequence[Readings]) -> list[float]:

@@ -132,7 +132,8 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         # over loopback the cores move every byte themselves
         each_end_per_byte_s = values["loopback_per_byte_s"] * min(values["loopback_waited_share"], 1.0) / 2
     elif link is None:
-        each_end_per_byte_s = values["loopback_ring_per_byte_s"] / 2
+        # most of it is passes over the whole vector: about as much for four ranks as for two, whose messages are fewer
+        each_end_per_byte_s = values["loopback_ring_per_byte_s"] / (2.0 * (setting.workers - 1) / setting.workers) / 2
     elif not setting.servers:
         turn_s, saved = _round_of_ring(setting, values, cores)
         stretch = turn_s / _turn_s(setting, values)
@@ -230,7 +231,8 @@ def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
     if setting.link is not None or not setting.servers:
         return 0.0
     share = 1.0 - min(values["loopback_waited_share"], 1.0)
-    return 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
+    step_s = values["loopback_async_step_s" if setting.mode == "async" else "loopback_step_s"]
+    return step_s + 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
 
 
 def _run(setting: TestbedSetting, replications: int, seed: int) -> dict[str, Any]:

@@ -176,7 +176,8 @@ def _of_concern(wanted: TestbedSetting) -> set[str]:
     """Parameters that a prediction of the setting rests on most."""
     names = {"wire_bytes_per_byte" if wanted.link is not None else "loopback_bytes_per_s"}
     if wanted.link is None:
-        names |= {"loopback_per_byte_s", "loopback_waited_share"} if wanted.servers else {"loopback_ring_per_byte_s"}
+        step = "loopback_async_step_s" if wanted.mode == "async" else "loopback_step_s"
+        names |= {step, "loopback_per_byte_s", "loopback_waited_share"} if wanted.servers else {"loopback_ring_per_byte_s"}
     else:
         names |= {"tensor_s", "tensor_per_byte_s"} if wanted.servers else {"turn_s", "turn_per_byte_s"}
     names |= {

@@ -10,12 +10,11 @@ import paceline
 from calibrate.published.baselines import alpha_beta, linear
 from calibrate.published.left_out import left_out
 from calibrate.published.networks import Tensor, fused, held_by, variables
-from calibrate.published.prediction import compared, scenarios_of
+from calibrate.published.prediction import compared, tables_of
 from calibrate.published.scenarios import scenario_of, table_of
 from calibrate.published.solving import compute_that_gives
 from calibrate.published.tables import load_tables
 from calibrate.published.validation import situations_of, validate_published
-from simulator import simulate
 from simulator.errors import InputError
 from simulator.placement import place
 
@@ -34,16 +33,16 @@ def test_a_user_gets_the_very_bytes_that_the_validation_used(regime, shipped, tm
     """Nothing is swapped in: the row's scenario, written to a file, loaded and simulated by the package's own face."""
     situation, rows = SITUATIONS[OF_EACH_REGIME[regime]]
     assert situation.series.regime == regime
-    practice = {} if shipped else left_out(TABLES.home)[situation.series.table]
-    scenarios, solved = scenarios_of(situation, rows, practice)
-    row = rows[-1]
-    compute_s = solved.compute_s * row.batch_per_replica / rows[0].batch_per_replica
+    held_out = ({}, None) if shipped else (left_out(TABLES.home)[situation.series.table], situation.series.table)
+    tables, _ = tables_of(situation, rows, *held_out)
     file = tmp_path / "row.toml"
-    file.write_text(tomlkit.dumps(table_of(situation, row, compute_s, practice)), encoding="utf-8")
+    file.write_text(tomlkit.dumps(tables[-1]), encoding="utf-8")
     users = paceline.simulate(paceline.load(file))
-    ours = simulate(scenarios[-1])
-    assert users.model_copy(update={"wall_time_s": None}).to_json() == ours.model_copy(update={"wall_time_s": None}).to_json()
-    assert compared(situation, rows, practice)[-1].predicted == users.throughput_samples_per_s
+    again = paceline.simulate(paceline.load(tables[-1]))
+    assert users.model_copy(update={"wall_time_s": None}).to_json() == again.model_copy(update={"wall_time_s": None}).to_json()
+    validated = compared(situation, rows, *held_out)[-1]
+    assert validated.predicted == users.throughput_samples_per_s
+    assert validated.fitted is False
 
 
 @pytest.mark.parametrize("series", sorted(SITUATIONS)[::9])
@@ -63,7 +62,7 @@ def test_tensors_put_together_by_server_give_what_all_of_them_give():
     row = next(row for row in rows if row.replicas == 2)
     table = table_of(situation, row, row.step_s)
     every = {**table, "workload": {**table["workload"], "variables": variables([situation.tensors], 4.0)}}
-    few, all_of_them = (simulate(paceline.load(its)).throughput_samples_per_s.mean for its in (table, every))
+    few, all_of_them = (paceline.simulate(paceline.load(its)).throughput_samples_per_s.mean for its in (table, every))
     assert few == pytest.approx(all_of_them, rel=0.01)
 
 
