@@ -67,8 +67,11 @@ def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = 
         each_s = fixed_s + 2.0 * values["loopback_per_byte_s"] * given.parameter_bytes
         if not given.servers:
             each_s = values["ring_step_s"] + values["loopback_ring_per_byte_s"] * given.parameter_bytes
-        if not given.servers and given.link is not None:
-            each_s = values["ring_cpu_per_byte_s"] * 2.0 * (given.workers - 1) / given.workers * given.parameter_bytes
+            if given.link is not None:
+                each_s = (
+                    values["ring_step_s"]
+                    + values["ring_cpu_per_byte_s"] * 2.0 * (given.workers - 1) / given.workers * given.parameter_bytes
+                )
         cpu_s = each_s * given.steps * given.workers
         lines.append({"kind": "used", "repeat": repeat, "task": "worker 0", "user_s": cpu_s, **used})
         lines.append({"kind": "repeat", "repeat": repeat, "clock_drift_s": 0.0})

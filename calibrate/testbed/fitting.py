@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, least_squares, minimize_scalar
+from scipy.optimize import OptimizeResult, least_squares
 
 from calibrate.testbed.loopback import LoopbackWork
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
@@ -23,6 +23,7 @@ from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
 from simulator import simulate
 from simulator.errors import CalibrationError
+from simulator.replication import replicate
 
 __all__ = ["PRIORS", "fit_platform", "is_fitted", "shows_tcp"]
 
@@ -52,8 +53,8 @@ PRIORS: dict[str, tuple[float, float, float]] = {
     "server_s": (2.0e-5, 2.0e-6, 5.0e-4),
     "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9),
     "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3),
-    "queue_s": (1.0e-2, 1.0e-3, 2.0e-1),
-    "weight_sigma": (0.5, 0.1, 1.0),
+    "queue_s": (5.0e-3, 1.0e-3, 2.5e-2),
+    "weight_sigma": (0.2, 0.04, 1.0),
     "noise": (0.01, 0.002, 0.05),
     "loopback_noise": (0.03, 0.01, 0.1),
     "misfit": (0.01, 0.002, 0.05),
@@ -65,7 +66,11 @@ CPU machines). In the least squares the interval weighs as one more, weak observ
 _IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_per_byte_s", "turn_s", "turn_per_byte_s",
                 "loopback_bytes_per_s", "loopback_waited_share", "accumulate_s")  # fmt: skip
 _DRAWS = 60
-_SIGMA_STEP = 0.02
+_TRIED = {"queue_s": (1e-3, 2e-3, 3.5e-3, 5e-3, 7.5e-3, 1.2e-2), "weight_sigma": (0.05, 0.1, 0.2, 0.4)}
+_TCP_RUNS = 6
+_TCP_ERROR = 0.05
+"""Relative, with which a simulated rate stands for a measured one where TCP decides."""
+_UNLIKELY = 1e-6
 _Z90 = 1.6449
 _SOCKETS_ERROR = 0.003
 """Relative, of the bytes on the wire for each byte as plain sockets show them."""
@@ -114,14 +119,14 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     found |= over_loopback.found_
     draws, left = _in_the_loop(readings, found, cores, seed, progress)
     joint = over_loopback.draws(len(draws), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
-    _where_tcp_decides(readings, found, cores)
+    queues = _where_tcp_decides(readings, found, cores, seed) or [{}] * len(draws)
     _unexplained([one for one in readings if is_fitted(one.setting)], left, found, cores)
     files = [file.path.name for one in readings for file in one.files]
     return Platform(
         name=name,
         cores=cores,
         parameters=found,
-        draws=tuple({**draw, **together} for draw, together in zip(draws, joint, strict=True)),
+        draws=tuple({**draw, **together, **queue} for draw, together, queue in zip(draws, joint, queues, strict=True)),
         provenance={
             "measurements": " ".join(files),
             "measurements_sha256": " ".join(file.sha256 for one in readings for file in one.files),
@@ -198,8 +203,9 @@ def _ring_cpu_per_byte(emulated: Sequence[Readings]) -> list[float]:
     ]
     if len({sent for sent, _ in points}) < 2:  # one size does not tell what a step takes besides
         return [cpu_s / sent for sent, cpu_s in points]
-    line = np.polynomial.Polynomial.fit(*np.transpose(points), 1).convert()
-    return [(cpu_s - line.coef[0]) / sent for sent, cpu_s in points]
+    sent, cpu_s = np.transpose(points)
+    line = np.polynomial.Polynomial.fit(sent, cpu_s, 1, w=1.0 / sent).convert()  # errors in proportion
+    return ((cpu_s - line.coef[0]) / sent).tolist()
 
 
 def _put(found: dict[str, Parameter], name: str, values: Sequence[float], why: str) -> None:
@@ -245,6 +251,7 @@ def _in_the_loop(
 
     def residuals(logs: Array, errors: Array) -> Array:
         values = fixed | dict(zip(names, np.exp(logs).tolist(), strict=True))
+        values["wire_bytes_per_byte"] = max(values["wire_bytes_per_byte"], 1.0)
         # two replications are the fewest; without jitter they are alike
         predicted = [math.log(_step_s(one, values, cores)) for one in used]
         return np.concatenate([(np.array(predicted) - measured) / errors, (logs - centers) / widths])
@@ -262,15 +269,14 @@ def _in_the_loop(
         determined = bool(deviations[index] < 0.5 * widths[index]) or (name == "wire_bytes_per_byte" and bool(sockets))
         pull = np.abs(pulls[:, index])
         runs = ", ".join(used[run].setting.label for run in np.argsort(-pull)[:2] if pull[run] > 0)
+        why = f"least squares over {len(used)} settings; most by {runs}" if determined else f"hardly determined by {runs}; near its prior"
+        named = ", ".join(used[run].setting.label for run in far if pull[run] > _PULLS * pull.max())
         found[name] = Parameter(
             value=value,
             low=value * math.exp(-_Z90 * deviations[index]),
             high=value * math.exp(_Z90 * deviations[index]),
             determined=determined,
-            why=(
-                f"least squares over {len(used)} settings; most by {runs}" if determined else f"hardly determined by {runs}; near its prior"
-            )
-            + "".join(f"; counted less, being far off: {used[run].setting.label}" for run in far if pull[run] > _PULLS * pull.max()),
+            why=why + (f"; counted less, being far off: {named}" if named else ""),
         )
     if progress is not None:
         progress(1, 1, "fitting")
@@ -356,7 +362,9 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
 
 def _step_s(one: Readings, values: dict[str, float], cores: float, replications: int = 2) -> float:
     """Seconds an update as simulated."""
-    return 1.0 / simulate(scenario_of(one.setting, values, cores, replications=replications)).updates_per_s.mean
+    # with constant compute the steps of a ring are alike
+    setting = one.setting.model_copy(update={"steps": 2}) if one.setting.mode == "ring" else one.setting
+    return 1.0 / simulate(scenario_of(setting, values, cores, replications=replications)).updates_per_s.mean
 
 
 # -- what is left ----------------------------------------------------------------------
@@ -368,33 +376,56 @@ def shows_tcp(setting: TestbedSetting) -> bool:
     return shared and setting.compute.kind == "emulated" and not setting.overlap
 
 
-def _where_tcp_decides(readings: Sequence[Readings], found: dict[str, Parameter], cores: float) -> None:
-    """Delay in the one queue, then the spread of weights with which throughput comes out as measured."""
+def _where_tcp_decides(readings: Sequence[Readings], found: dict[str, Parameter], cores: float, seed: int) -> list[dict[str, float]]:
+    """How much a transfer keeps waiting in its sender's queue, and the spread of weights: from 2 workers whose transfers meet.
+
+    Both move the workers' phases, which change seldom, so that a rate can have two values
+    for the same numbers. So the whole range is tried, and every pair counts by how well it
+    describes the runs (its likelihood with normal errors, times the prior): the draws of
+    the two hold phases that meet and phases that do not, where the runs do not tell which.
+
+    Returns
+    -------
+    draws
+        Of both numbers together; none without such runs.
+    """
     tcp = [one for one in readings if shows_tcp(one.setting)]
     if not tcp:
-        return
-    base_s = found["coordinator_s"].value + found["dispatch_s"].value
-    gaps = [max(float(np.mean(run.parts()["gap"])) - base_s, 1e-4) for one in tcp if one.setting.mode == "async" for run in one.runs]
-    # a step's end and the next one's begin are a message each way
-    _put(found, "queue_s", [gap / 2 for gap in gaps], "what the gap between steps grows by with 2 workers, half for each way")
+        return []
     values = {name: parameter.value for name, parameter in found.items()}
-
-    def miss(sigma: float) -> float:
-        return sum(
-            math.log(_step_s(one, values | {"weight_sigma": sigma}, cores, 29) * statistics.fmean(one.updates_per_s)) ** 2 for one in tcp
+    names = ("queue_s", "weight_sigma")
+    pairs = np.array([(queue_s, sigma) for queue_s in _TRIED["queue_s"] for sigma in _TRIED["weight_sigma"]])
+    logs = np.zeros(len(pairs))
+    for one in tcp:
+        measured = np.log(one.updates_per_s)
+        for number, pair in enumerate(pairs):
+            scenario = scenario_of(one.setting, values | dict(zip(names, pair.tolist(), strict=True)), cores, replications=_TCP_RUNS)
+            rates = [run.updates / run.window_s for run in (replicate(scenario, each) for each in range(_TCP_RUNS))]
+            # a run could have had the rate of any of the simulated ones
+            apart = (measured[:, None] - np.log(rates)) / _TCP_ERROR
+            logs[number] += float(np.log(np.exp(-0.5 * apart**2).mean(axis=1) + _UNLIKELY).mean())
+    for column, name in enumerate(names):
+        value, low, high = PRIORS[name]
+        logs -= 0.5 * (np.log(pairs[:, column] / value) / (math.log(high / low) / (2 * _Z90))) ** 2
+    chances = np.exp(logs - logs.max())
+    chances /= chances.sum()
+    for column, name in enumerate(names):
+        tried = pairs[:, column]
+        mean = float(chances @ np.log(tried))
+        deviation = math.sqrt(float(chances @ (np.log(tried) - mean) ** 2))
+        order = np.argsort(tried)
+        below = np.cumsum(chances[order])
+        low, high = (float(tried[order][np.searchsorted(below, share).clip(0, len(tried) - 1)]) for share in (0.05, 0.95))
+        found[name] = Parameter(
+            value=min(max(math.exp(mean), low), high),
+            low=low,
+            high=high,
+            determined=deviation < 0.5 * math.log(PRIORS[name][2] / PRIORS[name][1]) / (2 * _Z90),
+            why=f"throughput of 2 workers whose transfers meet, sharing = tcp ({len(tcp)} settings); pairs of both by how likely they are",
         )
-
-    low, high = 0.05, 1.2
-    best = minimize_scalar(miss, bounds=(low, high), method="bounded", options={"xatol": _SIGMA_STEP})
-    sigma = float(best.x)
-    found["weight_sigma"] = Parameter(
-        value=sigma,
-        low=0.5 * sigma,
-        high=1.5 * sigma,
-        # at the end of the range the runs only say that it is small (or large)
-        determined=low + _SIGMA_STEP < sigma < high - _SIGMA_STEP,
-        why="throughput of 2 workers whose transfers meet, sharing = tcp; the interval is half the value either way, not computed",
-    )
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
+    chosen = pairs[rng.choice(len(pairs), size=_DRAWS, p=chances)]
+    return [dict(zip(names, pair, strict=True)) for pair in chosen.tolist()]
 
 
 def _unexplained(used: Sequence[Readings], left: Array, found: dict[str, Parameter], cores: float) -> None:

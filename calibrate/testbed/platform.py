@@ -30,7 +30,7 @@ MEANINGS: dict[str, str] = {
     "tensor_per_byte_s": "the same for each byte: serialising before it is sent, parsing after it has come whole",
     "turn_s": "work of the two hosts of a ring on a message, one after the other (gRPC RecvBuf), while neither sends nor receives it",
     "turn_per_byte_s": "the same for each byte: into a protocol buffer, out of it, added to the receiver's own",
-    "ring_cpu_per_byte_s": "work of the cores on a byte that a ring sends over shaped links, both hosts together: the message's, and the kernel's meanwhile",
+    "ring_cpu_per_byte_s": "work of the cores on a byte that a ring sends over shaped links: on messages, and the kernel's meanwhile",
     "dispatch_s": "the coordinator's own work for a step; it does one at a time",
     "coordinator_s": "from a step's end to the next one's begin beyond that: messages to and from the coordinator",
     "session_s": "from a session's step to its next (compat.v1): the client's work",
@@ -40,7 +40,7 @@ MEANINGS: dict[str, str] = {
     "server_s": "a server's service of one gradient tensor",
     "server_per_byte_s": "the same for each byte",
     "sleep_s": "how much longer than asked the emulated device sleeps",
-    "queue_s": "delay of a short message behind the data of each other worker, where one queue serves all (sharing = tcp)",
+    "queue_s": "what a transfer keeps waiting in its sender's queue where one queue serves all (sharing = tcp): later ones stand behind it",
     "weight_sigma": "spread of the random weights with which transfers share a link where TCP decides: sigma of their logarithm",
     "noise": "over shaped links: relative standard deviation of repeats of one setting; each run has its own",
     "loopback_noise": "the same over loopback, where the cores are the limit",
@@ -64,13 +64,13 @@ class Parameter(Spec):
 class Platform(Spec):
     """All parameters of a testbed, and joint draws of those that were fitted."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     name: str = Field(min_length=1, max_length=200)
     cores: float = Field(ge=1, description="of the machine, which all tasks share")
     parameters: dict[str, Parameter]
     draws: tuple[dict[str, float], ...] = Field(
         default=(),
-        description="joint draws of what was timed or fitted by least squares; priors, queue_s and weight_sigma stay where they are",
+        description="joint draws of what was timed or fitted; priors stay where they are",
     )
     provenance: dict[str, Any] = Field(default_factory=dict)
 

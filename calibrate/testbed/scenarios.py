@@ -135,8 +135,7 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         # most of it is passes over the whole vector: about as much for four ranks as for two, whose messages are fewer
         each_end_per_byte_s = values["loopback_ring_per_byte_s"] / (2.0 * (setting.workers - 1) / setting.workers) / 2
     elif not setting.servers:
-        turn_s, saved = _round_of_ring(setting, values, cores)
-        stretch = turn_s / _turn_s(setting, values)
+        stretch, saved = _round_of_ring(setting, values, cores)
         each_end_s, each_end_per_byte_s = values["turn_s"] * stretch / 2, values["turn_per_byte_s"] * stretch / 2
         rate /= 1.0 - saved
     transport: dict[str, Any] = {
@@ -168,13 +167,8 @@ def _chunk_bytes(setting: TestbedSetting) -> float:
     return setting.parameter_bytes / buffers / setting.workers
 
 
-def _turn_s(setting: TestbedSetting, values: dict[str, float]) -> float:
-    """Work of the two hosts on a message of the ring where the cores have nothing else to do."""
-    return values["turn_s"] + values["turn_per_byte_s"] * _chunk_bytes(setting)
-
-
 def _round_of_ring(setting: TestbedSetting, values: dict[str, float], cores: float) -> tuple[float, float]:
-    """What a round costs beside the wire, and the share of a message that the wire is not waited for.
+    """By how much busy cores stretch the hosts' work on a message, and the share of a message that the wire is not waited for.
 
     A round is the wire's time T and the hosts' work on the message. All hosts send at the
     same time, and the kernel's work on their bytes takes A of the cores' time in each round;
@@ -187,18 +181,20 @@ def _round_of_ring(setting: TestbedSetting, values: dict[str, float], cores: flo
 
     Returns
     -------
-    turn_s
-        x.
+    stretch
+        x / h.
     saved
         Share of the message's bytes that its last packet holds, at most those of x.
     """
     assert setting.link is not None
     chunk, rate = _chunk_bytes(setting), setting.link.bandwidth_bytes_per_s / values["wire_bytes_per_byte"]
-    work_s, wire_s = _turn_s(setting, values), chunk / rate
+    work_s, wire_s = values["turn_s"] + values["turn_per_byte_s"] * chunk, chunk / rate
+    if not work_s:
+        return 1.0, 0.0
     beside_s = setting.workers * max(values["ring_cpu_per_byte_s"] - values["turn_per_byte_s"], 0.0) * chunk / cores
     excess_s = beside_s + work_s - wire_s
     turn_s = (excess_s + math.sqrt(excess_s**2 + 4 * work_s * wire_s)) / 2
-    return turn_s, min(chunk % _PACKET_BYTES / chunk, turn_s / wire_s, _MOST_SAVED)
+    return turn_s / work_s, min(chunk % _PACKET_BYTES / chunk, turn_s / wire_s, _MOST_SAVED)
 
 
 def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, Any]:

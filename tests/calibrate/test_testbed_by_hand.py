@@ -36,10 +36,45 @@ def test_the_coordinator_stands_between_two_steps() -> None:
 def test_a_ring_in_step(workers: int) -> None:
     given = setting("ring", workers, LINK, **ONE)
     messages, chunk = 2 * (workers - 1), SIZE / workers
-    turns_s = (messages - 1) * (TRUE["turn_s"] + chunk * TRUE["turn_per_byte_s"])
-    wire_s = messages * chunk * TRUE["wire_bytes_per_byte"] / RATE
-    expected = 0.020 + TRUE["sleep_s"] + TRUE["ring_step_s"] + turns_s + wire_s
-    assert step_s(given, TRUE) == pytest.approx(expected, rel=1e-9)
+    values = TRUE | {"ring_cpu_per_byte_s": TRUE["turn_per_byte_s"]}  # the kernel needs no core of its own
+    turn_s = TRUE["turn_s"] + chunk * TRUE["turn_per_byte_s"]
+    # the last packet of a message is not waited for
+    wire_s = (chunk - chunk % (45 * 1448)) * TRUE["wire_bytes_per_byte"] / RATE
+    expected = 0.020 + TRUE["sleep_s"] + TRUE["ring_step_s"] + messages * (turn_s + wire_s)
+    assert step_s(given, values) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_kernels_work_on_a_rings_bytes_leaves_less_of_the_cores_for_messages() -> None:
+    given = setting("ring", 5, LINK, **ONE)
+    values = TRUE | {"ring_cpu_per_byte_s": TRUE["turn_per_byte_s"] + 3e-9}
+    chunk = SIZE / 5
+    wire_s, work_s = chunk * TRUE["wire_bytes_per_byte"] / RATE, TRUE["turn_s"] + chunk * TRUE["turn_per_byte_s"]
+    turn_s = work_s
+    for _ in range(200):  # work on a message has what the bytes of five hosts leave of two cores
+        turn_s = work_s / (1 - 5 * 3e-9 * chunk / 2 / (wire_s + turn_s))
+    saved_s = chunk % (45 * 1448) * TRUE["wire_bytes_per_byte"] / RATE
+    expected = 0.020 + TRUE["sleep_s"] + TRUE["ring_step_s"] + 8 * (wire_s - saved_s + turn_s)
+    assert step_s(given, values) == pytest.approx(expected, rel=1e-9)
+
+
+def test_messages_of_one_packet_and_busy_cores_still_take_their_time() -> None:
+    small = {"variables": [{"name": "v", "shape": [64, 64], "ready": 1.0}], "model": "one"}
+    assert step_s(setting("ring", 8, LINK, **small), TRUE) > 0.020 + 14 * TRUE["turn_s"]
+    given = setting("ring", 16, {"bandwidth": "10 Gbit/s"})
+    bytes_s = 16 * (TRUE["ring_cpu_per_byte_s"] * 2) * 2 * 15 / 16 * given.parameter_bytes / 2
+    values = TRUE | {"turn_per_byte_s": TRUE["ring_cpu_per_byte_s"], "ring_cpu_per_byte_s": TRUE["ring_cpu_per_byte_s"] * 3}
+    assert step_s(given, values) > bytes_s
+
+
+def test_a_large_message_goes_the_same_way_round_as_a_small_one() -> None:
+    assert scenario_of(setting("ring", 2, LINK, "ladder-16mb"), TRUE, 2.0).strategy.algorithm == "ring"
+
+
+def test_where_tcp_decides_all_wait_in_one_queue() -> None:
+    tcp = setting("between-graph", 2, {**LINK, "sharing": "tcp"}, **ONE)
+    transport = scenario_of(tcp, TRUE | {"queue_s": 0.5}, 2.0).cluster.transport
+    assert transport.discipline == "weighted"
+    assert transport.queue_s == transport.buffer_s == 0.020  # no more than there is room for
 
 
 def test_over_loopback_the_cores_move_every_byte() -> None:

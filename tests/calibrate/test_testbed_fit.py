@@ -30,6 +30,7 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> list[Readings]:
         setting("async", 1),
         setting("ring", 2, FAST),
         setting("ring", 2, GIGABIT, "ladder-1mb"),
+        setting("ring", 5, FAST, "ladder-1mb"),
         setting("ring", 2),
     ]
     return [as_measured(folder, one) for one in settings]
@@ -43,7 +44,7 @@ def platform(readings: list[Readings]) -> Platform:
 @pytest.mark.parametrize(
     ("name", "within"),
     [
-        ("wire_bytes_per_byte", 0.003), ("turn_per_byte_s", 0.05), ("loopback_ring_per_byte_s", 1e-6),
+        ("wire_bytes_per_byte", 0.003), ("turn_per_byte_s", 0.05), ("ring_cpu_per_byte_s", 0.01), ("loopback_ring_per_byte_s", 1e-6),
         ("accumulate_s", 0.15),
         ("dispatch_s", 1e-6), ("coordinator_s", 1e-6), ("session_s", 1e-6), ("sleep_s", 1e-6),
     ],

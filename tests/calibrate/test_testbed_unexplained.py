@@ -135,6 +135,6 @@ def test_a_fit_tells_noisy_repeats_from_a_setting_that_is_off(tmp_path: Path) ->
 def test_a_file_of_before_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     _platform().write(path)
-    path.write_text(path.read_text(encoding="utf-8").replace('"schema_version": 2', '"schema_version": 1'), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace('"schema_version": 3', '"schema_version": 2'), encoding="utf-8")
     with pytest.raises(InputError, match=r"another version of Paceline.*fit the same measurements again"):
         Platform.read(path)
