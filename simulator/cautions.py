@@ -8,6 +8,7 @@ from simulator.defaults import start_of
 from simulator.evidence import coverage
 from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
+from simulator.practice import felt_by
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
 from simulator.speeds import same_device
@@ -183,7 +184,7 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
             value=cluster.name,
             text=f"the network {cluster.name!r} is an assumption, not a measurement",
         )
-    elif cluster.uncertainty is None:
+    elif cluster.uncertainty is None and not felt_by([scenario]):
         yield Warned(
             code="no-uncertainty", path="cluster.uncertainty", value=cluster.name, text="the cluster says nothing of its own uncertainty"
         )

@@ -271,4 +271,4 @@ class Cluster(Spec):
         link = kind.inter_node if kind is not None and kind.inter_node is not None else self.inter_node
         if self.nics_per_node == 1:
             return link
-        return Link(bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * self.nics_per_node, latency_s=link.latency_s)
+        return link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * self.nics_per_node})

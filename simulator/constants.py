@@ -46,10 +46,20 @@ class Known(Spec):
             raise ValueError(f"value ({self.value:g}) must lie between low ({self.low:g}) and high ({self.high:g})")
         return self
 
-    def quantile(self, probability: float) -> float:
-        """Of a lognormal with median ``value`` whose 5% and 95% points are as far apart as ``low`` and ``high``."""
+    def quantile(self, probability: float, *, of_rate: bool = False) -> float:
+        """Of a lognormal whose 5% and 95% points are as far apart as ``low`` and ``high``.
+
+        Times are in the mean what they are with ``value``: that is the mean of a time or of a
+        share of one, and of a rate the mean of one over it.
+
+        Parameters
+        ----------
+        of_rate
+            Whether times are inversely proportional to it.
+        """
         spread = math.log(self.high / self.low) / (2 * _NORMAL_95)
-        return self.value * math.exp(spread * NormalDist().inv_cdf(probability)) if spread else self.value
+        middle = spread**2 / 2 if of_rate else -(spread**2) / 2
+        return self.value * math.exp(spread * NormalDist().inv_cdf(probability) + middle) if spread else self.value
 
 
 class Prior(Known):
@@ -114,7 +124,7 @@ def drawn_values(own: Mapping[str, Known], streams: Streams) -> dict[str, float]
     for number, (name, known) in enumerate(_known(own).items()):
         shift = float(streams.of_the_seed("practice", number).random())
         place = (shift + (streams.replication + 1) * math.sqrt(_prime(number))) % 1.0
-        values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9))
+        values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), of_rate=name.endswith("_share"))
     return values
 
 

@@ -154,7 +154,13 @@ def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None)
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
                 f"run `paceline calibrate` with --{key}, its cost cannot be guessed"
             )
-    return _merged(_with_given_rates(_without_draws_of(_with_new_prices(base, own), own, _MEASURED_PARTS), own), own)
+    known = _without_draws_of(_with_new_prices(base, own), _without_sorts(own), _MEASURED_PARTS)
+    return _merged(_with_given_rates(known, own), own)
+
+
+def _without_sorts(own: Mapping[str, Any]) -> Table:
+    """A cluster without what says no more of a link than its sort: that replaces no figure."""
+    return {key: value for key, value in own.items() if not (isinstance(value, Mapping) and value.keys() == {"sort"})}
 
 
 def _with_given_rates(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:

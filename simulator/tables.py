@@ -46,7 +46,7 @@ def flat(item: BaseModel) -> Row:
 
     >>> from simulator.cluster import Link
     >>> flat(Link(bandwidth_bytes_per_s=1e9))
-    {'bandwidth_bytes_per_s': 1000000000.0, 'latency_s': 0.0}
+    {'bandwidth_bytes_per_s': 1000000000.0, 'latency_s': 0.0, 'sort': 'given'}
     """
     row: Row = {}
     for name in type(item).model_fields:

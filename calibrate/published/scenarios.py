@@ -21,7 +21,7 @@ _FORWARD_SHARE = 1.0 / 3.0
 """The backward pass computes two products for each one of the forward pass."""
 _PIECES = 8
 """Messages that a server's tensors are put together into at most, so that they overlap with the backward pass."""
-_MESSAGES = 1024
+_MESSAGES = 512
 """Pairs of workers and servers times pieces that a step may have."""
 _RING_PIECES = 24
 _STEPS, _WARMUP = 4, 1
@@ -130,7 +130,7 @@ def _servers(situation: Situation, row: Row) -> tuple[dict[str, Any], list[dict[
     """Workers and all servers; where tensors are not cut, each server's are put together into as many pieces."""
     stack = situation.stack
     workers = row.nodes if stack.worker == "node" else row.replicas
-    servers = min(row.servers or row.nodes, row.nodes)
+    servers = row.servers or row.nodes
     strategy: dict[str, Any] = {
         "kind": "parameter-server",
         "mode": "async" if stack.kind == "asynchronous" else "sync",

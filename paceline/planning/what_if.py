@@ -110,7 +110,7 @@ def _classes(cluster: Cluster, bandwidth: float = 1.0, latency: float = 1.0) -> 
     def link(own: Link | None) -> Link | None:
         if own is None:
             return None
-        return Link(bandwidth_bytes_per_s=own.bandwidth_bytes_per_s * bandwidth, latency_s=own.latency_s * latency)
+        return own.model_copy(update={"bandwidth_bytes_per_s": own.bandwidth_bytes_per_s * bandwidth, "latency_s": own.latency_s * latency})
 
     kinds = tuple(kind.model_copy(update={"inter_node": link(kind.inter_node)}) for kind in cluster.node_classes)
     return cluster.model_copy(update={"node_classes": kinds})

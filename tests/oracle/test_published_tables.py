@@ -21,13 +21,13 @@ SITUATIONS = {situation.series.id: (situation, rows) for situation, rows in situ
 SEEN = {
     "tf2017-gce-k80-8-inceptionv3-synthetic-ps-sync": 0.037,
     "tf2017-p2-8xlarge-resnet-50-distributed": 0.12,
-    "tensorpack-p100-resnet50-tensorpack-replicated": 0.056,
+    "tensorpack-p100-resnet50-tensorpack-replicated": 0.079,
     "mxnet-p2-16xlarge-inception3": 0.065,
     "issue-tf5683-inception3": 4.5,  # sixteen workers on each host's processors, which no scenario of it describes
     "hkbu-bert-base-mg-wfbp-100gbe": 0.68,  # TCP does not fill 100 Gbit/s
     "hkbu-bert-base-wfbp-ps-10gbe": 0.096,
     "dlperf-oneflow-bert-base-fp32-b64-batch-size-64": 0.062,
-    "horovod2017-25g-vgg-16-rdma-gpu-with-nccl": 0.037,
+    "horovod2017-25g-vgg-16-rdma-gpu-with-nccl": 0.056,
     "pollux-t4-imagenet-b163": 0.11,
     "paddleperf-word2vec-async-dataset-dataset": 0.97,  # from its smallest row alone, which shows no cost of more servers
     "fleetx-bert-large-paddle-1-6-collective": 0.036,
@@ -74,5 +74,5 @@ def test_a_regime_by_itself():
     for row in found.rows:
         assert row.predicted.low <= row.predicted.mean <= row.predicted.high
         assert set(row.baselines) == {"linear", "alpha-beta"}
-    assert found.coverage.rows_in < found.coverage.rows
+    assert all(each.rows_in <= each.rows for each in found.coverage)
     assert found.constants == tuple(constants().values())
