@@ -142,7 +142,8 @@ def _fitted(
     if at_once is not None:
         intervals["run_to_run_shared"] = (_digits(at_once.interval_90[0]), _digits(at_once.interval_90[1]))
     slowdown = at_once.slowdown if at_once is not None else None
-    kept, names = draws[:_DRAWS_KEPT], PARAMETERS
+    kept = draws[:_DRAWS_KEPT]
+    names: tuple[str, ...] = PARAMETERS
     if slowdown is not None:
         intervals["busy_core_slowdown"] = (_digits(slowdown.interval_90[0]), _digits(slowdown.interval_90[1]))
         drawn = np.clip(rng.normal(slowdown.value, slowdown.error, len(kept)), 0.0, _MOST_SLOWDOWN)

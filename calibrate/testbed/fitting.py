@@ -205,7 +205,7 @@ def _ring_cpu_per_byte(emulated: Sequence[Readings]) -> list[float]:
         return [cpu_s / sent for sent, cpu_s in points]
     sent, cpu_s = np.transpose(points)
     line = np.polynomial.Polynomial.fit(sent, cpu_s, 1, w=1.0 / sent).convert()  # errors in proportion
-    return ((cpu_s - line.coef[0]) / sent).tolist()
+    return [float(each) for each in (cpu_s - line.coef[0]) / sent]
 
 
 def _put(found: dict[str, Parameter], name: str, values: Sequence[float], why: str) -> None:
