@@ -177,14 +177,15 @@ def _round_of_ring(setting: TestbedSetting, values: dict[str, float], cores: flo
         x = h / (1 - A / (T + x)),  so  x = (d + sqrt(d^2 + 4 h T)) / 2  with  d = A + h - T
 
     The shaper lets a packet go as soon as it is not in debt, and the debt of the last packet
-    of a message is paid while the hosts work.
+    of a message is paid while the hosts work. Layer by layer it is not: there the messages of
+    another variable follow at once, and pay it.
 
     Returns
     -------
     stretch
         x / h.
     saved
-        Share of the message's bytes that its last packet holds, at most those of x.
+        Share of the message's bytes that its last packet holds, at most those of x; none layer by layer.
     """
     assert setting.link is not None
     chunk, rate = _chunk_bytes(setting), setting.link.bandwidth_bytes_per_s / values["wire_bytes_per_byte"]
@@ -194,7 +195,8 @@ def _round_of_ring(setting: TestbedSetting, values: dict[str, float], cores: flo
     beside_s = setting.workers * max(values["ring_cpu_per_byte_s"] - values["turn_per_byte_s"], 0.0) * chunk / cores
     excess_s = beside_s + work_s - wire_s
     turn_s = (excess_s + math.sqrt(excess_s**2 + 4 * work_s * wire_s)) / 2
-    return turn_s / work_s, min(chunk % _PACKET_BYTES / chunk, turn_s / wire_s, _MOST_SAVED)
+    alone = not setting.overlap or len(setting.variables) == 1
+    return turn_s / work_s, min(chunk % _PACKET_BYTES / chunk, turn_s / wire_s, _MOST_SAVED) if alone else 0.0
 
 
 def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, Any]:
