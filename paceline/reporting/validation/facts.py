@@ -10,7 +10,7 @@ from paceline.reporting.naming import clean
 from paceline.reporting.validation.content import Table, Validation
 from paceline.reporting.wording import amount
 
-__all__ = ["NONE", "facts_of", "rows_table", "scores_table", "share", "signed", "summary"]
+__all__ = ["NONE", "facts_of", "rows_table", "scores_table", "share", "signed", "summaries", "summary"]
 
 NONE = "–"
 """In place of what was not measured."""
@@ -144,10 +144,19 @@ def _repeats(values: Sequence[float]) -> str:
 
 def summary(validation: Validation) -> list[str]:
     """How good, and how sure: two or three sentences of each headline."""
+    return [sentence for paragraph in _paragraphs(validation) for sentence in paragraph]
+
+
+def summaries(validation: Validation) -> list[str]:
+    """The same as a paragraph for each headline."""
+    return [" ".join(paragraph) for paragraph in _paragraphs(validation)]
+
+
+def _paragraphs(validation: Validation) -> list[list[str]]:
     if not validation.headlines:
-        return ["Every setting took part in the fit, so nothing here tells how good predictions of other settings are."]
+        return [["Every setting took part in the fit, so nothing here tells how good predictions of other settings are."]]
     where = f" ({clean(validation.headline)})" if validation.headline and len(validation.scores) > 1 else ""
-    return [sentence for what, score in validation.headlines for sentence in _told(score, what, where)]
+    return [_told(score, what, where) for what, score in validation.headlines]
 
 
 def _told(score: Score, what: str, where: str) -> list[str]:

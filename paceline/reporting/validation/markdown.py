@@ -7,7 +7,7 @@ import re
 
 from paceline.reporting.naming import clean
 from paceline.reporting.validation.content import Table, Validation
-from paceline.reporting.validation.facts import rows_table, scores_table, summary
+from paceline.reporting.validation.facts import rows_table, scores_table, summaries
 from simulator.errors import InputError
 
 __all__ = ["check_document", "place_section", "section"]
@@ -19,7 +19,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 def section(validation: Validation) -> str:
     """The validation between two comments that name it, so that it can be found and replaced."""
-    parts = [f"## {_text(validation.title)}", _text(" ".join(summary(validation)), 2000)]
+    parts = [f"## {_text(validation.title)}", *(_text(each, 2000) for each in summaries(validation))]
     if validation.wanted:
         met = f"All thresholds are met: {validation.wanted}." if not validation.missed else "Thresholds missed:"
         parts += [_text(met, 600), *(["\n".join(f"- {_text(line, 600)}" for line in validation.missed)] if validation.missed else [])]

@@ -44,7 +44,7 @@ def render_validation(validation: Validation) -> str:
         .get_template("validation.html")
         .render(
             validation=validation,
-            summary=facts.summary(validation),
+            summaries=facts.summaries(validation),
             scores=facts.scores_table(validation),
             rows=facts.rows_table(validation),
             headlines=[(what, facts.facts_of(score)) for what, score in validation.headlines],
