@@ -103,6 +103,15 @@ class Scenario(Spec):
         for name in given:
             if name not in constants():
                 raise ValueError(f"there is no constant {name[:60]!r}; known are {', '.join(constants())}")
+            if name.endswith("_share") and given[name].high > 1:
+                raise ValueError(f"{name} ({given[name].high:g}) is a share of a nominal rate: it must be at most 1")
+        return given
+
+    @field_validator("discrepancy", mode="before")
+    @classmethod
+    def _table_or_none(cls, given: Any) -> Any:
+        if isinstance(given, str) and given != "none":
+            raise ValueError('must be "none", or a table with compute and communication (docs/metrics.md)')
         return given
 
     @model_validator(mode="after")
