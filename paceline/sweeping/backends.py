@@ -11,7 +11,6 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from simulator.errors import InputError, SimulationError
@@ -117,8 +116,7 @@ class Workers:
                 return
             with deaf_to(*_ENDING):
                 if self._here:
-                    call = partial(_beside, os.getpid(), function)
-                    answers = self._parallel(delayed(call)(numbered) for numbered in enumerate(items))
+                    answers = self._parallel(delayed(_numbered)(function, number, item) for number, item in enumerate(items))
                 else:
                     answers = self._parallel(delayed(function)(item) for item in items)
             with warnings.catch_warnings(), closing(answers):
@@ -164,7 +162,11 @@ def local_workers(jobs: int) -> Iterator[Workers]:
         else:
             os.environ["PYTHONWARNINGS"] = said
     count = jobs or os.cpu_count() or 1
-    with Parallel(n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs") as parallel:
+    # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
+    watching = {"initializer": _end_with, "initargs": (os.getpid(),)}
+    with Parallel(
+        n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs", **watching
+    ) as parallel:
         yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED}, here=True)
 
 
@@ -199,15 +201,11 @@ def _in_order(answers: Iterable[tuple[int, AnswerT]], early: Callable[[int, Answ
             due += 1
 
 
-def _beside(starter: int, function: Callable[[ItemT], AnswerT], numbered: tuple[int, ItemT]) -> tuple[int, AnswerT]:
-    """Number and answer of a numbered item, in a process that ends when its starter has, however that may be."""
-    if os.getpid() != starter:
-        _end_with(starter)
-    number, item = numbered
+def _numbered(function: Callable[[ItemT], AnswerT], number: int, item: ItemT) -> tuple[int, AnswerT]:
+    """Number and answer of an item."""
     return number, function(item)
 
 
-@lru_cache(maxsize=1)
 def _end_with(starter: int) -> None:
     """See to it that this process ends, soon, when its parent has: killed, it can tell nobody."""
 
