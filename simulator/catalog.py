@@ -18,13 +18,11 @@ from simulator.errors import ScenarioError
 __all__ = [
     "Kind",
     "builder",
-    "discrepancy_file",
     "entries",
-    "evidence_file",
     "find",
     "find_any",
     "folders",
-    "practice_file",
+    "own_file",
     "scenario_file",
 ]
 
@@ -58,19 +56,9 @@ def builder(name: str) -> Path:
     raise ScenarioError(f"models/keras: there is no model builder named {name!r}")
 
 
-def evidence_file() -> Path:
-    """The list of what predictions were held against that Paceline brings along."""
-    return next(file for root in _roots()[2:] if (file := root / "evidence.toml").is_file())
-
-
-def discrepancy_file() -> Path:
-    """What predictions of each regime are off by, that Paceline brings along."""
-    return next(file for root in _roots()[2:] if (file := root / "discrepancy.toml").is_file())
-
-
-def practice_file() -> Path:
-    """What software gets of nominal rates, as Paceline brings it along."""
-    return next(file for root in _roots()[2:] if (file := root / "practice.toml").is_file())
+def own_file(name: str) -> Path:
+    """A file of ``models`` that Paceline brings along and nobody replaces, such as ``evidence.toml``."""
+    return next(file for root in _roots()[2:] if (file := root / name).is_file())
 
 
 def entries(kind: Kind) -> dict[str, Path]:

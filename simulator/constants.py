@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from simulator.catalog import practice_file
+from simulator.catalog import own_file
 from simulator.complaints import validated
 from simulator.reading import read_toml
 from simulator.rng import Streams
@@ -98,7 +98,7 @@ def constants() -> Mapping[str, Constant]:
     ScenarioError
         The file is missing or breaks a rule.
     """
-    path = practice_file()
+    path = own_file("practice.toml")
     return {each.name: each for each in validated(_Practice, read_toml(path), str(path)).constant}
 
 

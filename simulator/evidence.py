@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simulator.catalog import evidence_file
+from simulator.catalog import own_file
 from simulator.complaints import validated
 from simulator.reading import read_toml
 from simulator.results import Coverage
@@ -50,7 +50,7 @@ class _Evidence(Spec):
 @lru_cache(maxsize=1)
 def checked_kinds() -> tuple[Checked, ...]:
     """Every kind of training that was held against real runs."""
-    path = evidence_file()
+    path = own_file("evidence.toml")
     return validated(_Evidence, read_toml(path), str(path)).checked
 
 

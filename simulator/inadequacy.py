@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from simulator.catalog import discrepancy_file
+from simulator.catalog import own_file
 from simulator.complaints import validated
 from simulator.discrepancy import Discrepancy, Doubt, Part
 from simulator.reading import read_toml
@@ -56,7 +56,7 @@ class _Regimes(Spec):
 @lru_cache(maxsize=1)
 def regimes() -> dict[str, Regime]:
     """Of every regime, by name."""
-    path = discrepancy_file()
+    path = own_file("discrepancy.toml")
     return {each.name: each for each in validated(_Regimes, read_toml(path), str(path)).regimes}
 
 

@@ -35,7 +35,7 @@ from calibrate.published.solving import compute_that_gives
 from calibrate.published.tables import Row, load_tables
 from calibrate.published.validation import situations_of
 from simulator import simulate
-from simulator.catalog import practice_file
+from simulator.catalog import own_file
 from simulator.constants import Constant, Known, constants
 from simulator.practice import felt_by, in_practice
 
@@ -299,7 +299,7 @@ def _print_worth(curves: Mapping[str, Curves], known: Mapping[str, Constant], re
 
 
 def _write_practice(curves: Mapping[str, Curves], known: Mapping[str, Constant]) -> None:
-    file = practice_file()
+    file = own_file("practice.toml")
     document = tomlkit.parse(file.read_text(encoding="utf-8"))
     fit = choose(curves, known)
     for entry in document["constant"]:

@@ -59,5 +59,5 @@ def discrepancy_without(table: str, regime: str) -> Discrepancy:
 
 @lru_cache(maxsize=1)
 def _sample() -> Sample:
-    files = sorted((catalog.discrepancy_file().parent / "validated").glob("*.csv"))
+    files = sorted((catalog.own_file("discrepancy.toml").parent / "validated").glob("*.csv"))
     return Sample.of(row for file in files for row in rows_from_csv(file))

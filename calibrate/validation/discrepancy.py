@@ -257,7 +257,7 @@ def _inline(spec: Deviation | LeftOutRows) -> tomlkit.items.InlineTable:
 
 def main() -> None:
     """Write models/discrepancy.toml anew from all rows that are carried along."""
-    target = catalog.discrepancy_file()
+    target = catalog.own_file("discrepancy.toml")
     rows = [row for file in sorted((target.parent / "validated").glob("*.csv")) for row in rows_from_csv(file)]
     sample = Sample.of(rows)
     document = tomlkit.document()
