@@ -4,7 +4,9 @@ Plain SimPy accepts a NaN delay, returns ``None`` when every process waits for e
 does not count events. This one refuses, names who waits, and counts.
 
 Order of simultaneous events: by time, then SimPy's priority, then the order in which
-they were scheduled. Two instants are simultaneous if they are equal as floats. Work that
+they were scheduled. Two instants are simultaneous if they are equal as floats. What
+follows at once from an event (:meth:`Kernel.soon`) happens right after it, first come
+first served, before any other event: consequences queue up, they do not nest. Work that
 must see *all* changes of an instant (re-sharing a network) is handed to
 :meth:`Kernel.at_end_of_instant`, which runs it after them, before time moves on.
 """
@@ -12,6 +14,7 @@ must see *all* changes of an instant (re-sharing a network) is handed to
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from typing import Any, NoReturn
@@ -42,7 +45,8 @@ class Kernel(simpy.Environment):
         self.events = 0
         self.now = 0.0
         self._bodies: dict[str, simpy.Process] = {}
-        self._at_end: list[Callable[[], None]] = []
+        self._at_end: deque[Callable[[], None]] = deque()
+        self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Put an event on the calendar.
@@ -75,6 +79,10 @@ class Kernel(simpy.Environment):
         self.events = serial = self.events + 1
         heappush(self._queue, (self.now + delay, NORMAL, serial, event))
 
+    def soon(self, action: Callable[..., object], *arguments: object) -> None:
+        """Run ``action`` right after what happens now, and after what else was to follow from it."""
+        self._soon.append((action, arguments))
+
     def at_end_of_instant(self, action: Callable[[], None]) -> None:
         """Run ``action`` when nothing else is left to happen now."""
         self._at_end.append(action)
@@ -87,11 +95,15 @@ class Kernel(simpy.Environment):
         DeadlockError
             The calendar is empty before ``until`` has happened; names up to five waiting processes.
         """
-        queue, at_end = self._queue, self._at_end
+        queue, at_end, soon = self._queue, self._at_end, self._soon
         while until is None or until.callbacks is not None:
+            if soon:
+                action, arguments = soon.popleft()
+                action(*arguments)
+                continue
             if at_end and (not queue or queue[0][0] > self.now):
                 # it may schedule events for this very instant; what else was put off then waits for them
-                at_end.pop(0)()
+                at_end.popleft()()
                 continue
             if not queue:
                 if until is None:

@@ -296,11 +296,11 @@ class Network:
             self._set_timer(port)
         for latency_s, arrived in ended:
             if type(arrived) is _Noted:
-                arrived.left(None)
+                self._kernel.soon(arrived.left, None)
             if latency_s:
                 self._kernel.call_later(latency_s, arrived)
             else:
-                arrived(None)
+                self._kernel.soon(arrived, None)
 
     def _deactivate(self, connection: Connection, owner: Port, now: float) -> None:
         """The connection has nothing left to send."""
