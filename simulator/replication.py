@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from simulator.cores import cores_of
+from simulator.engine.draws import Draws
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.practice import drawn_in_practice
@@ -48,17 +49,17 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
     if cores is not None:
         recorder.watch("cores", lambda: [cores])
-    paces = paces_of(drawn, streams)
+    draws = Draws(drawn, streams)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
     try:
         training: AllReduceTraining | None = None
         if isinstance(drawn.strategy, ParameterServer):
-            replicas = replicas_of(kernel, network, drawn, paces, observer)
+            replicas = replicas_of(kernel, network, drawn, paces_of(draws), observer)
             ParameterServerTraining(kernel, network, drawn, replicas, recorder, streams)
         else:
-            training = AllReduceTraining(kernel, network, drawn, paces, recorder, streams)
+            training = AllReduceTraining(kernel, network, drawn, draws, recorder, streams)
         recorder.begin()
         kernel.run(recorder.done)
     finally:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy.events import Event
 
+from simulator.engine.draws import Draws
 from simulator.fusion import Bucket
 from simulator.kernel import Kernel
 from simulator.recorder import Recorder
 from simulator.records import Span, Transfer, Update
-from simulator.replica import Paces
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.fusing import Fuser, Reduction
 from simulator.strategy import AllReduceStrategy
@@ -26,7 +26,6 @@ from simulator.strategy import AllReduceStrategy
 __all__ = ["Lockstep"]
 
 Times = NDArray[np.float64]
-_BLOCK = 64
 
 
 class _Use:
@@ -72,8 +71,8 @@ class Lockstep:
 
     Parameters
     ----------
-    paces
-        Of each rank.
+    draws
+        How fast each rank computes.
     fuser
         Reduces gradients; none of one replica alone.
     buckets
@@ -84,7 +83,7 @@ class Lockstep:
         self,
         kernel: Kernel,
         scenario: Scenario,
-        paces: Sequence[Paces],
+        draws: Draws,
         fuser: Fuser | None,
         buckets: Sequence[Bucket],
         recorder: Recorder,
@@ -93,31 +92,29 @@ class Lockstep:
         self._kernel = kernel
         self._recorder = recorder
         self._steps = scenario.run.steps
-        self._paces = paces
-        self._forward_s = np.array([pace.forward_s for pace in paces])
-        self._backward_s = np.array([pace.backward_s for pace in paces])
-        self._apply_s = np.array([pace.apply_s for pace in paces])
-        self._input_s = paces[0].input_s
+        self._draws = draws
+        self._forward_s = draws.forward_s
+        self._backward_s = draws.backward_s
+        self._apply_s = draws.apply_s
+        self._input_s = float(draws.input_s[0])
         self._every = strategy.sync_every if isinstance(strategy, AllReduceStrategy) else 1
         self._buckets = buckets
         self._fuser = fuser
         self._overlapping = self._fuser is not None and isinstance(strategy, AllReduceStrategy) and strategy.priority == "forward"
         self._slowdown = scenario.cluster.overlap_slowdown if fuser is not None else 0.0
-        self._used_s = np.zeros(len(paces))
-        self._factors = np.ones((0, len(paces)))
-        self._varying = [rank for rank, pace in enumerate(paces) if not pace.factors.constant]
+        self._used_s = np.zeros(draws.ranks)
+        self._factors = np.ones((0, draws.ranks))
         self._row = 0
         self._applied_s = 0.0
         self._updates = 0
-        recorder.watch("devices", lambda: [_Use(self._used_s, rank) for rank in range(len(paces))])
+        recorder.watch("devices", lambda: [_Use(self._used_s, rank) for rank in range(draws.ranks)])
         kernel.start("replicas", self._train())
 
     def _draw(self) -> Times:
         """Factors of all ranks for the next step, each from its own stream, in blocks of steps."""
         if self._row == len(self._factors):
-            self._factors = np.ones((_BLOCK, len(self._paces)))
-            for rank in self._varying:
-                self._factors[:, rank] = self._paces[rank].factors.block(_BLOCK)
+            draws = self._draws
+            self._factors = np.ascontiguousarray(draws.factors(np.arange(draws.ranks), draws.block).T)
             self._row = 0
         self._row += 1
         row: Times = self._factors[self._row - 1]
@@ -125,7 +122,7 @@ class Lockstep:
 
     def _train(self) -> Generator[Event, None, None]:
         kernel = self._kernel
-        start_s = np.array([pace.start_s for pace in self._paces])
+        start_s = self._draws.start_s
         input_ready_s = start_s + self._input_s
         pending: list[Reduction] = []  # of the step before, where the next one begins before they are done
         for step in range(self._steps):

@@ -11,12 +11,13 @@ applies its own gradients, and the variables are averaged now and then.
 from __future__ import annotations
 
 from simulator.collectives import AllReduce, AtOnce, ByMessages, Collective, collective_for
+from simulator.engine.draws import Draws
 from simulator.fusion import Bucket, buckets
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.topology import Topology
 from simulator.recorder import Measured, Recorder, Resource
-from simulator.replica import Paces, replicas_of
+from simulator.replica import paces_of, replicas_of
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.copies import HostCopies
@@ -37,11 +38,9 @@ class AllReduceTraining:
         How gradients are reduced; none of one replica alone.
     """
 
-    def __init__(
-        self, kernel: Kernel, network: Network, scenario: Scenario, paces: list[Paces], recorder: Recorder, streams: Streams
-    ) -> None:
+    def __init__(self, kernel: Kernel, network: Network, scenario: Scenario, draws: Draws, recorder: Recorder, streams: Streams) -> None:
         strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
-        ranks = len(paces)
+        ranks = draws.ranks
         topology = Topology(scenario, streams)
         self.collective: Collective | None = None
         self._by_messages = False
@@ -59,13 +58,13 @@ class AllReduceTraining:
             self.collective = collective_of(scenario, strategy, streams, topology)
         fuser: Fuser | None = None
         if messages or cluster.replicas_per_device > 1 or cluster.shared_cores is not None:
-            replicas = replicas_of(kernel, network, scenario, paces, recorder.observer)
+            replicas = replicas_of(kernel, network, scenario, paces_of(draws), recorder.observer)
             all_reduce = self._by_events(kernel, network, scenario, fused, recorder) if self.collective else None
             RankByRank(kernel, scenario, replicas, all_reduce, fused, recorder)
         else:
             if self.collective is not None and isinstance(strategy, AllReduceStrategy):
                 fuser = Fuser(self.collective, fused, load.parameter_bytes, strategy, copies, one_by_one=recorder.observer is not None)
-            Lockstep(kernel, scenario, paces, fuser, fused, recorder)
+            Lockstep(kernel, scenario, draws, fuser, fused, recorder)
         self._fuser = fuser
         recorder.watch("links", self._links)
         self._topology = topology
