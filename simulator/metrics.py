@@ -12,13 +12,13 @@ from simulator.cautions import cautions
 from simulator.cost import placement_of
 from simulator.defaults import assumptions
 from simulator.discrepancy import Doubt, Off, off_of
+from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
 from simulator.inadequacy import doubt_of
 from simulator.intervals import prediction_interval, widened
 from simulator.phases import random_order
 from simulator.practice import assumed_in_practice, nominally_in_practice
-from simulator.recorder import Kind, Measured
 from simulator.results import (
     Breakdown,
     Estimate,
@@ -188,9 +188,6 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
     return Quantiles(mean=pooled.mean(), p50=p50, p95=p95, p99=p99)
 
 
-_LISTED_WORKERS = 1024
-
-
 def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
     pooled, mixed = CountHistogram(), CountHistogram()
     servers = [CountHistogram() for _ in runs[0].server_staleness]
@@ -203,7 +200,7 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
         if workers is not None and run.worker_staleness is not None:
             workers.merge(run.worker_staleness)
     values = sorted(pooled.counts)
-    listed = workers if workers is not None and scenario.replicas <= _LISTED_WORKERS else None
+    listed = workers if scenario.replicas <= LISTED_WORKERS else None
     reads = sum(mixed.counts.values())
     bound = getattr(scenario.strategy, "bound", None)
     return Staleness(

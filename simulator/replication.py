@@ -6,10 +6,11 @@ import gc
 
 from simulator.cores import cores_of
 from simulator.engine.draws import Draws
+from simulator.engine.recorder import Measured
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.practice import drawn_in_practice
-from simulator.recorder import Measured, Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import Observer
 from simulator.replica import paces_of, replicas_of
 from simulator.rng import Streams
@@ -45,7 +46,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     kernel = Kernel()
     cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
     network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
-    recorder = Recorder(kernel, drawn, observer)
+    recorder = KernelRecorder(kernel, drawn, observer)
     recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
     if cores is not None:
         recorder.watch("cores", lambda: [cores])

@@ -17,7 +17,7 @@ from simpy.events import Event
 from simulator.engine.draws import Draws
 from simulator.fusion import Bucket
 from simulator.kernel import Kernel
-from simulator.recorder import Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import Span, Transfer, Update
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.fusing import Fuser, Reduction
@@ -86,7 +86,7 @@ class Lockstep:
         draws: Draws,
         fuser: Fuser | None,
         buckets: Sequence[Bucket],
-        recorder: Recorder,
+        recorder: KernelRecorder,
     ) -> None:
         strategy = scenario.strategy
         self._kernel = kernel

@@ -7,9 +7,10 @@ from collections.abc import Generator, Sequence
 from simpy.events import Event
 
 from simulator.collectives import AllReduce
+from simulator.engine.recorder import Parts
 from simulator.fusion import Bucket
 from simulator.kernel import Kernel
-from simulator.recorder import Parts, Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import Update
 from simulator.replica import Replica
 from simulator.scenario import Scenario
@@ -36,7 +37,7 @@ class RankByRank:
         replicas: Sequence[Replica],
         all_reduce: AllReduce | None,
         buckets: Sequence[Bucket],
-        recorder: Recorder,
+        recorder: KernelRecorder,
     ) -> None:
         strategy = scenario.strategy
         self._kernel = kernel

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from simulator.collectives import AllReduce, AtOnce, ByMessages, Collective, collective_for
 from simulator.engine.draws import Draws
+from simulator.engine.recorder import Measured
 from simulator.fusion import Bucket, buckets
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.topology import Topology
-from simulator.recorder import Measured, Recorder, Resource
+from simulator.recorder import KernelRecorder, Resource
 from simulator.replica import paces_of, replicas_of
 from simulator.rng import Streams
 from simulator.scenario import Scenario
@@ -38,7 +39,9 @@ class AllReduceTraining:
         How gradients are reduced; none of one replica alone.
     """
 
-    def __init__(self, kernel: Kernel, network: Network, scenario: Scenario, draws: Draws, recorder: Recorder, streams: Streams) -> None:
+    def __init__(
+        self, kernel: Kernel, network: Network, scenario: Scenario, draws: Draws, recorder: KernelRecorder, streams: Streams
+    ) -> None:
         strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
         ranks = draws.ranks
         topology = Topology(scenario, streams)
@@ -86,7 +89,7 @@ class AllReduceTraining:
         copies = self._copies.links if self._copies is not None else []
         return [*self._topology.ports, *self._topology.hosts, *copies]
 
-    def _by_events(self, kernel: Kernel, network: Network, scenario: Scenario, fused: list[Bucket], recorder: Recorder) -> AllReduce:
+    def _by_events(self, kernel: Kernel, network: Network, scenario: Scenario, fused: list[Bucket], recorder: KernelRecorder) -> AllReduce:
         """The all-reduces of a step, or of local SGD's average, for ranks that are processes."""
         strategy, load = scenario.strategy, scenario.workload
         assert isinstance(strategy, AllReduceStrategy)

@@ -14,7 +14,7 @@ from simulator.network.flows import Network
 from simulator.network.ports import Connection, leave_out_ample
 from simulator.network.topology import Topology
 from simulator.overlap import Overlap
-from simulator.recorder import Recorder
+from simulator.recorder import KernelRecorder
 from simulator.replica import Replica
 from simulator.rng import Streams
 from simulator.scenario import Scenario
@@ -33,7 +33,7 @@ class ParameterServerTraining:
     """Builds all parts of a scenario and starts its workers."""
 
     def __init__(
-        self, kernel: Kernel, network: Network, scenario: Scenario, replicas: list[Replica], recorder: Recorder, streams: Streams
+        self, kernel: Kernel, network: Network, scenario: Scenario, replicas: list[Replica], recorder: KernelRecorder, streams: Streams
     ) -> None:
         strategy = scenario.strategy
         assert isinstance(strategy, ParameterServer)
@@ -90,7 +90,7 @@ def _job(scenario: Scenario) -> Job:
     return Job(scenario.replicas, shared, run.steps if each else None)
 
 
-def _servers(kernel: Kernel, network: Network, scenario: Scenario, replicas: list[Replica], recorder: Recorder) -> list[Server]:
+def _servers(kernel: Kernel, network: Network, scenario: Scenario, replicas: list[Replica], recorder: KernelRecorder) -> list[Server]:
     """The servers, on the cores that all nodes share, or on workers' devices where host and device are one."""
     strategy, cluster = scenario.strategy, scenario.cluster
     assert isinstance(strategy, ParameterServer)
@@ -104,7 +104,7 @@ def _servers(kernel: Kernel, network: Network, scenario: Scenario, replicas: lis
 
 
 def _updates(
-    kernel: Kernel, strategy: ParameterServer, servers: list[Server], recorder: Recorder, tensors: Tensors, workers: int
+    kernel: Kernel, strategy: ParameterServer, servers: list[Server], recorder: KernelRecorder, tensors: Tensors, workers: int
 ) -> Updates:
     if strategy.mode != "sync":
         return Asynchronous(kernel, servers, recorder, tensors.gradients)

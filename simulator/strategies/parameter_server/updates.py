@@ -10,7 +10,7 @@ from typing import Protocol
 from simpy.events import Event
 
 from simulator.kernel import Kernel
-from simulator.recorder import Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import Update
 from simulator.server import Server
 from simulator.strategies.parameter_server.tensors import Gradient
@@ -71,7 +71,7 @@ class Updates(Protocol):
 class Asynchronous:
     """Each gradient is applied when its turn comes at its server (Dean et al. 2012)."""
 
-    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: Recorder, gradients: Sequence[Gradient]) -> None:
+    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, gradients: Sequence[Gradient]) -> None:
         self._kernel = kernel
         self._servers = servers
         self._recorder = recorder
@@ -147,7 +147,7 @@ class Synchronous:
         self,
         kernel: Kernel,
         servers: Sequence[Server],
-        recorder: Recorder,
+        recorder: KernelRecorder,
         gradients: Sequence[Gradient],
         workers: int,
         required: int,

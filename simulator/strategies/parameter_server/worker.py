@@ -9,10 +9,11 @@ from functools import partial
 import numpy as np
 from simpy.events import Event
 
+from simulator.engine.recorder import Parts
 from simulator.kernel import Kernel
 from simulator.network.ports import Connection
 from simulator.overlap import Overlap
-from simulator.recorder import Parts, Recorder
+from simulator.recorder import KernelRecorder
 from simulator.replica import Replica
 from simulator.strategies.parameter_server.lines import Lines, Pull
 from simulator.strategies.parameter_server.pacing import Client, Clocks, Dispatcher, Job
@@ -41,7 +42,7 @@ class Setting:
     """
 
     kernel: Kernel
-    recorder: Recorder
+    recorder: KernelRecorder
     tensors: Tensors
     updates: Updates
     job: Job
