@@ -26,13 +26,18 @@ class TimeSketch:
 
     def add(self, values: NDArray[np.float64]) -> None:
         """Take values, in seconds, shape (n,)."""
-        if not len(values):
+        self.add_each(values[None, :])
+
+    def add_each(self, values: NDArray[np.float64]) -> None:
+        """Take several rows of values one after the other, shape (rows, n)."""
+        if not values.size:
             return
         keys = np.rint(np.log(np.maximum(values, _LEAST_S)) / _GROWTH).astype(np.int64)
         first = int(keys.min())
-        self._count(first, np.bincount(keys - first))
-        self.count += len(values)
-        self.total += float(values.sum())
+        self._count(first, np.bincount((keys - first).ravel()))
+        self.count += values.size
+        for total in values.sum(axis=1).tolist():
+            self.total += total
 
     def _count(self, first: int, counts: NDArray[np.int64]) -> None:
         """Add counts of successive bins."""

@@ -177,6 +177,7 @@ class Recorder:
         # what is still to be folded into the statistics
         self._steps = _Block(self._fold_steps)
         self._updates = _Block(self._fold_updates)
+        self._joint: list[Seconds] = []
 
     # -- what happens --------------------------------------------------------------------
 
@@ -233,12 +234,9 @@ class Recorder:
             for replica, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
                 self.observer.record(Step(replica, *values))
         if self.is_open:
-            measured = self.measured
-            measured.steps += len(durations)
-            measured.accepted_steps += len(durations)
-            measured.hidden_s += float(hidden_s.sum())
-            measured.step_time.add(durations)
-            measured.parts_s += [float(part.sum()) for part in (input_s, compute_s, communication_s, waiting_s, apply_s)]
+            self._joint.append(np.array([durations, hidden_s, input_s, compute_s, communication_s, waiting_s, apply_s]))
+            if len(self._joint) * len(durations) >= _BLOCK:
+                self._fold_joint()
         self.ended += len(durations)
 
     def update(self, update: Update) -> None:
@@ -314,6 +312,7 @@ class Recorder:
             )
         self._steps.fold()
         self._updates.fold()
+        self._fold_joint()
         measured = self.measured
         measured.window_s = now - self._opened_s
         measured.run_s = now
@@ -343,6 +342,19 @@ class Recorder:
         measured.hidden_s += float(columns[1].sum())
         measured.accepted_steps += float(columns[2].sum())
         measured.parts_s += columns[3:].sum(axis=1)
+
+    def _fold_joint(self) -> None:
+        if not self._joint:
+            return
+        measured, joint = self.measured, np.array(self._joint)  # shape (steps, 7, replicas)
+        self._joint.clear()
+        steps, _, replicas = joint.shape
+        measured.steps += steps * replicas
+        measured.accepted_steps += steps * replicas
+        measured.step_time.add_each(joint[:, 0])
+        for hidden_s, *parts_s in joint[:, 1:].sum(axis=2).tolist():
+            measured.hidden_s += hidden_s
+            measured.parts_s += parts_s
 
     def _fold_updates(self, rows: Seconds) -> None:
         measured = self.measured
