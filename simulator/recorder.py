@@ -48,6 +48,7 @@ class KernelRecorder:
         self._recorder = Recorder(replicas, scenario.warmup * replicas, scenario.run.total_steps(replicas), apart=apart, observer=observer)
         self._watched: dict[Kind, Callable[[], Iterable[Resource]]] = {}
         self.measured: Measured = self._recorder.measured
+        self._due = self._recorder.opens_at  # steps that have ended when the window opens, or closes
 
     def watch(self, kind: Kind, resources: Callable[[], Iterable[Resource]]) -> None:
         """Measure how much of the window the resources of a kind are in use; asked again later, there may be more behind them."""
@@ -55,17 +56,21 @@ class KernelRecorder:
 
     def begin(self) -> None:
         """All resources are being watched and the run begins."""
-        self._turn()
+        if not self._due:
+            self._turn()
 
     def step(self, replica: int, start_s: float, parts: Parts) -> None:
         """A replica ends a step now."""
-        self._recorder.step(replica, start_s, self._kernel.now, parts)
-        self._turn()
+        recorder = self._recorder
+        recorder.step(replica, start_s, self._kernel.now, parts)
+        if recorder.ended == self._due:
+            self._turn()
 
     def steps(self, start_s: NDArray[np.float64], end_s: NDArray[np.float64], parts: NDArray[np.float64]) -> None:
         """All replicas have ended a step of theirs, the last of them now; arrays as of :meth:`Recorder.together`."""
         self._recorder.together(start_s, end_s, parts)
-        self._turn()
+        if self._recorder.ended == self._due:
+            self._turn()
 
     def update(self, update: Update) -> None:
         """An update of the model has been applied now."""
@@ -77,12 +82,12 @@ class KernelRecorder:
             self.measured.mixed_reads.add(spread)
 
     def _turn(self) -> None:
-        """Open or close the window where that is due."""
-        recorder = self._recorder
-        if not recorder.is_open and recorder.ended == recorder.opens_at:
-            recorder.open(self._kernel.now, self._in_use_s())
-        elif recorder.ended == recorder.closes_at:
+        """Open the window, or close it."""
+        if self._recorder.is_open:
             self.close()
+        else:
+            self._recorder.open(self._kernel.now, self._in_use_s())
+            self._due = self._recorder.closes_at
 
     def _in_use_s(self) -> Mapping[Kind, NDArray[np.float64]]:
         now = self._kernel.now

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 
+from simulator.engine.recorder import Measured
 from simulator.metrics import alone_scenario, summarise
 from simulator.records import Observer
 from simulator.replication import replicate
@@ -45,15 +47,35 @@ def simulate(scenario: Scenario, *, observer: Observer | None = None, progress: 
     """
     begun = time.perf_counter()
     count = scenario.run.replications
-    alone = alone_scenario(scenario)
-    same = alone == scenario
+    alone = _Alone(alone_scenario(scenario))
+    same = alone.scenario == scenario
     runs, baseline = [], []
     for replication in range(count):
         run = replicate(scenario, replication, observer if replication == 0 else None)
         runs.append(run)
         # the same streams, so that what both have in common cancels in the speed-up
-        baseline.append(run if same else replicate(alone, replication))
+        baseline.append(run if same else _baseline(alone, replication))
         if progress is not None:
             progress(replication + 1, count)
     result = summarise(scenario, runs, baseline)
     return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
+
+
+class _Alone:
+    """A scenario that is equal to others of the same content."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self._hash = scenario.hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Alone) and self._hash == other._hash
+
+    def __hash__(self) -> int:
+        return hash(self._hash)
+
+
+@lru_cache(maxsize=256)
+def _baseline(alone: _Alone, replication: int) -> Measured:
+    """One replica alone: often the same for many scenarios of a sweep, whose numbers of workers differ."""
+    return replicate(alone.scenario, replication)

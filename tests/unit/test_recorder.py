@@ -192,3 +192,23 @@ def test_phases_are_the_same_in_blocks(seed, workers, count, sizes):
     windows = [orders[at : at + 5] for at in range(len(orders) - 4)]
     mixed = (window[0][0] for window in windows if np.mean([order for _, order in window]) <= random_order(workers))
     assert phases.mixed_s == next(mixed, None)
+
+
+@pytest.mark.parametrize("replicas", [1, 7, 130, 1500])
+def test_steps_made_together_add_up_one_after_the_other(replicas):
+    rng = np.random.default_rng(replicas)
+    recorder, hidden_s, total_s, parts_s = Recorder(replicas, 0, 40 * replicas, apart=False), 0.0, 0.0, np.zeros(5)
+    recorder.open(0.0, {})
+    for _ in range(40):
+        start_s, parts = rng.random(replicas), rng.random((5, replicas))
+        end_s = start_s + rng.random(replicas)
+        recorder.together(start_s, end_s, parts)
+        durations = end_s - start_s
+        left_s = durations - parts[0] - parts[1] - parts[2] - parts[3]
+        total_s += float(durations.sum())
+        hidden_s += float(parts[4].sum())
+        parts_s += [float(part.sum()) for part in (parts[0], parts[1], left_s, parts[2], parts[3])]
+    recorder.close(1.0, {}, 0)
+    measured = recorder.measured
+    assert (measured.steps, measured.accepted_steps, measured.step_time.count) == (40 * replicas,) * 3
+    assert (measured.step_time.total, measured.hidden_s, measured.parts_s.tolist()) == (total_s, hidden_s, parts_s.tolist())
