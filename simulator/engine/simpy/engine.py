@@ -260,8 +260,7 @@ class Engine:
             rank.batch_there = True
             return
         rank.wants_batch = False
-        number = next(index for index, operation in enumerate(rank.plan.operations) if operation.name == "input")
-        self._batch_come(rank, number, rank.step)
+        self._batch_come(rank, rank.plan.input, rank.step)
 
     # -- compute -----------------------------------------------------------------------
 
@@ -381,7 +380,7 @@ class Engine:
         assert self._collectives is not None
         now = self._kernel.now
         rank.entered_s.append(now)
-        if operation.bucket == rank.plan.last_bucket:
+        if number == rank.plan.buckets[-1]:
             rank.ready_s = now
             self._last_ready_s[step] = max(now, self._last_ready_s.get(step, 0.0))
         self._collectives.enter(rank.index, operation.bucket)
@@ -389,8 +388,7 @@ class Engine:
     def _collective_ended(self, rank: int, bucket: int) -> None:
         """A rank has what a collective gives it, and has sent what others need of it."""
         its = self._ranks[rank]
-        number = next(index for index, operation in enumerate(its.plan.operations) if operation.bucket == bucket)
-        self._end(its, number, its.step)
+        self._end(its, its.plan.buckets[bucket], its.step)
 
     # -- ends of steps -------------------------------------------------------------------
 

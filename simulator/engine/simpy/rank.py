@@ -30,8 +30,10 @@ class Plan:
         First and last + 1 of those that begin in a random order.
     parts
         Gradients that servers serve.
-    last_bucket
-        Number of the last collective of a step; -1: there is none.
+    input
+        The gate that waits for the batch.
+    buckets
+        The collectives of a step, by bucket.
     feeds
         Whether a message brings the batch.
     """
@@ -47,7 +49,9 @@ class Plan:
         self.computes = [number for number, operation in enumerate(self.operations) if operation.kind == "compute"]
         self.shuffled = routine.shuffled
         self.parts = sum(operation.kind == "serve" for operation in self.operations)
-        self.last_bucket = max((operation.bucket for operation in self.operations), default=-1)
+        named = [number for number, operation in enumerate(self.operations) if (operation.kind, operation.name) == ("gate", "input")]
+        self.input = named[0] if named else -1
+        self.buckets = [number for number, operation in enumerate(self.operations) if operation.kind == "collective"]
         self.feeds = any(operation.feeds for operation in self.operations)
 
 
