@@ -241,7 +241,7 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
             return
         # compute can begin with what the forward pass needs first, and the last gradient follows it
         first = min(variable.pull_bytes(batch) for variable in load.variables)
-        if strategy.pulls == "together" or strategy.tensor_grouping == "per-server":
+        if strategy.pulls == "together" or scenario.run.grouping == "per-server":
             first = sum(variable.pull_bytes(batch) for variable in load.variables) / scenario.servers
         last = min(variable.gradient_bytes(batch) for variable in load.variables)
         cut = 1 if strategy.partitioner is None else math.inf
