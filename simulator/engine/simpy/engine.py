@@ -359,8 +359,8 @@ class Engine:
         self, arrived: Callable[[Event | None], None], rank: Rank, operation: Operation, sent_s: float, event: Event | None
     ) -> None:
         assert self._recorder.observer is not None
-        ends = (end.replace("{rank}", str(rank.index)) for end in (operation.source, operation.target))
-        self._recorder.observer.record(Transfer(*ends, operation.name, operation.size_bytes, sent_s, self._kernel.now))
+        source, target = (end.replace("{rank}", str(rank.index)) for end in (operation.source, operation.target))
+        self._recorder.observer.record(Transfer(source, target, operation.name, operation.size_bytes, sent_s, self._kernel.now))
         arrived(event)
 
     def _arrived(self, rank: Rank, number: int, step: int, _: Event | None) -> None:
@@ -460,8 +460,8 @@ def _network_of(program: Program) -> tuple[list[Port], list[Connection], list[Ho
     columns = zip(paths.latency_s.tolist(), paths.source.tolist(), paths.target.tolist(), paths.asked_for.tolist(), strict=True)
     for number, (latency_s, source, target, asked_for) in enumerate(columns):
         its_ports = tuple(ports[port] for port in crossed[first[number] : first[number + 1]])
-        ends = (hosts[end] if end >= 0 else None for end in (source, target))
-        connection = Connection(its_ports, latency_s, **dict(zip(("source", "target"), ends, strict=True)))
+        source_host, target_host = (hosts[end] if end >= 0 else None for end in (source, target))
+        connection = Connection(its_ports, latency_s, source=source_host, target=target_host)
         connection.asked_for = asked_for
         connections.append(connection)
     return ports[: program.links], connections, hosts
