@@ -72,7 +72,11 @@ class Engine:
         self._servers = _servers(kernel, network, program, connections)
         leave_out_ample(connections)
         self._updates = self._make_updates()
-        self._steps = Steps(len(self._ranks), rules.steps_shared, rules.steps_each)
+        each = rules.steps_each
+        if each is not None and rules.sync_every > 1:
+            # between two averages some ranks are ahead: the window closes amid their steps as it opened, so nobody stops before
+            each += rules.sync_every
+        self._steps = Steps(len(self._ranks), rules.steps_shared, each)
         self._clocks = Clocks(len(self._ranks), rules.bound) if rules.bound is not None else None
         self._dispatcher = coordinator(kernel, rules.dispatcher, _on_cores(network)) if rules.dispatcher is not None else None
         self._client = preparing_client(kernel, rules.client, _on_cores(network)) if rules.client is not None else None
