@@ -10,7 +10,7 @@ applies its own gradients, and the variables are averaged now and then.
 
 from __future__ import annotations
 
-from simulator.collectives import AllReduce, AtOnce, ByMessages, Collective, collective_for
+from simulator.collectives import AllReduce, AtOnce, ByMessages, Collective, Group, collective_for
 from simulator.fusion import Bucket, buckets
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
@@ -109,8 +109,7 @@ def collective_of(scenario: Scenario, strategy: AllReduceStrategy, streams: Stre
         strategy.algorithm,
         strategy.protocol,
         cluster,
-        scenario.replicas,
-        cluster.replicas_per_node,
+        Group.in_order(scenario.replicas, cluster.replicas_per_node),
         topology.between_replicas,
         lambda: Topology(scenario, streams).between_replicas,
         strategy.pipeline_chunk_bytes,
