@@ -9,7 +9,7 @@ entered the collective as well, as a sender needs its receiver's buffers.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -78,7 +78,8 @@ class Chain(Scheduled):
             return chain_schedule(ranks, pieces_of(size_bytes, chunk_bytes), operation, root)
 
         super().__init__(name, protocol, schedule, wire)
-        self._build, self._chunk_bytes = (lambda pieces: chain_schedule(ranks, pieces, operation, root)), chunk_bytes
+        self._chain = ranks, operation, root
+        self._chunk_bytes = chunk_bytes
         self._order = _order(ranks, operation, root)
         connections = wire.connections(list(pairwise(self._order)), wire.fresh())
         paces = wire.paces(connections)
@@ -94,7 +95,7 @@ class Chain(Scheduled):
         pieces = pieces_of(size_bytes, self._chunk_bytes)
         piece_bytes = size_bytes / pieces
         if self._aligned:
-            return at_a_steady_pace_s(lambda some: together_s(Plan(self._build(some), self._wire), some * piece_bytes), pieces, self._ranks)
+            return at_a_steady_pace_s(partial(self._trial_s, piece_bytes), pieces, self._ranks)
         order, has_s = self._order, ready_s.copy()
         number = np.arange(pieces)
         arrives_s = np.full(pieces, ready_s[order[0]])
@@ -107,3 +108,7 @@ class Chain(Scheduled):
             arrives_s = left_s + latency_s
             has_s[target] = max(has_s[target], arrives_s[-1])
         return has_s
+
+    def _trial_s(self, piece_bytes: float, pieces: int) -> Times:
+        ranks, operation, root = self._chain
+        return together_s(Plan(chain_schedule(ranks, pieces, operation, root), self._wire), pieces * piece_bytes)

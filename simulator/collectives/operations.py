@@ -42,7 +42,8 @@ _NCCL_TABLE = "NCCL's algos_of_coll in src/device/generate.py"
 
 ALGORITHMS: dict[tuple[Operation, str], Origin] = {
     ("all-reduce", "ring"): _in(
-        f"{_NCCL_TABLE}; Gloo's docs/algorithms.md (allreduce_ring_chunked); TensorFlow's ring_reducer.cc; Open MPI's coll_base_allreduce.c",
+        f"{_NCCL_TABLE}; Open MPI's coll_base_allreduce.c; Gloo's docs/algorithms.md (allreduce_ring_chunked); "
+        "TensorFlow's ring_reducer.cc",
         "nccl", "mpi", "gloo", "tensorflow",
     ),
     ("all-reduce", "bidirectional-ring"): _in("none of these libraries: two rings of opposite directions, each with half of the buffer"),

@@ -85,7 +85,7 @@ def at_a_steady_pace_s(trial_s: Callable[[int], Times], pieces: int, filling: in
         while 2 * count < pieces:
             more_s = trial_s(2 * count)
             earlier_s, pace_s = 2 * (some_s - fewer_s).max() / count, (more_s - some_s).max() / count
-            # steady at the earliest when the first pieces have come through, and those on their way back share the links with those that set out
+            # steady at the earliest when the first pieces have come through: in a tree they share the links with those that set out
             if some_s.max() > 2 * passage_s.max() and abs(pace_s - earlier_s) <= _STEADY * pace_s:
                 finish_s: Times = more_s + (pieces - 2 * count) * pace_s
                 return finish_s

@@ -67,7 +67,7 @@ class Group:
 
 
 class Paces(NamedTuple):
-    """What connections that send at the same time take, the group's own in row 0, those of the groups beside it below; (groups, connections)."""
+    """What connections take that send at the same time, shape (groups, connections): the group's own first, then those beside it."""
 
     s_per_byte: Times
     """Seconds for each byte of data."""
