@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,11 @@ def meshed(link: Callable[[int, int], tuple[float, float]] = lambda *_: INTER):
 
 
 CLUSTER = Cluster(name="lab", inter_node=Link(bandwidth_bytes_per_s=INTER[0], latency_s=INTER[1]))
+
+
+def grouped(algorithm: str, group: Group, fresh, protocol: str = "none", chunk_bytes: float = 512 * 1024.0, **more: Any) -> Collective:
+    """A collective of any group; ``more``: operation, root, groups beside it."""
+    return collective_for(algorithm, protocol, CLUSTER, group, fresh(), fresh, chunk_bytes, **more)
 
 
 def collective(
