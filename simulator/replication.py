@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 from simulator.collectives import ByMessages
 from simulator.cores import cores_of
@@ -80,8 +81,9 @@ def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, pa
     else:
         collectives: Collectives | None = None
         if collective is not None and drawn.rank_messages:
-            run = ByMessages(kernel, network, [collective.plan(size) for size in sizes], sizes, recorder.observer)
-            collectives = MessageByMessage(run, len(sizes), links)
+            plans = [collective.plan(size) for size in sizes]
+            begin = partial(ByMessages, kernel, network, plans, sizes, recorder.observer)
+            collectives = MessageByMessage(lambda ended: begin(ended=ended), len(sizes), links)
         elif collective is not None:
             collectives = AtOnce(kernel, collective, sizes, len(paces), links)
         Engine(kernel, network, program, paces, streams, recorder, collectives).start()
