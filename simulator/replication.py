@@ -11,6 +11,7 @@ from simulator.practice import drawn_in_practice
 from simulator.recorder import Measured, Recorder
 from simulator.records import Observer
 from simulator.replica import paces_of, replicas_of
+from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.training import AllReduceTraining
@@ -70,7 +71,8 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
 
 
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
-    """What one replication simulates: one draw of all that fits leave open, achieved rates in place of nominal ones, teams as workers."""
+    """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers."""
+    scenario = resolve(scenario).scenario
     load = scenario.workload.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload"))
     if load.jitter_least is not None and not load.moved_by_factor:
