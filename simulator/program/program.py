@@ -149,9 +149,7 @@ class Devices:
     Attributes
     ----------
     count
-        How many.
-    port
-        Of each, the port that its ranks share; -1: it has one rank. Shape (devices,).
+        How many. Those that several ranks, or a rank and a server, use are ports: each of their users has a seat, a path over that port.
     on_cores
         Whether their work takes place on the shared cores.
     slowdown
@@ -161,7 +159,6 @@ class Devices:
     """
 
     count: int
-    port: Integers
     on_cores: bool
     slowdown: float
     busy_core_slowdown: float
@@ -385,7 +382,7 @@ class Program:
     Attributes
     ----------
     links
-        Ports before this number are links; those from it on are devices.
+        Ports before this number are links; those from it on are caps of single connections, and devices.
     groups
         Ordered lists of ranks that do something together.
     """
