@@ -18,6 +18,7 @@ from simulator.program.compile import compile_program
 from simulator.recorder import Measured, Recorder, Resource
 from simulator.records import Observer
 from simulator.replica import Paces, paces_of
+from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.collective import collective_of
@@ -97,7 +98,8 @@ def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, pa
 
 
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
-    """What one replication simulates: one draw of all that fits leave open, achieved rates in place of nominal ones, teams as workers."""
+    """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers."""
+    scenario = resolve(scenario).scenario
     load = scenario.workload.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload"))
     if load.jitter_least is not None and not load.moved_by_factor:
