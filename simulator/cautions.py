@@ -12,8 +12,10 @@ from simulator.practice import felt_by
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
 from simulator.speeds import same_device
+from simulator.strategies.mirrored import Mirrored
+from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
+from simulator.strategies.servers import ParameterServer
 from simulator.uncertainty import Uncertainty
 
 __all__ = ["cautions"]

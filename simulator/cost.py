@@ -11,7 +11,7 @@ import statistics
 from simulator.prices import how_to_give
 from simulator.results import Estimate, Placement, Result
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = [
     "cost_of_samples",

@@ -9,7 +9,7 @@ from typing import Literal
 
 from simulator.results import Assumed
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["Start", "assumptions", "start_of"]
 

@@ -17,7 +17,8 @@ from simulator.metrics import alone_scenario
 from simulator.placement import shard_count
 from simulator.replication import replicate
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, ParameterServer
+from simulator.strategies.all_reducing import AllReduceStrategy
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["effort_s", "timed_effort_s"]
 

@@ -19,7 +19,8 @@ from simulator.reading import read_toml
 from simulator.results import Coverage
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategy import MultiWorkerMirrored, ParameterServer
+from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
+from simulator.strategies.servers import ParameterServer
 from simulator.units import format_rate
 
 __all__ = ["Checked", "checked_kinds", "coverage"]

@@ -20,7 +20,8 @@ from simulator.reading import read_toml
 from simulator.results import Breakdown, Utilisation
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategy import AllReduceStrategy, ParameterServer
+from simulator.strategies.all_reducing import AllReduceStrategy
+from simulator.strategies.servers import ParameterServer
 
 __all__ = [
     "ALL_REDUCE",

@@ -24,7 +24,8 @@ from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.training import collective_of
-from simulator.strategy import AllReduceStrategy, ParameterServer
+from simulator.strategies.all_reducing import AllReduceStrategy
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["LAWS", "audit"]
 

@@ -33,7 +33,7 @@ from simulator.results import (
 )
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.strategy import Single
+from simulator.strategies.single import Single
 from simulator.teams import as_workers
 
 __all__ = ["alone_scenario", "doubt_of_runs", "summarise"]

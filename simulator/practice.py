@@ -16,7 +16,7 @@ from simulator.laws import Normal
 from simulator.results import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 from simulator.workload import Affine, Workload
 
 __all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]

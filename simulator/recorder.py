@@ -21,7 +21,7 @@ from simulator.phases import Phases
 from simulator.records import Observer, Step, Update
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["Kind", "Measured", "Parts", "Recorder", "Resource"]
 

@@ -16,7 +16,7 @@ from simulator.network.flows import Network
 from simulator.records import Observer, Span
 from simulator.rng import Factors, Streams
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 from simulator.workload import Workload
 
 __all__ = ["Paces", "Replica", "paces_of", "process_factor", "replicas_of"]

@@ -15,7 +15,7 @@ from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.training import AllReduceTraining
 from simulator.strategies.parameter_server.training import ParameterServerTraining
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 

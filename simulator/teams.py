@@ -9,7 +9,7 @@ import numpy as np
 from simulator.cluster import Cluster, Link
 from simulator.laws import Constant, Empirical, Law
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 from simulator.workload import Affine, Workload
 
 __all__ = ["as_workers"]

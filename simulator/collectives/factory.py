@@ -56,7 +56,7 @@ def collective_for(
     Parameters
     ----------
     algorithm, protocol, chunk_bytes
-        As in :class:`simulator.strategy.AllReduceStrategy`.
+        As in :class:`simulator.strategies.all_reducing.AllReduceStrategy`.
     cluster
         Its protocols count.
     ranks_per_node

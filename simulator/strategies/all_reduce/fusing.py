@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from simulator.collectives import Collective
 from simulator.fusion import Bucket
 from simulator.strategies.all_reduce.copies import HostCopies
-from simulator.strategy import AllReduceStrategy
+from simulator.strategies.all_reducing import AllReduceStrategy
 
 __all__ = ["Fuser", "Reduction"]
 

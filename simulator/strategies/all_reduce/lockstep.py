@@ -21,7 +21,7 @@ from simulator.records import Span, Transfer, Update
 from simulator.replica import Paces
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.fusing import Fuser, Reduction
-from simulator.strategy import AllReduceStrategy
+from simulator.strategies.all_reducing import AllReduceStrategy
 
 __all__ = ["Lockstep"]
 

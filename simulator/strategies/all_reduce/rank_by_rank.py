@@ -13,7 +13,7 @@ from simulator.recorder import Parts, Recorder
 from simulator.records import Update
 from simulator.replica import Replica
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy
+from simulator.strategies.all_reducing import AllReduceStrategy
 
 __all__ = ["RankByRank"]
 

@@ -23,7 +23,7 @@ from simulator.strategies.all_reduce.copies import HostCopies
 from simulator.strategies.all_reduce.fusing import Fuser
 from simulator.strategies.all_reduce.lockstep import Lockstep
 from simulator.strategies.all_reduce.rank_by_rank import RankByRank
-from simulator.strategy import AllReduceStrategy
+from simulator.strategies.all_reducing import AllReduceStrategy
 
 __all__ = ["AllReduceTraining", "collective_of"]
 

@@ -8,7 +8,7 @@ from simpy.events import Event
 
 from simulator.kernel import Kernel
 from simulator.network.ports import Arrived
-from simulator.strategy import Coordinator
+from simulator.strategies.servers import Coordinator
 
 __all__ = ["Client", "Clocks", "Dispatcher", "Job"]
 

@@ -24,7 +24,7 @@ from simulator.strategies.parameter_server.pacing import Client, Clocks, Dispatc
 from simulator.strategies.parameter_server.tensors import Tensors, tensors_of
 from simulator.strategies.parameter_server.updates import Asynchronous, Synchronous, Updates
 from simulator.strategies.parameter_server.worker import Setting, Worker
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["ParameterServerTraining"]
 
