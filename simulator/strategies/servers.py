@@ -302,7 +302,7 @@ class ParameterServer(Strategy):
         return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size)
 
     def full_step_s(self, setup: Setup) -> float:
-        """Seconds of a step when all workers are under way: what it takes alone, or what a server, link, driver or the cores need for all."""
+        """Seconds of a step with all workers under way: what it takes alone, or what a server, link, driver or the cores need for all."""
         load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
         s_per_byte = cluster.transport.wire_bytes_per_byte / cluster.link_of(0).bandwidth_bytes_per_s
         sizes = [variable.gradient_bytes(batch) for variable in load.variables]
