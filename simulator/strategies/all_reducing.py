@@ -78,6 +78,7 @@ class AllReduceStrategy(Strategy):
         return Reduction(
             algorithm=self.algorithm,
             protocol=self.protocol,
+            pipeline_chunk_bytes=self.pipeline_chunk_bytes,
             bucket_size_bytes=self.bucket_size_bytes,
             in_cycles=self.fusion_cycle_s is not None,
             forward_first=self.priority == "forward",

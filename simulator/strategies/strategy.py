@@ -205,6 +205,8 @@ class Reduction(NamedTuple):
     ----------
     algorithm, protocol
         As the strategy names them.
+    pipeline_chunk_bytes
+        Pieces in which a tree passes a buffer on.
     bucket_size_bytes
         Gradients are fused up to this size; none: all of them.
     in_cycles
@@ -219,6 +221,7 @@ class Reduction(NamedTuple):
 
     algorithm: str
     protocol: str
+    pipeline_chunk_bytes: float
     bucket_size_bytes: float | None = None
     in_cycles: bool = False
     forward_first: bool = False

@@ -24,6 +24,7 @@ from simulator.strategies.all_reduce.fusing import Fuser
 from simulator.strategies.all_reduce.lockstep import Lockstep
 from simulator.strategies.all_reduce.rank_by_rank import RankByRank
 from simulator.strategies.all_reducing import AllReduceStrategy
+from simulator.strategies.strategy import Reduction
 
 __all__ = ["AllReduceTraining", "collective_of"]
 
@@ -102,7 +103,7 @@ class AllReduceTraining:
         return AtOnce(kernel, self.collective, sizes, scenario.replicas)
 
 
-def collective_of(scenario: Scenario, strategy: AllReduceStrategy, streams: Streams, topology: Topology) -> Collective:
+def collective_of(scenario: Scenario, strategy: AllReduceStrategy | Reduction, streams: Streams, topology: Topology) -> Collective:
     """How the replicas of a scenario, two at least, reduce their gradients over a network."""
     cluster = scenario.cluster
     return collective_for(
