@@ -143,8 +143,7 @@ def _checked_like(scenario: Scenario) -> Checked | None:
     )
     if never:
         return None
-    layers = len({variable.ready for variable in scenario.workload.variables}) > 1
-    way = strategy.checked_as(layers)
+    way = strategy.checked_as(scenario)
     if way is None:
         return None
     mode, by_layer = way

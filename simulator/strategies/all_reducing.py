@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,6 +31,8 @@ Algorithm = Literal[
 
 class AllReduceStrategy(Strategy):
     """What the two strategies that all-reduce have in common."""
+
+    keys_of_before: ClassVar[Mapping[str, Any]] = {"messages": False}
 
     algorithm: Algorithm = Field(
         default="ring", description="how gradients are all-reduced; auto: whichever is fastest for the size of each bucket, as NCCL chooses"
@@ -63,9 +66,6 @@ class AllReduceStrategy(Strategy):
         le=10**6,
         description="local SGD: replicas average their variables every so many steps and are on their own between",
     )
-    messages: bool = Field(
-        default=False, description="simulate every message as a transfer of its own, rank by rank: slower, shown in traces"
-    )
 
     @property
     def pace(self) -> Pace:
@@ -83,7 +83,6 @@ class AllReduceStrategy(Strategy):
             in_cycles=self.fusion_cycle_s is not None,
             forward_first=self.priority == "forward",
             through_host=self.through_host,
-            each_message=self.messages,
         )
 
     @property
@@ -120,11 +119,16 @@ class AllReduceStrategy(Strategy):
 
     def _check_at_once(self, setup: Setup) -> None:
         """Rules of what is simulated for all ranks at once."""
-        cluster, at_once = setup.cluster, "is simulated for all ranks at once"
+        cluster, at_once, by_messages = setup.cluster, "is simulated for all ranks at once", setup.run.detail == "messages"
+        if setup.run.detail == "at-once" and setup.hosts_share_cores:
+            raise ValueError(
+                'run.detail = "at-once" evaluates an all-reduce without its single messages, for which the work of hosts on '
+                'cluster.shared_cores queues: leave it out, or give "messages"'
+            )
         for key, given in (("fusion_cycle", self.fusion_cycle_s is not None), ('priority = "forward"', self.priority == "forward"),
                            ("through_host", self.through_host)):  # fmt: skip
-            if given and self.messages:
-                raise ValueError(f"strategy.messages goes rank by rank, but strategy.{key} {at_once}: keep one of them")
+            if given and by_messages:
+                raise ValueError(f'run.detail = "messages" goes rank by rank, but strategy.{key} {at_once}: keep one of them')
             if given and cluster.replicas_per_device > 1:
                 raise ValueError(f"strategy.{key} {at_once}, which cluster.replicas_per_device above 1 rules out")
             if given and cluster.shared_cores is not None:
@@ -133,9 +137,9 @@ class AllReduceStrategy(Strategy):
                 raise ValueError(f"strategy.{key} and cluster.overlap_slowdown cannot be simulated together yet: set one of them aside")
         if cluster.overlap_slowdown and cluster.shared_cores is not None:
             raise ValueError(f"cluster.overlap_slowdown {at_once} in an all-reduce, which cluster.shared_cores rules out: keep one of them")
-        if cluster.overlap_slowdown and self.messages:
+        if cluster.overlap_slowdown and by_messages:
             raise ValueError(
-                f"strategy.messages goes rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them"
+                f'run.detail = "messages" goes rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them'
             )
 
     def _check_messages(self, setup: Setup) -> None:
@@ -158,11 +162,12 @@ class AllReduceStrategy(Strategy):
                 "double-binary-tree": 2 * max(pieces, 1),
                 "hierarchical": 2 * (local + ranks // local),
             }
-            nearly = ", which gives nearly the same times" if self.messages else ""
+            asked = setup.run.detail == "messages"
+            cause, nearly = ('run.detail = "messages"', ", which gives nearly the same times") if asked else ("cluster.shared_cores", "")
             if (messages := ranks * each.get(self.algorithm, 2 * ranks) * buckets) > MOST_MESSAGES:
                 raise ValueError(
-                    f"{'strategy.messages' if self.messages else 'cluster.shared_cores'} would simulate about {counted(messages)} "
-                    f"messages a step one by one; at most {MOST_MESSAGES:,} are: leave it out{nearly}"
+                    f"{cause} would simulate about {counted(messages)} messages a step one by one; at most {MOST_MESSAGES:,} are: "
+                    f"leave it out{nearly}"
                 )
         if self.fusion_cycle_s is not None and (cycles := setup.run.steps * self.lone_step_s(setup) / self.fusion_cycle_s) > _MOST_CYCLES:
             raise ValueError(
@@ -210,6 +215,10 @@ class AllReduceStrategy(Strategy):
         if self.algorithm in ("reduce-to-one-device", "hierarchical-copy", "auto"):
             return least_s  # of copies to one device, this one only sends if it is the last, and ends when all has left it
         return least_s + latency_s
+
+    def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
+        """Whether replicas average now and then, after a step."""
+        return self.sync_every > 1
 
     @property
     def variant(self) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from simulator.cluster import Cluster
 from simulator.strategies.all_reducing import AllReduceStrategy
-from simulator.strategies.strategy import Count, Layout, check_workers
+from simulator.strategies.strategy import Count, Layout, Setup, check_workers
 
 __all__ = ["MultiWorkerMirrored"]
 
@@ -46,12 +46,13 @@ class MultiWorkerMirrored(AllReduceStrategy):
         """Raise ValueError if it is not known how many workers there are, or nodes cannot hold whole ones."""
         check_workers(cluster, self.workers, self.replicas_per_worker)
 
-    def checked_as(self, layers: bool) -> tuple[str, bool] | None:
+    def checked_as(self, setup: Setup) -> tuple[str, bool] | None:
         """Its algorithm, and whether gradients overlap with compute; none if no such training was run."""
         if self.sync_every > 1 or self.priority == "forward" or self.fusion_cycle_s is not None:
             return None
         if self.through_host or self.protocol != "none":
             return None
+        layers = len({variable.ready for variable in setup.workload.variables}) > 1
         return self.algorithm, layers and self.bucket_size_bytes is not None
 
     def title(self, *, servers: bool = True) -> str:  # noqa: ARG002

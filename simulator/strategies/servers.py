@@ -54,6 +54,7 @@ class ParameterServer(Strategy):
     """``tf.distribute.ParameterServerStrategy`` (async) or ``SyncReplicasOptimizer`` (sync)."""
 
     has_servers: ClassVar[bool] = True
+    keys_of_before: ClassVar[Mapping[str, Any]] = {"tensor_grouping": "none"}
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "sync-ps": {"kind": "parameter-server", "mode": "sync"},
         "backup": {"kind": "parameter-server", "mode": "sync", "backup_workers": 1},
@@ -99,12 +100,6 @@ class ParameterServer(Strategy):
         default=None,
         description="in which order a server sends its variables, while the forward pass goes on with those that have come: as that "
         "pass needs them, at random, or all at once, so that it begins when the last has come; left out: at random, as TensorFlow does",
-    )
-    tensor_grouping: Literal["none", "per-server"] = Field(
-        default="none",
-        description="none: each gradient travels and is applied on its own, as soon as it is ready; "
-        "per-server: all gradients for a server travel as one after the backward pass, all variables before the forward pass "
-        "(several times faster to simulate)",
     )
     coordinator: Coordinator | None = Field(default=None, description="left out: none, each worker drives itself (between-graph)")
     replication: Literal["between-graph", "in-graph"] = Field(
@@ -220,7 +215,7 @@ class ParameterServer(Strategy):
         if (messages := replicas * self.messages_a_step(setup)) > MOST_MESSAGES:
             raise ValueError(
                 f"strategy sends {messages:,} messages a step (variables and gradients of {replicas:,} workers); at most "
-                f'{MOST_MESSAGES:,} are simulated: set tensor_grouping = "per-server", or take fewer shards'
+                f'{MOST_MESSAGES:,} are simulated: set run.grouping = "per-server", or take fewer shards'
             )
 
     # -- what a step does ------------------------------------------------------------
@@ -250,10 +245,9 @@ class ParameterServer(Strategy):
         """Servers are hosts."""
         return True
 
-    @property
-    def sends_apart(self) -> bool:
+    def sends_apart(self, setup: Setup) -> bool:
         """Whether all gradients for a server travel after the backward pass, and all variables before the forward pass."""
-        return self.tensor_grouping == "per-server"
+        return setup.run.grouping == "per-server"
 
     def uses_inner_links(self, layout: Layout) -> bool:
         """Between a worker and a server beside it, or among the devices of a worker."""
@@ -266,16 +260,17 @@ class ParameterServer(Strategy):
     def left_open(self, setup: Setup) -> Iterator[LeftOpen]:
         """The order in which variables come, where they come one by one."""
         several = len(setup.workload.variables) > 1 or self.partitioner is not None
-        if self.pull_order is None and self.tensor_grouping == "none" and several:
+        if self.pull_order is None and setup.run.grouping == "none" and several:
             yield LeftOpen("strategy.pull_order", self.pulls, _RANDOM_PULLS)
 
-    def checked_as(self, layers: bool) -> tuple[str, bool] | None:
+    def checked_as(self, setup: Setup) -> tuple[str, bool] | None:
         """Its mode, and whether gradients and variables overlap with compute; none if no such training was run."""
         if self.partitioner or self.server_placement == "colocated" or self.replication == "in-graph":
             return None
         if self.late_workers == "cancel":
             return None
-        return self.mode, layers and self.tensor_grouping == "none" and self.pulls != "together"
+        layers = len({variable.ready for variable in setup.workload.variables}) > 1
+        return self.mode, layers and setup.run.grouping == "none" and self.pulls != "together"
 
     # -- estimates -------------------------------------------------------------------
 
@@ -287,7 +282,7 @@ class ParameterServer(Strategy):
         """Of variables to a worker, and of its gradients to the servers."""
         tensors = self._tensors(setup.workload)
         grouped = min(tensors, self.servers)
-        if self.tensor_grouping == "per-server":
+        if setup.run.grouping == "per-server":
             return 2 * grouped
         return tensors + (grouped if self.pulls == "together" else tensors)
 
@@ -327,7 +322,7 @@ class ParameterServer(Strategy):
         variables, batch = setup.workload.variables, setup.batch
         # compute can begin with what the forward pass needs first, and the last gradient follows it
         first = min(variable.pull_bytes(batch) for variable in variables)
-        if self.pulls == "together" or self.tensor_grouping == "per-server":
+        if self.pulls == "together" or setup.run.grouping == "per-server":
             first = sum(variable.pull_bytes(batch) for variable in variables) / self.servers
         last = min(variable.gradient_bytes(batch) for variable in variables)
         cut = 1 if self.partitioner is None else math.inf

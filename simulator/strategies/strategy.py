@@ -60,6 +60,14 @@ class Length(Protocol):
     def drain(self) -> bool:
         """Whether no more steps are handed out than the job has."""
 
+    @property
+    def detail(self) -> Literal["auto", "at-once", "messages"]:
+        """How all-reduces are simulated."""
+
+    @property
+    def grouping(self) -> Literal["none", "per-server"]:
+        """What travels as one between workers and servers."""
+
 
 class Setup(Protocol):
     """What a strategy is asked about: the scenario that it is part of, as far as a strategy needs to know it."""
@@ -87,6 +95,10 @@ class Setup(Protocol):
     @property
     def rank_messages(self) -> bool:
         """Whether every message of an all-reduce is simulated."""
+
+    @property
+    def hosts_share_cores(self) -> bool:
+        """Whether hosts' work on messages between nodes waits for cores that all share."""
 
 
 class Layout(NamedTuple):
@@ -215,8 +227,6 @@ class Reduction(NamedTuple):
         Whether what the next forward pass needs first goes first.
     through_host
         Whether it goes by the hosts' memory.
-    each_message
-        Whether every message is asked to be simulated.
     """
 
     algorithm: str
@@ -226,7 +236,6 @@ class Reduction(NamedTuple):
     in_cycles: bool = False
     forward_first: bool = False
     through_host: bool = False
-    each_message: bool = False
 
     @property
     def after_backward(self) -> bool:
@@ -256,6 +265,8 @@ class Strategy(Spec):
 
     count_key: ClassVar[str] = "workers"
     """The key that says how many train; empty where there is no such number."""
+    keys_of_before: ClassVar[Mapping[str, Any]] = {}
+    """Keys that moved to ``run``, with what they said where they were left out: content hashes hold them still."""
     has_servers: ClassVar[bool] = False
     """Whether there are parameter servers, as many as the key ``servers`` says."""
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"
@@ -301,10 +312,9 @@ class Strategy(Spec):
         """Whether what is sent is copied between a device's memory and its host's."""
         return False
 
-    @property
-    def sends_apart(self) -> bool:
-        """Whether it is of the kind that never sends while it computes."""
-        return self.pace.every > 1
+    def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
+        """Whether nothing is ever sent while a replica computes, by what is asked for."""
+        return False
 
     def uses_inner_links(self, layout: Layout) -> bool:
         """Whether anything crosses the links inside a node."""
@@ -318,11 +328,8 @@ class Strategy(Spec):
         """Its settings that are left out and decide the result."""
         yield from ()
 
-    def checked_as(self, layers: bool) -> tuple[str, bool] | None:  # noqa: ARG002
-        """Mode and whether messages overlap with compute, as ``models/evidence.toml`` lists what was run; none if this never was.
-
-        ``layers``: whether gradients become ready one after the other.
-        """
+    def checked_as(self, setup: Setup) -> tuple[str, bool] | None:  # noqa: ARG002
+        """Mode and whether messages overlap with compute, as ``models/evidence.toml`` lists what was run; none if this never was."""
         return None
 
     # -- estimates -------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Ranks that have a device each meet only in their all-reduces, so a step's times follow
 from its draws and from when each collective ends, without an event for every rank. What
-comes out is what ``rank_by_rank.py`` computes event by event.
+comes out is what an engine computes event by event.
 """
 
 from __future__ import annotations

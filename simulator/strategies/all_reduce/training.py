@@ -10,19 +10,21 @@ applies its own gradients, and the variables are averaged now and then.
 
 from __future__ import annotations
 
-from simulator.collectives import AllReduce, AtOnce, ByMessages, Collective, collective_for
+from simulator.collectives import ByMessages, Collective, collective_for
+from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
+from simulator.engine.simpy.engine import Engine
 from simulator.fusion import Bucket, buckets
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.topology import Topology
 from simulator.recorder import Measured, Recorder, Resource
-from simulator.replica import Paces, replicas_of
+from simulator.replica import Paces
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.copies import HostCopies
 from simulator.strategies.all_reduce.fusing import Fuser
 from simulator.strategies.all_reduce.lockstep import Lockstep
-from simulator.strategies.all_reduce.rank_by_rank import RankByRank
+from simulator.strategies.all_reduce.routine import compile_together
 from simulator.strategies.all_reducing import AllReduceStrategy
 from simulator.strategies.strategy import Reduction
 
@@ -60,15 +62,14 @@ class AllReduceTraining:
             self.collective = collective_of(scenario, strategy, streams, topology)
         fuser: Fuser | None = None
         if messages or cluster.replicas_per_device > 1 or cluster.shared_cores is not None:
-            replicas = replicas_of(kernel, network, scenario, paces, recorder.observer)
-            all_reduce = self._by_events(kernel, network, scenario, fused, recorder) if self.collective else None
-            RankByRank(kernel, scenario, replicas, all_reduce, fused, recorder)
+            collectives = self._by_events(kernel, network, scenario, fused, recorder, topology) if self.collective else None
+            Engine(kernel, network, compile_together(scenario, streams), paces, streams, recorder, collectives).start()
         else:
             if self.collective is not None and isinstance(strategy, AllReduceStrategy):
                 fuser = Fuser(self.collective, fused, load.parameter_bytes, strategy, copies, one_by_one=recorder.observer is not None)
             Lockstep(kernel, scenario, paces, fuser, fused, recorder)
+            recorder.watch("links", self._links)
         self._fuser = fuser
-        recorder.watch("links", self._links)
         self._topology = topology
         self._copies = copies
 
@@ -88,7 +89,9 @@ class AllReduceTraining:
         copies = self._copies.links if self._copies is not None else []
         return [*self._topology.ports, *self._topology.hosts, *copies]
 
-    def _by_events(self, kernel: Kernel, network: Network, scenario: Scenario, fused: list[Bucket], recorder: Recorder) -> AllReduce:
+    def _by_events(
+        self, kernel: Kernel, network: Network, scenario: Scenario, fused: list[Bucket], recorder: Recorder, topology: Topology
+    ) -> Collectives:
         """The all-reduces of a step, or of local SGD's average, for ranks that are processes."""
         strategy, load = scenario.strategy, scenario.workload
         assert isinstance(strategy, AllReduceStrategy)
@@ -99,8 +102,9 @@ class AllReduceTraining:
         self._sizes = tuple(sizes)
         if scenario.rank_messages:
             self._by_messages = True
-            return ByMessages(kernel, network, [self.collective.plan(size) for size in sizes], sizes, recorder.observer)
-        return AtOnce(kernel, self.collective, sizes, scenario.replicas)
+            run = ByMessages(kernel, network, [self.collective.plan(size) for size in sizes], sizes, recorder.observer)
+            return MessageByMessage(run, len(sizes), lambda: [*topology.ports, *topology.hosts])
+        return AtOnce(kernel, self.collective, sizes, scenario.replicas, lambda: [*topology.ports, *topology.hosts])
 
 
 def collective_of(scenario: Scenario, strategy: AllReduceStrategy | Reduction, streams: Streams, topology: Topology) -> Collective:
