@@ -25,8 +25,10 @@ from simulator.replica import process_factor
 from simulator.replication import drawn_scenario
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.all_reducing import AllReduceStrategy
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import AllReduceStrategy, ParameterServer, Single
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 from simulator.teams import as_workers
 
 __all__ = ["Ceilings"]

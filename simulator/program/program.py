@@ -302,7 +302,7 @@ class Routine:
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """One process hands out steps, one at a time (:class:`simulator.strategy.Coordinator`)."""
+    """One process hands out steps, one at a time (``strategy.coordinator``)."""
 
     dispatch_s: float
     latency_s: float

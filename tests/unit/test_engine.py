@@ -13,11 +13,10 @@ from simulator.fusion import buckets
 from simulator.intervals import _STUDENT_95, prediction_interval
 from simulator.kernel import Kernel
 from simulator.laws import Constant, Slowdown
-from simulator.placement import place, shards_of
+from simulator.placement import Partitioner, place, shards_of
 from simulator.rng import Factors, Streams
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import Partitioner
 from simulator.units import format_bytes, format_rate, format_seconds, parse_quantity
 from simulator.workload import Variable
 

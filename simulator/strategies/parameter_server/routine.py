@@ -33,7 +33,7 @@ from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.parameter_server.tensors import Tensors, tensors_of
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["compile_servers"]
 
