@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from simulator.cluster import Cluster
@@ -208,9 +210,9 @@ class Scenario(Spec):
         """Worker processes."""
         return self.layout.processes
 
-    def machine_of(self, replica: int) -> int:
-        """The machine that a replica's process runs on: its node, or the one on which all nodes are processes."""
-        return replica // self.cluster.replicas_per_node if self.cluster.shared_cores is None else 0
+    def machines_of(self, replicas: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The machines that replicas' processes run on: their nodes, or the one on which all nodes are processes."""
+        return replicas // self.cluster.replicas_per_node if self.cluster.shared_cores is None else np.zeros_like(replicas)
 
     @property
     def warmup(self) -> int:
