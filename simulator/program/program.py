@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Integers = NDArray[np.integer]
 Flags = NDArray[np.bool_]
 
 
