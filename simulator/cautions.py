@@ -76,7 +76,7 @@ def _on_the_collective(scenario: Scenario, aligned: bool) -> Iterator[Warned]:
         yield Warned(
             code="aligned-collective", path="strategy.algorithm", value=getattr(scenario.strategy, "algorithm", ""),
             text="all ranks enter this all-reduce when the slowest is ready, which is mostly some percent late; "
-            "strategy.messages = true simulates each rank by itself",
+            'run.detail = "messages" simulates each rank by itself',
         )  # fmt: skip
 
 
@@ -204,19 +204,20 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
 def _without_effect(scenario: Scenario) -> Iterator[Warned]:
     """What the cluster says and this scenario does not feel."""
     cluster, transport = scenario.cluster, scenario.cluster.transport
-    at_once = isinstance(scenario.strategy, MultiWorkerMirrored) and not scenario.strategy.messages and scenario.worker_nodes > 1
+    at_once = isinstance(scenario.strategy, MultiWorkerMirrored) and scenario.run.detail != "messages" and scenario.worker_nodes > 1
     if at_once and transport.discipline != "fair":
         what = f"discipline = {transport.discipline!r}"
         yield Warned(
             code="transport-not-felt", path="cluster.transport", value=what,
             text=f"this all-reduce is evaluated without its single messages, so {what} of cluster.transport has no effect on it; "
-            "strategy.messages = true simulates them",
+            'run.detail = "messages" simulates them',
         )  # fmt: skip
-    grouped = getattr(scenario.strategy, "tensor_grouping", "") == "per-server" or getattr(scenario.strategy, "sync_every", 1) > 1
+    whole = isinstance(scenario.strategy, ParameterServer) and scenario.run.grouping == "per-server"
+    grouped = whole or getattr(scenario.strategy, "sync_every", 1) > 1
     if cluster.overlap_slowdown and grouped:
         yield Warned(
             code="no-overlap", path="cluster.overlap_slowdown", value=cluster.overlap_slowdown,
-            text="nothing is sent while this strategy computes (tensor_grouping, sync_every), so overlap_slowdown has no effect",
+            text="nothing is sent while this strategy computes (run.grouping, sync_every), so overlap_slowdown has no effect",
         )  # fmt: skip
     first = 0
     for kind in cluster.node_classes:

@@ -47,7 +47,7 @@ def assumptions(scenario: Scenario) -> tuple[Assumed, ...]:
     if not isinstance(strategy, ParameterServer):
         return ()
     several = len(scenario.workload.variables) > 1 or strategy.partitioner is not None
-    if strategy.pull_order is None and strategy.tensor_grouping == "none" and several:
+    if strategy.pull_order is None and scenario.run.grouping == "none" and several:
         found.append(Assumed(path="strategy.pull_order", value=strategy.pulls, reason=_RANDOM_PULLS))
     if scenario.run.start is None and strategy.mode != "sync" and scenario.replicas > 1:
         start, reason = _start(scenario)

@@ -63,7 +63,7 @@ def _messages(scenario: Scenario, strategy: ParameterServer) -> int:
     """Messages of a step of one worker, in both directions."""
     tensors = sum(shard_count(variable, strategy.partitioner) for variable in scenario.workload.variables)
     grouped = min(tensors, strategy.servers)
-    if strategy.tensor_grouping == "per-server":
+    if scenario.run.grouping == "per-server":
         return 2 * grouped
     return tensors + (grouped if strategy.pulls == "together" else tensors)
 

@@ -127,13 +127,13 @@ def _within(value: float, limits: tuple[float, float]) -> bool:
     return limits[0] <= value <= limits[1]
 
 
-def _of_servers(strategy: ParameterServer, layers: bool) -> tuple[str, bool] | None:
+def _of_servers(strategy: ParameterServer, apart: bool) -> tuple[str, bool] | None:
     """Its mode, and whether gradients and variables overlap with compute; none if no such training was run."""
     if strategy.partitioner or strategy.server_placement == "colocated" or strategy.replication == "in-graph":
         return None
     if strategy.late_workers == "cancel":
         return None
-    return strategy.mode, layers and strategy.tensor_grouping == "none" and strategy.pulls != "together"
+    return strategy.mode, apart and strategy.pulls != "together"
 
 
 def _of_all_reduce(strategy: MultiWorkerMirrored, layers: bool) -> tuple[str, bool] | None:
@@ -164,7 +164,7 @@ def _checked_like(scenario: Scenario) -> Checked | None:
     layers = len({variable.ready for variable in scenario.workload.variables}) > 1
     way = None
     if isinstance(strategy, ParameterServer):
-        way = _of_servers(strategy, layers)
+        way = _of_servers(strategy, layers and scenario.run.grouping == "none")
     elif isinstance(strategy, MultiWorkerMirrored):
         way = _of_all_reduce(strategy, layers)
     if way is None:

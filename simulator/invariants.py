@@ -23,7 +23,7 @@ from simulator.records import Service, Span, Step
 from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.all_reduce.training import collective_of
+from simulator.strategies.all_reduce.collective import collective_of
 from simulator.strategy import AllReduceStrategy, ParameterServer
 
 __all__ = ["LAWS", "audit"]
@@ -241,7 +241,7 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
             return
         # compute can begin with what the forward pass needs first, and the last gradient follows it
         first = min(variable.pull_bytes(batch) for variable in load.variables)
-        if strategy.pulls == "together" or strategy.tensor_grouping == "per-server":
+        if strategy.pulls == "together" or scenario.run.grouping == "per-server":
             first = sum(variable.pull_bytes(batch) for variable in load.variables) / scenario.servers
         last = min(variable.gradient_bytes(batch) for variable in load.variables)
         cut = 1 if strategy.partitioner is None else math.inf
@@ -270,7 +270,7 @@ def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -
     strategy = scenario.strategy
     if not isinstance(strategy, AllReduceStrategy) or scenario.replicas == 1:
         return
-    sent_s = _SendingTimes(scenario, strategy)
+    sent_s = _SendingTimes(scenario)
     for transfer in recording.transfers:
         if transfer.target == "all replicas":
             least_s = sent_s(int(transfer.source.removeprefix("device ")), transfer.size_bytes)
@@ -288,10 +288,12 @@ def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -
 class _SendingTimes:
     """Seconds that the links out of a rank need for what it sends in an all-reduce: the schedule's bytes, no simulated time."""
 
-    def __init__(self, scenario: Scenario, strategy: AllReduceStrategy) -> None:
+    def __init__(self, scenario: Scenario) -> None:
         streams = Streams(scenario.run.seed, 0)
         self._connect = Topology(scenario, streams).between_replicas
-        self._collective = collective_of(scenario, strategy, streams, Topology(scenario, streams))
+        collective = collective_of(scenario, streams, Topology(scenario, streams))
+        assert collective is not None, "there is something to reduce"
+        self._collective = collective
         self._known: dict[tuple[int, float], float] = {}
 
     def __call__(self, rank: int, size_bytes: float) -> float:

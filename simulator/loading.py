@@ -16,7 +16,7 @@ from simulator.errors import ScenarioError
 from simulator.moving import moved_to
 from simulator.prices import Prices
 from simulator.reading import read_toml
-from simulator.scenario import Scenario
+from simulator.scenario import NAMED_BEFORE, Scenario
 from simulator.spec import short_name
 from simulator.speeds import plain, same_device
 from simulator.uncertainty import Uncertainty
@@ -64,6 +64,7 @@ _INSTEAD_OF = (
     ("workload.batch_per_replica", "workload.global_batch"),
     ("workload.global_batch", "workload.batch_per_replica"),
     ("run.steps", "run.job_steps"),
+    *NAMED_BEFORE.items(),
 )
 """Whoever sets the first means it instead of the second, if the file has that."""
 
@@ -95,9 +96,9 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
     result = _with_settings(table, settings, where)
     keys = {key for key, _ in settings}
     for one, other in _INSTEAD_OF:
-        if one in keys and other not in keys:
-            section = one.partition(".")[0]
-            result[section] = {key: value for key, value in result[section].items() if f"{section}.{key}" != other}
+        section, _, key = other.partition(".")
+        if one in keys and other not in keys and isinstance(result.get(section), Mapping):
+            result[section] = {name: value for name, value in result[section].items() if name != key}
     own = _with_settings({}, settings, where)
     for section in ("workload", "cluster"):
         # what a section ``use``s is overlaid later, when its file is read

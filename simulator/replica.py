@@ -1,25 +1,15 @@
-"""A replica: a device (or its part of one) that computes steps on batches."""
+"""How fast replicas compute in a replication, as it was drawn."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 
-from simpy.events import Event
-
-from simulator.cores import on_cores
 from simulator.defaults import start_of
-from simulator.device import Device
-from simulator.kernel import Kernel
-from simulator.network.flows import Network
-from simulator.records import Observer, Span
 from simulator.rng import Factors, Streams
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
 from simulator.workload import Workload
 
-__all__ = ["Paces", "Replica", "paces_of", "process_factor", "replicas_of"]
+__all__ = ["Paces", "paces_of", "process_factor"]
 
 
 class Paces:
@@ -58,81 +48,6 @@ class Paces:
         self.start_s = float(streams.generator("start", index).uniform(0.0, spread)) if spread else 0.0
 
 
-class Replica:
-    """One replica on the event calendar.
-
-    Attributes
-    ----------
-    index
-        Rank of the replica.
-    paces
-        How fast it computes.
-    device
-        The device that it computes on.
-    """
-
-    __slots__ = ("_batch", "_input_ready_s", "_kernel", "_observer", "_prepare", "_work", "device", "index", "paces")
-
-    def __init__(self, kernel: Kernel, network: Network, index: int, paces: Paces, device: Device, observer: Observer | None) -> None:
-        self.index = index
-        self.paces = paces
-        self.device = device
-        self._kernel = kernel
-        self._work: Callable[[float], Event] = device.seat()
-        self._observer = observer
-        self._input_ready_s = paces.start_s + paces.input_s
-        # input prepared on cores that others use as well
-        self._prepare = on_cores(network.cores) if paces.input_s else None
-        self._batch: Event | None = None
-        if self._prepare is not None and paces.start_s:
-            kernel.call_later(paces.start_s, self._prefetch)
-        elif self._prepare is not None:
-            self._prefetch(None)
-
-    def compute(self, work_s: float, name: str) -> Event:
-        """Occupy the device for ``work_s`` seconds of work, longer where it is shared; the event of its end."""
-        done = self._work(work_s)
-        if self._observer is not None:
-            assert done.callbacks is not None
-            done.callbacks.append(partial(self._observe, self._observer, name, self._kernel.now))
-        return done
-
-    def _observe(self, observer: Observer, name: str, start_s: float, _: Event) -> None:
-        observer.record(Span(self.index, name, start_s, self._kernel.now))
-
-    def abandon(self, done: Event, name: str, start_s: float) -> None:
-        """Stop the work whose end ``done`` is, on a device that nobody shares."""
-        self.device.cancel()
-        if done.callbacks is not None:
-            done.callbacks.clear()
-        if self._observer is not None:
-            self._observe(self._observer, name, start_s, done)
-
-    def next_batch(self) -> Event | None:
-        """The event that the prefetched batch is there, or None if it is; the next one is prepared from then on."""
-        input_s = self.paces.input_s
-        if not input_s:
-            return None
-        if self._prepare is not None:
-            return self._next_from_cores()
-        wait_s = max(self._input_ready_s - self._kernel.now, 0.0)
-        self._input_ready_s = self._kernel.now + wait_s + input_s
-        return self._kernel.timeout(wait_s) if wait_s else None
-
-    def _next_from_cores(self) -> Event | None:
-        batch = self._batch
-        assert batch is not None, "no batch is asked for before the replica starts"
-        if batch.callbacks is None:
-            self._prefetch(batch)
-            return None
-        batch.callbacks.append(self._prefetch)
-        return batch
-
-    def _prefetch(self, _: Event | None) -> None:
-        assert self._prepare is not None
-        self._batch = self._prepare(self.paces.input_s)
-
-
 def process_factor(load: Workload, streams: Streams, process: int, machine: int) -> float:
     """How much longer a worker process takes for everything in this run: lognormal with mean 1 and the workload's spread.
 
@@ -156,25 +71,3 @@ def paces_of(scenario: Scenario, streams: Streams) -> list[Paces]:
         process_factor(scenario.workload, streams, process, scenario.machine_of(process * each)) for process in range(scenario.processes)
     ]
     return [Paces(scenario, streams, index, factors[index // each]) for index in range(scenario.replicas)]
-
-
-def replicas_of(kernel: Kernel, network: Network, scenario: Scenario, paces: list[Paces], observer: Observer | None) -> list[Replica]:
-    """All replicas of a scenario; ``replicas_per_device`` neighbours share a device equally."""
-    cluster = scenario.cluster
-    sharing = cluster.replicas_per_device
-    with_servers = 0  # devices that a parameter server works on as well
-    if cluster.servers_on_devices and isinstance(scenario.strategy, ParameterServer) and scenario.strategy.server_placement == "colocated":
-        with_servers = scenario.servers
-    devices = [
-        Device(
-            kernel,
-            network,
-            index,
-            shared=sharing > 1 or index < with_servers,
-            on_cores=cluster.device_is_host,
-            slowdown=cluster.overlap_slowdown,
-            busy_core_slowdown=scenario.workload.busy_core_slowdown,
-        )
-        for index in range(-(-len(paces) // sharing))
-    ]
-    return [Replica(kernel, network, index, pace, devices[index // sharing], observer) for index, pace in enumerate(paces)]

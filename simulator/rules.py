@@ -93,12 +93,12 @@ def _check_servers(scenario: Scenario, strategy: ParameterServer) -> None:
             f"at most {_MOST_PAIRS:,} pairs of them are simulated: take fewer servers"
         )
     grouped = min(tensors, scenario.servers)
-    pulls = grouped if strategy.tensor_grouping == "per-server" or strategy.pulls == "together" else tensors
-    messages = scenario.replicas * (pulls + (grouped if strategy.tensor_grouping == "per-server" else tensors))
+    whole = scenario.run.grouping == "per-server"
+    messages = scenario.replicas * ((grouped if whole or strategy.pulls == "together" else tensors) + (grouped if whole else tensors))
     if messages > _MOST_MESSAGES:
         raise ValueError(
             f"strategy sends {messages:,} messages a step (variables and gradients of {scenario.replicas:,} workers); at most "
-            f'{_MOST_MESSAGES:,} are simulated: set tensor_grouping = "per-server", or take fewer shards'
+            f'{_MOST_MESSAGES:,} are simulated: set run.grouping = "per-server", or take fewer shards'
         )
     if strategy.replication == "in-graph" and scenario.workload.input_bytes_per_sample is None:
         raise ValueError(
@@ -119,11 +119,16 @@ def _check_all_reduce(scenario: Scenario, strategy: AllReduceStrategy) -> None:
         raise ValueError("strategy.through_host needs cluster.host_link, over which gradients are copied to the host")
     if strategy.fusion_cycle_s is not None and strategy.bucket_size_bytes is None:
         raise ValueError("strategy.fusion_cycle needs strategy.bucket_size, the most that is fused (Horovod's fusion threshold)")
-    at_once = "is simulated for all ranks at once"
+    at_once, by_messages = "is simulated for all ranks at once", scenario.run.detail == "messages"
+    if scenario.run.detail == "at-once" and scenario.hosts_share_cores:
+        raise ValueError(
+            'run.detail = "at-once" evaluates an all-reduce without its single messages, for which the work of hosts on '
+            'cluster.shared_cores queues: leave it out, or give "messages"'
+        )
     for key, given in (("fusion_cycle", strategy.fusion_cycle_s is not None), ('priority = "forward"', strategy.priority == "forward"),
                        ("through_host", strategy.through_host)):  # fmt: skip
-        if given and strategy.messages:
-            raise ValueError(f"strategy.messages goes rank by rank, but strategy.{key} {at_once}: keep one of them")
+        if given and by_messages:
+            raise ValueError(f'run.detail = "messages" goes rank by rank, but strategy.{key} {at_once}: keep one of them')
         if given and scenario.cluster.replicas_per_device > 1:
             raise ValueError(f"strategy.{key} {at_once}, which cluster.replicas_per_device above 1 rules out")
         if given and scenario.cluster.shared_cores is not None:
@@ -132,8 +137,10 @@ def _check_all_reduce(scenario: Scenario, strategy: AllReduceStrategy) -> None:
             raise ValueError(f"strategy.{key} and cluster.overlap_slowdown cannot be simulated together yet: set one of them aside")
     if scenario.cluster.overlap_slowdown and scenario.cluster.shared_cores is not None:
         raise ValueError(f"cluster.overlap_slowdown {at_once} in an all-reduce, which cluster.shared_cores rules out: keep one of them")
-    if scenario.cluster.overlap_slowdown and strategy.messages:
-        raise ValueError(f"strategy.messages goes rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them")
+    if scenario.cluster.overlap_slowdown and by_messages:
+        raise ValueError(
+            f'run.detail = "messages" goes rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them'
+        )
     if strategy.sync_every > 1 and (strategy.bucket_size_bytes is not None or strategy.priority == "forward"):
         raise ValueError("strategy.sync_every averages whole variables after a step: bucket_size and priority have nothing to overlap with")
     measured = scenario.run.steps - scenario.run.warmup
@@ -173,11 +180,12 @@ def _check_messages(scenario: Scenario, strategy: AllReduceStrategy) -> None:
             "double-binary-tree": 2 * max(pieces, 1),
             "hierarchical": 2 * (local + ranks // local),
         }
-        nearly = ", which gives nearly the same times" if strategy.messages else ""
+        asked = scenario.run.detail == "messages"
+        cause, nearly = ('run.detail = "messages"', ", which gives nearly the same times") if asked else ("cluster.shared_cores", "")
         if (messages := ranks * each.get(strategy.algorithm, 2 * ranks) * buckets) > _MOST_MESSAGES:
             raise ValueError(
-                f"{'strategy.messages' if strategy.messages else 'cluster.shared_cores'} would simulate about {_counted(messages)} "
-                f"messages a step one by one; at most {_MOST_MESSAGES:,} are: leave it out{nearly}"
+                f"{cause} would simulate about {_counted(messages)} messages a step one by one; at most {_MOST_MESSAGES:,} are: "
+                f"leave it out{nearly}"
             )
     if (
         strategy.fusion_cycle_s is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -16,7 +17,18 @@ from simulator.spec import Seconds, Spec
 from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer, Single, Strategy
 from simulator.workload import Workload
 
-__all__ = ["Run", "Scenario"]
+__all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Run", "Scenario"]
+
+HOW_SIMULATED = ("detail", "grouping", "engine")
+"""Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
+NAMED_BEFORE = {"strategy.messages": "run.detail", "strategy.tensor_grouping": "run.grouping"}
+"""Keys under which files of before set how a scenario is simulated; they are still read."""
+_HASHED: dict[str, dict[str, Any]] = {
+    "mirrored": {"messages": False},
+    "multi-worker-mirrored": {"messages": False},
+    "parameter-server": {"tensor_grouping": "none"},
+}
+"""By kind of strategy: what those keys said where they were left out. Every content hash holds it, so that it is what it was."""
 
 
 class Run(Spec):
@@ -49,6 +61,20 @@ class Run(Spec):
     replications: int = Field(
         default=19, ge=2, le=100_000, description="independent runs; 19 is the fewest that give a distribution-free 90% interval"
     )
+    detail: Literal["auto", "at-once", "messages"] = Field(
+        default="auto",
+        description="of all-reduces; at-once: evaluated for all ranks together; messages: every message is a transfer of its own, rank by "
+        "rank (slower, shown in traces); auto: at once, unless hosts' work on messages shares cores",
+    )
+    grouping: Literal["none", "per-server"] = Field(
+        default="none",
+        description="of parameter servers; none: each gradient travels and is applied on its own, as soon as it is ready; "
+        "per-server: all gradients for a server travel as one after the backward pass, all variables before the forward pass "
+        "(several times faster to simulate)",
+    )
+    engine: Literal["auto", "simpy", "compiled"] = Field(
+        default="auto", description="what runs the simulation; auto: by the number of events that is expected"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Run:
@@ -66,6 +92,15 @@ class Run(Spec):
         if self.warmup_steps is not None:
             return self.warmup_steps
         return 0 if self.job_steps is not None else max(1, self.steps // 10)
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what only says how it is simulated, where it is not given: files stay what they were."""
+        written: dict[str, Any] = handler(self)
+        for name in HOW_SIMULATED:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                written.pop(name, None)
+        return written
 
     def total_steps(self, replicas: int) -> int:
         """Steps of all replicas together."""
@@ -96,6 +131,29 @@ class Scenario(Spec):
         description="what software gets of nominal rates, by the name of the constant, in place of Paceline's own (docs/practice.md); "
         "a number, or value, low and high of a 90% interval",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, data: Any) -> Any:
+        """With what files of before say in ``strategy`` on how it is simulated moved to ``run``, where that does not say it."""
+        strategy, run = (data.get("strategy"), data.get("run", {})) if isinstance(data, Mapping) else (None, None)
+        if not isinstance(strategy, Mapping) or not isinstance(run, (Mapping, Run)):
+            return data
+        old = {key: strategy[key] for key in _HASHED.get(str(strategy.get("kind")), {}) if key in strategy}
+        if not old:
+            return data
+        run = run.model_dump() if isinstance(run, Run) else run
+        for key, value in old.items():
+            if key == "messages" and not isinstance(value, bool):
+                raise ValueError(f"strategy.messages: {str(value)[:60]!r} must be true or false; its name is run.detail now")
+            if key == "tensor_grouping" and value not in ("none", "per-server"):
+                raise ValueError(
+                    f"strategy.tensor_grouping: {str(value)[:60]!r} must be 'none' or 'per-server'; its name is run.grouping now"
+                )
+            if value == _HASHED[strategy["kind"]][key]:
+                continue  # as it is by itself
+            run = {NAMED_BEFORE[f"strategy.{key}"].removeprefix("run."): "messages" if key == "messages" else value, **run}
+        return {**data, "strategy": {key: value for key, value in strategy.items() if key not in old}, "run": run}
 
     @field_validator("practice")
     @classmethod
@@ -183,11 +241,15 @@ class Scenario(Spec):
     @property
     def rank_messages(self) -> bool:
         """Whether every message of an all-reduce is simulated: asked for, or because hosts' work on them shares cores."""
-        strategy, cluster = self.strategy, self.cluster
-        if not isinstance(strategy, AllReduceStrategy):
+        if not isinstance(self.strategy, AllReduceStrategy):
             return False
-        on_cores = cluster.shared_cores is not None and cluster.transport.works_on_messages and self.worker_nodes > 1
-        return strategy.messages or on_cores
+        return self.run.detail == "messages" or self.hosts_share_cores
+
+    @property
+    def hosts_share_cores(self) -> bool:
+        """Whether hosts' work on messages between nodes waits for cores that all share."""
+        cluster = self.cluster
+        return cluster.shared_cores is not None and cluster.transport.works_on_messages and self.worker_nodes > 1
 
     @property
     def lone_step_s(self) -> float:
@@ -272,6 +334,8 @@ class Scenario(Spec):
 
     @property
     def hash(self) -> str:
-        """Content hash: equal scenarios, and only they, have it in common."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
+        content = self.model_dump(mode="json", exclude={"run": set(HOW_SIMULATED)})
+        content["strategy"] |= _HASHED.get(self.strategy.kind, {})
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]

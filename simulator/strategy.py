@@ -78,9 +78,6 @@ class AllReduceStrategy(Spec):
         le=10**6,
         description="local SGD: replicas average their variables every so many steps and are on their own between",
     )
-    messages: bool = Field(
-        default=False, description="simulate every message as a transfer of its own, rank by rank: slower, shown in traces"
-    )
 
 
 class Mirrored(AllReduceStrategy):
@@ -168,12 +165,6 @@ class ParameterServer(Spec):
         default=None,
         description="in which order a server sends its variables, while the forward pass goes on with those that have come: as that "
         "pass needs them, at random, or all at once, so that it begins when the last has come; left out: at random, as TensorFlow does",
-    )
-    tensor_grouping: Literal["none", "per-server"] = Field(
-        default="none",
-        description="none: each gradient travels and is applied on its own, as soon as it is ready; "
-        "per-server: all gradients for a server travel as one after the backward pass, all variables before the forward pass "
-        "(several times faster to simulate)",
     )
     coordinator: Coordinator | None = Field(default=None, description="left out: none, each worker drives itself (between-graph)")
     replication: Literal["between-graph", "in-graph"] = Field(

@@ -138,8 +138,8 @@ class _Window(NamedTuple):
 def _shares(scenario: Scenario) -> _Shares:
     strategy = scenario.strategy
     assert isinstance(strategy, ParameterServer)
-    apart = strategy.model_copy(update={"tensor_grouping": "none"})  # so that each tensor is counted at its server
-    tensors = tensors_of(scenario.model_copy(update={"strategy": apart}))
+    apart = scenario.run.model_copy(update={"grouping": "none"})  # so that each tensor is counted at its server
+    tensors = tensors_of(scenario.model_copy(update={"run": apart}))
     pulled, pushed, count = np.zeros(strategy.servers), np.zeros(strategy.servers), np.zeros(strategy.servers)
     for variable in tensors.variables:
         pulled[variable.server] += variable.size_bytes

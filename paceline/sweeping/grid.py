@@ -14,7 +14,7 @@ from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
 from simulator.loading import apply_settings, read_toml, scenario_from_table
 from simulator.prices import Prices, for_several
-from simulator.scenario import Scenario
+from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
 from simulator.workload import Workload
 
 __all__ = ["Grid", "grid", "several_clusters"]
@@ -64,7 +64,7 @@ class Grid(Sequence[Scenario]):
     Raises
     ------
     ScenarioError
-        A key is given twice, or there are too many combinations.
+        A key is given twice, or does not tell scenarios apart, or there are too many combinations.
     """
 
     def __init__(
@@ -85,6 +85,12 @@ class Grid(Sequence[Scenario]):
         self.axes: tuple[Axis, ...] = tuple((key, list(values)) for key, values in axes)
         self._table, self._source, self._beside, self._size = dict(table), source, beside, size
         self.prices = prices
+        for key in keys:
+            if (name := NAMED_BEFORE.get(key, key).removeprefix("run.")) in HOW_SIMULATED:
+                raise ScenarioError(
+                    f"--over {key}: says how a scenario is simulated, not what, so its values would be one and the same scenario; "
+                    f"sweep once for each, with --set run.{name}=VALUE and an --out of its own"
+                )
         heads = [key.partition(".")[0] for key in keys]
         self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
         self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload" or keys[axis] in _CHOOSES_A_CLUSTER]

@@ -2,11 +2,9 @@
 
 An algorithm is a :class:`Schedule` of messages. A :class:`Collective` joins it to a network
 and a protocol and knows two ways to its times: message by message (:class:`ByMessages`),
-and for all ranks at once (:class:`AtOnce`, ``Collective.finish_s``).
+and for all ranks at once (``Collective.finish_s``).
 """
 
-from simulator.collectives.all_reduce import AllReduce
-from simulator.collectives.at_once import AtOnce
 from simulator.collectives.auto import Auto
 from simulator.collectives.by_messages import ByMessages
 from simulator.collectives.collective import Choice, Collective, Plan
@@ -14,8 +12,6 @@ from simulator.collectives.factory import collective_for
 from simulator.collectives.schedule import Await, Lane, Message, Schedule
 
 __all__ = [
-    "AllReduce",
-    "AtOnce",
     "Auto",
     "Await",
     "ByMessages",

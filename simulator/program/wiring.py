@@ -231,17 +231,17 @@ class Wiring:
     # -- tables ----------------------------------------------------------------------
 
     def tables(self) -> tuple[Ports, int, Paths, Hosts]:
-        """Ports (links before devices), how many of them are links, paths, and hosts; each in the order of its first use."""
+        """Ports (links before caps and devices), how many of them are links, paths, and hosts; each in the order of its first use."""
         keys = np.concatenate(self._keys) if self._keys else np.empty((0, _WIDEST), dtype=np.int64)
         crossed = keys != _NONE
         first = np.concatenate([[0], np.cumsum(crossed.sum(axis=1))])
         used, port = _by_first_use(keys[crossed])
-        is_device = used >> (2 * _BITS) == _Port.DEVICE
-        order = np.argsort(is_device, kind="stable")
+        is_no_link = used >> (2 * _BITS) >= _Port.CAP
+        order = np.argsort(is_no_link, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         used, port = used[order], place[port]
-        links = int((~is_device).sum())
+        links = int((~is_no_link).sum())
         nodes = np.concatenate(self._nodes) if self._nodes else np.empty((0, 2), dtype=np.int64)
         hosts = np.full(nodes.shape, _NONE)
         between = nodes[:, 0] != _NONE
