@@ -9,6 +9,7 @@ from simulator.evidence import coverage
 from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.practice import felt_by
+from simulator.resolve import resolve
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
 from simulator.speeds import same_device
@@ -20,7 +21,7 @@ __all__ = ["cautions"]
 
 
 def cautions(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = False) -> tuple[Warned, ...]:
-    """All warnings that a result of this scenario carries.
+    """All warnings that a result of this scenario, resolved, carries.
 
     Parameters
     ----------
@@ -29,6 +30,7 @@ def cautions(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = 
     aligned
         Whether ranks entered collectives together, ready or not.
     """
+    scenario = resolve(scenario).scenario
     return (
         *_uncovered(scenario),
         *_on_the_workload(scenario),

@@ -9,9 +9,10 @@ from typing import Literal
 
 from simulator.results import Assumed
 from simulator.scenario import Scenario
+from simulator.spec import Spec
 from simulator.strategy import ParameterServer
 
-__all__ = ["Start", "assumptions", "start_of"]
+__all__ = ["Start", "assumptions", "filled_in", "start_of"]
 
 Start = Literal["together", "staggered", "random-phase"]
 
@@ -39,6 +40,17 @@ def _start(scenario: Scenario) -> tuple[Literal["together", "random-phase"], str
     if strategy.replication == "in-graph":
         return "together", _ONE_CLIENT
     return "random-phase", _APART
+
+
+def filled_in(scenario: Scenario) -> Scenario:
+    """The scenario with what it leaves out in place; itself where it leaves out nothing."""
+    strategy = scenario.strategy
+    changes: dict[str, Spec] = {}
+    if scenario.run.start is None:
+        changes["run"] = scenario.run.model_copy(update={"start": start_of(scenario)})
+    if isinstance(strategy, ParameterServer) and strategy.pull_order is None:
+        changes["strategy"] = strategy.model_copy(update={"pull_order": strategy.pulls})
+    return scenario.model_copy(update=changes) if changes else scenario
 
 
 def assumptions(scenario: Scenario) -> tuple[Assumed, ...]:

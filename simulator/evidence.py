@@ -16,6 +16,7 @@ from pydantic import Field
 from simulator.catalog import own_file
 from simulator.complaints import validated
 from simulator.reading import read_toml
+from simulator.resolve import resolve
 from simulator.results import Coverage
 from simulator.scenario import Scenario
 from simulator.spec import Spec
@@ -55,7 +56,8 @@ def checked_kinds() -> tuple[Checked, ...]:
 
 
 def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
-    """What speaks for a prediction of this scenario, aspect by aspect."""
+    """What speaks for a prediction of this scenario, resolved, aspect by aspect."""
+    scenario = resolve(scenario).scenario
     return (*_of_the_batch(scenario), *_of_the_device(scenario), *_of_the_workers(scenario))
 
 

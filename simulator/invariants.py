@@ -303,7 +303,7 @@ class _SendingTimes:
             port_s: dict[Port, float] = defaultdict(float)
             for lane in schedule.lanes_from(rank):
                 for port in self._connect(lane.source, lane.target).ports:
-                    port_s[port] += lane.share * size_bytes * wire.bytes_per_byte / port.capacity
+                    port_s[port] += schedule.share(lane) * size_bytes * wire.bytes_per_byte / port.capacity
             known = self._known[rank, size_bytes] = max(port_s.values(), default=0.0)
         return known
 

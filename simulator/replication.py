@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 from simulator.collectives import ByMessages
 from simulator.cores import cores_of
@@ -17,6 +18,7 @@ from simulator.program.compile import compile_program
 from simulator.recorder import Measured, Recorder, Resource
 from simulator.records import Observer
 from simulator.replica import Paces, paces_of
+from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.collective import collective_of
@@ -80,8 +82,9 @@ def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, pa
     else:
         collectives: Collectives | None = None
         if collective is not None and drawn.rank_messages:
-            run = ByMessages(kernel, network, [collective.plan(size) for size in sizes], sizes, recorder.observer)
-            collectives = MessageByMessage(run, len(sizes), links)
+            plans = [collective.plan(size) for size in sizes]
+            begin = partial(ByMessages, kernel, network, plans, sizes, recorder.observer)
+            collectives = MessageByMessage(lambda ended: begin(ended=ended), len(sizes), links)
         elif collective is not None:
             collectives = AtOnce(kernel, collective, sizes, len(paces), links)
         Engine(kernel, network, program, paces, streams, recorder, collectives).start()
@@ -95,7 +98,8 @@ def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, pa
 
 
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
-    """What one replication simulates: one draw of all that fits leave open, achieved rates in place of nominal ones, teams as workers."""
+    """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers."""
+    scenario = resolve(scenario).scenario
     load = scenario.workload.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload"))
     if load.jitter_least is not None and not load.moved_by_factor:

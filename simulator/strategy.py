@@ -47,7 +47,9 @@ class AllReduceStrategy(Spec):
     """What the two strategies that all-reduce have in common."""
 
     algorithm: Algorithm = Field(
-        default="ring", description="how gradients are all-reduced; auto: whichever is fastest for the size of each bucket, as NCCL chooses"
+        default="ring",
+        description="how gradients are all-reduced; auto: whichever is fastest for the size of each bucket, with one of NCCL's protocols "
+        "among what NCCL has (ring, double-binary-tree), with protocol = none among all",
     )
     protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
         default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"

@@ -76,11 +76,13 @@ def agree_to_measure(took_s: float, where: str, *, yes: bool) -> None:
 def _agree(weighed: Iterable[tuple[float, Scenario]], where: str, what: str, limit_s: float, *, cores: int, yes: bool) -> None:
     """Ask, where scenarios, each as often as its weight says, take longer together than the limit on so many cores."""
     from simulator.effort import effort_s, timed_effort_s
+    from simulator.resolve import resolve
 
     if yes:
         return
     total_s, longest_s, step_s, longest, slowest = 0.0, 0.0, 0.0, None, None
-    for weight, scenario in weighed:
+    for weight, given in weighed:
+        scenario = resolve(given).scenario
         its_s = effort_s(scenario)
         total_s += weight * its_s
         if its_s > longest_s:

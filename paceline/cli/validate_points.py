@@ -21,6 +21,7 @@ from simulator.catalog import scenario_file
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
 from simulator.loading import apply_settings, parse_setting, read_toml
+from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
 
@@ -72,7 +73,7 @@ class _Case:
 
     def __init__(self, table: Mapping[str, Any], file: Path, measured: Path, settings: Sequence[Setting], unit: Unit) -> None:
         self.table, self.file, self.measured, self.settings, self.unit = table, file, measured, settings, unit
-        self.base = base_scenario(table, settings, source=str(file), beside=file.parent)
+        self.base = resolve(base_scenario(table, settings, source=str(file), beside=file.parent)).scenario  # what a refit scales
 
     def scenarios(self, table: Mapping[str, Any], settings: Sequence[Setting] | None = None) -> list[Scenario]:
         """The scenario of a table at every setting, or at some."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.collectives import Collective, collective_for
+from simulator.collectives import Collective, Group, collective_for
 from simulator.network.topology import Topology
 from simulator.rng import Streams
 from simulator.scenario import Scenario
@@ -20,8 +20,7 @@ def collective_of(scenario: Scenario, streams: Streams, topology: Topology) -> C
         strategy.algorithm,
         strategy.protocol,
         cluster,
-        scenario.replicas,
-        cluster.replicas_per_node,
+        Group.in_order(scenario.replicas, cluster.replicas_per_node),
         topology.between_replicas,
         lambda: Topology(scenario, streams).between_replicas,
         strategy.pipeline_chunk_bytes,
