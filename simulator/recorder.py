@@ -243,6 +243,7 @@ class Recorder:
                 "the first worker ended its last step before the warm-up of all was over, so nothing was measured; "
                 "set run.drain = true, or a smaller run.warmup_steps"
             )
+        self._is_open = False
         self._fold()
         self._fold_stale()
         now = self._kernel.now

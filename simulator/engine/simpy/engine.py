@@ -397,10 +397,10 @@ class Engine:
             self._recorder.step(rank.index, rank.start_s, self._parts_with_servers(rank, self._updates))
         else:
             self._end_together(rank)
+        self._kernel.soon(self._begin, rank, 0, step + 1)
         if self._clocks is not None:
             for other in self._clocks.tick(rank.index):
                 self._kernel.soon(self._read, self._ranks[other])
-        self._kernel.soon(self._begin, rank, 0, step + 1)
 
     def _parts_with_servers(self, rank: Rank, updates: Updates) -> Parts:
         """Where the time of a step went whose gradients go to servers."""
