@@ -5,16 +5,17 @@ from __future__ import annotations
 import gc
 
 from simulator.cores import cores_of
+from simulator.engine.simpy.engine import Engine
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.practice import drawn_in_practice
 from simulator.recorder import Measured, Recorder
 from simulator.records import Observer
-from simulator.replica import paces_of, replicas_of
+from simulator.replica import paces_of
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.training import AllReduceTraining
-from simulator.strategies.parameter_server.training import ParameterServerTraining
+from simulator.strategies.parameter_server.routine import compile_servers
 from simulator.strategy import ParameterServer
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
@@ -55,8 +56,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     try:
         training: AllReduceTraining | None = None
         if isinstance(drawn.strategy, ParameterServer):
-            replicas = replicas_of(kernel, network, drawn, paces, observer)
-            ParameterServerTraining(kernel, network, drawn, replicas, recorder, streams)
+            Engine(kernel, network, compile_servers(drawn, streams), paces, streams, recorder).start()
         else:
             training = AllReduceTraining(kernel, network, drawn, paces, recorder, streams)
         recorder.begin()

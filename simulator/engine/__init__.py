@@ -1,1 +1,1 @@
-"""Engines run a program: SimPy, to be read, and a compiled one, for speed."""
+"""What runs a program: draws, engines, and what they measure."""
