@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import connection_at, heaped_at, incidence_at, level_at, message_at, number_at, pair_at, port_at, real_at
+from simulator.engine.compiled.layout import connection_at, heaped_at, incidence_at, level_at, message_at, number_at, pair_at, port_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.ports import (
     adopt,
@@ -235,13 +235,11 @@ def _share_out(s: Record, port: int, now: float) -> None:
     weight = p.owned
     ceiling = p.ceiling
     if p.foreign_n > 0:
-        taken = 0.0
         at = p.foreign
         while at >= 0:
             i = incidence_at(s.incidences, at)
-            taken += _level(s, i.connection) * connection_at(s.connections, i.connection).weight
+            left -= _level(s, i.connection) * connection_at(s.connections, i.connection).weight
             at = i.foreign_after
-        left -= taken
         full = left / weight
         bound = (full if full < ceiling else ceiling) * _TOLERANCE
         # only who has a higher level than an owned connection may be brought down to the same
