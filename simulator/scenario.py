@@ -208,6 +208,11 @@ class Scenario(Spec):
         """Worker processes."""
         return self.layout.processes
 
+    @property
+    def workers(self) -> int:
+        """How many train, as the strategy counts them: worker processes, or the replicas of the one that drives all."""
+        return self.layout.workers
+
     def machine_of(self, replica: int) -> int:
         """The machine that a replica's process runs on: its node, or the one on which all nodes are processes."""
         return replica // self.cluster.replicas_per_node if self.cluster.shared_cores is None else 0
