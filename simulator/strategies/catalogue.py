@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from simulator.strategies.mirrored import Mirrored
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
-from simulator.strategies.servers import ParameterServer
+from simulator.strategies.parameter_server import ParameterServer
 from simulator.strategies.single import Single
 from simulator.strategies.strategy import Strategy
 

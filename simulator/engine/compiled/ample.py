@@ -51,7 +51,7 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64]) ->
 
 
 @entry
-def _leave_out(  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _leave_out(  # type: ignore[no-untyped-def]
     order, begins, by_port, path, first, crossed, weight, capacity, ceiling, incast_loss, incast_flows, shared
 ):  # fmt: skip
     """Go through the ports by their number of users, and mark where they are left out."""

@@ -11,7 +11,6 @@ from simulator.engine.compiled.calendar import at_end_of_instant, call_later, dr
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.fairness import settle, settle_plain
 from simulator.engine.compiled.layout import (
-    AWAY,
     connection_at,
     ends_at,
     host_at,

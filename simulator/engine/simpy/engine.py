@@ -12,6 +12,7 @@ from simulator.cores import Task
 from simulator.engine.draws import Draws
 from simulator.engine.simpy.collectives import Collectives
 from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.overlap import Overlap
 from simulator.engine.simpy.rank import Plan, Rank
 from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
 from simulator.engine.simpy.server import Server
@@ -21,7 +22,6 @@ from simulator.network.flows import Network
 from simulator.network.hosts import Host
 from simulator.network.limits import Limits
 from simulator.network.ports import Connection, Port, leave_out_ample
-from simulator.overlap import Overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import Parts, Recorder
 from simulator.records import Span, Transfer, Update

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from simulator.engine.draws import Draws, Factors
 from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.overlap import Overlap
 from simulator.network.ports import Connection
-from simulator.overlap import Overlap
 from simulator.program.program import Operation, Routine
 
 __all__ = ["Plan", "Rank"]
