@@ -114,7 +114,7 @@ class AllReduceStrategy(Strategy):
         copies = None
         if self.through_host:
             assert cluster.host_link is not None
-            # a link that several devices share gives each its equal part all the time, since the replicas of a node copy at about the same time
+            # of a link that several devices share each has its equal part: the replicas of a node copy at about the same time
             sharing = min(cluster.devices_per_host_link, replicas)
             copies = HostCopies(cluster.host_link.latency_s, sharing / cluster.host_link.bandwidth_bytes_per_s)
         rule = Rule(self.fusion_cycle_s, self.bucket_size_bytes or math.inf, self.priority == "forward", copies)
