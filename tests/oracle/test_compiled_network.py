@@ -6,11 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sample_engines import Case, by_compiled, by_simpy, tables_of
 
 from simulator.engine.compiled.ample import shared_crossings
+from simulator.network import fairness
 from simulator.network.limits import Limits
 from simulator.network.ports import Connection, Port, exact_weight, leave_out_ample
 
@@ -84,6 +86,24 @@ def test_both_networks_are_equal_to_the_last_bit(case: Case) -> None:
 @given(cases(most_paths=40, most_messages=150), st.integers(1, 20))
 def test_larger_ones_are_too_in_slices(case: Case, most_events: int) -> None:
     assert by_compiled(case, most_events) == by_simpy(case)
+
+
+@settings(SETTINGS, max_examples=300)
+@given(cases(most_paths=20, most_messages=40), st.sampled_from([0, 1]))
+def test_they_are_equal_where_the_whole_component_is_shared_out_anew(case: Case, patience: int) -> None:
+    """Repairing the shares port by port hardly ever takes so long; here it may not take any longer."""
+    filled: list[int] = []
+
+    def fill(*given: Any) -> Any:
+        filled.append(1)
+        return fill_component(*given)
+
+    fill_component = fairness._fill_component
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fairness, "PATIENCE", patience)
+        patch.setattr(fairness, "_fill_component", fill)
+        assert by_compiled(case) == by_simpy(case)
+    event(f"filled: {bool(filled)}")
 
 
 @settings(SETTINGS, max_examples=300)

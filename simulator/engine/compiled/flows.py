@@ -33,11 +33,9 @@ from simulator.engine.compiled.ports import (
     undisown,
 )
 from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
+from simulator.network.flows import SAME_INSTANT
 
 __all__ = ["begin_after_wait", "end_messages", "received", "send", "settle_all", "stand_for_link"]
-
-_SAME_INSTANT = 1 + 1e-12
-
 
 @compiled
 def send(s: Record, connection: int, size: float, arrived: int, about: int, left: int) -> None:
@@ -284,7 +282,7 @@ def end_messages(s: Record, port: int) -> None:
     # the clock stands where the first message ends, without the rounding of rate x time
     p.clock = front
     p.updated = now
-    limit = front * _SAME_INSTANT
+    limit = front * SAME_INSTANT
     ended = ended_last = -1  # messages
     crossed = crossed_last = -1  # connections whose next message begins anew
     while connection >= 0:
