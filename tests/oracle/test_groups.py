@@ -144,6 +144,25 @@ def test_buckets_of_every_operation_follow_one_another(operation, algorithm, see
     assert got == near(want)
 
 
+def test_operations_may_differ_from_bucket_to_bucket():
+    """A root is done with broadcasts that nobody else has entered, and sends nothing of an all-reduce before others are near it."""
+    ranks, group, fresh = 5, Group.in_order(5, 1), meshed()
+    kinds = [grouped("ring", group, fresh, **more_of(name, ranks)) for name in ("broadcast", "broadcast", "all-reduce", "reduce")]
+    ready_s = np.cumsum(np.random.default_rng(3).exponential(2e-3, (12, ranks)), axis=0)
+    ready_s[:, ranks // 2] = 0.0
+    kernel, got = Kernel(), {}
+    run = ByMessages(
+        kernel, Network(kernel), [some.plan(SIZE) for some in kinds], [SIZE] * 4, ended=lambda *which: got.setdefault(which, kernel.now)
+    )
+    for (bucket, rank), at_s in np.ndenumerate(ready_s):
+        kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket % 4))
+    kernel.run()
+    finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
+    for bucket in range(12):
+        finish_s = kinds[bucket % 4].finish_s(np.maximum(ready_s[bucket], finish_s), SIZE, free_s)
+        assert [got[rank, bucket] for rank in range(ranks)] == near(finish_s)
+
+
 # -- groups beside one another ------------------------------------------------------------
 
 COLUMNS = tuple(Group((k, 4 + k, 8 + k), (0, 1, 2)) for k in range(4))  # the k-th device of each of three nodes
