@@ -2,11 +2,9 @@
 
 An algorithm is a :class:`Schedule` of messages. A :class:`Collective` joins it to a group
 of ranks, a network and a protocol, and knows two ways to its times: message by message
-(:class:`ByMessages`), and for all ranks at once (:class:`AtOnce`, ``Collective.finish_s``).
+(:class:`ByMessages`), and for all ranks at once (``Collective.finish_s``).
 """
 
-from simulator.collectives.all_reduce import AllReduce
-from simulator.collectives.at_once import AtOnce
 from simulator.collectives.auto import Auto
 from simulator.collectives.by_messages import ByMessages, leave_out_ample_of
 from simulator.collectives.collective import Choice, Collective, Plan
@@ -17,8 +15,6 @@ from simulator.collectives.wire import Group
 
 __all__ = [
     "ALGORITHMS",
-    "AllReduce",
-    "AtOnce",
     "Auto",
     "Await",
     "ByMessages",

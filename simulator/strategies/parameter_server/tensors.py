@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from simulator.placement import place, shards_of
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["Cut", "Gradient", "Tensors", "tensors_of"]
 
@@ -100,14 +100,14 @@ def tensors_of(scenario: Scenario) -> Tensors:
             gradients.append(Gradient(len(gradients), server, size, load.server(size)))
             variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
             ready_at.append(ready)
-    if strategy.tensor_grouping == "per-server":
+    if scenario.run.grouping == "per-server":
         gradients = [
             Gradient(index, server, sum(g.size_bytes for g in its), sum(g.cost_s for g in its))
             for index, (server, its) in enumerate(_by_server(gradients).items())
         ]
         ready_at = [1.0] * len(gradients)
     order = strategy.pulls
-    if strategy.tensor_grouping == "per-server" or order == "together":
+    if scenario.run.grouping == "per-server" or order == "together":
         variables = [
             Variable(index, server, sum(v.size_bytes for v in its)) for index, (server, its) in enumerate(_by_server(variables).items())
         ]

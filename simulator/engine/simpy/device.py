@@ -1,4 +1,4 @@
-"""A device: computes for one replica, or shares itself equally among several."""
+"""A device: computes for one rank, or shares itself equally among several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, Port
 
-__all__ = ["Device"]
+__all__ = ["Device", "Done", "Seat"]
+
+Done = Callable[[Event | None], None]
+"""Called when work has ended."""
+
+Seat = Callable[[float, Done], None]
+"""How one rank, or a server, works on a device: seconds of work, and what to call at their end."""
 
 
 class Device:
@@ -23,14 +29,12 @@ class Device:
 
     Parameters
     ----------
-    shared
-        Whether several replicas, or a replica and a parameter server, use it.
-    on_cores
-        Whether its work takes place on the cores that all nodes share; of a device that is not shared.
+    port
+        Of a device that several ranks, or a rank and a server, use.
+    task
+        Of a device whose work takes place on the cores that all nodes share.
     slowdown
         Share by which work takes longer while the device communicates; of a device that is not shared.
-    busy_core_slowdown
-        On the cores: share by which work takes longer for each other core that is busy.
 
     Attributes
     ----------
@@ -42,42 +46,33 @@ class Device:
                  "name", "slowdown")  # fmt: skip
 
     def __init__(
-        self,
-        kernel: Kernel,
-        network: Network,
-        index: int,
-        *,
-        shared: bool,
-        on_cores: bool = False,
-        slowdown: float = 0.0,
-        busy_core_slowdown: float = 0.0,
+        self, kernel: Kernel, network: Network, index: int, *, port: Port | None = None, task: Task | None = None, slowdown: float = 0.0
     ) -> None:
         self.name = f"device {index}"
         self.slowdown = slowdown
         self._kernel = kernel
         self._network = network
-        self._port = Port(self.name, 1.0) if shared else None
-        self._task = Task(network.cores, busy_core_slowdown) if on_cores and network.cores is not None else None
+        self._port = port
+        self._task = task
         self._busy_s = 0.0  # including what is left of the work in progress
         self._free_s = 0.0
         self._flights = 0
-        # of the work in progress, where its speed may change
+        # of the work in progress, where it may be cancelled or its speed may change
         self._since_s = 0.0
         self._left_s = 0.0
         self._turn = 0
-        self._done: Event | None = None
+        self._done: Done | None = None
 
-    def seat(self) -> Callable[[float], Event]:
-        """How one replica computes here: a call with seconds of work gives the event of its end."""
+    def seat(self, connection: Connection | None) -> Seat:
+        """How one rank computes here; ``connection`` is its own over the port of a shared device."""
         if self._task is not None:
-            return self._task.event
-        if self._port is not None:
-            connection = Connection((self._port,), 0.0)
-            return lambda work_s: self._shared(connection, work_s)
+            return self._on_cores
+        if connection is not None:
+            return lambda work_s, done: self._shared(connection, work_s, done)
         return self._stretched if self.slowdown else self._alone
 
     def cancel(self) -> None:
-        """Stop the work in progress, which a replica that has the device to itself no longer waits for."""
+        """Stop the work in progress of a rank that has the device to itself."""
         now = self._kernel.now
         if self._free_s > now:
             self._busy_s -= self._free_s - now
@@ -85,27 +80,45 @@ class Device:
         self._turn += 1
         self._done = None
 
-    def _alone(self, work_s: float) -> Event:
+    def _alone(self, work_s: float, done: Done) -> None:
         self._busy_s += work_s
         self._free_s = self._kernel.now + work_s
-        return self._kernel.timeout(work_s)
-
-    def _shared(self, connection: Connection, work_s: float) -> Event:
-        done = self._kernel.event()
+        self._done = done
+        self._turn = turn = self._turn + 1
         if work_s > 0:
-            self._network.send(connection, work_s, lambda _: _end(done))
+            self._kernel.call_later(work_s, self._wake, turn)
         else:
-            done.succeed()
-        return done
+            self._kernel.soon(self._end, turn)
+
+    def _shared(self, connection: Connection, work_s: float, done: Done) -> None:
+        if work_s > 0:
+            self._network.send(connection, work_s, done)
+        else:
+            self._kernel.soon(done, None)
+
+    def _on_cores(self, work_s: float, done: Done) -> None:
+        assert self._task is not None
+        if work_s > 0:
+            self._task.work(work_s, done)
+        else:
+            self._kernel.soon(done, None)
+
+    def _wake(self, event: Event) -> None:
+        self._end(event._value)
+
+    def _end(self, turn: int) -> None:
+        done = self._done
+        if turn == self._turn and done is not None:  # else cancelled, or its speed has changed since
+            self._done = None
+            done(None)
 
     # -- compute that communication slows down ----------------------------------------
 
-    def _stretched(self, work_s: float) -> Event:
-        self._done = self._kernel.event()
+    def _stretched(self, work_s: float, done: Done) -> None:
+        self._done = done
         self._left_s = work_s
         self._since_s = self._kernel.now
         self._schedule()
-        return self._done
 
     def _schedule(self) -> None:
         """Wake up when the work in progress ends at the present speed."""
@@ -114,16 +127,13 @@ class Device:
         now = self._kernel.now
         self._busy_s += wait_s - max(self._free_s - now, 0.0)
         self._free_s = now + wait_s
-        self._kernel.call_later(wait_s, self._ended, turn)
-
-    def _ended(self, event: Event) -> None:
-        done = self._done
-        if event._value == self._turn and done is not None:
-            self._done = None
-            done.succeed()
+        if wait_s > 0:
+            self._kernel.call_later(wait_s, self._wake, turn)
+        else:
+            self._kernel.soon(self._end, turn)
 
     def communicate(self, change: int) -> None:
-        """Messages of the replica that came on their way (1) or ended (-1)."""
+        """Messages of the rank that came on their way (1) or ended (-1)."""
         before, self._flights = self._flights, self._flights + change
         if self.slowdown and self._done is not None and (before == 0) != (self._flights == 0):
             now = self._kernel.now
@@ -139,7 +149,3 @@ class Device:
         if self._port is not None:
             return self._port.busy_until(now)
         return self._busy_s - max(self._free_s - now, 0.0)
-
-
-def _end(done: Event) -> None:
-    done.succeed()

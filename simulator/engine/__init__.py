@@ -1,0 +1,1 @@
+"""What runs a program: draws, engines, and what they measure."""
