@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sample_networks import INTER, INTRA, by_messages, collective, meshed, switched
@@ -165,7 +167,8 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
         if at_once:
             run = AtOnce(kernel, some, sizes, ranks, lambda: ())
         else:
-            run = MessageByMessage(ByMessages(kernel, Network(kernel), plans, sizes), len(sizes), lambda: ())
+            begin_run = partial(ByMessages, kernel, Network(kernel), plans, sizes)
+            run = MessageByMessage(lambda ended, begin_run=begin_run: begin_run(ended=ended), len(sizes), lambda: ())
         ends: list[tuple[int, int, float]] = []
         draws = [np.random.default_rng([seed, rank]) for rank in range(ranks)]
 

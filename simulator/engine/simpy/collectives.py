@@ -116,10 +116,20 @@ class AtOnce:
 
 
 class MessageByMessage:
-    """Every message a transfer of its own on the network that all share."""
+    """Every message a transfer of its own on the network that all share.
 
-    def __init__(self, run: ByMessages, buckets: int, links: Callable[[], Sequence[Resource]]) -> None:
-        self._run = run
+    Parameters
+    ----------
+    begin
+        Makes the run, given whom it tells that a rank has ended a bucket (counted over all steps).
+    buckets
+        How many a step has.
+    links
+        Gives the ports that its messages cross.
+    """
+
+    def __init__(self, begin: Callable[[Ended], ByMessages], buckets: int, links: Callable[[], Sequence[Resource]]) -> None:
+        self._run = begin(self._has_ended)
         self._buckets = buckets
         self._links = links
         self._ended: Ended = _nobody
@@ -135,19 +145,14 @@ class MessageByMessage:
 
     def enter(self, rank: int, bucket: int) -> None:
         """The rank has the bucket's data now."""
-        if not bucket:
-            finished = self._run.finished(rank)
-            assert finished.callbacks is not None
-            finished.callbacks.append(lambda _: self._all_ended(rank))
         self._run.ready(rank, bucket)
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
         return self._run.ended_s(rank)
 
-    def _all_ended(self, rank: int) -> None:
-        for bucket in range(self._buckets):
-            self._ended(rank, bucket)
+    def _has_ended(self, rank: int, number: int) -> None:
+        self._ended(rank, number % self._buckets)
 
 
 def _nobody(rank: int, bucket: int) -> None:

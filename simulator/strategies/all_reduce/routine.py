@@ -10,16 +10,17 @@ applies its own gradients, and the variables are averaged now and then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from simulator.fusion import Bucket, buckets
-from simulator.program.program import Cores, Devices, Names, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.program.program import Cores, Devices, HostCopies, Names, Operation, Program, Ranks, Reduction, Routine, Rules, Servers
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy
+from simulator.strategies.all_reducing import AllReduceStrategy
 
 __all__ = ["buckets_of", "compile_together"]
 
@@ -73,12 +74,24 @@ def compile_together(scenario: Scenario, streams: Streams) -> Program:
             names=Names(ranks, lambda rank: f"replica {rank}"),
         ),
         routines=(_routine(buckets_of(scenario), scenario.workload.parameter_bytes, every, together=ranks > 1),),
-        # between two averages some ranks are ahead: the window closes amid their steps as it opened, so nobody stops before
-        rules=Rules(steps_each=scenario.run.steps + (every if every > 1 else 0), sync_every=every),
+        rules=Rules(steps_each=scenario.run.steps, sync_every=every, reduction=_reduction(scenario)),
         transport=cluster.transport,
         cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
         groups=(np.arange(ranks),),
     )
+
+
+def _reduction(scenario: Scenario) -> Reduction | None:
+    strategy, cluster, ranks = scenario.strategy, scenario.cluster, scenario.replicas
+    if not isinstance(strategy, AllReduceStrategy) or ranks == 1:
+        return None
+    copies = None
+    if strategy.through_host:
+        assert cluster.host_link is not None
+        # a link that several devices share gives each its equal part all the time, since the replicas of a node copy at about the same time
+        sharing = min(cluster.devices_per_host_link, ranks)
+        copies = HostCopies(cluster.host_link.latency_s, sharing / cluster.host_link.bandwidth_bytes_per_s)
+    return Reduction(strategy.fusion_cycle_s, strategy.bucket_size_bytes or math.inf, strategy.priority == "forward", copies)
 
 
 def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, together: bool) -> Routine:
@@ -93,7 +106,12 @@ def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, tog
         done = ready
         if together and every == 1:
             reduce = Operation(
-                kind="collective", name=f"all-reduce {number}", after=(len(operations) - 1,), size_bytes=size_bytes, bucket=number
+                kind="collective",
+                name=f"all-reduce {number}",
+                after=(len(operations) - 1,),
+                size_bytes=size_bytes,
+                bucket=number,
+                ready=ready,
             )
             reduced.append(len(operations))
             operations.append(reduce)
