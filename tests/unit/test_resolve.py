@@ -27,7 +27,7 @@ def of(mode: str, left_out: bool = True) -> Scenario:
 
 
 @given(st.sampled_from(sorted(MODES)), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_resolving_leaves_nothing_out_and_is_done_once(mode, left_out):
     written = of(mode, left_out)
     found = resolve(written)
