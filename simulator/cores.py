@@ -65,7 +65,10 @@ class Cores:
 
     def in_use_s(self, now: float) -> float:
         """Seconds for which a core was busy up to now, in the mean over all of them."""
-        return (self._busy_s + sum(now - task.began_s for task in self._running)) / self._number
+        running_s = 0.0
+        for task in self._running:
+            running_s += now - task.began_s
+        return (self._busy_s + running_s) / self._number
 
     def enter(self, task: Task) -> None:
         """A task comes that has something to do."""

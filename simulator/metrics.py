@@ -33,7 +33,7 @@ from simulator.results import (
 )
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.strategy import Single
+from simulator.strategies.catalogue import ALONE
 from simulator.teams import as_workers
 
 __all__ = ["alone_scenario", "doubt_of_runs", "summarise"]
@@ -179,7 +179,7 @@ def alone_scenario(scenario: Scenario) -> Scenario:
         shared = load.run_to_run_shared or 0.0
         spread = {"run_to_run_cv": math.sqrt(math.expm1(shared * math.log1p(load.run_to_run_cv**2))), "run_to_run_shared": 1.0}
         load = load.model_copy(update=spread)
-    return scenario.model_copy(update={"workload": load, "strategy": Single(), "cluster": cluster, "run": run})
+    return scenario.model_copy(update={"workload": load, "strategy": ALONE, "cluster": cluster, "run": run})
 
 
 def _step_time(runs: Sequence[Measured]) -> Quantiles:
@@ -207,7 +207,7 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
     values = sorted(pooled.counts)
     listed = workers if workers is not None and scenario.replicas <= _LISTED_WORKERS else None
     reads = sum(mixed.counts.values())
-    bound = getattr(scenario.strategy, "bound", None)
+    bound = scenario.strategy.pace.bound
     return Staleness(
         mean=pooled.mean(),
         p50=pooled.quantile(0.5),

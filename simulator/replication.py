@@ -7,6 +7,7 @@ from functools import partial
 
 from simulator.collectives import ByMessages
 from simulator.cores import cores_of
+from simulator.engine.draws import Draws
 from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.vectorised.lockstep import Lockstep
@@ -17,7 +18,6 @@ from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
 from simulator.recorder import Measured, Recorder, Resource
 from simulator.records import Observer
-from simulator.replica import Paces, paces_of
 from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
@@ -54,19 +54,19 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
     if cores is not None:
         recorder.watch("cores", lambda: [cores])
-    paces = paces_of(drawn, streams)
+    draws = Draws(drawn, streams)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
     try:
-        _run(drawn, streams, kernel, network, paces, recorder)
+        _run(drawn, streams, kernel, network, draws, recorder)
     finally:
         if collecting:
             gc.enable()
     return recorder.measured
 
 
-def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, paces: list[Paces], recorder: Recorder) -> None:
+def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, draws: Draws, recorder: Recorder) -> None:
     """Compile, and run the program to its end."""
     program = compile_program(drawn, streams)
     topology = Topology(drawn, streams)
@@ -78,7 +78,7 @@ def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, pa
     sizes = tuple(its.size_bytes for its in program.routines[0].operations if its.kind == "collective")
     lockstep = None
     if program.together and not drawn.rank_messages:
-        lockstep = Lockstep(kernel, program, paces, recorder, collective, links)
+        lockstep = Lockstep(kernel, program, draws, recorder, collective, links)
     else:
         collectives: Collectives | None = None
         if collective is not None and drawn.rank_messages:
@@ -86,8 +86,8 @@ def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, pa
             begin = partial(ByMessages, kernel, network, plans, sizes, recorder.observer)
             collectives = MessageByMessage(lambda ended: begin(ended=ended), len(sizes), links)
         elif collective is not None:
-            collectives = AtOnce(kernel, collective, sizes, len(paces), links)
-        Engine(kernel, network, program, paces, streams, recorder, collectives).start()
+            collectives = AtOnce(kernel, collective, sizes, draws.ranks, links)
+        Engine(kernel, network, program, draws, recorder, collectives).start()
     recorder.begin()
     kernel.run(recorder.done)
     if collective is not None:

@@ -13,7 +13,10 @@ from simulator.errors import InputError
 from simulator.loading import apply_settings, scenario_from_table
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, Mirrored, ParameterServer, Single
+from simulator.strategies.all_reducing import AllReduceStrategy
+from simulator.strategies.mirrored import Mirrored
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 
 __all__ = ["Unit", "base_scenario", "compared", "scenarios_at", "way_of"]
 

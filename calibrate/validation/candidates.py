@@ -9,7 +9,9 @@ from pydantic import BaseModel, Field
 
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategy import Mirrored, ParameterServer, Single
+from simulator.strategies.mirrored import Mirrored
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 
 __all__ = ["Candidate", "candidates_of", "value_at", "with_factors"]
 

@@ -112,7 +112,7 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
 
 def _instead(scenario: Scenario, step_s: float) -> str:
     """What to give in place of what makes a step so long: that without which it would be shortest."""
-    from simulator.strategy import Mirrored
+    from simulator.strategies.mirrored import Mirrored
     from simulator.units import format_rate, format_seconds
 
     known, load, cluster = scenario.workload.calibrated, scenario.workload, scenario.cluster

@@ -14,7 +14,7 @@ from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.left_out import left_out, left_out_in_words
 from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Phase, Placement, Result, Staleness
-from simulator.strategy import AllReduceStrategy
+from simulator.strategies.all_reducing import AllReduceStrategy
 from simulator.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:

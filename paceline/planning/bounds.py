@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 
 from paceline.planning.luck import Luck, least_mean, luck_of, worst_of
 from simulator.cluster import Cluster
+from simulator.engine.draws import process_factors
 from simulator.fusion import buckets
 from simulator.laws import Law
-from simulator.replica import process_factor
 from simulator.replication import drawn_scenario
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.all_reducing import AllReduceStrategy
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import AllReduceStrategy, ParameterServer, Single
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 from simulator.teams import as_workers
 
 __all__ = ["Ceilings"]
@@ -48,8 +50,8 @@ class _Draw:
             return 1.0, 1.0
         each = scenario.replicas_per_process
         found = self._extremes.setdefault(each, [])  # of the first process, of the first two, ...
-        for process in range(len(found), scenario.processes):
-            factor = process_factor(self.workload, self._streams, process, scenario.machine_of(process * each))
+        more = np.arange(len(found), scenario.processes)
+        for factor in process_factors(self.workload, self._streams, more, scenario.machines_of(more * each)).tolist():
             least, most = found[-1] if found else (factor, factor)
             found.append((min(least, factor), max(most, factor)))
         return found[scenario.processes - 1]

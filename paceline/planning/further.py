@@ -13,7 +13,8 @@ from simulator.cost import placement_of, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer, Single
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 
 __all__ = ["count_servers", "count_workers", "enough_servers", "paying_workers", "workers_of"]
 

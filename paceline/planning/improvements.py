@@ -22,7 +22,8 @@ from simulator.errors import ScenarioError
 from simulator.moving import precision_gain
 from simulator.results import Estimate, Result
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, ParameterServer
+from simulator.strategies.all_reducing import AllReduceStrategy
+from simulator.strategies.servers import ParameterServer
 from simulator.units import format_rate, format_seconds
 
 __all__ = ["improvements"]

@@ -18,7 +18,10 @@ from simulator.errors import InputError, ScenarioError
 from simulator.loading import apply_settings, read_toml, scenario_from_table
 from simulator.prices import Prices, for_several
 from simulator.scenario import Scenario
-from simulator.strategy import Mirrored, ParameterServer, Single, Strategy
+from simulator.strategies.catalogue import AnyStrategy
+from simulator.strategies.mirrored import Mirrored
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 from simulator.workload import Workload
 
 __all__ = ["Counts", "Line", "Space", "counts_of", "space_of", "with_servers", "with_workers"]
@@ -346,13 +349,13 @@ def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workloa
     return workload
 
 
-def with_workers(strategy: Strategy, count: int) -> Strategy:
+def with_workers(strategy: AnyStrategy, count: int) -> AnyStrategy:
     """A strategy with another number of workers; one device alone has no such number."""
     if isinstance(strategy, Single):
         return strategy
     return strategy.model_copy(update={"replicas" if isinstance(strategy, Mirrored) else "workers": count})
 
 
-def with_servers(strategy: Strategy, count: int) -> Strategy:
+def with_servers(strategy: AnyStrategy, count: int) -> AnyStrategy:
     """A strategy with another number of parameter servers, where it has any."""
     return strategy.model_copy(update={"servers": count}) if isinstance(strategy, ParameterServer) else strategy

@@ -8,7 +8,9 @@ from typing import Any
 
 from simulator.errors import InputError
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, ParameterServer, Single
+from simulator.strategies.all_reducing import AllReduceStrategy
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 
 __all__ = ["SHORT_NAMES", "in_words", "strategy_table"]
 

@@ -10,7 +10,7 @@ from simulator.complaints import validated
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 from simulator.uncertainty import Uncertainty
 from simulator.workload import Workload
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from paceline.reporting.naming import clean, setting_text, settings_of, strategy_name
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["ABSENT", "Coordinates", "Curve", "Group", "Key", "coordinates_of", "scaling_of"]
 

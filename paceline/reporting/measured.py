@@ -12,7 +12,7 @@ from paceline.reporting.answer import name_at
 from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.wording import counts
 from simulator.results import Estimate, Result
-from simulator.strategy import MultiWorkerMirrored
+from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 
 __all__ = ["Beside", "Overlay", "Unmatched", "overlay_of"]
 

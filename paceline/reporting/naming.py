@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import Mirrored, ParameterServer, Single
+from simulator.strategies.mirrored import Mirrored
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 from simulator.units import format_bytes, format_rate, format_seconds
 
 __all__ = ["LONGEST", "clean", "series_names", "setting_text", "settings_of", "strategy_name", "varied_settings"]

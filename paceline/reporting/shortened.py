@@ -9,8 +9,11 @@ from pydantic import ValidationError
 from simulator.errors import SimulationError
 from simulator.fusion import buckets
 from simulator.scenario import Scenario
+from simulator.strategies.all_reducing import AllReduceStrategy
+from simulator.strategies.mirrored import Mirrored
+from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["all_reduces_a_step", "records_a_step", "shortened"]
 

@@ -36,8 +36,8 @@ def shares(schedule: Schedule) -> Traffic:
     """What a schedule moves through each rank's links."""
     tables = flattened(schedule)
     carried = tables.messages * tables.each / tables.parts
-    ranks = schedule.ranks
-    return Traffic(np.bincount(tables.source, carried, ranks), np.bincount(tables.target, carried, ranks))
+    sent, received = (np.bincount(of, carried, schedule.ranks).astype(np.float64) for of in (tables.source, tables.target))
+    return Traffic(sent, received)
 
 
 def least_shares(operation: Operation, ranks: int, root: int = 0) -> Least:

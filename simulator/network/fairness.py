@@ -137,11 +137,15 @@ def _share_out(port: Port, work: dict[Port, None], touched: dict[Port, None], no
     left, weight = port.available(), port.owned
     ceiling = math.inf if port.limits is None else port.limits.ceiling
     if port.foreign:
-        levels = sorted(((_level(connection), order, connection) for order, connection in enumerate(port.foreign)), key=_descending)
-        left -= sum(level * connection.weight for level, _, connection in levels)
-        for level, _, connection in levels:
+        levels = [(_level(connection), connection) for connection in port.foreign]
+        for level, connection in levels:
+            left -= level * connection.weight
+        full = left / weight
+        bound = (full if full < ceiling else ceiling) * _TOLERANCE
+        faster = [(-level, order, connection) for order, (level, connection) in enumerate(levels) if level > bound]
+        for negative, _, connection in sorted(faster):
             # whoever has a higher level than an owned connection is brought down to the same
-            full = left / weight
+            level, full = -negative, left / weight
             if level <= (full if full < ceiling else ceiling) * _TOLERANCE:
                 break
             _take(port, connection, work, touched, now)
@@ -165,10 +169,6 @@ def _share_out(port: Port, work: dict[Port, None], touched: dict[Port, None], no
                 for crossed in connection.shared:
                     if crossed is not port:
                         work[crossed] = None
-
-
-def _descending(item: tuple[float, int, Connection]) -> tuple[float, int]:
-    return -item[0], item[1]
 
 
 def _stay_slack(port: Port, work: dict[Port, None], touched: dict[Port, None], now: float) -> None:

@@ -7,8 +7,10 @@ from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.all_reduce.routine import compile_together
+from simulator.strategies.all_reducing import AllReduceStrategy
 from simulator.strategies.parameter_server.routine import compile_servers
-from simulator.strategy import AllReduceStrategy, ParameterServer, Single
+from simulator.strategies.servers import ParameterServer
+from simulator.strategies.single import Single
 
 __all__ = ["compile_program"]
 

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Integers = NDArray[np.integer]
 Flags = NDArray[np.bool_]
 
 
@@ -302,7 +302,7 @@ class Routine:
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """One process hands out steps, one at a time (:class:`simulator.strategy.Coordinator`)."""
+    """One process hands out steps, one at a time (``strategy.coordinator``)."""
 
     dispatch_s: float
     latency_s: float

@@ -6,7 +6,7 @@ from simulator.collectives import Collective, Group, collective_for
 from simulator.network.topology import Topology
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy
+from simulator.strategies.all_reducing import AllReduceStrategy
 
 __all__ = ["collective_of"]
 

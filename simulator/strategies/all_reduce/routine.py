@@ -20,7 +20,7 @@ from simulator.program.program import Cores, Devices, HostCopies, Names, Operati
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy
+from simulator.strategies.all_reducing import AllReduceStrategy
 
 __all__ = ["buckets_of", "compile_together"]
 

@@ -33,7 +33,7 @@ from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.parameter_server.tensors import Tensors, tensors_of
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["compile_servers"]
 
@@ -145,7 +145,8 @@ def _routine(scenario: Scenario, strategy: ParameterServer, tensors: Tensors, sl
         return len(operations) - 1
 
     if slots.feed is not None:
-        prepared = then(Operation(kind="gate", name="prepare", after=(0,)))
+        # a batch that takes the client no time leaves it before the variables leave their servers
+        prepared = then(Operation(kind="gate", name="prepare", after=(0,))) if scenario.workload.input(scenario.batch) else 0
         input_bytes = (scenario.workload.input_bytes_per_sample or 0.0) * scenario.batch
         then(_send("input", slots.feed, input_bytes, "client", "worker {rank}", (prepared,), feeds=True))
     first = len(operations)
@@ -220,7 +221,8 @@ def _rules(scenario: Scenario, strategy: ParameterServer, tensors: Tensors) -> R
     dispatcher = None
     if strategy.coordinator is not None:
         dispatcher = Dispatcher(strategy.coordinator.dispatch_s, strategy.coordinator.latency_s)
-    client = Client(float(scenario.workload.input(scenario.batch))) if strategy.replication == "in-graph" else None
+    input_s = float(scenario.workload.input(scenario.batch)) if strategy.replication == "in-graph" else 0.0
+    client = Client(input_s) if input_s else None
     if strategy.mode == "sync":
         # an update needs as many workers to its end; with backups some make more steps than others
         updates = Synchronous(

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from simulator.placement import place, shards_of
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.strategies.servers import ParameterServer
 
 __all__ = ["Cut", "Gradient", "Tensors", "tensors_of"]
 
