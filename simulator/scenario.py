@@ -215,6 +215,11 @@ class Scenario(Spec):
         return replicas // self.cluster.replicas_per_node if self.cluster.shared_cores is None else np.zeros_like(replicas)
 
     @property
+    def workers(self) -> int:
+        """How many train, as the strategy counts them: worker processes, or the replicas of the one that drives all."""
+        return self.layout.workers
+
+    @property
     def warmup(self) -> int:
         """Steps of each worker that are not measured: ``run.warmup``, and of local SGD what leaves whole averaging periods."""
         steps, every = self.run.steps, self.strategy.pace.every

@@ -112,11 +112,10 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
 
 def _instead(scenario: Scenario, step_s: float) -> str:
     """What to give in place of what makes a step so long: that without which it would be shortest."""
-    from simulator.strategies.mirrored import Mirrored
     from simulator.units import format_rate, format_seconds
 
     known, load, cluster = scenario.workload.calibrated, scenario.workload, scenario.cluster
-    name = "intra_node" if isinstance(scenario.strategy, Mirrored) else "inter_node"
+    name = scenario.strategy.link or "inter_node"
     link = cluster.intra_node if name == "intra_node" else cluster.inter_node
 
     def joined(**figures: float) -> Scenario:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
-from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at, way_of
+from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at
 from calibrate.validation.points import Setting, read_points
 from calibrate.validation.scores import scores_of
 from paceline.cli.asking import agree_to_sweep, cores_of
@@ -95,7 +95,7 @@ class _Case:
             notes.insert(0, "No setting was measured twice, so how much of an error is noise cannot be told: repeat some runs.")
         return Validation(
             key="points",
-            title=f"{self.base.workload.name}, {way_of(self.base)}",
+            title=f"{self.base.workload.name}, {self.base.strategy.way}",
             rows=tuple(rows),
             scores=tuple(scores),
             command=command_line(),

@@ -10,7 +10,6 @@ from simulator.complaints import validated
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategies.servers import ParameterServer
 from simulator.uncertainty import Uncertainty
 from simulator.workload import Workload
 
@@ -81,10 +80,10 @@ def with_batch(scenario: Scenario, factor: int) -> Scenario:
 def with_one_more_server(scenario: Scenario) -> Scenario:
     """One parameter server more; on a node of its own, which a cluster of so many nodes gets besides."""
     strategy, cluster = scenario.strategy, scenario.cluster
-    assert isinstance(strategy, ParameterServer), "only such a strategy has servers"
-    if cluster.nodes is not None and strategy.server_placement == "dedicated":
+    assert scenario.servers, "the strategy must have servers"
+    if cluster.nodes is not None and scenario.layout.server_nodes:
         cluster = cluster.model_copy(update={"nodes": cluster.nodes + 1})
-    return changed(scenario, strategy=strategy.model_copy(update={"servers": strategy.servers + 1}), cluster=cluster)
+    return changed(scenario, strategy=strategy.with_servers(scenario.servers + 1), cluster=cluster)
 
 
 def _times(spec: SpecT, name: str, factor: float) -> SpecT:

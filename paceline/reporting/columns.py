@@ -168,7 +168,7 @@ def _pairing(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _asynchronous(result: Result) -> bool:
-    return getattr(result.scenario.strategy, "mode", "sync") != "sync"
+    return result.scenario.strategy.pace.asynchronous
 
 
 def _number(value: float | int | None) -> float | int | None:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from simulator.errors import SimulationError
-from simulator.fusion import buckets
 from simulator.scenario import Scenario
-from simulator.strategies.all_reducing import AllReduceStrategy
-from simulator.strategies.mirrored import Mirrored
-from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategies.servers import ParameterServer
 
 __all__ = ["all_reduces_a_step", "records_a_step", "shortened"]
 
@@ -65,9 +58,8 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
 
 def records_a_step(scenario: Scenario, replicas: int) -> int:
     """About how many records one step of so many replicas makes."""
-    strategy = scenario.strategy
     messages = 0
-    if isinstance(strategy, ParameterServer):
+    if scenario.servers:
         tensors = tensors_of(scenario)
         carried = len(tensors.variables) + len(tensors.gradients)
         copied = carried if scenario.cluster.host_link is not None else 0
@@ -79,30 +71,15 @@ def records_a_step(scenario: Scenario, replicas: int) -> int:
 
 def all_reduces_a_step(scenario: Scenario) -> int:
     """Of how many buckets the gradients of a step are at most; 0 where they are not all-reduced."""
-    strategy, load = scenario.strategy, scenario.workload
-    if not isinstance(strategy, AllReduceStrategy):
-        return 0
-    if strategy.fusion_cycle_s is not None:
-        return len(load.variables)
-    return len(buckets(load, scenario.batch, strategy.bucket_size_bytes, scenario.replicas))
+    reduction = scenario.strategy.reduction
+    return len(reduction.buckets(scenario.workload, scenario.batch, scenario.replicas)) if reduction is not None else 0
 
 
 def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
     """The same with so many replicas, each with as many samples as before."""
-    strategy = scenario.strategy
-    changes: dict[str, Any] = {}
-    if isinstance(strategy, Mirrored):
-        changes["replicas"] = replicas
-    elif isinstance(strategy, MultiWorkerMirrored):
-        changes["workers"] = max(2, replicas // strategy.replicas_per_worker)
-    elif isinstance(strategy, ParameterServer):
-        changes["workers"] = replicas
-        changes["backup_workers"] = strategy.backup_workers * replicas // scenario.replicas
-        if not changes["backup_workers"]:
-            changes["late_workers"] = "finish"
     load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
     try:
-        strategy = type(strategy).model_validate(strategy.model_dump() | changes)
+        strategy = scenario.strategy.fewer(replicas, scenario.replicas)
         return Scenario(**{**scenario.sections, "workload": load, "strategy": strategy})
     except ValidationError as error:
         reason = " ".join(str(error.errors(include_url=False)[0]["msg"]).split())

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from simulator.errors import InputError
 from simulator.strategies.mirrored import Mirrored
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.servers import ParameterServer
 from simulator.strategies.single import Single
 from simulator.strategies.strategy import Strategy
 
-__all__ = ["ALONE", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_named"]
+__all__ = ["ALONE", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of"]
 
 AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer, Field(discriminator="kind")]
 """``[strategy]`` of a scenario."""
@@ -22,27 +21,17 @@ AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServe
 KINDS: dict[str, type[Strategy]] = {its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, ParameterServer)}
 """Every strategy by its ``kind``."""
 
-SHORT_NAMES: dict[str, type[Strategy]] = {name: its for its in KINDS.values() for name in its.short_names}
-"""The strategy behind each name that a plan takes."""
+SHORT_NAMES: dict[str, Mapping[str, Any]] = {name: keys for its in KINDS.values() for name, keys in its.short_names.items()}
+"""Each name that a plan takes, with what it sets in ``[strategy]``; other keys are the scenario's own, where it has the same kind."""
 
 ALONE = Single()
 """One replica by itself, which speed-up is counted against."""
 
 
-def kind_named(kind: object) -> type[Strategy]:
-    """The strategy of a ``kind``.
-
-    Raises
-    ------
-    InputError
-        There is none.
-    """
-    found = KINDS.get(str(kind))
-    if found is None:
-        near = difflib.get_close_matches(str(kind)[:60], KINDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KINDS)}"
-        raise InputError(f"strategy.kind: {str(kind)[:60]!r} is no strategy; {hint}")
-    return found
+def kind_of(table: object) -> type[Strategy]:
+    """The strategy that a table's ``kind`` names; where there is none, the base of all, and validation says what is wrong."""
+    kind = KINDS.get(str(table.get("kind"))) if isinstance(table, Mapping) else None
+    return Strategy if kind is None else kind
 
 
 def _known(kind: str) -> str:

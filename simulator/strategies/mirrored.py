@@ -27,7 +27,7 @@ class Mirrored(AllReduceStrategy):
     def layout(self, cluster: Cluster) -> Layout:
         """One process drives all replicas."""
         replicas = self.replicas or cluster.replicas_per_node
-        return Layout(replicas=replicas, replicas_per_node=cluster.replicas_per_node, replicas_per_process=replicas)
+        return Layout(replicas=replicas, replicas_per_node=cluster.replicas_per_node, replicas_per_process=replicas, one_process=True)
 
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError if one node does not take all replicas."""

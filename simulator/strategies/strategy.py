@@ -122,6 +122,8 @@ class Layout(NamedTuple):
         Whether they sit on the workers' nodes.
     client
         Whether one client feeds all workers.
+    one_process
+        Whether one process drives all replicas, so that these are what is counted as workers.
     """
 
     replicas: int
@@ -130,11 +132,17 @@ class Layout(NamedTuple):
     servers: int = 0
     servers_beside: bool = False
     client: bool = False
+    one_process: bool = False
 
     @property
     def processes(self) -> int:
         """Worker processes."""
         return -(-self.replicas // self.replicas_per_process)
+
+    @property
+    def workers(self) -> int:
+        """How many train, as the strategy counts them: processes, or the replicas of the one process that drives all."""
+        return self.replicas if self.one_process else self.processes
 
     @property
     def worker_nodes(self) -> int:

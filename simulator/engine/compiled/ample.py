@@ -34,7 +34,18 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64]) ->
     order = np.lexsort((appears, users))
     shared = np.ones(crossings, dtype=np.bool_)
     _leave_out(
-        order, begins, by_port, path, paths.first, paths.port, weight, ports.capacity, ports.ceiling, ports.incast_loss, ports.incast_flows, shared
+        order,
+        begins,
+        by_port,
+        path,
+        paths.first,
+        paths.port,
+        weight,
+        ports.capacity,
+        ports.ceiling,
+        ports.incast_loss,
+        ports.incast_flows,
+        shared,
     )
     return shared
 
