@@ -48,7 +48,7 @@ def _enter(s: Record, connection: int, owner: int, now: float) -> None:
     for incidence in range(c.first, c.first + c.shared):
         if incidence != owner:
             disown(s, port_at(s.ports, incidence_at(s.incidences, incidence).port), incidence)
-    size = message_at(s.messages, c.front).size
+    size = message_at(s.messages, c.front).size_bytes
     adopt(s, incidence_at(s.incidences, owner).port, owner, size / c.weight, now)
 
 

@@ -56,7 +56,7 @@ def send(s: Record, connection: int, size: float, arrived: int, about: int, left
         s.messages_made = message + 1
     s.messages_n += 1
     m = message_at(s.messages, message)
-    m.size = size
+    m.size_bytes = size
     m.arrived = arrived
     m.about = about
     m.left = left
@@ -113,7 +113,7 @@ def _join(s: Record, p: Record, port: int, c: Record, connection: int) -> None:
     p.owned += weight
     p.rate = level_of(p, available(p), p.owned)
     c.owner = c.first
-    push(s, port, connection, p.clock + message_at(s.messages, c.front).size / weight)
+    push(s, port, connection, p.clock + message_at(s.messages, c.front).size_bytes / weight)
 
 
 @compiled
@@ -160,7 +160,7 @@ def _work(s: Record, host: int, work_s: float, what: int, about: int) -> None:
 def received(s: Record, message: int) -> None:
     """A message has come in whole, and the host works on it."""
     m = message_at(s.messages, message)
-    _work(s, ends_at(s.ends, m.connection).target, s.message_s + s.copy_per_byte_s * m.size, m.arrived, m.about)
+    _work(s, ends_at(s.ends, m.connection).target, s.message_s + s.copy_per_byte_s * m.size_bytes, m.arrived, m.about)
     _free(s, message)
 
 
@@ -296,7 +296,7 @@ def end_messages(s: Record, port: int) -> None:
         take_first(s, port, connection)
         message = c.front
         m = message_at(s.messages, message)
-        size = m.size
+        size = m.size_bytes
         for each in range(c.crosses, c.crosses + c.crossed):
             real_at(s.carried, number_at(s.crossed, each).n).x += size
         following = m.after
@@ -316,7 +316,7 @@ def end_messages(s: Record, port: int) -> None:
                 connection_at(s.connections, crossed_last).after = connection
             crossed_last = connection
         elif following >= 0:
-            push(s, port, connection, finish + message_at(s.messages, following).size / c.weight)
+            push(s, port, connection, finish + message_at(s.messages, following).size_bytes / c.weight)
         else:
             _deactivate(s, c, port, now)
         connection = first_to_end(s, port)
@@ -339,7 +339,7 @@ def end_messages(s: Record, port: int) -> None:
         if m.left != 0:
             soon(s, m.left, m.about)
         latency_s = c.latency_s
-        if c.hosted and s.message_s + s.copy_per_byte_s * m.size != 0.0:
+        if c.hosted and s.message_s + s.copy_per_byte_s * m.size_bytes != 0.0:
             if latency_s != 0.0:
                 call_later(s, latency_s, pack(codes.RECEIVED, message), 0)
             else:

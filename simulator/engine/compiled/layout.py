@@ -111,7 +111,7 @@ CONNECTION = np.dtype(
 """Messages in order over a path."""
 
 MESSAGE = np.dtype(
-    [("size", "f8"), ("arrival", "i8"), ("arrived", "i8"), ("about", "i8"), ("left", "i8"), ("connection", "i4"), ("after", "i4")]
+    [("size_bytes", "f8"), ("arrival", "i8"), ("arrived", "i8"), ("about", "i8"), ("left", "i8"), ("connection", "i4"), ("after", "i4")]
 )
 """A message: its bytes, its place in the order of arrival, and what follows when it has arrived and, unless that is 0, when it has left."""
 
