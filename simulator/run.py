@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
+from simulator.engine.choosing import choose
 from simulator.metrics import alone_scenario, summarise
 from simulator.records import Observer
 from simulator.replication import replicate
@@ -38,6 +40,8 @@ def simulate(
     ------
     ScenarioError
         It cannot be resolved (:func:`simulator.resolve.resolve`).
+    InputError
+        ``run.engine`` asks for an engine that cannot run here.
     SimulationError
         The engine found an impossible state, such as a dead-lock.
 
@@ -51,6 +55,8 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
+    if scenario.run.engine == "compiled":
+        choose("compiled", math.inf)
     count = scenario.run.replications
     alone = alone_scenario(scenario)
     same = alone == scenario
