@@ -21,9 +21,9 @@ from simpy.events import Event
 
 from simulator.kernel import Kernel
 
-__all__ = ["Cores", "Task", "cores_of", "on_cores"]
+__all__ = ["ROUNDING", "Cores", "Task", "cores_of"]
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """What is left after a slice, as a share of one, that is the rounding of sums and not work."""
 
 Ended = Callable[[Event | None], object]
@@ -65,7 +65,10 @@ class Cores:
 
     def in_use_s(self, now: float) -> float:
         """Seconds for which a core was busy up to now, in the mean over all of them."""
-        return (self._busy_s + sum(now - task.began_s for task in self._running)) / self._number
+        running_s = 0.0
+        for task in self._running:
+            running_s += now - task.began_s
+        return (self._busy_s + running_s) / self._number
 
     def enter(self, task: Task) -> None:
         """A task comes that has something to do."""
@@ -116,9 +119,9 @@ class Cores:
         end_s = task.left_s * task.stretch
         if not self._waiting:
             return end_s
-        slices = max(math.ceil((self.kernel.now - task.began_s) / self._slice_s - _ROUNDING), 1)
+        slices = max(math.ceil((self.kernel.now - task.began_s) / self._slice_s - ROUNDING), 1)
         cut_s = slices * self._slice_s - (task.since_s - task.began_s)
-        return cut_s if cut_s < end_s - _ROUNDING * self._slice_s else end_s
+        return cut_s if cut_s < end_s - ROUNDING * self._slice_s else end_s
 
     def _stop(self, event: Event) -> None:
         """The end of a task's work, or of its slice."""
@@ -172,15 +175,6 @@ class Task:
             self.left_s = work_s
             self._cores.enter(self)
 
-    def event(self, work_s: float) -> Event:
-        """The same, as the event of its end; no work has ended at once."""
-        ended = self._cores.kernel.event()
-        if work_s > 0:
-            self.work(work_s, lambda _: ended.succeed())
-        else:
-            ended.succeed()
-        return ended
-
     def end(self) -> Ended:
         """What is in front has been done; whom to tell."""
         _, done = self._items.popleft()
@@ -198,8 +192,3 @@ class Task:
 def cores_of(kernel: Kernel, number: float | None, slice_s: float) -> Cores | None:
     """The cores that all nodes share; none if each has its own."""
     return Cores(kernel, number, slice_s) if number is not None else None
-
-
-def on_cores(cores: Cores | None) -> Callable[[float], Event] | None:
-    """How a process works on the cores that all share: given seconds of work, the event of their end; none if it has one of its own."""
-    return Task(cores).event if cores is not None else None

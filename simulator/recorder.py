@@ -12,7 +12,6 @@ from simulator.engine.recorder import InUse, Kind, Measured, Parts, Recorder
 from simulator.kernel import Kernel
 from simulator.records import Observer, Update
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
 
 __all__ = ["KernelRecorder", "Resource"]
 
@@ -40,8 +39,7 @@ class KernelRecorder:
     """
 
     def __init__(self, kernel: Kernel, scenario: Scenario, observer: Observer | None) -> None:
-        strategy, replicas = scenario.strategy, scenario.replicas
-        apart = isinstance(strategy, ParameterServer) and strategy.mode != "sync"
+        replicas, apart = scenario.replicas, scenario.strategy.pace.asynchronous
         self.done = kernel.event()
         self.observer = observer
         self._kernel = kernel
@@ -83,7 +81,7 @@ class KernelRecorder:
 
     def _turn(self) -> None:
         """Open the window, or close it."""
-        if self._recorder.is_open:
+        if self._recorder.is_open or self.done.triggered:
             self.close()
         else:
             self._recorder.open(self._kernel.now, self._in_use_s())

@@ -1,1 +1,1 @@
-"""What runs a replication, whichever engine does it: its draws, and the statistics that are kept of it."""
+"""What runs a program: draws, engines, and what they measure."""

@@ -159,7 +159,7 @@ class Recorder:
     ended
         Steps of all replicas that have ended so far.
     is_open
-        Whether the window has been opened.
+        Whether what happens is measured.
     """
 
     def __init__(self, replicas: int, opens_at: int, closes_at: int, *, apart: bool, observer: Observer | None = None) -> None:
@@ -313,6 +313,7 @@ class Recorder:
         self._steps.fold()
         self._updates.fold()
         self._fold_joint()
+        self.is_open = False
         measured = self.measured
         measured.window_s = now - self._opened_s
         measured.run_s = now

@@ -1,0 +1,1 @@
+"""The reference engine: programs on SimPy's event calendar."""

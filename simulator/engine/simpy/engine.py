@@ -1,0 +1,521 @@
+"""Runs a program event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from simpy.events import Event
+
+from simulator.cores import Task
+from simulator.engine.draws import Draws
+from simulator.engine.recorder import Parts
+from simulator.engine.simpy.collectives import Collectives
+from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.overlap import Overlap
+from simulator.engine.simpy.rank import Plan, Rank
+from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
+from simulator.engine.simpy.server import Server
+from simulator.engine.simpy.updates import AsynchronousUpdates, SynchronousUpdates, Updates
+from simulator.kernel import Kernel
+from simulator.network.flows import Network
+from simulator.network.hosts import Host
+from simulator.network.limits import Limits
+from simulator.network.ports import Connection, Port, leave_out_ample
+from simulator.program.program import Operation, Program, Synchronous
+from simulator.recorder import KernelRecorder
+from simulator.records import Span, Transfer, Update
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """A program on the event calendar.
+
+    Parameters
+    ----------
+    kernel, network
+        The calendar, and what carries messages.
+    program
+        What happens.
+    draws
+        How fast each rank computes, and the orders that chance decides.
+    recorder
+        Keeps what is measured.
+    collectives
+        What reduces buckets among the ranks; none where nothing is reduced.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        network: Network,
+        program: Program,
+        draws: Draws,
+        recorder: KernelRecorder,
+        collectives: Collectives | None = None,
+    ) -> None:
+        self._kernel = kernel
+        self._network = network
+        self._recorder = recorder
+        self._program = program
+        rules = program.rules
+        self._ports, connections, self._hosts = _network_of(program)
+        plans = [Plan(routine) for routine in program.routines]
+        self._devices = _devices(kernel, network, program, connections)
+        self._ranks = self._make_ranks(plans, draws, connections)
+        self._orders = _Orders(draws)
+        self._servers = _servers(kernel, network, program, connections)
+        leave_out_ample(connections)
+        self._updates = self._make_updates()
+        each = rules.steps_each
+        if each is not None and rules.sync_every > 1:
+            # between two averages some ranks are ahead: the window closes amid their steps as it opened, so nobody stops before
+            each += rules.sync_every
+        self._steps = Steps(len(self._ranks), rules.steps_shared, each)
+        self._clocks = Clocks(len(self._ranks), rules.bound) if rules.bound is not None else None
+        self._dispatcher = coordinator(kernel, rules.dispatcher, _on_cores(network)) if rules.dispatcher is not None else None
+        self._client = preparing_client(kernel, rules.client, _on_cores(network)) if rules.client is not None else None
+        self._inputs = [Task(network.cores) if network.cores is not None and rank.input_time_s else None for rank in self._ranks]
+        self._collectives = collectives
+        if collectives is not None:
+            collectives.start(self._collective_ended)
+        self._last_ready_s: dict[int, float] = {}  # of each step, when the last rank had all that it reduces
+        self._applied_s = 0.0
+        self._applied = 0
+        self._kinds: dict[str, Callable[[Rank, int, Operation, int], None]] = {
+            "gate": self._begin_gate,
+            "compute": self._begin_compute,
+            "send": self._begin_send,
+            "serve": self._begin_serve,
+            "collective": self._begin_collective,
+        }
+        self._gates: dict[str, Callable[[Rank, int], None]] = {
+            "turn": self._turn,
+            "prepare": self._prepare,
+            "input": self._input,
+            "update": self._update,
+        }
+
+    # -- building --------------------------------------------------------------------
+
+    def _make_ranks(self, plans: Sequence[Plan], draws: Draws, connections: Sequence[Connection]) -> list[Rank]:
+        program, kernel = self._program, self._kernel
+        its = program.ranks
+        found = []
+        for index, (device, routine, seat) in enumerate(zip(its.device.tolist(), its.routine.tolist(), its.seat.tolist(), strict=True)):
+            plan, own = plans[routine], self._devices[device]
+            overlap = Overlap(kernel, own) if _may_overlap(program, plan) else None
+            seated = own.seat(connections[seat] if seat >= 0 else None)
+            paths = [connections[path] if path >= 0 else None for path in its.path[index].tolist()]
+            found.append(Rank(index, plan, draws, own, seated, paths, overlap))
+        return found
+
+    def _make_updates(self) -> Updates | None:
+        rule = self._program.rules.updates
+        if rule is None:
+            return None
+        parts = self._kernel, self._servers, self._recorder, self._end
+        if isinstance(rule, Synchronous):
+            return SynchronousUpdates(rule, *parts, len(self._ranks), self._released)
+        return AsynchronousUpdates(rule, *parts)
+
+    def start(self) -> None:
+        """Have every rank begin its first step when it is due."""
+        recorder = self._recorder
+        recorder.watch("devices", lambda: self._devices)
+        recorder.watch("links", lambda: [*self._ports, *self._hosts, *(self._collectives.links if self._collectives is not None else ())])
+        if self._servers:
+            recorder.watch("servers", lambda: self._servers)
+        for rank in self._ranks:
+            start_s = rank.first_s
+            if rank.input_time_s and self._inputs[rank.index] is not None:
+                self._at(start_s, partial(self._prefetch, rank))
+            self._at(start_s, partial(self._begin, rank, 0, 0))
+
+    def _at(self, start_s: float, action: Callable[[], None]) -> None:
+        if start_s:
+            self._kernel.call_later(start_s, lambda _: action())
+        else:
+            self._kernel.soon(action)
+
+    # -- operations begin and end ------------------------------------------------------
+
+    def _begin(self, rank: Rank, number: int, step: int) -> None:
+        operation = rank.plan.operations[number]
+        self._kinds[operation.kind](rank, number, operation, step)
+
+    def _end(self, rank: Rank, number: int, step: int) -> None:
+        """An operation has ended: those that waited for it alone begin."""
+        plan, soon = rank.plan, self._kernel.soon
+        if plan.operations[number].lands and rank.overlap is not None:
+            rank.overlap.message(-1)
+        if step != rank.step:
+            # the step was given up: what is under way goes on to its end, nothing else begins
+            for following in plan.then[number]:
+                if plan.missing[following] == 1 and plan.operations[following].kind in ("send", "serve"):
+                    soon(self._begin, rank, following, step)
+            return
+        missing = rank.missing
+        for following in self._following(rank, number):
+            missing[following] -= 1
+            if not missing[following]:
+                soon(self._begin, rank, following, step)
+        rank.left -= 1
+        if not rank.left:
+            self._end_step(rank)
+
+    def _following(self, rank: Rank, number: int) -> Sequence[int]:
+        """What waits for an operation, in the order in which it begins."""
+        following, (first, last) = rank.plan.then[number], rank.plan.shuffled
+        if number or not last:
+            return following
+        shuffled = [first + place for place in self._orders.next(rank.index, last - first)]
+        before = following.index(first)
+        return [*following[:before], *shuffled, *following[before + last - first :]]
+
+    # -- gates -------------------------------------------------------------------------
+
+    def _begin_gate(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        del step
+        self._gates[operation.name](rank, number)
+
+    def _turn(self, rank: Rank, number: int) -> None:
+        """The rank asks for its next step."""
+        del number
+        if not self._steps.take(rank.index):
+            if self._program.rules.closes:  # from now on not all ranks are busy
+                self._kernel.at_end_of_instant(self._recorder.close)
+            return
+        rank.begin_step(self._kernel.now)
+        if rank.plan.feeds:
+            rank.batch_there = rank.wants_batch = False
+        if self._dispatcher is not None:
+            self._dispatcher.ask(partial(self._read, rank))
+        elif self._clocks is None or self._clocks.may_begin(rank.index):
+            self._read(rank)
+
+    def _read(self, rank: Rank) -> None:
+        """The step is the rank's, which begins to read the variables."""
+        rank.held_s = self._kernel.now - rank.start_s
+        if self._updates is not None:
+            self._updates.read(rank)
+        self._end(rank, 0, rank.step)
+
+    def _prepare(self, rank: Rank, number: int) -> None:
+        assert self._client is not None
+        self._client.ask(partial(self._end, rank, number, rank.step))
+
+    def _update(self, rank: Rank, number: int) -> None:
+        assert self._updates is not None
+        self._updates.finish(rank, number)
+
+    # -- input -------------------------------------------------------------------------
+
+    def _input(self, rank: Rank, number: int) -> None:
+        """The rank needs its batch; the next one is prepared from the time at which it gets it."""
+        now, input_s = self._kernel.now, rank.input_time_s
+        rank.input_from_s = now
+        done = partial(self._batch_come, rank, number, rank.step)
+        if rank.plan.feeds:
+            self._take_batch(rank, done)
+        elif not input_s:
+            done()
+        elif self._inputs[rank.index] is not None:
+            if self._take_batch(rank, done):
+                self._prefetch(rank)
+        else:
+            wait_s = max(rank.input_ready_s - now, 0.0)
+            rank.input_ready_s = now + wait_s + input_s
+            self._at(wait_s, done)
+
+    def _take_batch(self, rank: Rank, done: Callable[[], None]) -> bool:
+        """Whether the batch is there; else the rank is remembered to want it."""
+        rank.wants_batch = not rank.batch_there
+        if rank.batch_there:
+            rank.batch_there = False
+            done()
+            return True
+        return False
+
+    def _batch_come(self, rank: Rank, number: int, step: int) -> None:
+        if step == rank.step:
+            rank.input_s = self._kernel.now - rank.input_from_s
+            self._end(rank, number, step)
+
+    def _prefetch(self, rank: Rank) -> None:
+        """Prepare a batch on cores that others use as well."""
+        task = self._inputs[rank.index]
+        assert task is not None
+        task.work(rank.input_time_s, lambda _: self._prefetched(rank))
+
+    def _prefetched(self, rank: Rank) -> None:
+        if rank.wants_batch:
+            self._prefetch(rank)
+        self._batch_is_there(rank)
+
+    def _batch_is_there(self, rank: Rank) -> None:
+        if not rank.wants_batch:
+            rank.batch_there = True
+            return
+        rank.wants_batch = False
+        self._batch_come(rank, rank.plan.input, rank.step)
+
+    # -- compute -----------------------------------------------------------------------
+
+    def _begin_compute(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        del number, operation, step
+        self._advance(rank)
+
+    def _advance(self, rank: Rank) -> None:
+        """Compute what may be computed by now, in one piece as far as that is asked for."""
+        if rank.computing or not rank.complete:
+            return
+        plan = rank.plan
+        computes = plan.computes
+        while rank.at < len(computes):
+            number = computes[rank.at]
+            if rank.missing[number]:
+                break
+            its = plan.operations[number]
+            rank.pending_s += its.forward * rank.forward_s + its.backward * rank.backward_s + its.apply * rank.update_s
+            rank.pending.append(number)
+            rank.at += 1
+            if not its.joins:
+                self._compute(rank)
+                return
+        if rank.pending_s:
+            self._compute(rank)
+
+    def _compute(self, rank: Rank) -> None:
+        rank.computing = True
+        rank.began_s = self._kernel.now
+        rank.work = work = rank.work + 1
+        work_s, rank.pending_s = rank.pending_s * rank.factor, 0.0
+        if self._updates is not None and self._updates.outdated(rank):
+            self._give_up(rank)
+            return
+        if rank.overlap is not None:
+            rank.overlap.compute(True)
+        rank.seat(work_s, lambda _: self._computed(rank, work))
+
+    def _computed(self, rank: Rank, work: int) -> None:
+        if work != rank.work:
+            return
+        self._stop_computing(rank)
+        done, rank.pending = rank.pending, []
+        now, step = self._kernel.now, rank.step
+        if rank.plan.operations[done[-1]].apply:
+            rank.apply_s = now - rank.began_s
+        else:
+            rank.compute_s += now - rank.began_s
+            rank.computed_s = now
+        for number in done:
+            self._end(rank, number, step)
+        if step == rank.step:
+            self._kernel.soon(self._go_on, rank, step)
+
+    def _go_on(self, rank: Rank, step: int) -> None:
+        if step == rank.step:
+            self._advance(rank)
+
+    def _stop_computing(self, rank: Rank) -> None:
+        rank.computing = False
+        if rank.overlap is not None:
+            rank.overlap.compute(False)
+        if self._recorder.observer is not None:
+            name = rank.plan.operations[rank.pending[-1]].name
+            self._recorder.observer.record(Span(rank.index, name, rank.began_s, self._kernel.now))
+
+    def _released(self) -> None:
+        """A new version is there: who computes for an older one gives up."""
+        for rank in self._ranks:
+            if rank.computing:
+                self._give_up(rank)
+
+    def _give_up(self, rank: Rank) -> None:
+        """Its gradients would come too late: the rank ends its step where it is."""
+        rank.device.cancel()
+        rank.work += 1
+        self._stop_computing(rank)
+        rank.compute_s += self._kernel.now - rank.began_s
+        rank.complete = False
+        self._end_step(rank)
+
+    # -- messages, servers, collectives --------------------------------------------------
+
+    def _begin_send(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        if operation.departs and rank.overlap is not None:
+            rank.overlap.message(1)
+        connection = rank.paths[operation.slot]
+        assert connection is not None
+        arrived: Callable[[Event | None], None] = partial(self._arrived, rank, number, step)
+        if self._recorder.observer is not None:
+            arrived = partial(self._observed, arrived, rank, operation, self._kernel.now)
+        self._network.send(connection, operation.size_bytes, arrived)
+
+    def _observed(
+        self, arrived: Callable[[Event | None], None], rank: Rank, operation: Operation, sent_s: float, event: Event | None
+    ) -> None:
+        assert self._recorder.observer is not None
+        source, target = (end.replace("{rank}", str(rank.index)) for end in (operation.source, operation.target))
+        self._recorder.observer.record(Transfer(source, target, operation.name, operation.size_bytes, sent_s, self._kernel.now))
+        arrived(event)
+
+    def _arrived(self, rank: Rank, number: int, step: int, _: Event | None) -> None:
+        feeds = rank.plan.operations[number].feeds
+        self._end(rank, number, step)
+        if feeds and step == rank.step:
+            self._batch_is_there(rank)
+
+    def _begin_serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        assert self._updates is not None
+        self._updates.serve(rank, number, operation, step)
+
+    def _begin_collective(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        if (step + 1) % operation.every:
+            self._end(rank, number, step)
+            return
+        assert self._collectives is not None
+        now = self._kernel.now
+        rank.entered_s.append(now)
+        if number == rank.plan.buckets[-1]:
+            rank.ready_s = now
+            self._last_ready_s[step] = max(now, self._last_ready_s.get(step, 0.0))
+        self._collectives.enter(rank.index, operation.bucket)
+
+    def _collective_ended(self, rank: int, bucket: int) -> None:
+        """A rank has what a collective gives it, and has sent what others need of it."""
+        its = self._ranks[rank]
+        self._end(its, its.plan.buckets[bucket], its.step)
+
+    # -- ends of steps -------------------------------------------------------------------
+
+    def _end_step(self, rank: Rank) -> None:
+        step = rank.step
+        if self._updates is not None:
+            self._recorder.step(rank.index, rank.start_s, self._parts_with_servers(rank, self._updates))
+        else:
+            self._end_together(rank)
+        self._kernel.soon(self._begin, rank, 0, step + 1)
+        if self._clocks is not None:
+            for other in self._clocks.tick(rank.index):
+                self._kernel.soon(self._read, self._ranks[other])
+
+    def _parts_with_servers(self, rank: Rank, updates: Updates) -> Parts:
+        """Where the time of a step went whose gradients go to servers."""
+        now = self._kernel.now
+        waited_s = updates.waited_s(rank) if rank.complete else 0.0
+        applied_s = now - rank.pushed_s - waited_s if rank.complete else 0.0
+        hidden_s = rank.overlap.take() if rank.overlap is not None else 0.0
+        return Parts(rank.input_s, rank.compute_s, rank.held_s + waited_s, applied_s, hidden_s, rank.accepted / rank.plan.parts)
+
+    def _end_together(self, rank: Rank) -> None:
+        """The end of a step after which all ranks go on together."""
+        every, step = self._program.rules.sync_every, rank.step
+        waiting_s = hidden_s = 0.0
+        if rank.entered_s:
+            waiting_s = self._last_ready_s[step] - rank.ready_s
+            if every == 1:
+                assert self._collectives is not None
+                hidden_s = _hidden_s(rank.entered_s, self._collectives.ended_s(rank.index), rank.computed_s)
+        self._last_ready_s.pop(step - 2 * every, None)
+        # all ranks apply the same update, each to its own copy; it is counted once
+        if not rank.index and not (step + 1) % every:
+            read_s = rank.start_s if every == 1 else self._applied_s
+            self._applied_s = self._kernel.now
+            self._recorder.update(Update(0, read_s, self._applied_s, self._applied, self._applied, ()))
+            self._applied += 1
+        compute_s = rank.computed_s - rank.start_s - rank.input_s
+        self._recorder.step(rank.index, rank.start_s, Parts(rank.input_s, compute_s, waiting_s, rank.apply_s, hidden_s))
+
+
+class _Orders:
+    """The random orders in which each rank's messages begin, step by step."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+        self._left: dict[int, list[list[int]]] = {}
+
+    def next(self, rank: int, count: int) -> list[int]:
+        """The order of the rank's next step."""
+        left = self._left.get(rank)
+        if not left:
+            left = self._left[rank] = self._draws.pull_orders(np.array([rank]), count, block=self._draws.block)[0, ::-1].tolist()
+        return left.pop()
+
+
+def _hidden_s(entered_s: Sequence[float], ended_s: Sequence[float], computed_s: float) -> float:
+    """Seconds in which the rank was in an all-reduce and still computed; one follows the other."""
+    free_s = 0.0
+    hidden_s = 0.0
+    for entered, ended in zip(entered_s, ended_s, strict=True):
+        hidden_s += max(min(ended, computed_s) - max(entered, free_s), 0.0)
+        free_s = ended
+    return hidden_s
+
+
+# -- from tables to objects ----------------------------------------------------------------
+
+
+def _network_of(program: Program) -> tuple[list[Port], list[Connection], list[Host]]:
+    """The links, all connections, and the hosts of a program."""
+    its, transport = program.ports, program.transport
+    limits = {
+        key: Limits(*key) if key[0] < np.inf or key[1] else None
+        for key in set(zip(its.ceiling.tolist(), its.incast_loss.tolist(), its.incast_flows.tolist(), strict=True))
+    }
+    keys = zip(its.ceiling.tolist(), its.incast_loss.tolist(), its.incast_flows.tolist(), strict=True)
+    ports = [Port(name, capacity, limits[key]) for name, capacity, key in zip(its.names, its.capacity.tolist(), keys, strict=True)]
+    hosts = [Host(name, transport.at_a_time) for name in program.hosts.names]
+    paths = program.paths
+    first, crossed = paths.first.tolist(), paths.port.tolist()
+    connections = []
+    columns = zip(paths.latency_s.tolist(), paths.source.tolist(), paths.target.tolist(), paths.asked_for.tolist(), strict=True)
+    for number, (latency_s, source, target, asked_for) in enumerate(columns):
+        its_ports = tuple(ports[port] for port in crossed[first[number] : first[number + 1]])
+        source_host, target_host = (hosts[end] if end >= 0 else None for end in (source, target))
+        connection = Connection(its_ports, latency_s, source=source_host, target=target_host)
+        connection.asked_for = asked_for
+        connections.append(connection)
+    return ports[: program.links], connections, hosts
+
+
+def _devices(kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection]) -> list[Device]:
+    its = program.devices
+    seats = {
+        device: connections[seat]
+        for device, seat in zip(program.ranks.device.tolist(), program.ranks.seat.tolist(), strict=True)
+        if seat >= 0
+    }
+    found = []
+    for index in range(its.count):
+        task = Task(network.cores, its.busy_core_slowdown) if its.on_cores and network.cores is not None else None
+        port = seats[index].ports[0] if index in seats else None
+        found.append(Device(kernel, network, index, port=port, task=task, slowdown=its.slowdown if port is None else 0.0))
+    return found
+
+
+def _servers(kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection]) -> list[Server]:
+    """The servers, on the cores that all nodes share, or on workers' devices where host and device are one."""
+
+    def seat_of(path: int) -> Seat | None:
+        if path < 0:
+            return _on_cores(network) if program.servers.on_cores else None
+        return lambda work_s, done: network.send(connections[path], work_s, done)
+
+    return [Server(kernel, index, seat_of(path)) for index, path in enumerate(program.servers.seat.tolist())]
+
+
+def _on_cores(network: Network) -> Seat | None:
+    """How a process works on the cores that all share; none if it has one of its own."""
+    return Task(network.cores).work if network.cores is not None else None
+
+
+def _may_overlap(program: Program, plan: Plan) -> bool:
+    """Whether a rank can compute while one of its messages is on its way."""
+    rule = program.rules.updates
+    cancels = isinstance(rule, Synchronous) and rule.cancel
+    sending = any(operation.kind == "send" for operation in plan.operations)
+    return cancels or (sending and len(plan.computes) > 2)

@@ -1,0 +1,259 @@
+"""How gradients become updates on the servers: asynchronously, or averaged with a barrier."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from simulator.engine.simpy.rank import Rank
+from simulator.engine.simpy.server import Job, Server
+from simulator.kernel import Kernel
+from simulator.program.program import Asynchronous, Operation, Synchronous
+from simulator.recorder import KernelRecorder
+from simulator.records import Service, Update
+
+__all__ = ["AsynchronousUpdates", "SynchronousUpdates", "Updates"]
+
+Ends = Callable[[Rank, int, int], None]
+"""Ends an operation of a rank's step: the operation's number, and the step's."""
+
+
+class Updates(Protocol):
+    """What happens to gradients once they are at their servers."""
+
+    def read(self, rank: Rank) -> None:
+        """A rank begins to read the variables."""
+
+    def serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        """A gradient's last byte is at its server."""
+
+    def finish(self, rank: Rank, number: int) -> None:
+        """All gradients of the rank's step have been handed over; it ends its step when the operation ``number`` ends."""
+
+    def waited_s(self, rank: Rank) -> float:
+        """Seconds that the rank, whose step ends now, has waited for others' gradients."""
+
+    def outdated(self, rank: Rank) -> bool:
+        """Whether the gradients of the rank's step would come too late, and it cares."""
+
+
+class _AtServers:
+    """What both ways have in common: a queue before each server."""
+
+    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends) -> None:
+        self._kernel = kernel
+        self._servers = servers
+        self._recorder = recorder
+        self._end = end
+
+    def _submit(self, operation: Operation, server: int, tensor: int, cost_s: float, worker: int, done: Callable[[], None]) -> None:
+        observer = self._recorder.observer
+        if observer is None:
+            self._servers[server].submit(Job(cost_s, lambda _: done()))
+            return
+
+        def observed(began_s: float) -> None:
+            name = operation.name.partition(" ")[0]
+            observer.record(Service(server, name, worker, tensor, began_s, self._kernel.now))
+            done()
+
+        self._servers[server].submit(Job(cost_s, observed))
+
+
+class AsynchronousUpdates(_AtServers):
+    """Each gradient is applied when its turn comes at its server (Dean et al. 2012)."""
+
+    def __init__(self, rule: Asynchronous, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends) -> None:
+        super().__init__(kernel, servers, recorder, end)
+        self._parts_on_server = rule.parts
+        self._parts = sum(rule.parts)
+        self._one = len(servers) == 1
+        self._version = 0
+        self._reads: dict[int, list[int]] = {}  # by rank: the version of each server when it read
+        self._left: dict[int, list[int]] = {}  # gradients of each server that are still to be applied
+        self._stale: dict[int, list[int]] = {}
+
+    def read(self, rank: Rank) -> None:
+        """A rank begins to read the variables."""
+        rank.read_s, rank.read_version = self._kernel.now, self._version
+        if self._one:
+            return
+        read = self._reads[rank.index] = [server.version for server in self._servers]
+        self._left[rank.index] = list(self._parts_on_server)
+        self._stale[rank.index] = [0] * len(read)
+        self._recorder.read(max(read) - min(read))
+
+    def serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        """A gradient's last byte is at its server."""
+        rank.arrived += 1
+        if rank.arrived == self._parts:
+            rank.pushed_s = self._kernel.now
+        done = partial(self._applied, rank, number, operation.server, step)
+        self._submit(operation, operation.server, operation.tensor, operation.cost_s, rank.index, done)
+
+    def finish(self, rank: Rank, number: int) -> None:
+        """The last gradient of a step completes an update."""
+        stale = (self._version - rank.read_version,) if self._one else tuple(self._stale[rank.index])
+        self._recorder.update(Update(rank.index, rank.read_s, self._kernel.now, rank.read_version, self._version, stale))
+        self._version += 1
+        self._end(rank, number, rank.step)
+
+    def waited_s(self, rank: Rank) -> float:
+        """Nobody waits for others."""
+        del rank
+        return 0.0
+
+    def outdated(self, rank: Rank) -> bool:
+        """No gradient comes too late."""
+        del rank
+        return False
+
+    def _applied(self, rank: Rank, number: int, server: int, step: int) -> None:
+        """One gradient is in its variable."""
+        rank.accepted += 1
+        if not self._one:
+            left = self._left[rank.index]
+            left[server] -= 1
+            if not left[server]:
+                at = self._servers[server]
+                self._stale[rank.index][server] = at.version - self._reads[rank.index][server]
+                at.version += 1
+        self._end(rank, number, step)
+
+
+class SynchronousUpdates(_AtServers):
+    """``SyncReplicasOptimizer``: accumulators, a chief, and a queue of tokens.
+
+    Each variable has an accumulator with a step of its own. A gradient whose worker began
+    at an older step is dropped; once ``required`` have been accumulated the chief takes
+    their mean, which moves the accumulator's step on, and applies it. When it has done so
+    for every variable it puts one token a worker, which carries the new step, into a
+    queue; a worker that has handed over all of its gradients takes the first token there
+    is, and begins its next step at the token's. A worker that was late finds the tokens of
+    steps that went on without it, so its next gradient may be too old as well
+    (``tensorflow/python/training/sync_replicas_optimizer.py``, with no initial tokens).
+
+    With ``cancel``, a worker whose gradients have become too late stops computing, and
+    begins its next step at the newest version (Chen et al., "Revisiting distributed
+    synchronous SGD", 2016; K-sync SGD of Dutta et al. 2018).
+
+    Parameters
+    ----------
+    released
+        Called when a new version is there, after those who waited for it have ended their steps.
+    """
+
+    def __init__(
+        self,
+        rule: Synchronous,
+        kernel: Kernel,
+        servers: Sequence[Server],
+        recorder: KernelRecorder,
+        end: Ends,
+        ranks: int,
+        released: Callable[[], None],
+    ) -> None:
+        super().__init__(kernel, servers, recorder, end)
+        self._rule = rule
+        self._ranks = ranks
+        self._released = released
+        parts = len(rule.server)
+        self._parts = parts
+        self._apply = [Operation(kind="serve", name="apply", server=server, tensor=tensor, cost_s=cost_s)
+                       for tensor, (server, cost_s) in enumerate(zip(rule.server, rule.cost_s, strict=True))]  # fmt: skip
+        self._version = 0
+        self._released_s = 0.0
+        self._accumulator_step = [0] * parts
+        self._accumulated = [0] * parts
+        self._taking = [True] * parts  # the chief waits for this accumulator
+        self._unapplied = parts
+        self._last_push_s = 0.0
+        self._token_step = [0] * ranks  # the step that each rank's last token carried
+        self._tokens: deque[int] = deque()
+        self._waiting: deque[tuple[Rank, int]] = deque()
+
+    def read(self, rank: Rank) -> None:
+        """A rank begins to read the variables."""
+        rank.local_step = self._version if self._rule.cancel else self._token_step[rank.index]
+
+    def outdated(self, rank: Rank) -> bool:
+        """Whether the step's gradients have become too late, and the rank stops then."""
+        return self._rule.cancel and rank.local_step < self._version
+
+    def waited_s(self, rank: Rank) -> float:
+        """Seconds from the rank's last gradient at its server to the last one that its update waited for."""
+        return min(max(self._last_push_s - rank.pushed_s, 0.0), self._kernel.now - rank.pushed_s)
+
+    def serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        """A gradient's last byte is at its server."""
+        tensor = operation.tensor
+        if step != rank.step:
+            return  # of a step that was given up: too late, so it is dropped
+        rank.arrived += 1
+        if rank.arrived == self._parts:
+            rank.pushed_s = self._kernel.now
+        if rank.local_step < self._accumulator_step[tensor]:
+            self._end(rank, number, step)  # dropped, at no cost
+            return
+        if self._accumulated[tensor] < self._rule.required:
+            self._last_push_s = self._kernel.now
+        done = partial(self._accumulate, rank, number, tensor, step)
+        self._submit(operation, operation.server, tensor, operation.cost_s, rank.index, done)
+
+    def _accumulate(self, rank: Rank, number: int, tensor: int, step: int) -> None:
+        # the chief may have taken the mean meanwhile
+        if step == rank.step and rank.local_step >= self._accumulator_step[tensor]:
+            self._accumulated[tensor] += 1
+            rank.accepted += 1
+            self._take(tensor)
+        self._end(rank, number, step)
+
+    def _take(self, tensor: int) -> None:
+        """The chief takes the mean if enough gradients are there, and applies it."""
+        if not self._taking[tensor] or self._accumulated[tensor] < self._rule.required:
+            return
+        self._taking[tensor] = False
+        self._accumulated[tensor] = 0
+        self._accumulator_step[tensor] += 1
+        its = self._apply[tensor]
+        self._submit(its, its.server, tensor, its.cost_s, -1, self._applied)
+
+    def _applied(self) -> None:
+        self._unapplied -= 1
+        if self._unapplied:
+            return
+        now = self._kernel.now
+        self._recorder.update(Update(-1, self._released_s, now, self._version, self._version, ()))
+        self._version += 1
+        self._released_s = now
+        self._unapplied = self._parts
+        self._taking = [True] * self._parts
+        if self._rule.cancel:
+            waiting, self._waiting = self._waiting, deque()
+            for rank, number in waiting:
+                self._end(rank, number, rank.step)
+            self._released()
+        else:
+            self._tokens.extend([self._version] * self._ranks)
+            while self._waiting and self._tokens:
+                self._give_token(*self._waiting.popleft())
+        for tensor in range(self._parts):
+            self._take(tensor)
+
+    def finish(self, rank: Rank, number: int) -> None:
+        """All of its gradients have been handed over: the rank goes on as soon as it may."""
+        if self._rule.cancel:
+            if rank.local_step < self._version or rank.accepted < self._parts:
+                self._end(rank, number, rank.step)
+            else:
+                self._waiting.append((rank, number))
+        elif self._tokens:
+            self._give_token(rank, number)
+        else:
+            self._waiting.append((rank, number))
+
+    def _give_token(self, rank: Rank, number: int) -> None:
+        self._token_step[rank.index] = self._tokens.popleft()
+        self._end(rank, number, rank.step)

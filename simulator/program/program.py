@@ -1,0 +1,446 @@
+"""What a program is made of: ports, paths, hosts, ranks, operations and rules.
+
+A program is data without randomness: it says what may happen after what, over which
+links, and by which rules; when it happens is found out by an engine, with the numbers that
+are drawn for a replication. Tables that grow with the ranks are columns of numpy arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.transport import Transport
+
+__all__ = [
+    "Asynchronous",
+    "Client",
+    "Cores",
+    "Devices",
+    "Dispatcher",
+    "Flags",
+    "Floats",
+    "HostCopies",
+    "Hosts",
+    "Integers",
+    "Names",
+    "Operation",
+    "Paths",
+    "Ports",
+    "Program",
+    "Ranks",
+    "Reduction",
+    "Routine",
+    "Rules",
+    "Servers",
+    "Synchronous",
+]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.integer]
+Flags = NDArray[np.bool_]
+
+
+class Names(Sequence[str]):
+    """Names that are made when they are asked for: a million ports need no million texts.
+
+    Parameters
+    ----------
+    count
+        How many.
+    name
+        The name of each, by its number.
+    """
+
+    def __init__(self, count: int, name: Callable[[int], str]) -> None:
+        self._count = count
+        self._name = name
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """One name, or several."""
+        if isinstance(index, slice):
+            return [self._name(number) for number in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
+        return self._name(index % self._count)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What connections share: one direction of a link each, or a device that several use. Columns of shape (ports,).
+
+    Attributes
+    ----------
+    capacity
+        Bytes per second; of a device, seconds of work per second.
+    ceiling
+        Most that a connection gets per unit of its weight, in bytes per second; infinite where there is no such limit.
+    incast_loss, incast_flows
+        What each active connection beyond ``incast_flows`` costs (:class:`simulator.network.limits.Limits`).
+    names
+        For results.
+    """
+
+    capacity: Floats
+    ceiling: Floats
+    incast_loss: Floats
+    incast_flows: Integers
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Connections: each carries its messages in order over some ports. Columns of shape (paths,), but for ``first`` and ``port``.
+
+    Attributes
+    ----------
+    first
+        Shape (paths + 1,): path p crosses ``port[first[p]:first[p + 1]]``.
+    port
+        Ports of all paths, one path after the other.
+    latency_s
+        Delays a message without occupying the path, in seconds.
+    source, target
+        The hosts at its ends that spend time on messages, take turns or weigh them; -1: none.
+    asked_for
+        Whether its messages are answers to requests that go the other way.
+    """
+
+    first: Integers
+    port: Integers
+    latency_s: Floats
+    source: Integers
+    target: Integers
+    asked_for: Flags
+
+    def __len__(self) -> int:
+        return len(self.latency_s)
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Nodes that spend time on messages, take them in turns or weigh them."""
+
+    count: int
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Cores:
+    """The cores of the one machine that all nodes are processes of (:mod:`simulator.cores`)."""
+
+    number: float
+    slice_s: float
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What ranks compute on.
+
+    Attributes
+    ----------
+    count
+        How many. Those that several ranks, or a rank and a server, use are ports: each of their users has a seat, a path over that port.
+    on_cores
+        Whether their work takes place on the shared cores.
+    slowdown
+        Share by which work takes longer while the rank communicates.
+    busy_core_slowdown
+        On the cores: share by which work takes longer for each other core that is busy.
+    """
+
+    count: int
+    on_cores: bool
+    slowdown: float
+    busy_core_slowdown: float
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Parameter servers.
+
+    Attributes
+    ----------
+    count
+        How many.
+    seat
+        Of each, the path by which it works on a worker's device; -1: it has a processor of its own, or the shared cores. Shape (servers,).
+    on_cores
+        Whether they work on the shared cores.
+    """
+
+    count: int
+    seat: Integers
+    on_cores: bool
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Who makes steps. Columns of shape (ranks,), but for ``path``.
+
+    A rank is one device's part in the job; ranks of one data-parallel copy hold one model
+    together. Batches, speed-up and staleness count copies.
+
+    Attributes
+    ----------
+    device
+        What each computes on.
+    copy
+        The data-parallel copy that it belongs to.
+    routine
+        What it does in a step.
+    seat
+        The path over its device's port where that is shared; -1: it has the device to itself.
+    path
+        The path of each slot that operations send over, shape (ranks, slots); -1: none.
+    names
+        What records call them.
+    """
+
+    device: Integers
+    copy: Integers
+    routine: Integers
+    seat: Integers
+    path: Integers
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.device)
+
+
+Kind = Literal["gate", "compute", "send", "serve", "collective"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One thing that a rank does in a step.
+
+    It begins when the operations named in ``after`` have ended in this step; computes of a
+    rank begin one after the other, in their order.
+
+    Attributes
+    ----------
+    kind
+        gate: goes on when a rule lets it; compute: work on the rank's device; send: bytes
+        over a path; serve: a server works on a tensor; collective: with others of a group.
+    name
+        What is done, for people. Gates: "turn" (the step is handed out, and begins to
+        read), "prepare" (the client has the batch), "input" (the batch is there), "update"
+        (the rank may end its step).
+    after
+        Numbers of operations of the same routine.
+    forward, backward, apply
+        compute: shares of the rank's forward pass, backward pass and update.
+    joins
+        compute: made in one piece with the next compute where that can begin as well.
+    slot
+        send: which of the rank's paths.
+    size_bytes
+        send, collective: bytes.
+    source, target
+        send: what records call the ends, "{rank}" standing for the rank's number.
+    departs, lands
+        From the beginning of the one to the end of the other the rank communicates.
+    feeds
+        send: brings the batch that the gate "input" waits for.
+    server, tensor, cost_s
+        serve: where, which, and seconds.
+    bucket, every, ready
+        collective: its number, from 0 on in the order in which the group reduces; it takes place in each ``every``-th step only; share
+        of the backward pass after which its data is there.
+    """
+
+    kind: Kind
+    name: str
+    after: tuple[int, ...] = ()
+    forward: float = 0.0
+    backward: float = 0.0
+    apply: float = 0.0
+    joins: bool = False
+    slot: int = -1
+    size_bytes: float = 0.0
+    source: str = ""
+    target: str = ""
+    departs: bool = False
+    lands: bool = False
+    feeds: bool = False
+    server: int = -1
+    tensor: int = -1
+    cost_s: float = 0.0
+    bucket: int = -1
+    every: int = 1
+    ready: float = 1.0
+
+
+@dataclass(frozen=True)
+class Routine:
+    """What a rank does in a step.
+
+    Attributes
+    ----------
+    operations
+        The first is the gate "turn"; a step has ended when all have.
+    shuffled
+        Operations, first and last + 1, that begin in an order drawn anew for each step.
+    """
+
+    operations: tuple[Operation, ...]
+    shuffled: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """One process hands out steps, one at a time (``strategy.coordinator``)."""
+
+    dispatch_s: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class Client:
+    """One process prepares every rank's batch, one at a time."""
+
+    input_s: float
+
+
+@dataclass(frozen=True)
+class Asynchronous:
+    """Each gradient is applied when its turn comes at its server; a step whose gradients are all applied is an update.
+
+    Attributes
+    ----------
+    parts
+        Gradients of a step on each server.
+    """
+
+    parts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Synchronous:
+    """``SyncReplicasOptimizer``: accumulators, a chief, and a queue of tokens.
+
+    Attributes
+    ----------
+    required
+        Gradients that an update averages.
+    cancel
+        Whether a rank whose gradients have become too late stops computing.
+    server, cost_s
+        Of each tensor: where it is, and seconds to apply it.
+    """
+
+    required: int
+    cancel: bool
+    server: tuple[int, ...]
+    cost_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class HostCopies:
+    """Buffers go by the hosts' memory: what a rank's part of the link to its host carries, in each direction."""
+
+    latency_s: float
+    s_per_byte: float
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How ranks reduce their buckets, beyond one after the other.
+
+    Attributes
+    ----------
+    cycle_s
+        Every cycle, what is ready on all ranks is fused and reduced; none: each bucket as it becomes ready.
+    most_bytes
+        With a cycle: what is fused at most.
+    by_need
+        Whether those go first that the next forward pass needs first, and it begins when they have come.
+    copies
+        Where buffers go by the hosts' memory.
+    """
+
+    cycle_s: float | None = None
+    most_bytes: float = math.inf
+    by_need: bool = False
+    copies: HostCopies | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is no graph: small state machines with integers for state.
+
+    Attributes
+    ----------
+    steps_shared
+        Steps of the whole job that are handed out to whoever asks; none: as many as are asked for.
+    steps_each
+        Steps of every rank; none likewise.
+    closes
+        Whether the measurement ends when a rank has made all of its steps.
+    bound
+        Stale-synchronous: steps that a rank may be ahead of the slowest; none: any.
+    dispatcher, client
+        As there are.
+    updates
+        What becomes of gradients at servers; none without servers.
+    sync_every
+        Steps after which all ranks hold the same variables.
+    reduction
+        How ranks reduce their buckets; none where they have none.
+    """
+
+    steps_shared: int | None = None
+    steps_each: int | None = None
+    closes: bool = False
+    bound: int | None = None
+    dispatcher: Dispatcher | None = None
+    client: Client | None = None
+    updates: Asynchronous | Synchronous | None = None
+    sync_every: int = 1
+    reduction: Reduction | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything that an engine needs besides the numbers that are drawn.
+
+    Attributes
+    ----------
+    links
+        Ports before this number are links; those from it on are caps of single connections, and devices.
+    groups
+        Ordered lists of ranks that do something together.
+    """
+
+    ports: Ports
+    links: int
+    paths: Paths
+    hosts: Hosts
+    devices: Devices
+    servers: Servers
+    ranks: Ranks
+    routines: tuple[Routine, ...]
+    rules: Rules
+    transport: Transport
+    cores: Cores | None = None
+    groups: tuple[Integers, ...] = field(default=())
+
+    @property
+    def together(self) -> bool:
+        """Whether ranks meet in collectives alone: each has a device to itself, and nothing is sent, served or done on shared cores."""
+        ranks = self.ranks
+        sends = any(operation.kind in ("send", "serve") for routine in self.routines for operation in routine.operations)
+        return not sends and self.cores is None and bool((ranks.seat < 0).all()) and len(self.routines) == 1

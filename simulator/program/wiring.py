@@ -1,0 +1,351 @@
+"""The ports of a cluster's nodes and devices, and the paths between them, as tables.
+
+Replica ``r`` sits on node ``r // replicas_per_node``; servers on nodes of their own come
+after the workers', the client of in-graph replication after those. A path between nodes
+crosses the sender's and the receiver's link, and has the larger of their latencies; on a
+fabric of leaves and spines also the links of their leaves to one spine, and its latency.
+A path inside a node crosses a port of each of the two devices, or where every two devices
+have a link of their own, that. All links are full duplex.
+
+Capacities between nodes are in bytes of tensors a second: where a tensor needs more bytes
+on the wire, a link has so much less of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TypeVar
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.cluster import Cluster
+from simulator.program.program import Hosts, Integers, Names, Paths, Ports
+from simulator.rng import Streams
+
+__all__ = ["End", "Wiring"]
+
+
+class End(IntEnum):
+    """What a path begins or ends at, inside a node."""
+
+    DEVICE = 0
+    SERVER = 1
+    CLIENT = 2
+
+
+_END_NAMES = {End.DEVICE: "device {}", End.SERVER: "server {}", End.CLIENT: "client"}
+
+
+class _Port(IntEnum):
+    """Kinds of ports; a port's key is its kind and two numbers."""
+
+    OUT = 0
+    IN = 1
+    CPU = 2
+    LEAF_UP = 3
+    LEAF_DOWN = 4
+    INSIDE_OUT = 5
+    INSIDE_IN = 6
+    MESH = 7
+    HOST_LINK_OUT = 8
+    HOST_LINK_IN = 9
+    CAP = 10
+    DEVICE = 11
+
+
+_BITS = 29
+_MOST = 1 << _BITS
+_NONE = -1
+_Item = TypeVar("_Item", bound=np.generic)
+_WIDEST = 7
+"""Ports of the longest path: out, to a spine and from it, in, two hosts, a cap of its own."""
+
+
+def _key(kind: _Port, one: Integers | int, other: Integers | int = 0) -> Integers:
+    return (np.int64(kind) << (2 * _BITS)) | (np.asarray(one, dtype=np.int64) << _BITS) | np.asarray(other, dtype=np.int64)
+
+
+class Wiring:
+    """Collects paths, and gives the tables of all that they cross.
+
+    Parameters
+    ----------
+    cluster
+        Its links.
+    worker_nodes
+        Nodes that hold replicas.
+    first_server_node
+        The node of server 0 where servers have nodes of their own; 0: they share the workers'.
+    client_node
+        The node of the client of in-graph replication; none: there is none.
+    streams
+        Chooses the spine of each connection.
+    """
+
+    def __init__(self, cluster: Cluster, streams: Streams, *, first_server_node: int = 0, client_node: int | None = None) -> None:
+        transport = cluster.transport
+        self._cluster = cluster
+        self._first_server_node = first_server_node
+        self._client_node = client_node
+        self._has_hosts = transport.at_a_time is not None or transport.weight_sigma is not None or transport.works_on_messages
+        cap = transport.flow_cap_bytes_per_s or math.inf
+        # weights are drawn anew for each message, so that the cap of a connection is no multiple of its weight: it has a port of its own
+        self._cap_of_its_own = cap if transport.weight_sigma is not None else math.inf
+        self._ceiling = math.inf if transport.weight_sigma is not None else cap
+        self._route_key = int(streams.generator("routes").integers(2**63)) if cluster.fabric is not None else 0
+        self._keys: list[Integers] = []  # blocks of shape (paths, _WIDEST)
+        self._latencies: list[NDArray[np.float64]] = []
+        self._nodes: list[Integers] = []  # blocks of shape (paths, 2); inside a node -1
+        self._asked: list[NDArray[np.bool_]] = []
+        self._count = 0
+
+    # -- nodes -----------------------------------------------------------------------
+
+    def node_of(self, replica: Integers) -> Integers:
+        """The node that each replica sits on."""
+        return replica // self._cluster.replicas_per_node
+
+    def node_of_server(self, server: Integers) -> Integers:
+        """The node that each parameter server sits on."""
+        return self._first_server_node + server
+
+    # -- paths -----------------------------------------------------------------------
+
+    def between_replicas(self, source: Integers, target: Integers) -> Integers:
+        """Paths from one replica's device to another's, by number."""
+        return self._add(self.node_of(source), self.node_of(target), (End.DEVICE, source), (End.DEVICE, target))
+
+    def to_server(self, replica: Integers, server: Integers) -> Integers:
+        """Paths on which workers push gradients."""
+        return self._add(self.node_of(replica), self.node_of_server(server), (End.DEVICE, replica), (End.SERVER, server))
+
+    def from_server(self, server: Integers, replica: Integers) -> Integers:
+        """Paths on which workers pull variables."""
+        return self._add(self.node_of_server(server), self.node_of(replica), (End.SERVER, server), (End.DEVICE, replica), asked_for=True)
+
+    def from_client(self, replica: Integers) -> Integers:
+        """Paths on which the client of in-graph replication sends workers their input."""
+        assert self._client_node is not None, "there is a client with in-graph replication only"
+        client = np.full_like(replica, self._client_node)
+        return self._add(client, self.node_of(replica), (End.CLIENT, np.zeros_like(replica)), (End.DEVICE, replica))
+
+    def to_device(self, replica: Integers) -> Integers:
+        """Paths from the host's memory to that of the replica's device."""
+        return self._host_link(replica, _Port.HOST_LINK_IN)
+
+    def from_device(self, replica: Integers) -> Integers:
+        """Paths from the memory of the replica's device to the host's."""
+        return self._host_link(replica, _Port.HOST_LINK_OUT)
+
+    def on_device(self, device: Integers) -> Integers:
+        """Seats on devices that several use: paths over the device's port, without latency."""
+        keys = np.full((len(device), _WIDEST), _NONE, dtype=np.int64)
+        keys[:, 0] = _key(_Port.DEVICE, device)
+        return self._append(keys, np.zeros(len(device)), np.full((len(device), 2), _NONE))
+
+    def _host_link(self, replica: Integers, kind: _Port) -> Integers:
+        link, cluster = self._cluster.host_link, self._cluster
+        assert link is not None
+        number = replica // cluster.replicas_per_device // cluster.devices_per_host_link
+        keys = np.full((len(replica), _WIDEST), _NONE, dtype=np.int64)
+        keys[:, 0] = _key(kind, number)
+        return self._append(keys, np.full(len(replica), link.latency_s), np.full((len(replica), 2), _NONE))
+
+    def _add(
+        self,
+        source: Integers,
+        target: Integers,
+        source_end: tuple[End, Integers],
+        target_end: tuple[End, Integers],
+        *,
+        asked_for: bool = False,
+    ) -> Integers:
+        cluster = self._cluster
+        source, target = np.broadcast_arrays(source, target)
+        from_end, to_end = (np.broadcast_to(its, source.shape) for _, its in (source_end, target_end))
+        count = len(source)
+        keys = np.full((count, _WIDEST), _NONE, dtype=np.int64)
+        nodes = np.stack([source, target], axis=1).astype(np.int64)
+        apart = source != target
+        latency_s = np.where(apart, np.maximum(self._latency_s(source), self._latency_s(target)), cluster.intra_node.latency_s)
+        keys[apart, 0] = _key(_Port.OUT, source[apart])
+        if cluster.fabric is not None:
+            by_spine = apart & (source // cluster.fabric.nodes_per_leaf != target // cluster.fabric.nodes_per_leaf)
+            latency_s[by_spine] += cluster.fabric.latency_s
+            spine = self._spines(by_spine, source_end[0], from_end, target_end[0], to_end)
+            keys[by_spine, 1] = _key(_Port.LEAF_UP, source[by_spine] // cluster.fabric.nodes_per_leaf, spine)
+            keys[by_spine, 2] = _key(_Port.LEAF_DOWN, target[by_spine] // cluster.fabric.nodes_per_leaf, spine)
+        keys[apart, 3] = _key(_Port.IN, target[apart])
+        if cluster.transport.cpu_per_byte_s:
+            keys[apart, 4] = _key(_Port.CPU, source[apart])
+            keys[apart, 5] = _key(_Port.CPU, target[apart])
+        if self._cap_of_its_own < math.inf:
+            keys[apart, 6] = _key(_Port.CAP, self._count + np.flatnonzero(apart))
+        inside = ~apart
+        if inside.any():
+            ends = [int(kind) * (_MOST // 4) + its[inside] for kind, its in ((source_end[0], from_end), (target_end[0], to_end))]
+            if cluster.intra_node_topology == "mesh":
+                keys[inside, 0] = _key(_Port.MESH, *ends)
+            else:
+                keys[inside, 0] = _key(_Port.INSIDE_OUT, ends[0])
+                keys[inside, 1] = _key(_Port.INSIDE_IN, ends[1])
+            nodes[inside] = _NONE
+        return self._append(keys, latency_s, nodes, asked_for=asked_for)
+
+    def _append(self, keys: Integers, latency_s: NDArray[np.float64], nodes: Integers, *, asked_for: bool = False) -> Integers:
+        first, self._count = self._count, self._count + len(keys)
+        self._keys.append(keys)
+        self._latencies.append(latency_s)
+        self._nodes.append(nodes)
+        self._asked.append(np.full(len(keys), asked_for))
+        return np.arange(first, self._count)
+
+    def _spines(self, chosen: NDArray[np.bool_], source: End, sources: Integers, target: End, targets: Integers) -> Integers:
+        """The spine of each path: the same one for the same endpoints whoever else there is."""
+        fabric = self._cluster.fabric
+        assert fabric is not None
+        if fabric.spines == 1:
+            return np.zeros(int(chosen.sum()), dtype=np.int64)
+        names = (
+            f"{_end_name(source, int(a))} to {_end_name(target, int(b))}" for a, b in zip(sources[chosen], targets[chosen], strict=True)
+        )
+        return np.array([_scatter(crc32(name.encode()) ^ self._route_key) % fabric.spines for name in names], dtype=np.int64)
+
+    # -- figures of nodes ------------------------------------------------------------
+
+    def _latency_s(self, nodes: Integers) -> NDArray[np.float64]:
+        if not self._cluster.node_classes:
+            return np.full(nodes.shape, self._cluster.inter_node.latency_s)
+        unique, which = np.unique(nodes, return_inverse=True)
+        return np.array([self._cluster.link_of(int(node)).latency_s for node in unique])[which].reshape(nodes.shape)
+
+    def _bytes_per_s(self, nodes: Integers) -> NDArray[np.float64]:
+        wire = self._cluster.transport.wire_bytes_per_byte
+        if not self._cluster.node_classes:
+            return np.full(nodes.shape, self._cluster.link_of(0).bandwidth_bytes_per_s / wire)
+        unique, which = np.unique(nodes, return_inverse=True)
+        return np.array([self._cluster.link_of(int(node)).bandwidth_bytes_per_s / wire for node in unique])[which].reshape(nodes.shape)
+
+    # -- tables ----------------------------------------------------------------------
+
+    def tables(self) -> tuple[Ports, int, Paths, Hosts]:
+        """Ports (links before caps and devices), how many of them are links, paths, and hosts; each in the order of its first use."""
+        keys = np.concatenate(self._keys) if self._keys else np.empty((0, _WIDEST), dtype=np.int64)
+        crossed = keys != _NONE
+        first = np.concatenate([[0], np.cumsum(crossed.sum(axis=1))])
+        used, port = _by_first_use(keys[crossed])
+        is_no_link = used >> (2 * _BITS) >= _Port.CAP
+        order = np.argsort(is_no_link, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        used, port = used[order], place[port]
+        links = int((~is_no_link).sum())
+        nodes = np.concatenate(self._nodes) if self._nodes else np.empty((0, 2), dtype=np.int64)
+        hosts = np.full(nodes.shape, _NONE)
+        between = nodes[:, 0] != _NONE
+        names: Sequence[str] = ()
+        if self._has_hosts:
+            host_nodes, hosts_of = _by_first_use(nodes[between].ravel())
+            hosts[between] = hosts_of.reshape(-1, 2)
+            names = Names(len(host_nodes), lambda number: f"{self._node_name(int(host_nodes[number]))} messages")
+        paths = Paths(
+            first,
+            port.astype(np.int32),
+            _compact(np.concatenate(self._latencies) if self._latencies else np.empty(0)),
+            _compact(hosts[:, 0]),
+            _compact(hosts[:, 1]),
+            np.concatenate(self._asked) if self._asked else np.empty(0, dtype=np.bool_),
+        )
+        return self._ports(used), links, paths, Hosts(len(names), names)
+
+    def _ports(self, keys: Integers) -> Ports:
+        cluster, transport = self._cluster, self._cluster.transport
+        kind, one = keys >> (2 * _BITS), keys >> _BITS & (_MOST - 1)
+        capacity = np.ones(len(keys))
+        between = kind <= _Port.IN
+        capacity[between] = self._bytes_per_s(one[between])
+        if transport.cpu_per_byte_s:
+            capacity[kind == _Port.CPU] = 1.0 / transport.cpu_per_byte_s
+        if cluster.fabric is not None:
+            node_bytes_per_s = cluster.inter_node.bandwidth_bytes_per_s * cluster.nics_per_node / transport.wire_bytes_per_byte
+            spine = cluster.fabric.nodes_per_leaf * node_bytes_per_s / cluster.fabric.oversubscription / cluster.fabric.spines
+            capacity[(kind == _Port.LEAF_UP) | (kind == _Port.LEAF_DOWN)] = spine
+        capacity[(kind >= _Port.INSIDE_OUT) & (kind <= _Port.MESH)] = cluster.intra_node.bandwidth_bytes_per_s
+        if cluster.host_link is not None:
+            capacity[(kind == _Port.HOST_LINK_OUT) | (kind == _Port.HOST_LINK_IN)] = cluster.host_link.bandwidth_bytes_per_s
+        capacity[kind == _Port.CAP] = self._cap_of_its_own
+        ceiling = np.full(len(keys), math.inf)
+        ceiling[kind <= _Port.LEAF_DOWN] = self._ceiling
+        loss, flows = np.zeros(len(keys)), np.ones(len(keys), dtype=np.int64)
+        loss[kind == _Port.IN] = transport.incast_loss
+        flows[kind == _Port.IN] = transport.incast_flows
+        return Ports(
+            _compact(capacity),
+            _compact(ceiling),
+            _compact(loss),
+            _compact(flows),
+            Names(len(keys), lambda number: self._port_name(int(keys[number]))),
+        )
+
+    # -- names -----------------------------------------------------------------------
+
+    def _port_name(self, key: int) -> str:
+        kind, one, other = _Port(key >> (2 * _BITS)), key >> _BITS & (_MOST - 1), key & (_MOST - 1)
+        match kind:
+            case _Port.OUT | _Port.IN | _Port.CPU:
+                return f"{self._node_name(one)} {kind.name.lower()}"
+            case _Port.LEAF_UP:
+                return f"leaf {one} up to spine {other}"
+            case _Port.LEAF_DOWN:
+                return f"leaf {one} down from spine {other}"
+            case _Port.INSIDE_OUT | _Port.INSIDE_IN:
+                return f"{_inside_name(one)} {'out' if kind == _Port.INSIDE_OUT else 'in'}"
+            case _Port.MESH:
+                return f"{_inside_name(one)} to {_inside_name(other)}"
+            case _Port.HOST_LINK_OUT | _Port.HOST_LINK_IN:
+                return f"host link {one} {'from' if kind == _Port.HOST_LINK_OUT else 'to'} device"
+            case _Port.CAP:
+                return f"connection {one}"
+            case _Port.DEVICE:
+                return f"device {one}"
+
+    def _node_name(self, node: int) -> str:
+        first = self._first_server_node
+        if node == self._client_node:
+            return "client node"
+        return f"server node {node - first}" if first and node >= first else f"node {node}"
+
+
+def _compact(column: NDArray[_Item]) -> NDArray[_Item]:
+    """The same column; one whose values are all the same takes the memory of one."""
+    return np.broadcast_to(column[0], column.shape) if len(column) and (column == column[0]).all() else column
+
+
+def _by_first_use(values: Integers) -> tuple[Integers, Integers]:
+    """The different values in the order of their first use, and of each value its number among them."""
+    unique, first, which = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    return unique[order], number[which.ravel()]
+
+
+def _end_name(end: End, index: int) -> str:
+    return _END_NAMES[end].format(index)
+
+
+def _inside_name(packed: int) -> str:
+    kind, index = divmod(packed, _MOST // 4)
+    return _end_name(End(kind), index)
+
+
+def _scatter(number: int) -> int:
+    """Mix the bits of a 64-bit number, as SplitMix64 ends (Steele, Lea and Flood, 2014)."""
+    mask = 2**64 - 1
+    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & mask
+    return number ^ (number >> 31)

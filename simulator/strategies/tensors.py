@@ -1,0 +1,165 @@
+"""What travels between workers and servers: variables and gradients, cut into shards and placed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeVar
+
+from simulator.placement import Partitioner, place, shards_of
+from simulator.strategies.setup import Setup
+
+__all__ = ["Cut", "Cutting", "Gradient", "Tensors", "tensors_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """One message to a server: a gradient tensor, a shard of one, or all for that server.
+
+    Attributes
+    ----------
+    index
+        Its number, from 0, in the order in which gradients become ready.
+    server
+        Where it goes.
+    size_bytes
+        What travels.
+    cost_s
+        Service time there.
+    """
+
+    index: int
+    server: int
+    size_bytes: float
+    cost_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One message from a server: the value of a variable, of a shard of one, or of all that it holds."""
+
+    index: int
+    server: int
+    size_bytes: float
+
+
+Cut = tuple[float, Collection[int]]
+"""A point of a pass, as a share of it, and the messages that go (or must have come) there."""
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """All messages of a step.
+
+    Attributes
+    ----------
+    gradients
+        In the order in which they become ready.
+    backward
+        Shares of the backward pass, rising, with the gradients ready then.
+    variables
+        In the order in which the forward pass needs them.
+    forward
+        Shares of the forward pass, rising, with the variables needed to go on from there.
+    """
+
+    gradients: tuple[Gradient, ...]
+    backward: tuple[Cut, ...]
+    variables: tuple[Variable, ...]
+    forward: tuple[Cut, ...]
+
+
+class Cutting(NamedTuple):
+    """How variables are cut, placed and sent; as in :class:`simulator.strategies.parameter_server.ParameterServer`."""
+
+    servers: int
+    partitioner: Partitioner | None
+    variable_placement: Literal["round-robin", "greedy"]
+    pulls: Literal["forward", "random", "together"]
+
+
+def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
+    """Cut, place and group the variables of a training.
+
+    A variable is needed in the forward pass where the backward pass would produce its
+    gradient if it ran the other way: at share 1 - ready.
+    """
+    load, batch = setup.workload, setup.batch
+    shards = [shards_of(variable, cutting.partitioner) for variable in load.variables]
+    created = sorted(range(len(shards)), key=lambda number: load.variables[number].creation_index)
+    placed = iter(
+        place(
+            [share * load.variables[number].size_bytes for number in created for share in shards[number]],
+            cutting.servers,
+            cutting.variable_placement,
+        )
+    )
+    homes = {number: [next(placed) for _ in shards[number]] for number in created}
+    gradients: list[Gradient] = []
+    ready_at: list[float] = []
+    variables: list[Variable] = []
+    last = load.variables[-1].ready
+    for number, variable in enumerate(load.variables):
+        # the last gradient ends the backward pass, whatever the clock of the measurement said
+        ready = 1.0 if variable.ready == last else variable.ready
+        for share, server in zip(shards[number], homes[number], strict=True):
+            size = variable.gradient_bytes(batch) * share
+            gradients.append(Gradient(len(gradients), server, size, load.server(size)))
+            variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
+            ready_at.append(ready)
+    if setup.run.grouping == "per-server":
+        gradients = [
+            Gradient(index, server, sum(g.size_bytes for g in its), sum(g.cost_s for g in its))
+            for index, (server, its) in enumerate(_by_server(gradients).items())
+        ]
+        ready_at = [1.0] * len(gradients)
+    order = cutting.pulls
+    if setup.run.grouping == "per-server" or order == "together":
+        variables = [
+            Variable(index, server, sum(v.size_bytes for v in its)) for index, (server, its) in enumerate(_by_server(variables).items())
+        ]
+        needed_at = [0.0] * len(variables)
+    else:
+        needed_at = [1.0 - ready for ready in reversed(ready_at)]
+        needed_at[0] = 0.0  # the first layer begins the pass
+        needed = list(zip(needed_at, reversed(variables), strict=True))
+        if (order == "forward" or len(set(needed_at)) == 1) and _alike_in_one_message(setup):
+            needed = _together(needed)
+        variables = [Variable(index, variable.server, variable.size_bytes) for index, (_, variable) in enumerate(needed)]
+        needed_at = [share for share, _ in needed]
+    forward = tuple((share, frozenset(indices)) for share, indices in _cuts(needed_at))
+    return Tensors(tuple(gradients), _cuts(ready_at), tuple(variables), forward)
+
+
+def _alike_in_one_message(setup: Setup) -> bool:
+    """Whether variables of one server, all needed at once, have come when one message with all of them would have."""
+    transport = setup.cluster.transport
+    return transport.discipline == "fair" and not transport.works_on_messages and setup.cluster.host_link is None
+
+
+def _together(needed: Iterable[tuple[float, Variable]]) -> list[tuple[float, Variable]]:
+    """Variables of one server that are needed at the same point, as one message."""
+    sizes: dict[tuple[float, int], float] = {}
+    for share, variable in needed:
+        key = share, variable.server
+        sizes[key] = sizes.get(key, 0.0) + variable.size_bytes
+    return [(share, Variable(0, server, size)) for (share, server), size in sizes.items()]
+
+
+Message = TypeVar("Message", Gradient, Variable)
+
+
+def _by_server(messages: Iterable[Message]) -> dict[int, list[Message]]:
+    """What each server has, servers in the order of their first."""
+    found: dict[int, list[Message]] = {}
+    for message in messages:
+        found.setdefault(message.server, []).append(message)
+    return found
+
+
+def _cuts(shares: Iterable[float]) -> tuple[tuple[float, tuple[int, ...]], ...]:
+    """Messages by the share of a pass that they belong to."""
+    cuts: dict[float, list[int]] = {}
+    for index, share in enumerate(shares):
+        cuts.setdefault(share, []).append(index)
+    return tuple((share, tuple(indices)) for share, indices in cuts.items())
