@@ -67,7 +67,9 @@ class Outcome:
     cores_s: float
 
 
-def _follow(case: Case, happened: list[Observed], number: int, now: float, begin: Callable[[int], None], later: Callable[[float, int], None]) -> None:
+def _follow(
+    case: Case, happened: list[Observed], number: int, now: float, begin: Callable[[int], None], later: Callable[[float, int], None]
+) -> None:
     """A message or work has ended."""
     happened.append(("ended", number, now))
     for delay_s, other in case.after.get(number, []):

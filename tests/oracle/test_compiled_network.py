@@ -52,7 +52,9 @@ def cases(draw: st.DrawFn, *, most_paths: int = 10, most_messages: int = 25) -> 
     paths = []
     for _ in range(draw(st.integers(1, most_paths))):
         crossed = tuple(draw(st.lists(st.integers(0, n_ports - 1), min_size=1, max_size=min(widest, n_ports), unique=True)))
-        ends = draw(st.tuples(st.integers(0, n_hosts - 1), st.integers(0, n_hosts - 1))) if n_hosts and draw(st.integers(0, 4)) else (-1, -1)
+        ends = (
+            draw(st.tuples(st.integers(0, n_hosts - 1), st.integers(0, n_hosts - 1))) if n_hosts and draw(st.integers(0, 4)) else (-1, -1)
+        )
         paths.append((crossed, draw(LATENCIES), *ends, draw(st.booleans())))
     weights = [exact_weight(draw(st.sampled_from([1.0, 1.0, 0.5, 2.0, 1.7]))) for _ in paths] if draw(st.booleans()) else []
     n_messages = draw(st.integers(1, most_messages))
@@ -66,7 +68,9 @@ def cases(draw: st.DrawFn, *, most_paths: int = 10, most_messages: int = 25) -> 
             after.setdefault(draw(st.integers(0, number - 1)), []).append((draw(st.sampled_from([None, None, 0.0, 0.5])), number))
         else:
             begins.append((draw(TIMES), number))
-    return Case(ports, paths, messages, begins, works, after, transport, weights, cores, slowdowns, draw(st.booleans()), draw(st.integers(0, 3)))
+    return Case(
+        ports, paths, messages, begins, works, after, transport, weights, cores, slowdowns, draw(st.booleans()), draw(st.integers(0, 3))
+    )
 
 
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -107,7 +111,9 @@ def test_they_are_equal_where_the_whole_component_is_shared_out_anew(case: Case,
 def test_the_same_ports_are_left_out(case: Case) -> None:
     ports = [Port(str(number), capacity, Limits(*limits)) for number, (capacity, *limits) in enumerate(case.ports)]
     weights = case.weights or [1.0] * len(case.paths)
-    connections = [Connection(tuple(ports[one] for one in path[0]), 0.0, weight=weight) for path, weight in zip(case.paths, weights, strict=True)]
+    connections = [
+        Connection(tuple(ports[one] for one in path[0]), 0.0, weight=weight) for path, weight in zip(case.paths, weights, strict=True)
+    ]
     leave_out_ample(connections)
     shared = shared_crossings(*tables_of(case), np.array(weights))
     assert shared.tolist() == [port in connection.shared for connection in connections for port in connection.ports]

@@ -34,13 +34,24 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64]) ->
     order = np.lexsort((appears, users))
     shared = np.ones(crossings, dtype=np.bool_)
     _leave_out(
-        order, begins, by_port, path, paths.first, paths.port, weight, ports.capacity, ports.ceiling, ports.incast_loss, ports.incast_flows, shared
+        order,
+        begins,
+        by_port,
+        path,
+        paths.first,
+        paths.port,
+        weight,
+        ports.capacity,
+        ports.ceiling,
+        ports.incast_loss,
+        ports.incast_flows,
+        shared,
     )
     return shared
 
 
 @entry
-def _leave_out(  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _leave_out(  # type: ignore[no-untyped-def]
     order, begins, by_port, path, first, crossed, weight, capacity, ceiling, incast_loss, incast_flows, shared
 ):  # fmt: skip
     """Go through the ports by their number of users, and mark where they are left out."""

@@ -11,7 +11,6 @@ from simulator.engine.compiled.calendar import at_end_of_instant, call_later, dr
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.fairness import settle, settle_plain
 from simulator.engine.compiled.layout import (
-    AWAY,
     connection_at,
     ends_at,
     host_at,
@@ -37,6 +36,7 @@ from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wai
 from simulator.network.flows import SAME_INSTANT
 
 __all__ = ["begin_after_wait", "end_messages", "received", "send", "settle_all", "stand_for_link"]
+
 
 @compiled
 def send(s: Record, connection: int, size: float, arrived: int, about: int, left: int) -> None:

@@ -83,7 +83,14 @@ PORT = np.dtype(
 """A port that may become full."""
 
 INCIDENCE = np.dtype(
-    [("port", "i4"), ("connection", "i4"), ("active_before", "i4"), ("active_after", "i4"), ("foreign_before", "i4"), ("foreign_after", "i4")]
+    [
+        ("port", "i4"),
+        ("connection", "i4"),
+        ("active_before", "i4"),
+        ("active_after", "i4"),
+        ("foreign_before", "i4"),
+        ("foreign_after", "i4"),
+    ]
 )
 """One of the shared ports of a connection; those of a connection follow each other."""
 

@@ -324,5 +324,3 @@ class State:
 def _numbers(count: int) -> NDArray[Any]:
     """Numbers, none yet."""
     return np.full(count, -1, dtype=np.int32).view(layout.NUMBER)
-
-
