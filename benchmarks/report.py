@@ -27,9 +27,9 @@ from simulator.results import Result
 
 STRATEGIES = (
     {"kind": "multi-worker-mirrored"},
-    {"kind": "parameter-server", "mode": "sync", "tensor_grouping": "per-server"},
-    {"kind": "parameter-server", "mode": "async", "tensor_grouping": "per-server"},
-    {"kind": "parameter-server", "mode": "ssp", "bound": 3, "tensor_grouping": "per-server"},
+    {"kind": "parameter-server", "mode": "sync"},
+    {"kind": "parameter-server", "mode": "async"},
+    {"kind": "parameter-server", "mode": "ssp", "bound": 3},
 )
 WORKERS = (1, 2, 4, 8, 16)
 GBIT_PER_S = (1, 2.5, 5, 10, 25)
@@ -58,6 +58,7 @@ def simulated(jobs: int) -> list[Result]:
                         ("workload.batch_per_replica", batch),
                         ("run.steps", 12),
                         ("run.replications", 5),
+                        ("run.grouping", "per-server"),
                     ]
                     own = {**table, "strategy": {**strategy, "workers": workers}}
                     scenarios.append(scenario_from_table(apply_settings(own, settings, "benchmark: "), "benchmark", file.parent))

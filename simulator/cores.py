@@ -21,7 +21,7 @@ from simpy.events import Event
 
 from simulator.kernel import Kernel
 
-__all__ = ["ROUNDING", "Cores", "Task", "cores_of", "on_cores"]
+__all__ = ["ROUNDING", "Cores", "Task", "cores_of"]
 
 ROUNDING = 1e-9
 """What is left after a slice, as a share of one, that is the rounding of sums and not work."""
@@ -175,15 +175,6 @@ class Task:
             self.left_s = work_s
             self._cores.enter(self)
 
-    def event(self, work_s: float) -> Event:
-        """The same, as the event of its end; no work has ended at once."""
-        ended = self._cores.kernel.event()
-        if work_s > 0:
-            self.work(work_s, lambda _: ended.succeed())
-        else:
-            ended.succeed()
-        return ended
-
     def end(self) -> Ended:
         """What is in front has been done; whom to tell."""
         _, done = self._items.popleft()
@@ -201,8 +192,3 @@ class Task:
 def cores_of(kernel: Kernel, number: float | None, slice_s: float) -> Cores | None:
     """The cores that all nodes share; none if each has its own."""
     return Cores(kernel, number, slice_s) if number is not None else None
-
-
-def on_cores(cores: Cores | None) -> Callable[[float], Event] | None:
-    """How a process works on the cores that all share: given seconds of work, the event of their end; none if it has one of its own."""
-    return Task(cores).event if cores is not None else None

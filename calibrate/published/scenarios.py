@@ -105,11 +105,12 @@ def _cluster(situation: Situation, row: Row) -> dict[str, Any]:
 def _run(situation: Situation, strategy: Mapping[str, Any]) -> dict[str, Any]:
     """Few steps, which are alike; one seed for a series, so that its rows have the draws of the constants in common."""
     seed = zlib.crc32(situation.series.id.encode())
+    detail = {"grouping": "per-server"} if strategy["kind"] == "parameter-server" and not situation.stack.overlap else {}
     if strategy.get("workers", 1) * strategy.get("servers", 1) > _MESSAGES:
-        return {"steps": _FEW_STEPS, "warmup_steps": _WARMUP, "replications": _FEW_REPLICATIONS, "seed": seed}
+        return {"steps": _FEW_STEPS, "warmup_steps": _WARMUP, "replications": _FEW_REPLICATIONS, "seed": seed, **detail}
     if situation.stack.kind == "asynchronous":
-        return {"steps": _ASYNCHRONOUS_STEPS, "warmup_steps": _ASYNCHRONOUS_WARMUP, "seed": seed}
-    return {"steps": _STEPS, "warmup_steps": _WARMUP, "seed": seed}
+        return {"steps": _ASYNCHRONOUS_STEPS, "warmup_steps": _ASYNCHRONOUS_WARMUP, "seed": seed, **detail}
+    return {"steps": _STEPS, "warmup_steps": _WARMUP, "seed": seed, **detail}
 
 
 def _all_reduce(situation: Situation, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -149,6 +150,4 @@ def _servers(situation: Situation, row: Row) -> tuple[dict[str, Any], list[dict[
         parts = held_by(situation.tensors, servers, pieces)
     strategy["servers"] = servers
     strategy["pull_order"] = "forward"  # of pieces that hold many tensors
-    if not stack.overlap:
-        strategy["tensor_grouping"] = "per-server"
     return strategy, variables(parts, element_bytes(stack))

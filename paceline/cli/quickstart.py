@@ -79,7 +79,7 @@ def quickstart(
 
 
 def _strategies() -> list[dict[str, object]]:
-    server = {"kind": "parameter-server", "servers": 4, "tensor_grouping": "per-server"}
+    server = {"kind": "parameter-server", "servers": 4}
     return [{"kind": "multi-worker-mirrored"}, {**server, "mode": "sync"}, {**server, "mode": "async"}]
 
 
@@ -88,5 +88,5 @@ def _table(workload_file: Path, strategy: dict[str, object]) -> dict[str, object
         "workload": {"use": str(workload_file), "batch_per_replica": 32},
         "cluster": {"use": "ethernet-25g"},
         "strategy": strategy,
-        "run": {"steps": 40, "warmup_steps": 8, "seed": 1},
+        "run": {"steps": 40, "warmup_steps": 8, "seed": 1, "grouping": "per-server"},
     }

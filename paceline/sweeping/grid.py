@@ -14,15 +14,13 @@ from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
 from simulator.loading import apply_settings, read_toml, scenario_from_table
 from simulator.prices import Prices, for_several
-from simulator.scenario import Scenario
+from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
 from simulator.workload import Workload
 
 __all__ = ["Grid", "grid", "several_clusters"]
 
 _MOST_SCENARIOS = 1_000_000
 _KEPT_SECTIONS = 256
-_CHOOSES_A_CLUSTER = ("cluster", "cluster.use", "cluster.device")
-"""Keys on which the workload depends too, since it may have to be moved to that cluster's device."""
 
 PartT = TypeVar("PartT", Workload, Cluster)
 Choice = tuple[int, ...]
@@ -64,7 +62,7 @@ class Grid(Sequence[Scenario]):
     Raises
     ------
     ScenarioError
-        A key is given twice, or there are too many combinations.
+        A key is given twice, or does not tell scenarios apart, or there are too many combinations.
     """
 
     def __init__(
@@ -85,9 +83,15 @@ class Grid(Sequence[Scenario]):
         self.axes: tuple[Axis, ...] = tuple((key, list(values)) for key, values in axes)
         self._table, self._source, self._beside, self._size = dict(table), source, beside, size
         self.prices = prices
+        for key in keys:
+            if (name := NAMED_BEFORE.get(key, key).removeprefix("run.")) in HOW_SIMULATED:
+                raise ScenarioError(
+                    f"--over {key}: says how a scenario is simulated, not what, so its values would be one and the same scenario; "
+                    f"sweep once for each, with --set run.{name}=VALUE and an --out of its own"
+                )
         heads = [key.partition(".")[0] for key in keys]
         self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
-        self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload" or keys[axis] in _CHOOSES_A_CLUSTER]
+        self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload"]
         self._workloads: _Kept[Workload] = _Kept()
         self._clusters: _Kept[Cluster] = _Kept()
 
@@ -139,9 +143,8 @@ class Grid(Sequence[Scenario]):
         shared: dict[str, Workload | Cluster] = {}
         if (workload := self._workloads.recall(of_workload)) is not None:
             shared["workload"] = workload
-            # only beside a workload that is on its device already: a new one must be moved to what the cluster's table says
-            if (cluster := self._clusters.recall(of_cluster)) is not None:
-                shared["cluster"] = cluster
+        if (cluster := self._clusters.recall(of_cluster)) is not None:
+            shared["cluster"] = cluster
         settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
         where = self._source + "".join(f" --over {key}={value}" for key, value in chosen)
         table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ")

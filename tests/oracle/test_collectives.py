@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sample_networks import INTER, INTRA, by_messages, collective, meshed, switched
@@ -14,7 +16,8 @@ from simulator.closed_form import (
     reduce_to_one_s,
     ring_all_reduce_s,
 )
-from simulator.collectives import AtOnce, ByMessages
+from simulator.collectives import ByMessages
+from simulator.engine.simpy.collectives import AtOnce, MessageByMessage
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 
@@ -161,21 +164,35 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
         kernel = Kernel()
         some = collective(algorithm, ranks, fresh)
         plans = [some.plan(size) for size in sizes]
-        run = AtOnce(kernel, some, sizes, ranks) if at_once else ByMessages(kernel, Network(kernel), plans, sizes)
+        if at_once:
+            run = AtOnce(kernel, some, sizes, ranks, lambda: ())
+        else:
+            begin_run = partial(ByMessages, kernel, Network(kernel), plans, sizes)
+            run = MessageByMessage(lambda ended, begin_run=begin_run: begin_run(ended=ended), len(sizes), lambda: ())
         ends: list[tuple[int, int, float]] = []
+        draws = [np.random.default_rng([seed, rank]) for rank in range(ranks)]
 
-        def rank_loop(rank, run=run, kernel=kernel, ends=ends):
-            draws = np.random.default_rng([seed, rank])
-            for step in range(3):
-                done = run.finished(rank)
-                for bucket in range(len(sizes)):
-                    yield kernel.timeout(draws.exponential([2e-3, 2e-4, 1e-5][seed]))
-                    run.ready(rank, bucket)
-                yield done
-                ends.append((step, rank, kernel.now))
+        def begin(rank, kernel=kernel, run=run, draws=draws):
+            def ready(bucket):
+                run.enter(rank, bucket)
+                if bucket + 1 < len(sizes):
+                    after(bucket + 1)
 
+            def after(bucket):
+                kernel.call_later(draws[rank].exponential([2e-3, 2e-4, 1e-5][seed]), lambda _: ready(bucket))
+
+            after(0)
+
+        def ended(rank, bucket, kernel=kernel, ends=ends, begin=begin):
+            if bucket + 1 < len(sizes):
+                return
+            ends.append((sum(one == rank for _, one, _ in ends), rank, kernel.now))
+            if ends[-1][0] < 2:
+                kernel.soon(begin, rank)
+
+        run.start(ended)
         for rank in range(ranks):
-            kernel.start(f"rank {rank}", rank_loop(rank))
+            begin(rank)
         kernel.run()
         times.append([at_s for *_, at_s in sorted(ends)])
     assert times[0] == near(times[1])

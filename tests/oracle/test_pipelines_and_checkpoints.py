@@ -11,8 +11,8 @@ import pytest
 from scipy import optimize
 
 from simulator.closed_form import checkpoint_interval_s, pipeline_bubble
+from simulator.engine.simpy.server import Job, Server
 from simulator.kernel import Kernel
-from simulator.server import Server
 
 CHUNK_S = 1.0
 
@@ -24,7 +24,7 @@ def flow_shop_s(stages: int, micro_batches: int, turns: int) -> tuple[float, flo
 
     def go(batch: int, hop: int) -> None:
         if hop < stages * turns:
-            servers[hop % stages].submit(CHUNK_S / turns, lambda: go(batch, hop + 1), "forward", batch, hop)
+            servers[hop % stages].submit(Job(CHUNK_S / turns, lambda _: go(batch, hop + 1)))
 
     # a group begins once the group before has left its last turn to the stages after the first
     for group in range(0, micro_batches, stages):

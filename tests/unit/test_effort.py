@@ -15,11 +15,11 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "single": ("ring", {"strategy.workers": 1, "run.steps": 400}),
     "ring": ("ring", {"strategy.workers": 64, "run.steps": 300}),
     "buckets": ("ring", {"strategy.workers": 8, "strategy.bucket_size": "1 MiB", "run.steps": 300}),
-    "messages": ("ring", {"strategy.workers": 8, "strategy.messages": True, "run.steps": 30}),
+    "messages": ("ring", {"strategy.workers": 8, "run.detail": "messages", "run.steps": 30}),
     "local-sgd": ("local-sgd", {"run.steps": 320}),
     "async": ("async-ps", {"strategy.workers": 16, "strategy.servers": 2, "run.steps": 40}),
     "sync": ("sync-ps", {"strategy.workers": 8, "run.steps": 40}),
-    "per-server": ("async-ps", {"strategy.workers": 16, "strategy.tensor_grouping": "per-server", "run.steps": 60}),
+    "per-server": ("async-ps", {"strategy.workers": 16, "run.grouping": "per-server", "run.steps": 60}),
     "job": ("async-ps", {"strategy.workers": 16, "run.job_steps": 800}),
     "shared-cores": ("async-ps", {"strategy.workers": 8, "cluster.shared_cores": 4, "run.steps": 30}),
 }

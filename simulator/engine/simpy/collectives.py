@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
+import numpy as np
+from simpy.events import Event
+
+from simulator.collectives import ByMessages, Collective
+from simulator.kernel import Kernel
 from simulator.recorder import Resource
 
-__all__ = ["Collectives"]
+__all__ = ["AtOnce", "Collectives", "MessageByMessage"]
+
+Ended = Callable[[int, int], None]
+"""Told that a rank has ended a bucket's collective."""
 
 
 class Collectives(Protocol):
@@ -17,7 +26,7 @@ class Collectives(Protocol):
     def links(self) -> Sequence[Resource]:
         """What they use besides the program's own ports."""
 
-    def start(self, ended: Callable[[int, int], None]) -> None:
+    def start(self, ended: Ended) -> None:
         """Whom to tell, with rank and bucket, that a rank has ended one."""
 
     def enter(self, rank: int, bucket: int) -> None:
@@ -25,3 +34,126 @@ class Collectives(Protocol):
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
+
+
+class AtOnce:
+    """By the times that the collective computes for all ranks at once, when all of them have all buckets of a step.
+
+    Parameters
+    ----------
+    kernel
+        The calendar.
+    collective
+        Gives the times.
+    buckets_bytes
+        Size of each bucket.
+    ranks
+        How many take part.
+    links
+        Gives the ports that it counts on.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        collective: Collective,
+        buckets_bytes: Sequence[float],
+        ranks: int,
+        links: Callable[[], Sequence[Resource]],
+    ) -> None:
+        self._kernel = kernel
+        self._collective = collective
+        self._buckets = buckets_bytes
+        self._links = links
+        for size_bytes in buckets_bytes:
+            collective.ports(size_bytes)  # so that they are there to be watched from the beginning
+        self._ready_s = np.zeros((len(buckets_bytes), ranks))
+        self._free_s = np.zeros(ranks)
+        self._missing = len(buckets_bytes) * ranks
+        self._ended_s = np.zeros_like(self._ready_s)
+        self._ended: Ended = _nobody
+
+    @property
+    def links(self) -> Sequence[Resource]:
+        """The ports that it counts on."""
+        return self._links()
+
+    def start(self, ended: Ended) -> None:
+        """Whom to tell that a rank has ended a bucket."""
+        self._ended = ended
+
+    def ended_s(self, rank: int) -> Sequence[float]:
+        """When the rank ended each bucket of the last step that it has finished, in seconds."""
+        ended_s: list[float] = self._ended_s[:, rank].tolist()
+        return ended_s
+
+    def enter(self, rank: int, bucket: int) -> None:
+        """The rank has the bucket's data now."""
+        self._ready_s[bucket, rank] = self._kernel.now
+        self._missing -= 1
+        if not self._missing:
+            self._reduce()
+
+    def _reduce(self) -> None:
+        now = self._kernel.now
+        finish_s = np.zeros(self._ready_s.shape[1])
+        for number, (ready_s, size_bytes) in enumerate(zip(self._ready_s, self._buckets, strict=True)):
+            finish_s = self._collective.finish_s(np.maximum(ready_s, finish_s), size_bytes, self._free_s)
+            self._ended_s[number] = finish_s
+            self._collective.account(size_bytes)
+        self._missing = self._ready_s.size
+        for rank, at_s in enumerate(finish_s.tolist()):
+            wait_s = at_s - now
+            if wait_s > 0:
+                self._kernel.call_later(wait_s, partial(self._all_ended, rank))
+            else:
+                self._kernel.soon(self._all_ended, rank, None)
+
+    def _all_ended(self, rank: int, _: Event | None) -> None:
+        """A rank goes on once it has all buckets of the step."""
+        for bucket in range(len(self._buckets)):
+            self._ended(rank, bucket)
+
+
+class MessageByMessage:
+    """Every message a transfer of its own on the network that all share.
+
+    Parameters
+    ----------
+    begin
+        Makes the run, given whom it tells that a rank has ended a bucket (counted over all steps).
+    buckets
+        How many a step has.
+    links
+        Gives the ports that its messages cross.
+    """
+
+    def __init__(self, begin: Callable[[Ended], ByMessages], buckets: int, links: Callable[[], Sequence[Resource]]) -> None:
+        self._run = begin(self._has_ended)
+        self._buckets = buckets
+        self._links = links
+        self._ended: Ended = _nobody
+
+    @property
+    def links(self) -> Sequence[Resource]:
+        """The ports that its messages cross."""
+        return self._links()
+
+    def start(self, ended: Ended) -> None:
+        """Whom to tell that a rank has ended a bucket."""
+        self._ended = ended
+
+    def enter(self, rank: int, bucket: int) -> None:
+        """The rank has the bucket's data now."""
+        self._run.ready(rank, bucket)
+
+    def ended_s(self, rank: int) -> Sequence[float]:
+        """When the rank ended each bucket of the last step that it has finished, in seconds."""
+        return self._run.ended_s(rank)
+
+    def _has_ended(self, rank: int, number: int) -> None:
+        self._ended(rank, number % self._buckets)
+
+
+def _nobody(rank: int, bucket: int) -> None:
+    """Nobody asks yet."""

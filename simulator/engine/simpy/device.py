@@ -13,7 +13,7 @@ from simulator.network.ports import Connection, Port
 
 __all__ = ["Device", "Done", "Seat"]
 
-Done = Callable[[Event | None], object]
+Done = Callable[[Event | None], None]
 """Called when work has ended."""
 
 Seat = Callable[[float, Done], None]

@@ -9,8 +9,10 @@ import numpy as np
 from simpy.events import Event
 
 from simulator.cores import Task
+from simulator.engine.draws import Draws
 from simulator.engine.simpy.collectives import Collectives
 from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.overlap import Overlap
 from simulator.engine.simpy.rank import Plan, Rank
 from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
 from simulator.engine.simpy.server import Server
@@ -20,12 +22,9 @@ from simulator.network.flows import Network
 from simulator.network.hosts import Host
 from simulator.network.limits import Limits
 from simulator.network.ports import Connection, Port, leave_out_ample
-from simulator.overlap import Overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import Parts, Recorder
 from simulator.records import Span, Transfer, Update
-from simulator.replica import Paces
-from simulator.rng import Streams
 
 __all__ = ["Engine"]
 
@@ -39,10 +38,8 @@ class Engine:
         The calendar, and what carries messages.
     program
         What happens.
-    paces
-        How fast each rank computes.
-    streams
-        Where orders that are drawn come from.
+    draws
+        How fast each rank computes, and the orders that chance decides.
     recorder
         Keeps what is measured.
     collectives
@@ -54,8 +51,7 @@ class Engine:
         kernel: Kernel,
         network: Network,
         program: Program,
-        paces: Sequence[Paces],
-        streams: Streams,
+        draws: Draws,
         recorder: Recorder,
         collectives: Collectives | None = None,
     ) -> None:
@@ -67,16 +63,20 @@ class Engine:
         self._ports, connections, self._hosts = _network_of(program)
         plans = [Plan(routine) for routine in program.routines]
         self._devices = _devices(kernel, network, program, connections)
-        self._ranks = self._make_ranks(plans, paces, connections)
-        self._orders = [streams.generator("pull-order", rank.index) if rank.plan.shuffled[1] else None for rank in self._ranks]
+        self._ranks = self._make_ranks(plans, draws, connections)
+        self._orders = _Orders(draws)
         self._servers = _servers(kernel, network, program, connections)
         leave_out_ample(connections)
         self._updates = self._make_updates()
-        self._steps = Steps(len(self._ranks), rules.steps_shared, rules.steps_each)
+        each = rules.steps_each
+        if each is not None and rules.sync_every > 1:
+            # between two averages some ranks are ahead: the window closes amid their steps as it opened, so nobody stops before
+            each += rules.sync_every
+        self._steps = Steps(len(self._ranks), rules.steps_shared, each)
         self._clocks = Clocks(len(self._ranks), rules.bound) if rules.bound is not None else None
         self._dispatcher = coordinator(kernel, rules.dispatcher, _on_cores(network)) if rules.dispatcher is not None else None
         self._client = preparing_client(kernel, rules.client, _on_cores(network)) if rules.client is not None else None
-        self._inputs = [Task(network.cores) if network.cores is not None and rank.paces.input_s else None for rank in self._ranks]
+        self._inputs = [Task(network.cores) if network.cores is not None and rank.input_time_s else None for rank in self._ranks]
         self._collectives = collectives
         if collectives is not None:
             collectives.start(self._collective_ended)
@@ -99,7 +99,7 @@ class Engine:
 
     # -- building --------------------------------------------------------------------
 
-    def _make_ranks(self, plans: Sequence[Plan], paces: Sequence[Paces], connections: Sequence[Connection]) -> list[Rank]:
+    def _make_ranks(self, plans: Sequence[Plan], draws: Draws, connections: Sequence[Connection]) -> list[Rank]:
         program, kernel = self._program, self._kernel
         its = program.ranks
         found = []
@@ -108,7 +108,7 @@ class Engine:
             overlap = Overlap(kernel, own) if _may_overlap(program, plan) else None
             seated = own.seat(connections[seat] if seat >= 0 else None)
             paths = [connections[path] if path >= 0 else None for path in its.path[index].tolist()]
-            found.append(Rank(index, plan, paces[index], own, seated, paths, overlap))
+            found.append(Rank(index, plan, draws, own, seated, paths, overlap))
         return found
 
     def _make_updates(self) -> Updates | None:
@@ -128,8 +128,8 @@ class Engine:
         if self._servers:
             recorder.watch("servers", lambda: self._servers)
         for rank in self._ranks:
-            start_s = rank.paces.start_s
-            if rank.paces.input_s and self._inputs[rank.index] is not None:
+            start_s = rank.first_s
+            if rank.input_time_s and self._inputs[rank.index] is not None:
                 self._at(start_s, partial(self._prefetch, rank))
             self._at(start_s, partial(self._begin, rank, 0, 0))
 
@@ -168,10 +168,9 @@ class Engine:
     def _following(self, rank: Rank, number: int) -> Sequence[int]:
         """What waits for an operation, in the order in which it begins."""
         following, (first, last) = rank.plan.then[number], rank.plan.shuffled
-        order = self._orders[rank.index]
-        if number or order is None:
+        if number or not last:
             return following
-        shuffled = (first + order.permutation(last - first)).tolist()
+        shuffled = [first + place for place in self._orders.next(rank.index, last - first)]
         before = following.index(first)
         return [*following[:before], *shuffled, *following[before + last - first :]]
 
@@ -215,7 +214,7 @@ class Engine:
 
     def _input(self, rank: Rank, number: int) -> None:
         """The rank needs its batch; the next one is prepared from the time at which it gets it."""
-        now, input_s = self._kernel.now, rank.paces.input_s
+        now, input_s = self._kernel.now, rank.input_time_s
         rank.input_from_s = now
         done = partial(self._batch_come, rank, number, rank.step)
         if rank.plan.feeds:
@@ -248,7 +247,7 @@ class Engine:
         """Prepare a batch on cores that others use as well."""
         task = self._inputs[rank.index]
         assert task is not None
-        task.work(rank.paces.input_s, lambda _: self._prefetched(rank))
+        task.work(rank.input_time_s, lambda _: self._prefetched(rank))
 
     def _prefetched(self, rank: Rank) -> None:
         if rank.wants_batch:
@@ -260,8 +259,7 @@ class Engine:
             rank.batch_there = True
             return
         rank.wants_batch = False
-        number = next(index for index, operation in enumerate(rank.plan.operations) if operation.name == "input")
-        self._batch_come(rank, number, rank.step)
+        self._batch_come(rank, rank.plan.input, rank.step)
 
     # -- compute -----------------------------------------------------------------------
 
@@ -273,14 +271,14 @@ class Engine:
         """Compute what may be computed by now, in one piece as far as that is asked for."""
         if rank.computing or not rank.complete:
             return
-        plan, paces = rank.plan, rank.paces
+        plan = rank.plan
         computes = plan.computes
         while rank.at < len(computes):
             number = computes[rank.at]
             if rank.missing[number]:
                 break
             its = plan.operations[number]
-            rank.pending_s += its.forward * paces.forward_s + its.backward * paces.backward_s + its.apply * paces.apply_s
+            rank.pending_s += its.forward * rank.forward_s + its.backward * rank.backward_s + its.apply * rank.update_s
             rank.pending.append(number)
             rank.at += 1
             if not its.joins:
@@ -360,8 +358,8 @@ class Engine:
         self, arrived: Callable[[Event | None], None], rank: Rank, operation: Operation, sent_s: float, event: Event | None
     ) -> None:
         assert self._recorder.observer is not None
-        ends = (end.replace("{rank}", str(rank.index)) for end in (operation.source, operation.target))
-        self._recorder.observer.record(Transfer(*ends, operation.name, operation.size_bytes, sent_s, self._kernel.now))
+        source, target = (end.replace("{rank}", str(rank.index)) for end in (operation.source, operation.target))
+        self._recorder.observer.record(Transfer(source, target, operation.name, operation.size_bytes, sent_s, self._kernel.now))
         arrived(event)
 
     def _arrived(self, rank: Rank, number: int, step: int, _: Event | None) -> None:
@@ -381,7 +379,7 @@ class Engine:
         assert self._collectives is not None
         now = self._kernel.now
         rank.entered_s.append(now)
-        if operation.bucket == rank.plan.last_bucket:
+        if number == rank.plan.buckets[-1]:
             rank.ready_s = now
             self._last_ready_s[step] = max(now, self._last_ready_s.get(step, 0.0))
         self._collectives.enter(rank.index, operation.bucket)
@@ -389,8 +387,7 @@ class Engine:
     def _collective_ended(self, rank: int, bucket: int) -> None:
         """A rank has what a collective gives it, and has sent what others need of it."""
         its = self._ranks[rank]
-        number = next(index for index, operation in enumerate(its.plan.operations) if operation.bucket == bucket)
-        self._end(its, number, its.step)
+        self._end(its, its.plan.buckets[bucket], its.step)
 
     # -- ends of steps -------------------------------------------------------------------
 
@@ -400,10 +397,10 @@ class Engine:
             self._recorder.step(rank.index, rank.start_s, self._parts_with_servers(rank, self._updates))
         else:
             self._end_together(rank)
+        self._kernel.soon(self._begin, rank, 0, step + 1)
         if self._clocks is not None:
             for other in self._clocks.tick(rank.index):
                 self._kernel.soon(self._read, self._ranks[other])
-        self._kernel.soon(self._begin, rank, 0, step + 1)
 
     def _parts_with_servers(self, rank: Rank, updates: Updates) -> Parts:
         """Where the time of a step went whose gradients go to servers."""
@@ -431,6 +428,21 @@ class Engine:
             self._applied += 1
         compute_s = rank.computed_s - rank.start_s - rank.input_s
         self._recorder.step(rank.index, rank.start_s, Parts(rank.input_s, compute_s, waiting_s, rank.apply_s, hidden_s))
+
+
+class _Orders:
+    """The random orders in which each rank's messages begin, step by step."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+        self._left: dict[int, list[list[int]]] = {}
+
+    def next(self, rank: int, count: int) -> list[int]:
+        """The order of the rank's next step."""
+        left = self._left.get(rank)
+        if not left:
+            left = self._left[rank] = self._draws.pull_orders(np.array([rank]), count, block=self._draws.block)[0, ::-1].tolist()
+        return left.pop()
 
 
 def _hidden_s(entered_s: Sequence[float], ended_s: Sequence[float], computed_s: float) -> float:
@@ -462,8 +474,8 @@ def _network_of(program: Program) -> tuple[list[Port], list[Connection], list[Ho
     columns = zip(paths.latency_s.tolist(), paths.source.tolist(), paths.target.tolist(), paths.asked_for.tolist(), strict=True)
     for number, (latency_s, source, target, asked_for) in enumerate(columns):
         its_ports = tuple(ports[port] for port in crossed[first[number] : first[number + 1]])
-        ends = (hosts[end] if end >= 0 else None for end in (source, target))
-        connection = Connection(its_ports, latency_s, **dict(zip(("source", "target"), ends, strict=True)))
+        source_host, target_host = (hosts[end] if end >= 0 else None for end in (source, target))
+        connection = Connection(its_ports, latency_s, source=source_host, target=target_host)
         connection.asked_for = asked_for
         connections.append(connection)
     return ports[: program.links], connections, hosts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from simulator.engine.draws import Draws, Factors
 from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.overlap import Overlap
 from simulator.network.ports import Connection
-from simulator.overlap import Overlap
 from simulator.program.program import Operation, Routine
-from simulator.replica import Paces
 
 __all__ = ["Plan", "Rank"]
 
@@ -30,8 +30,10 @@ class Plan:
         First and last + 1 of those that begin in a random order.
     parts
         Gradients that servers serve.
-    last_bucket
-        Number of the last collective of a step; -1: there is none.
+    input
+        The gate that waits for the batch.
+    buckets
+        The collectives of a step, by bucket.
     feeds
         Whether a message brings the batch.
     """
@@ -47,7 +49,9 @@ class Plan:
         self.computes = [number for number, operation in enumerate(self.operations) if operation.kind == "compute"]
         self.shuffled = routine.shuffled
         self.parts = sum(operation.kind == "serve" for operation in self.operations)
-        self.last_bucket = max((operation.bucket for operation in self.operations), default=-1)
+        named = [number for number, operation in enumerate(self.operations) if (operation.kind, operation.name) == ("gate", "input")]
+        self.input = named[0] if named else -1
+        self.buckets = [number for number, operation in enumerate(self.operations) if operation.kind == "collective"]
         self.feeds = any(operation.feeds for operation in self.operations)
 
 
@@ -58,9 +62,17 @@ class Rank:
     ----------
     index
         Its number.
-    plan, paces, seat, device, paths, overlap
-        What it does, how fast it computes, on what, the connections of its slots, and where it may compute and communicate at
+    plan, seat, device, paths, overlap
+        What it does, on what, the connections of its slots, and where it may compute and communicate at
         the same time, who follows that.
+    forward_s, backward_s, update_s
+        Mean seconds of its passes and of its update.
+    input_time_s
+        Seconds in which a batch is prepared, while the one before is computed.
+    first_s
+        When its first step begins.
+    factors
+        What the steps' times are multiplied by.
     step
         Number of its step, from 0; -1 before the first.
     factor
@@ -87,18 +99,58 @@ class Rank:
     """
 
     __slots__ = (
-        "accepted", "apply_s", "arrived", "at", "batch_there", "began_s", "complete", "compute_s", "computed_s", "computing", "device",
-        "entered_s", "factor", "held_s", "index", "input_from_s", "input_ready_s", "input_s", "left", "local_step", "missing",
-        "overlap", "paces", "paths", "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version", "ready_s", "seat", "start_s",
-        "step", "wants_batch", "work",
+        "accepted",
+        "apply_s",
+        "arrived",
+        "at",
+        "backward_s",
+        "batch_there",
+        "began_s",
+        "complete",
+        "compute_s",
+        "computed_s",
+        "computing",
+        "device",
+        "entered_s",
+        "factor",
+        "factors",
+        "first_s",
+        "forward_s",
+        "held_s",
+        "index",
+        "input_from_s",
+        "input_ready_s",
+        "input_s",
+        "input_time_s",
+        "left",
+        "local_step",
+        "missing",
+        "overlap",
+        "paths",
+        "pending",
+        "pending_s",
+        "plan",
+        "pushed_s",
+        "read_s",
+        "read_version",
+        "ready_s",
+        "seat",
+        "start_s",
+        "step",
+        "update_s",
+        "wants_batch",
+        "work",
     )  # fmt: skip
 
     def __init__(
-        self, index: int, plan: Plan, paces: Paces, device: Device, seat: Seat, paths: list[Connection | None], overlap: Overlap | None
+        self, index: int, plan: Plan, draws: Draws, device: Device, seat: Seat, paths: list[Connection | None], overlap: Overlap | None
     ) -> None:
         self.index = index
         self.plan = plan
-        self.paces = paces
+        self.forward_s, self.backward_s = float(draws.forward_s[index]), float(draws.backward_s[index])
+        self.update_s, self.input_time_s = float(draws.apply_s[index]), float(draws.input_s[index])
+        self.first_s = float(draws.start_s[index])
+        self.factors = Factors(draws, index)
         self.device = device
         self.seat = seat
         self.paths = paths
@@ -106,7 +158,7 @@ class Rank:
         self.step = -1
         self.work = 0
         self.computing = False
-        self.input_ready_s = paces.start_s + paces.input_s
+        self.input_ready_s = self.first_s + self.input_time_s
         self.batch_there = self.wants_batch = False
         self.read_s = self.ready_s = self.computed_s = self.began_s = self.input_from_s = 0.0
         self.read_version = self.local_step = 0
@@ -115,7 +167,7 @@ class Rank:
         """Forget the step before."""
         plan = self.plan
         self.step += 1
-        self.factor = self.paces.factors.next()
+        self.factor = self.factors.next()
         self.missing = plan.missing.copy()
         self.left = len(plan.operations)
         self.at = 0

@@ -95,7 +95,7 @@ class OneByOne:
         self._seat = seat
         self._free_s = 0.0
 
-    def ask(self, done: Callable[[], object]) -> None:
+    def ask(self, done: Callable[[], None]) -> None:
         """Have it done; ``done`` is called when whoever asks knows."""
         if self._seat is not None and self._work_s > 0:
             self._seat(self._work_s, partial(self._worked, done))
@@ -104,7 +104,7 @@ class OneByOne:
         self._free_s = max(self._free_s, now) + self._work_s
         self._after(self._free_s + self._latency_s - now, lambda _: done())
 
-    def _worked(self, done: Callable[[], object], _: Event | None) -> None:
+    def _worked(self, done: Callable[[], None], _: Event | None) -> None:
         self._after(self._latency_s, lambda _: done())
 
     def _after(self, wait_s: float, done: Done) -> None:

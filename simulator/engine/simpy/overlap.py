@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.device import Device
+from simulator.engine.simpy.device import Device
 from simulator.kernel import Kernel
 
 __all__ = ["Overlap"]
