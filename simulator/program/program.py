@@ -205,6 +205,8 @@ class Ranks:
         The path over its device's port where that is shared; -1: it has the device to itself.
     path
         The path of each slot that operations send over, shape (ranks, slots); -1: none.
+    peer
+        The rank that each slot leads to, where it leads to one, shape (ranks, slots); -1: none.
     names
         What records call them.
     """
@@ -214,13 +216,14 @@ class Ranks:
     routine: Integers
     seat: Integers
     path: Integers
+    peer: Integers
     names: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.device)
 
 
-Kind = Literal["gate", "compute", "send", "serve", "collective"]
+Kind = Literal["gate", "compute", "send", "receive", "serve", "collective"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +237,8 @@ class Operation:
     ----------
     kind
         gate: goes on when a rule lets it; compute: work on the rank's device; send: bytes
-        over a path; serve: a server works on a tensor; collective: with others of a group.
+        over a path; receive: what another rank has sent; serve: a server works on a tensor;
+        collective: with others of a group.
     name
         What is done, for people. Gates: "turn" (the step is handed out, and begins to
         read), "prepare" (the client has the batch), "input" (the batch is there), "update"
@@ -253,6 +257,8 @@ class Operation:
         send: what records call the ends, "{rank}" standing for the rank's number.
     departs, lands
         From the beginning of the one to the end of the other the rank communicates.
+    channel
+        send to a rank, receive: messages of a channel are received in the order in which they come, one by each receive.
     feeds
         send: brings the batch that the gate "input" waits for.
     server, tensor, cost_s
@@ -275,6 +281,7 @@ class Operation:
     target: str = ""
     departs: bool = False
     lands: bool = False
+    channel: int = -1
     feeds: bool = False
     server: int = -1
     tensor: int = -1
