@@ -192,7 +192,8 @@ def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[di
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "gate": (),
     "compute": ("forward", "backward", "apply", "joins"),
-    "send": ("slot", "size_bytes", "source", "target", "departs", "lands", "feeds"),
+    "send": ("slot", "size_bytes", "source", "target", "departs", "lands", "feeds", "channel"),
+    "receive": ("channel",),
     "serve": ("server", "tensor", "cost_s"),
     "collective": ("bucket", "size_bytes", "every", "ready"),
 }
@@ -393,7 +394,7 @@ _GATES = {
 
 
 def _rank(end: str) -> str:
-    return end.replace("{rank}", "r").replace("{peer}", "its peer")
+    return end.replace("{rank}", "r").replace("{peer}", "peer")
 
 
 def _computed(printed: Printed, its: Operation) -> str:
