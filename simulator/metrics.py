@@ -190,9 +190,6 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
     return Quantiles(mean=pooled.mean(), p50=p50, p95=p95, p99=p99)
 
 
-_LISTED_WORKERS = 1024
-
-
 def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
     pooled, mixed = CountHistogram(), CountHistogram()
     servers = [CountHistogram() for _ in runs[0].server_staleness]
@@ -205,7 +202,6 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
         if workers is not None and run.worker_staleness is not None:
             workers.merge(run.worker_staleness)
     values = sorted(pooled.counts)
-    listed = workers if workers is not None and scenario.replicas <= _LISTED_WORKERS else None
     reads = sum(mixed.counts.values())
     bound = scenario.strategy.pace.bound
     return Staleness(
@@ -218,9 +214,9 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
         bound=(scenario.replicas - 1) * (2 * bound + 1) if bound is not None else None,
         per_server_mean=tuple(server.mean() for server in servers),
         per_server_p95=tuple(server.quantile(0.95) for server in servers),
-        per_worker_mean=tuple(listed.means()) if listed is not None else (),
-        per_worker_p95=tuple(listed.quantiles(0.95)) if listed is not None else (),
-        per_worker_max=tuple(listed.largest.tolist()) if listed is not None else (),
+        per_worker_mean=tuple(workers.means()) if workers is not None else (),
+        per_worker_p95=tuple(workers.quantiles(0.95)) if workers is not None else (),
+        per_worker_max=tuple(workers.largest.tolist()) if workers is not None else (),
         mixed_reads=1.0 - mixed.counts.get(0, 0) / reads if reads else 0.0,
         mixed_spread_mean=mixed.mean(),
         mixed_spread_max=max(mixed.counts, default=0),

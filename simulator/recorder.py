@@ -22,8 +22,10 @@ from simulator.records import Observer, Step, Update
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 
-__all__ = ["Kind", "Measured", "Parts", "Recorder", "Resource"]
+__all__ = ["LISTED_WORKERS", "Kind", "Measured", "Parts", "Recorder", "Resource"]
 
+LISTED_WORKERS = 1024
+"""Of no more workers a result lists each one's staleness."""
 
 _BLOCK = 1024
 
@@ -108,7 +110,7 @@ class Recorder:
         self._before: dict[Kind, NDArray[np.float64]] = {}
         if scenario.strategy.pace.asynchronous and replicas > 1:
             self.measured.phases = Phases(replicas)
-            self.measured.worker_staleness = GroupedCounts(replicas)
+            self.measured.worker_staleness = GroupedCounts(replicas) if replicas <= LISTED_WORKERS else None
         self._phases = self.measured.phases
         self._is_open = False
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 
+from simulator.effort import check_memory
 from simulator.metrics import alone_scenario, summarise
 from simulator.records import Observer
 from simulator.replication import replicate
@@ -13,6 +15,9 @@ from simulator.results import Result
 from simulator.scenario import Scenario
 
 __all__ = ["simulate"]
+
+_MANY = 1000
+"""Replicas from which on a replication takes megabytes."""
 
 
 def simulate(
@@ -38,6 +43,8 @@ def simulate(
     ------
     ScenarioError
         It cannot be resolved (:func:`simulator.resolve.resolve`).
+    InputError
+        It does not fit into memory.
     SimulationError
         The engine found an impossible state, such as a dead-lock.
 
@@ -51,12 +58,15 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
+    check_memory(scenario)
     count = scenario.run.replications
     alone = alone_scenario(scenario)
     same = alone == scenario
     runs, baseline = [], []
     for replication in range(count):
         run = replicate(scenario, replication, observer if replication == 0 else None)
+        if scenario.replicas >= _MANY:
+            gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
         runs.append(run)
         # the same streams, so that what both have in common cancels in the speed-up
         baseline.append(run if same else replicate(alone, replication))
