@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from simulator.results import Bottleneck, Breakdown, Utilisation
 from simulator.scenario import Scenario
-from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.units import format_rate
 
 __all__ = ["bottleneck"]
@@ -145,7 +144,7 @@ def _holds_server(scenario: Scenario, link: str) -> bool:
 def _lighter(scenario: Scenario) -> str:
     """How the fullest server could be relieved."""
     held = [0.0] * scenario.servers
-    for variable in tensors_of(scenario).variables:
+    for variable in scenario.strategy.tensors(scenario).variables:
         held[variable.server] += variable.size_bytes
     share = max(held) / sum(held)
     if scenario.servers == 1 or share < _UNEVEN / scenario.servers:

@@ -13,7 +13,6 @@ from simulator.resolve import resolve
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
 from simulator.speeds import same_device
-from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.uncertainty import Uncertainty
 
 __all__ = ["cautions"]
@@ -233,7 +232,7 @@ def _message_bytes(scenario: Scenario) -> list[float]:
     if reduction is not None:
         fused = buckets(load, scenario.batch, reduction.bucket_size_bytes, scenario.replicas)
         return [size / scenario.replicas for _, size in fused]
-    tensors = tensors_of(scenario)
+    tensors = scenario.strategy.tensors(scenario)
     return [variable.size_bytes for variable in tensors.variables] + [gradient.size_bytes for gradient in tensors.gradients]
 
 

@@ -10,18 +10,16 @@ some steps.
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 from simulator.available import available_bytes
+from simulator.engine.choosing import Engine
 from simulator.errors import InputError, SimulationError
 from simulator.metrics import alone_scenario
 from simulator.replication import replicate
 from simulator.scenario import Scenario
 from simulator.units import format_bytes
 
-__all__ = ["Engine", "check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
-
-Engine = Literal["simpy", "compiled"]
+__all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
 _REPLICATION_S = 1e-3
 """Draws of a replication, its and its baseline's beginning and end."""

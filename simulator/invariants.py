@@ -15,6 +15,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from simulator.engine.collective import collective_of
 from simulator.errors import InvariantError
 from simulator.network.ports import Port
 from simulator.network.topology import Topology
@@ -23,7 +24,6 @@ from simulator.records import Service, Span, Step
 from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.all_reduce.collective import collective_of
 
 __all__ = ["LAWS", "audit"]
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from simulator.collectives import ByMessages
 from simulator.cores import cores_of
+from simulator.engine.collective import collective_of
 from simulator.engine.draws import Draws
 from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
 from simulator.engine.simpy.engine import Engine
@@ -21,7 +22,6 @@ from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.all_reduce.collective import collective_of
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable
 
 from simulator.effort import check_memory
+from simulator.engine.choosing import choose
 from simulator.metrics import alone_scenario, summarise
 from simulator.records import Observer
 from simulator.replication import replicate
@@ -44,7 +46,7 @@ def simulate(
     ScenarioError
         It cannot be resolved (:func:`simulator.resolve.resolve`).
     InputError
-        It does not fit into memory.
+        It does not fit into memory, or ``run.engine`` asks for an engine that cannot run here.
     SimulationError
         The engine found an impossible state, such as a dead-lock.
 
@@ -58,6 +60,8 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
+    if scenario.run.engine == "compiled":
+        choose("compiled", math.inf)
     check_memory(scenario)
     count = scenario.run.replications
     alone = alone_scenario(scenario)

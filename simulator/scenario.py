@@ -17,7 +17,7 @@ from simulator.discrepancy import Discrepancy
 from simulator.rules import check
 from simulator.spec import Seconds, Spec
 from simulator.strategies.catalogue import KINDS, AnyStrategy
-from simulator.strategies.strategy import Layout
+from simulator.strategies.setup import Layout
 from simulator.workload import Workload
 
 __all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Run", "Scenario"]

@@ -13,6 +13,7 @@ from simulator.engine.compiled import codes
 from simulator.engine.compiled.loop import DRAINED, FULL, HANDLE, WEIGHTS, act
 from simulator.engine.compiled.state import State
 from simulator.kernel import Kernel
+from simulator.network import fairness
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
 from simulator.network.limits import Limits
@@ -66,7 +67,9 @@ class Outcome:
     cores_s: float
 
 
-def _follow(case: Case, happened: list[Observed], number: int, now: float, begin: Callable[[int], None], later: Callable[[float, int], None]) -> None:
+def _follow(
+    case: Case, happened: list[Observed], number: int, now: float, begin: Callable[[int], None], later: Callable[[float, int], None]
+) -> None:
     """A message or work has ended."""
     happened.append(("ended", number, now))
     for delay_s, other in case.after.get(number, []):
@@ -167,6 +170,7 @@ def by_compiled(case: Case, most_events: int = 1 << 60) -> Outcome:
         leaves_out=case.ample,
     )
     s, address = state.s, state.address
+    s.patience = fairness.PATIENCE
     happened: list[Observed] = []
     blocks = _blocks(case) if transport.weight_sigma is not None else iter(())
 

@@ -26,7 +26,6 @@ from simulator.replication import drawn_scenario
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import ALONE
-from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.teams import as_workers
 
 __all__ = ["Ceilings"]
@@ -133,7 +132,7 @@ class _Window(NamedTuple):
 def _shares(scenario: Scenario) -> _Shares:
     servers = scenario.servers
     apart = scenario.run.model_copy(update={"grouping": "none"})  # so that each tensor is counted at its server
-    tensors = tensors_of(scenario.model_copy(update={"run": apart}))
+    tensors = scenario.strategy.tensors(scenario.model_copy(update={"run": apart}))
     pulled, pushed, count = np.zeros(servers), np.zeros(servers), np.zeros(servers)
     for variable in tensors.variables:
         pulled[variable.server] += variable.size_bytes

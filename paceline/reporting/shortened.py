@@ -6,7 +6,6 @@ from pydantic import ValidationError
 
 from simulator.errors import SimulationError
 from simulator.scenario import Scenario
-from simulator.strategies.parameter_server.tensors import tensors_of
 
 __all__ = ["all_reduces_a_step", "records_a_step", "shortened"]
 
@@ -60,7 +59,7 @@ def records_a_step(scenario: Scenario, replicas: int) -> int:
     """About how many records one step of so many replicas makes."""
     messages = 0
     if scenario.servers:
-        tensors = tensors_of(scenario)
+        tensors = scenario.strategy.tensors(scenario)
         carried = len(tensors.variables) + len(tensors.gradients)
         copied = carried if scenario.cluster.host_link is not None else 0
         messages = carried + copied + 2 * len(tensors.gradients) + len(tensors.forward) + len(tensors.backward)

@@ -8,9 +8,10 @@ How far apart can ranks be? A rank that has ended a bucket has got something tha
 every other rank's data (all-reduce, reduce-scatter, all-gather, all-to-all), so all have
 entered that bucket: nobody is more than one bucket ahead of anybody. In a broadcast or a
 reduction a rank can be further ahead, but there a message waits until its target has
-entered the same bucket. Either way a rank receives messages of the bucket that it is at
-and of the next one, no others: two sets of counters, for even and odd buckets, are enough,
-and each is clean again when the rank that it belongs to ends its bucket.
+entered the same bucket; and should buckets differ in what they do, any message waits until
+its target is at most one bucket behind. So a rank receives messages of the bucket that it
+is at and of the next one, no others: two sets of counters, for even and odd buckets, are
+enough, and each is clean again when the rank that it belongs to ends its bucket.
 """
 
 from __future__ import annotations
@@ -203,19 +204,20 @@ class ByMessages:
         received = program.received[number & 1]
         for lane in range(program.out[rank], program.out[rank + 1]):
             index, messages = program.sent[lane], program.messages[lane]
-            awaits, meets = program.awaits[lane], program.meets[lane]
-            while index < messages and _has(received, awaits, index):
-                if meets is not None and not self._met(lane, number, program, meets, index):
-                    break
+            awaits = program.awaits[lane]
+            while index < messages and _has(received, awaits, index) and self._may_come(lane, number, program, index):
                 self._send(program, lane, number, index)
                 index += 1
                 self._sent[rank] += 1
                 program.sent[lane] = index
 
-    def _met(self, lane: int, number: int, program: _Program, meets: list[_Row], index: int) -> bool:
+    def _may_come(self, lane: int, number: int, program: _Program, index: int) -> bool:
         """Whether the target is as far as the message needs; if not, the lane will be woken when it has come further."""
-        target = program.target[lane]
-        if self._current[target] == number < self._asked[target] and _has(program.received[number & 1], meets, index):
+        target, meets = program.target[lane], program.meets[lane]
+        if meets is None:
+            if number <= self._current[target] + 1:
+                return True
+        elif self._current[target] == number < self._asked[target] and _has(program.received[number & 1], meets, index):
             return True
         if not program.waits[lane]:
             program.waits[lane] = True
@@ -274,6 +276,8 @@ class ByMessages:
             self._tell(rank, number)
         if self._asked[rank] > number + 1:
             self._enter(rank)
+        else:
+            self._wake(rank)
         if (number + 1) % buckets == 0:
             done, self._done[rank] = self._done[rank], self._kernel.event()
             done.succeed()

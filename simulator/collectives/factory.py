@@ -58,7 +58,7 @@ def collective_for(
         is fastest for each size. With one of NCCL's protocols it chooses among what NCCL
         has, otherwise among all that are sensible.
     protocol, chunk_bytes
-        As in :class:`simulator.strategies.all_reducing.AllReduceStrategy`; chunks are also the pieces of a
+        As in :class:`simulator.strategies.all_reduce.AllReduceStrategy`; chunks are also the pieces of a
         broadcast and of a reduction.
     cluster
         Its protocols count.

@@ -30,9 +30,9 @@ from simulator.network.ports import Arrived, Connection, Port, exact_weight
 from simulator.network.queues import Queues
 from simulator.transport import Transport
 
-__all__ = ["Network", "weights_of"]
+__all__ = ["SAME_INSTANT", "Network", "weights_of"]
 
-_SAME_INSTANT = 1 + 1e-12
+SAME_INSTANT = 1 + 1e-12
 """Messages of a port whose ends are this close, relative to its clock, end together."""
 
 _BLOCK = 256
@@ -265,7 +265,7 @@ class Network:
         front = heap[0][0]
         # the clock stands where the first message ends, without the rounding of rate x time
         port.clock, port.updated = front, now
-        limit = front * _SAME_INSTANT
+        limit = front * SAME_INSTANT
         ended: list[tuple[float, Arrived]] = []
         crossed: list[Connection] = []  # whose next message begins anew
         while heap and heap[0][0] <= limit:

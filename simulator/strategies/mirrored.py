@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from simulator.cluster import Cluster
-from simulator.strategies.all_reducing import AllReduceStrategy
-from simulator.strategies.strategy import Count, Layout
+from simulator.strategies.all_reduce import AllReduceStrategy
+from simulator.strategies.setup import Layout
+from simulator.strategies.strategy import Count
 
 __all__ = ["Mirrored"]
 

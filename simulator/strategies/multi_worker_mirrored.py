@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from simulator.cluster import Cluster
-from simulator.strategies.all_reducing import AllReduceStrategy
-from simulator.strategies.strategy import Count, Layout, Setup, check_workers
+from simulator.strategies.all_reduce import AllReduceStrategy
+from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.strategy import Count, check_workers
 
 __all__ = ["MultiWorkerMirrored"]
 

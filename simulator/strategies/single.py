@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from simulator.cluster import Cluster
-from simulator.strategies.strategy import Layout, Strategy
+from simulator.program.program import Program
+from simulator.rng import Streams
+from simulator.strategies.all_reduce import program_together
+from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.strategy import Strategy
 
 __all__ = ["Single"]
 
@@ -23,6 +27,10 @@ class Single(Strategy):
     def layout(self, cluster: Cluster) -> Layout:
         """One replica, one process."""
         return Layout(replicas=1, replicas_per_node=cluster.replicas_per_node, replicas_per_process=1)
+
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """Compute, and apply."""
+        return program_together(setup, streams)
 
     @property
     def in_words(self) -> str:

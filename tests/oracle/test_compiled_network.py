@@ -6,11 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sample_engines import Case, by_compiled, by_simpy, tables_of
 
 from simulator.engine.compiled.ample import shared_crossings
+from simulator.network import fairness
 from simulator.network.limits import Limits
 from simulator.network.ports import Connection, Port, exact_weight, leave_out_ample
 
@@ -50,7 +52,9 @@ def cases(draw: st.DrawFn, *, most_paths: int = 10, most_messages: int = 25) -> 
     paths = []
     for _ in range(draw(st.integers(1, most_paths))):
         crossed = tuple(draw(st.lists(st.integers(0, n_ports - 1), min_size=1, max_size=min(widest, n_ports), unique=True)))
-        ends = draw(st.tuples(st.integers(0, n_hosts - 1), st.integers(0, n_hosts - 1))) if n_hosts and draw(st.integers(0, 4)) else (-1, -1)
+        ends = (
+            draw(st.tuples(st.integers(0, n_hosts - 1), st.integers(0, n_hosts - 1))) if n_hosts and draw(st.integers(0, 4)) else (-1, -1)
+        )
         paths.append((crossed, draw(LATENCIES), *ends, draw(st.booleans())))
     weights = [exact_weight(draw(st.sampled_from([1.0, 1.0, 0.5, 2.0, 1.7]))) for _ in paths] if draw(st.booleans()) else []
     n_messages = draw(st.integers(1, most_messages))
@@ -64,7 +68,9 @@ def cases(draw: st.DrawFn, *, most_paths: int = 10, most_messages: int = 25) -> 
             after.setdefault(draw(st.integers(0, number - 1)), []).append((draw(st.sampled_from([None, None, 0.0, 0.5])), number))
         else:
             begins.append((draw(TIMES), number))
-    return Case(ports, paths, messages, begins, works, after, transport, weights, cores, slowdowns, draw(st.booleans()), draw(st.integers(0, 3)))
+    return Case(
+        ports, paths, messages, begins, works, after, transport, weights, cores, slowdowns, draw(st.booleans()), draw(st.integers(0, 3))
+    )
 
 
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -83,11 +89,31 @@ def test_larger_ones_are_too_in_slices(case: Case, most_events: int) -> None:
 
 
 @settings(SETTINGS, max_examples=300)
+@given(cases(most_paths=20, most_messages=40), st.sampled_from([0, 1]))
+def test_they_are_equal_where_the_whole_component_is_shared_out_anew(case: Case, patience: int) -> None:
+    """Repairing the shares port by port hardly ever takes so long; here it may not take any longer."""
+    filled: list[int] = []
+
+    def fill(*given: Any) -> Any:
+        filled.append(1)
+        return fill_component(*given)
+
+    fill_component = fairness._fill_component
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fairness, "PATIENCE", patience)
+        patch.setattr(fairness, "_fill_component", fill)
+        assert by_compiled(case) == by_simpy(case)
+    event(f"filled: {bool(filled)}")
+
+
+@settings(SETTINGS, max_examples=300)
 @given(cases(most_paths=30, most_messages=1))
 def test_the_same_ports_are_left_out(case: Case) -> None:
     ports = [Port(str(number), capacity, Limits(*limits)) for number, (capacity, *limits) in enumerate(case.ports)]
     weights = case.weights or [1.0] * len(case.paths)
-    connections = [Connection(tuple(ports[one] for one in path[0]), 0.0, weight=weight) for path, weight in zip(case.paths, weights, strict=True)]
+    connections = [
+        Connection(tuple(ports[one] for one in path[0]), 0.0, weight=weight) for path, weight in zip(case.paths, weights, strict=True)
+    ]
     leave_out_ample(connections)
     shared = shared_crossings(*tables_of(case), np.array(weights))
     assert shared.tolist() == [port in connection.shared for connection in connections for port in connection.ports]

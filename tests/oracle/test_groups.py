@@ -77,7 +77,7 @@ def test_groups_scattered_over_nodes(operation, algorithm, protocol):
         # a hierarchical all-reduce is a ring where its ranks' neighbours do not sit on their nodes
         if ("ring" in algorithm and operation not in ("broadcast", "reduce")) or algorithm == "hierarchical":
             assert np.all(got >= want * (1 - 1e-9))
-            assert got.max() <= want.max() * 1.35
+            assert got.max() <= want.max() * 1.1
         else:
             assert got == near(want)
 
@@ -142,6 +142,27 @@ def test_buckets_of_every_operation_follow_one_another(operation, algorithm, see
         kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket % 3))
     kernel.run()
     assert got == near(want)
+
+
+def test_operations_may_differ_from_bucket_to_bucket():
+    """A root is done with broadcasts that the end of its chain has not entered yet, and sends it nothing of an all-reduce before it has."""
+    ranks, group, fresh = 5, Group.in_order(5, 1), meshed()
+    kinds = [grouped("ring", group, fresh, **more_of("broadcast", ranks))] * 2
+    kinds.append(grouped("bidirectional-ring", group, fresh))
+    ready_s = np.zeros((3, ranks))
+    ready_s[:, 1] = 1.0, 1.1, 1.2  # rank 2 is the root, rank 1 the end of its chain, which the counter-clockwise ring sends to first
+    kernel, got = Kernel(), {}
+    run = ByMessages(
+        kernel, Network(kernel), [some.plan(SIZE) for some in kinds], [SIZE] * 3, ended=lambda *which: got.setdefault(which, kernel.now)
+    )
+    for (bucket, rank), at_s in np.ndenumerate(ready_s):
+        kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket))
+    kernel.run()
+    assert max(got[2, 0], got[2, 1]) < 0.1 < 1.0 < got[1, 0] < got[1, 1] < got[1, 2]
+    finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
+    for bucket, some in enumerate(kinds):
+        finish_s = some.finish_s(np.maximum(ready_s[bucket], finish_s), SIZE, free_s)
+        assert [got[rank, bucket] for rank in range(ranks)] == near(finish_s)
 
 
 # -- groups beside one another ------------------------------------------------------------

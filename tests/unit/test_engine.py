@@ -17,7 +17,6 @@ from simulator.laws import Constant, Slowdown
 from simulator.placement import Partitioner, place, shards_of
 from simulator.rng import Streams
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.units import format_bytes, format_rate, format_seconds, parse_quantity
 from simulator.workload import Variable
 
@@ -63,7 +62,8 @@ def test_variables_are_placed_in_the_order_of_their_creation():
     # ready in the reverse order of creation, as in a backward pass
     variables = [{"name": f"v{i}", "size_bytes": 10.0 + i, "creation_index": 3 - i, "ready": i / 4} for i in range(4)]
     strategy = {"kind": "parameter-server", "mode": "async", "workers": 1, "servers": 2}
-    built = tensors_of(scenario_from_table(scenario_table(workload={"variables": variables}, strategy=strategy), "test"))
+    scenario = scenario_from_table(scenario_table(workload={"variables": variables}, strategy=strategy), "test")
+    built = scenario.strategy.tensors(scenario)
     assert [gradient.server for gradient in built.gradients] == [1, 0, 1, 0]
     assert [share for share, _ in built.backward] == [0.0, 0.25, 0.5, 1.0]
     # the forward pass needs last what the backward pass readies first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import ends_at, message_at, number_at, parked_at, turns_at
+from simulator.engine.compiled.layout import ends_at, number_at, parked_at, turns_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = ["arrival_of_next", "ask", "decide_next", "gather", "give_back"]

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 
+from simulator.cores import ROUNDING
 from simulator.engine.compiled.calendar import set_alarm, soon
 from simulator.engine.compiled.layout import task_at, work_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = ["leave", "work"]
-
-_ROUNDING = 1e-9
 
 
 @compiled
@@ -126,9 +125,9 @@ def _stop_s(s: Record, t: Record) -> float:
     end_s = t.left_s * t.stretch
     if s.waiting < 0:
         return end_s
-    slices = max(float(math.ceil((s.now - t.began_s) / s.slice_s - _ROUNDING)), 1.0)
+    slices = max(float(math.ceil((s.now - t.began_s) / s.slice_s - ROUNDING)), 1.0)
     cut_s = slices * s.slice_s - (t.since_s - t.began_s)
-    return cut_s if cut_s < end_s - _ROUNDING * s.slice_s else end_s
+    return cut_s if cut_s < end_s - ROUNDING * s.slice_s else end_s
 
 
 @compiled

@@ -18,12 +18,10 @@ from simulator.engine.compiled.ports import (
     owner_of,
     release,
 )
+from simulator.network.fairness import FEW, TOLERANCE
 
 __all__ = ["settle", "settle_plain"]
 
-_TOLERANCE = 1 + 1e-12
-_PATIENCE = 16
-_FEW = 16
 _ENDLESS = float("inf")
 
 
@@ -83,7 +81,7 @@ def settle(s: Record, now: float) -> None:
         _enter(s, connection, _fairest(s, connection), now)
     for at in range(s.touched_n):
         _work(s, number_at(s.touched, at).n)
-    budget = _PATIENCE * (s.work_n + 8)
+    budget = s.patience * (s.work_n + 8)
     while s.work_n > 0:
         s.work_n -= 1
         port = number_at(s.work, s.work_n).n
@@ -168,7 +166,7 @@ def _floors_hold(s: Record, stamp: int, owners_n: int) -> bool:
             p = port_at(s.ports, incidence_at(s.incidences, incidence).port)
             if p.planned == stamp:
                 continue
-            if p.active_n > _FEW:
+            if p.active_n > FEW:
                 return False
             equal = equal_share(p)
             other = p.active
@@ -241,7 +239,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
             left -= _level(s, i.connection) * connection_at(s.connections, i.connection).weight
             at = i.foreign_after
         full = left / weight
-        bound = (full if full < ceiling else ceiling) * _TOLERANCE
+        bound = (full if full < ceiling else ceiling) * TOLERANCE
         # only who has a higher level than an owned connection may be brought down to the same
         found = 0
         order = 0
@@ -259,7 +257,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
             level = -fastest.finish
             incidence = fastest.connection
             full = left / weight
-            if level <= (full if full < ceiling else ceiling) * _TOLERANCE:
+            if level <= (full if full < ceiling else ceiling) * TOLERANCE:
                 break
             found = _pop_candidate(s.candidates, found)
             _take(s, port, incidence, now)
@@ -362,7 +360,7 @@ def _stay_slack(s: Record, port: int, now: float) -> None:
     if highest <= equal:
         _watch_floors(s, p, equal)
         return
-    if total <= available(p) * _TOLERANCE and highest <= p.ceiling * _TOLERANCE:
+    if total <= available(p) * TOLERANCE and highest <= p.ceiling * TOLERANCE:
         at = p.foreign
         while at >= 0:
             couple(s, at)
@@ -507,7 +505,7 @@ def _levels(s: Record, ports_n: int) -> None:
         if p.unfixed == 0.0:
             continue
         current = level_of(p, max(p.free, 0.0), p.unfixed)
-        if current > lowest * _TOLERANCE:
+        if current > lowest * TOLERANCE:
             _push_candidate(s.candidates, n, current, order, port)  # others took less than their part; look again later
             n += 1
             continue

@@ -11,7 +11,6 @@ from simulator.engine.compiled.calendar import at_end_of_instant, call_later, dr
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.fairness import settle, settle_plain
 from simulator.engine.compiled.layout import (
-    AWAY,
     connection_at,
     ends_at,
     host_at,
@@ -34,10 +33,9 @@ from simulator.engine.compiled.ports import (
     undisown,
 )
 from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
+from simulator.network.flows import SAME_INSTANT
 
 __all__ = ["begin_after_wait", "end_messages", "received", "send", "settle_all", "stand_for_link"]
-
-_SAME_INSTANT = 1 + 1e-12
 
 
 @compiled
@@ -285,7 +283,7 @@ def end_messages(s: Record, port: int) -> None:
     # the clock stands where the first message ends, without the rounding of rate x time
     p.clock = front
     p.updated = now
-    limit = front * _SAME_INSTANT
+    limit = front * SAME_INSTANT
     ended = ended_last = -1  # messages
     crossed = crossed_last = -1  # connections whose next message begins anew
     while connection >= 0:

@@ -36,7 +36,7 @@ STATE = np.dtype(
         ("messages_n", "i8"), ("messages_room", "i8"), ("messages_free", "i8"), ("messages_made", "i8"),
         # shares
         ("ports_n", "i8"), ("dirty_n", "i8"), ("fresh_n", "i8"), ("settling", "i8"), ("work_n", "i8"), ("touched_n", "i8"), ("stamp", "i8"),
-        ("ending", "i8"),
+        ("ending", "i8"), ("patience", "i8"),
         # hosts
         ("message_s", "f8"), ("copy_per_byte_s", "f8"), ("begins_anew", "i8"), ("hosts_n", "i8"),
         ("turned", "i8"), ("admitting", "i8"), ("arrivals", "i8"), ("came_n", "i8"), ("gave_back_n", "i8"), ("due_n", "i8"),

@@ -11,6 +11,7 @@ from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY
 from simulator.engine.compiled.machine import INTERPRETED, Record, forget, remember
+from simulator.network.fairness import PATIENCE
 from simulator.program.program import Cores, Floats, Paths, Ports
 from simulator.transport import Transport
 
@@ -65,6 +66,7 @@ class State:
         s.spare = spare
         s.messages_free = s.works_free = -1
         s.ending = -1
+        s.patience = PATIENCE
         weights = np.ones(len(paths)) if weight is None else weight
         shared = shared_crossings(ports, paths, weights) if leaves_out else np.ones(len(paths.port), dtype=np.bool_)
         self._make_calendar()

@@ -1,17 +1,36 @@
-"""What the strategies have in common whose replicas all-reduce their gradients."""
+"""What the strategies have in common whose replicas make each step together and all-reduce their gradients.
+
+Every replica computes forward and backward on its own batch; gradients are fused into
+buckets in the order in which they become ready (Li et al., "PyTorch Distributed", VLDB
+2020, section 3.2.2; TensorFlow's ``bytes_per_pack``), each bucket is all-reduced while
+the backward pass goes on, and every replica applies the same mean. One replica alone has
+nothing to reduce. With ``sync_every`` above 1 (local SGD: Stich, ICLR 2019) each replica
+applies its own gradients, and the variables are averaged now and then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
+from simulator.fusion import Bucket
+from simulator.program.program import Cores, Devices, HostCopies, Names, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.program.program import Reduction as Rule
+from simulator.program.wiring import Wiring
+from simulator.rng import Streams
 from simulator.spec import Bytes, Seconds
-from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Setup, Strategy, cores_s, counted
+from simulator.strategies.setup import Setup
+from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Strategy, cores_s, counted
 from simulator.units import format_bytes, format_seconds
 
-__all__ = ["Algorithm", "AllReduceStrategy"]
+__all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
+
+NOTHING = Bucket(1.0, 0.0)
+"""What a step reduces where there is nothing to reduce."""
 
 # beyond these a simulation would not end, or not fit into memory
 _MOST_PIECES = 100_000
@@ -86,6 +105,21 @@ class AllReduceStrategy(Strategy):
             forward_first=self.priority == "forward",
             through_host=self.through_host,
         )
+
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then."""
+        cluster, replicas = setup.cluster, setup.layout.replicas
+        if replicas == 1:
+            return program_together(setup, streams, every=self.sync_every)
+        copies = None
+        if self.through_host:
+            assert cluster.host_link is not None
+            # of a link that several devices share each has its equal part: the replicas of a node copy at about the same time
+            sharing = min(cluster.devices_per_host_link, replicas)
+            copies = HostCopies(cluster.host_link.latency_s, sharing / cluster.host_link.bandwidth_bytes_per_s)
+        rule = Rule(self.fusion_cycle_s, self.bucket_size_bytes or math.inf, self.priority == "forward", copies)
+        fused = self.reduction.buckets(setup.workload, setup.batch, replicas)
+        return program_together(setup, streams, fused, self.sync_every, rule)
 
     @property
     def copies_to_host(self) -> bool:
@@ -240,3 +274,87 @@ class AllReduceStrategy(Strategy):
     @property
     def _local(self) -> str:
         return f", every {self.sync_every} steps" if self.sync_every > 1 else ""
+
+
+# -- the program -------------------------------------------------------------------------
+
+
+def program_together(
+    setup: Setup, streams: Streams, fused: Sequence[Bucket] = (NOTHING,), every: int = 1, rule: Rule | None = None
+) -> Program:
+    """The program of replicas that make each step together, or of one replica alone.
+
+    Parameters
+    ----------
+    setup
+        As drawn for a replication.
+    streams
+        Choose the routes of connections.
+    fused
+        What a step reduces, in the order in which it becomes ready.
+    every
+        Steps after which replicas average their variables; 1: they reduce their gradients in every step.
+    rule
+        How they reduce; none: they do not.
+    """
+    cluster, ranks = setup.cluster, setup.layout.replicas
+    wiring = Wiring(cluster, streams)
+    device = np.arange(ranks) // cluster.replicas_per_device
+    seat = wiring.on_device(device) if cluster.replicas_per_device > 1 else np.full(ranks, -1)
+    ports, links, paths, hosts = wiring.tables()
+    return Program(
+        ports=ports,
+        links=links,
+        paths=paths,
+        hosts=hosts,
+        devices=Devices(
+            -(-ranks // cluster.replicas_per_device),
+            cluster.shared_cores is not None and cluster.device_is_host,
+            cluster.overlap_slowdown if ranks > 1 else 0.0,
+            setup.workload.busy_core_slowdown,
+        ),
+        servers=Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
+        ranks=Ranks(
+            device=device,
+            copy=np.arange(ranks),
+            routine=np.zeros(ranks, dtype=np.int64),
+            seat=seat,
+            path=np.empty((ranks, 0), dtype=np.int64),
+            peer=np.empty((ranks, 0), dtype=np.int64),
+            names=Names(ranks, lambda rank: f"replica {rank}"),
+        ),
+        routines=(_routine(fused, setup.workload.parameter_bytes, every, together=ranks > 1),),
+        rules=Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule),
+        transport=cluster.transport,
+        cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
+        groups=(np.arange(ranks),),
+    )
+
+
+def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, together: bool) -> Routine:
+    """Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then."""
+    operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
+    reduced: list[int] = []
+    done = 0.0
+    for number, (ready, size_bytes) in enumerate(fused if every == 1 else [NOTHING]):
+        name = "backward" if number else "forward and backward"
+        after = () if number else (1,)
+        operations.append(Operation(kind="compute", name=name, after=after, forward=0.0 if number else 1.0, backward=ready - done))
+        done = ready
+        if together and every == 1:
+            reduce = Operation(
+                kind="collective",
+                name=f"all-reduce {number}",
+                after=(len(operations) - 1,),
+                size_bytes=size_bytes,
+                bucket=number,
+                ready=ready,
+            )
+            reduced.append(len(operations))
+            operations.append(reduce)
+    operations.append(Operation(kind="compute", name="apply", after=tuple(reduced), apply=1.0))
+    if together and every > 1:
+        operations.append(
+            Operation(kind="collective", name="average", after=(len(operations) - 1,), size_bytes=variables_bytes, bucket=0, every=every)
+        )
+    return Routine(tuple(operations))

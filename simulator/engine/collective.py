@@ -6,24 +6,23 @@ from simulator.collectives import Collective, Group, collective_for
 from simulator.network.topology import Topology
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.all_reducing import AllReduceStrategy
 
 __all__ = ["collective_of"]
 
 
 def collective_of(scenario: Scenario, streams: Streams, topology: Topology) -> Collective | None:
     """The collective of a scenario's replicas; none where there is nothing to reduce."""
-    strategy, cluster = scenario.strategy, scenario.cluster
-    if not isinstance(strategy, AllReduceStrategy) or scenario.replicas == 1:
+    reduction, cluster = scenario.strategy.reduction, scenario.cluster
+    if reduction is None or scenario.replicas == 1:
         return None
     return collective_for(
-        strategy.algorithm,
-        strategy.protocol,
+        reduction.algorithm,
+        reduction.protocol,
         cluster,
         Group.in_order(scenario.replicas, cluster.replicas_per_node),
         topology.between_replicas,
         lambda: Topology(scenario, streams).between_replicas,
-        strategy.pipeline_chunk_bytes,
+        reduction.pipeline_chunk_bytes,
         _network(scenario, streams),
     )
 
