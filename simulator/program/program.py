@@ -15,6 +15,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.collectives.schedule import Tables
 from simulator.transport import Transport
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Cores",
     "Devices",
     "Dispatcher",
+    "Exchange",
     "Flags",
     "Floats",
     "HostCopies",
@@ -205,6 +207,8 @@ class Ranks:
         The path over its device's port where that is shared; -1: it has the device to itself.
     path
         The path of each slot that operations send over, shape (ranks, slots); -1: none.
+    peer
+        The rank that each slot leads to, where it leads to one, shape (ranks, slots); -1: none.
     names
         What records call them.
     """
@@ -214,13 +218,14 @@ class Ranks:
     routine: Integers
     seat: Integers
     path: Integers
+    peer: Integers
     names: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.device)
 
 
-Kind = Literal["gate", "compute", "send", "serve", "collective"]
+Kind = Literal["gate", "compute", "send", "receive", "serve", "collective"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +239,8 @@ class Operation:
     ----------
     kind
         gate: goes on when a rule lets it; compute: work on the rank's device; send: bytes
-        over a path; serve: a server works on a tensor; collective: with others of a group.
+        over a path; receive: what another rank has sent; serve: a server works on a tensor;
+        collective: with others of a group.
     name
         What is done, for people. Gates: "turn" (the step is handed out, and begins to
         read), "prepare" (the client has the batch), "input" (the batch is there), "update"
@@ -253,6 +259,8 @@ class Operation:
         send: what records call the ends, "{rank}" standing for the rank's number.
     departs, lands
         From the beginning of the one to the end of the other the rank communicates.
+    channel
+        send to a rank, receive: messages of a channel are received in the order in which they come, one by each receive.
     feeds
         send: brings the batch that the gate "input" waits for.
     server, tensor, cost_s
@@ -275,6 +283,7 @@ class Operation:
     target: str = ""
     departs: bool = False
     lands: bool = False
+    channel: int = -1
     feeds: bool = False
     server: int = -1
     tensor: int = -1
@@ -379,6 +388,25 @@ class Reduction:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """The messages of one collective, lane by lane; ranks are counted within the group.
+
+    Attributes
+    ----------
+    tables
+        Who sends how many messages to whom, and what each must await.
+    path
+        The path of each lane, shape (lanes,). Lanes of several exchanges between the same two ranks may have it in common.
+    size_bytes
+        Of each message of a lane, shape (lanes,).
+    """
+
+    tables: Tables
+    path: Integers
+    size_bytes: Floats
+
+
+@dataclass(frozen=True)
 class Rules:
     """What is no graph: small state machines with integers for state.
 
@@ -423,6 +451,8 @@ class Program:
         Ports before this number are links; those from it on are caps of single connections, and devices.
     groups
         Ordered lists of ranks that do something together.
+    exchanges
+        Of each bucket of the first group's routine its messages, where collectives are simulated message by message; else nothing.
     """
 
     ports: Ports
@@ -437,6 +467,7 @@ class Program:
     transport: Transport
     cores: Cores | None = None
     groups: tuple[Integers, ...] = field(default=())
+    exchanges: tuple[Exchange, ...] = ()
 
     @property
     def together(self) -> bool:

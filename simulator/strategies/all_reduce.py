@@ -316,6 +316,7 @@ def program_together(
             routine=np.zeros(ranks, dtype=np.int64),
             seat=seat,
             path=np.empty((ranks, 0), dtype=np.int64),
+            peer=np.empty((ranks, 0), dtype=np.int64),
             names=Names(ranks, lambda rank: f"replica {rank}"),
         ),
         routines=(_routine(fused, setup.workload.parameter_bytes, every, together=ranks > 1),),

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from simulator.strategies.gossip import Gossip
 from simulator.strategies.mirrored import Mirrored
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.parameter_server import ParameterServer
@@ -15,10 +16,10 @@ from simulator.strategies.strategy import Strategy
 
 __all__ = ["ALONE", "KEYS_OF_NAMES", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of"]
 
-AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer, Field(discriminator="kind")]
+AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer | Gossip, Field(discriminator="kind")]
 """``[strategy]`` of a scenario."""
 
-KINDS: dict[str, type[Strategy]] = {its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, ParameterServer)}
+KINDS: dict[str, type[Strategy]] = {its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, ParameterServer, Gossip)}
 """Every strategy by its ``kind``."""
 
 SHORT_NAMES: dict[str, Mapping[str, Any]] = {name: keys for its in KINDS.values() for name, keys in its.short_names.items()}

@@ -328,6 +328,7 @@ class ParameterServer(Strategy):
                 routine=np.zeros(ranks, dtype=np.int64),
                 seat=seat,
                 path=path,
+                peer=np.broadcast_to(np.int64(-1), path.shape),
                 names=Names(ranks, lambda rank: f"worker {rank}"),
             ),
             routines=(_routine(setup, self, tensors, slots),),

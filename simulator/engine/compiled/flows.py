@@ -37,6 +37,7 @@ from simulator.network.flows import SAME_INSTANT
 
 __all__ = ["begin_after_wait", "end_messages", "received", "send", "settle_all", "stand_for_link"]
 
+
 @compiled
 def send(s: Record, connection: int, size: float, arrived: int, about: int, left: int) -> None:
     """Queue a message of ``size`` bytes.

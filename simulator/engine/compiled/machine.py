@@ -33,7 +33,10 @@ Record = Any
 Table = Callable[[int, int], Record]
 """Record number (second) of the table at an address (first)."""
 
-INTERPRETED: bool = bool(numba.config.DISABLE_JIT)
+_config: Any = numba.config
+_njit: Any = numba.njit
+
+INTERPRETED: bool = bool(_config.DISABLE_JIT)
 """Whether Python itself runs the functions, for debugging (environment variable NUMBA_DISABLE_JIT)."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -44,7 +47,7 @@ _arrays: dict[int, Any] = {}  # by address, where Python itself runs the functio
 def compiled(function: _Function) -> _Function:
     """A function that other compiled ones call, and Python never."""
     if INTERPRETED or not _lean:
-        plain: _Function = numba.njit(**_OPTIONS)(function)
+        plain: _Function = _njit(**_OPTIONS)(function)
         return plain
     made: Any = _Helper(function, targetoptions={"nopython": True, **_OPTIONS}, pipeline_class=_HelperCompiler)
     return made  # type: ignore[no-any-return]
@@ -52,14 +55,14 @@ def compiled(function: _Function) -> _Function:
 
 def entry(function: _Function) -> _Function:
     """A function that Python calls: its machine code, with all that it calls, is kept on disk."""
-    folder, before = _cache_folder(), numba.config.CACHE_DIR
+    folder, before = _cache_folder(), _config.CACHE_DIR
     if folder is None:
         return compiled(function)
-    numba.config.CACHE_DIR = folder  # read when a function is decorated, and only then
+    _config.CACHE_DIR = folder  # read when a function is decorated, and only then
     try:
-        made: _Function = numba.njit(cache=True, **_OPTIONS)(function)
+        made: _Function = _njit(cache=True, **_OPTIONS)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before
     return made
 
 
@@ -159,8 +162,8 @@ def table(dtype: np.dtype[Any]) -> Table:
 
         return record(types.int64, types.int64), generate
 
-    read: Table = at
-    return read
+    read: Any = at
+    return read  # type: ignore[no-any-return]
 
 
 def remember(array: np.ndarray[Any, Any]) -> int:

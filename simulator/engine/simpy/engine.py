@@ -11,7 +11,7 @@ from simpy.events import Event
 from simulator.cores import Task
 from simulator.engine.draws import Draws
 from simulator.engine.simpy.collectives import Collectives
-from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.device import Device, Done, Seat
 from simulator.engine.simpy.overlap import Overlap
 from simulator.engine.simpy.rank import Plan, Rank
 from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
@@ -87,6 +87,7 @@ class Engine:
             "gate": self._begin_gate,
             "compute": self._begin_compute,
             "send": self._begin_send,
+            "receive": self._begin_receive,
             "serve": self._begin_serve,
             "collective": self._begin_collective,
         }
@@ -350,6 +351,8 @@ class Engine:
         connection = rank.paths[operation.slot]
         assert connection is not None
         arrived: Callable[[Event | None], None] = partial(self._arrived, rank, number, step)
+        if operation.channel >= 0:
+            arrived = partial(self._delivered, arrived, self._peer(rank, operation.slot), operation.channel, self._kernel.now)
         if self._recorder.observer is not None:
             arrived = partial(self._observed, arrived, rank, operation, self._kernel.now)
         self._network.send(connection, operation.size_bytes, arrived)
@@ -358,7 +361,10 @@ class Engine:
         self, arrived: Callable[[Event | None], None], rank: Rank, operation: Operation, sent_s: float, event: Event | None
     ) -> None:
         assert self._recorder.observer is not None
-        source, target = (end.replace("{rank}", str(rank.index)) for end in (operation.source, operation.target))
+        peer = int(self._program.ranks.peer[rank.index, operation.slot])
+        source, target = (
+            end.replace("{rank}", str(rank.index)).replace("{peer}", str(peer)) for end in (operation.source, operation.target)
+        )
         self._recorder.observer.record(Transfer(source, target, operation.name, operation.size_bytes, sent_s, self._kernel.now))
         arrived(event)
 
@@ -367,6 +373,29 @@ class Engine:
         self._end(rank, number, step)
         if feeds and step == rank.step:
             self._batch_is_there(rank)
+
+    def _peer(self, rank: Rank, slot: int) -> Rank:
+        return self._ranks[int(self._program.ranks.peer[rank.index, slot])]
+
+    def _delivered(self, arrived: Done, peer: Rank, channel: int, sent_s: float, event: Event | None) -> None:
+        """A message to another rank has come: whoever waits for it has it."""
+        peer.come[channel].append(sent_s)
+        if peer.receiving[channel] >= 0:
+            number, peer.receiving[channel] = peer.receiving[channel], -1
+            self._receive(peer, number, channel)
+        arrived(event)
+
+    def _begin_receive(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+        del step
+        if rank.come[operation.channel]:
+            self._receive(rank, number, operation.channel)
+        else:
+            rank.receiving[operation.channel] = number
+
+    def _receive(self, rank: Rank, number: int, channel: int) -> None:
+        rank.begun_by_s = max(rank.begun_by_s, rank.come[channel].popleft())
+        rank.received_s = self._kernel.now
+        self._end(rank, number, rank.step)
 
     def _begin_serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
         assert self._updates is not None
@@ -413,7 +442,10 @@ class Engine:
     def _end_together(self, rank: Rank) -> None:
         """The end of a step after which all ranks go on together."""
         every, step = self._program.rules.sync_every, rank.step
-        waiting_s = hidden_s = 0.0
+        waiting_s, hidden_s = 0.0, rank.overlap.take() if rank.overlap is not None else 0.0
+        if rank.plan.channels:
+            # standing still is waiting until the last of those that it hears from has begun to send, and communication from then on
+            waiting_s = min(max(rank.begun_by_s - rank.computed_s, 0.0), max(rank.received_s - rank.computed_s, 0.0))
         if rank.entered_s:
             waiting_s = self._last_ready_s[step] - rank.ready_s
             if every == 1:
@@ -515,6 +547,14 @@ def _on_cores(network: Network) -> Seat | None:
 def _may_overlap(program: Program, plan: Plan) -> bool:
     """Whether a rank can compute while one of its messages is on its way."""
     rule = program.rules.updates
-    cancels = isinstance(rule, Synchronous) and rule.cancel
-    sending = any(operation.kind == "send" for operation in plan.operations)
-    return cancels or (sending and len(plan.computes) > 2)
+    if isinstance(rule, Synchronous) and rule.cancel:
+        return True
+    before: list[set[int]] = []  # of each operation, all that must have ended
+    last: set[int] = set()  # the compute before, and what that waited for
+    for number, operation in enumerate(plan.operations):
+        chain = last if operation.kind == "compute" else set()
+        before.append(chain.union(operation.after, *(before[one] for one in operation.after)))
+        if operation.kind == "compute":
+            last = {number, *before[-1]}
+    sends = [number for number, operation in enumerate(plan.operations) if operation.kind == "send"]
+    return any(send not in before[compute] and compute not in before[send] for send in sends for compute in plan.computes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 
 from simulator.engine.draws import Draws, Factors
 from simulator.engine.simpy.device import Device, Seat
@@ -36,6 +36,8 @@ class Plan:
         The collectives of a step, by bucket.
     feeds
         Whether a message brings the batch.
+    channels
+        On how many channels it receives.
     """
 
     def __init__(self, routine: Routine) -> None:
@@ -53,6 +55,7 @@ class Plan:
         self.input = named[0] if named else -1
         self.buckets = [number for number, operation in enumerate(self.operations) if operation.kind == "collective"]
         self.feeds = any(operation.feeds for operation in self.operations)
+        self.channels = 1 + max((operation.channel for operation in self.operations), default=-1)
 
 
 class Rank:
@@ -94,52 +97,20 @@ class Rank:
         Of the variables that it reads: when, which version; by which token.
     ready_s, entered_s
         When it had all that it reduces; when it entered each collective.
+    come, receiving
+        Of each channel, when the messages that have come and were not received yet had been sent; the receive that waits, -1: none.
+    begun_by_s, received_s
+        When the last to begin had begun to send what the step has received; when the last of it was received.
     complete
         Whether the step was not given up.
     """
 
     __slots__ = (
-        "accepted",
-        "apply_s",
-        "arrived",
-        "at",
-        "backward_s",
-        "batch_there",
-        "began_s",
-        "complete",
-        "compute_s",
-        "computed_s",
-        "computing",
-        "device",
-        "entered_s",
-        "factor",
-        "factors",
-        "first_s",
-        "forward_s",
-        "held_s",
-        "index",
-        "input_from_s",
-        "input_ready_s",
-        "input_s",
-        "input_time_s",
-        "left",
-        "local_step",
-        "missing",
-        "overlap",
-        "paths",
-        "pending",
-        "pending_s",
-        "plan",
-        "pushed_s",
-        "read_s",
-        "read_version",
-        "ready_s",
-        "seat",
-        "start_s",
-        "step",
-        "update_s",
-        "wants_batch",
-        "work",
+        "accepted", "apply_s", "arrived", "at", "backward_s", "batch_there", "began_s", "begun_by_s", "come", "complete",
+        "compute_s", "computed_s", "computing", "device", "entered_s", "factor", "factors", "first_s", "forward_s", "held_s",
+        "index", "input_from_s", "input_ready_s", "input_s", "input_time_s", "left", "local_step", "missing", "overlap", "paths",
+        "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version", "ready_s", "received_s", "receiving", "seat",
+        "start_s", "step", "update_s", "wants_batch", "work",
     )  # fmt: skip
 
     def __init__(
@@ -162,6 +133,8 @@ class Rank:
         self.batch_there = self.wants_batch = False
         self.read_s = self.ready_s = self.computed_s = self.began_s = self.input_from_s = 0.0
         self.read_version = self.local_step = 0
+        self.come: list[deque[float]] = [deque() for _ in range(plan.channels)]
+        self.receiving = [-1] * plan.channels
 
     def begin_step(self, now: float) -> None:
         """Forget the step before."""
@@ -177,4 +150,5 @@ class Rank:
         self.held_s = self.input_s = self.compute_s = self.apply_s = self.pushed_s = 0.0
         self.arrived = self.accepted = 0
         self.entered_s: list[float] = []
+        self.begun_by_s = self.received_s = 0.0
         self.complete = True
