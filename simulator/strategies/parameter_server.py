@@ -71,6 +71,7 @@ class ParameterServer(Strategy):
     """``tf.distribute.ParameterServerStrategy`` (async) or ``SyncReplicasOptimizer`` (sync)."""
 
     has_servers: ClassVar[bool] = True
+    variant_key: ClassVar[str] = "mode"
     keys_of_before: ClassVar[Mapping[str, Any]] = {"tensor_grouping": "none"}
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "sync-ps": {"kind": "parameter-server", "mode": "sync"},
@@ -394,11 +395,6 @@ class ParameterServer(Strategy):
         return (first + last) / cut / bandwidth_bytes_per_s + 2 * latency_s
 
     # -- names -----------------------------------------------------------------------
-
-    @property
-    def variant(self) -> str:
-        """Its mode."""
-        return self.mode
 
     @property
     def way(self) -> str:
