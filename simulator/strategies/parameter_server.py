@@ -46,7 +46,7 @@ __all__ = ["Coordinator", "ParameterServer"]
 
 # beyond these a simulation would not end, or not fit into memory
 _MOST_TENSORS = 1_000_000
-_MOST_PAIRS = 5_000_000
+_MOST_PAIRS = 100_000_000
 
 _RANDOM_PULLS = (
     "TensorFlow answers the reads of a step in random order (Hashemi et al., TicTac, 2019; in order of need, throughput of real runs "
@@ -97,7 +97,7 @@ class ParameterServer(Strategy):
     backup_workers: int = Field(
         default=0,
         ge=0,
-        le=100_000,
+        le=10_000_000,
         description="sync: each step averages the first workers - backup_workers gradients and drops the others",
     )
     late_workers: Literal["finish", "cancel"] = Field(

@@ -35,7 +35,7 @@ __all__ = [
     "counted",
 ]
 
-Count = Annotated[int, Field(ge=1, le=100_000)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
 """How many processes of a kind there are."""
 
 MOST_MESSAGES = 100_000_000
