@@ -248,7 +248,7 @@ class Strategy(Spec):
     def message_bytes(self, setup: Setup) -> Sequence[float]:
         """Sizes of the messages that are sent between replicas or to servers; empty where none are."""
         tensors = self.tensors(setup)
-        return [each.size_bytes for each in (*tensors.variables, *tensors.gradients)]
+        return [*(each.size_bytes for each in tensors.variables), *(each.size_bytes for each in tensors.gradients)]
 
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
         """Seconds of transfers that no step can be without, beside its compute, over links of so much; none where nothing is known."""
