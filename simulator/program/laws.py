@@ -174,7 +174,9 @@ def _ports(program: Program, path: int) -> list[int]:
 
 def _is_seat(program: Program, path: int) -> bool:
     ports = _ports(program, path)
-    return len(ports) == 1 and ports[0] >= program.links and program.ports.capacity[ports[0]] == 1.0 and program.paths.latency_s[path] == 0.0
+    return (
+        len(ports) == 1 and ports[0] >= program.links and program.ports.capacity[ports[0]] == 1.0 and program.paths.latency_s[path] == 0.0
+    )
 
 
 # -- order -------------------------------------------------------------------------------
@@ -368,7 +370,9 @@ def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> N
         up = [its for _, its in walk.of_kind("send") if its.target.startswith("server ")]
         total = sum(variable.gradient_bytes(scenario.batch) for variable in scenario.workload.variables)
         if len(up) != len(tensors.gradients) or not _same(sum(its.size_bytes for its in up), total):
-            raise _broken(law, f"routine {walk.number}: sends {len(up)} messages to servers, not {total:g} bytes in {len(tensors.gradients)}")
+            raise _broken(
+                law, f"routine {walk.number}: sends {len(up)} messages to servers, not {total:g} bytes in {len(tensors.gradients)}"
+            )
 
 
 def _no_service(program: Program, law: Callable[..., None]) -> None:

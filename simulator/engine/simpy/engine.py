@@ -10,6 +10,7 @@ from simpy.events import Event
 
 from simulator.cores import Task
 from simulator.engine.draws import Draws
+from simulator.engine.recorder import Parts
 from simulator.engine.simpy.collectives import Collectives
 from simulator.engine.simpy.device import Device, Done, Seat
 from simulator.engine.simpy.overlap import Overlap
@@ -23,7 +24,7 @@ from simulator.network.hosts import Host
 from simulator.network.limits import Limits
 from simulator.network.ports import Connection, Port, leave_out_ample
 from simulator.program.program import Operation, Program, Synchronous
-from simulator.recorder import Parts, Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import Span, Transfer, Update
 
 __all__ = ["Engine"]
@@ -52,7 +53,7 @@ class Engine:
         network: Network,
         program: Program,
         draws: Draws,
-        recorder: Recorder,
+        recorder: KernelRecorder,
         collectives: Collectives | None = None,
     ) -> None:
         self._kernel = kernel
