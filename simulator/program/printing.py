@@ -171,7 +171,8 @@ def _rank_rows(printed: Printed) -> Iterator[dict[str, Any]]:
     for number, (device, copy, routine, seat, path, speed) in enumerate(columns):
         yield {
             "table": "rank", "number": number, "name": its.names[number], "device": device, "copy": copy, "routine": routine,
-            "seat": _there(seat), "path": [_there(one) for one in path.tolist()], "peer": [_there(one) for one in its.peer[number].tolist()],
+            "seat": _there(seat), "path": [_there(one) for one in path.tolist()],
+            "peer": [_there(one) for one in its.peer[number].tolist()],
             "speed": speed,
         }  # fmt: skip
 

@@ -4,7 +4,9 @@ Each module here stands beside the one that it follows, with the same names: ``c
 beside ``simulator.kernel``; ``ports``, ``fairness``, ``flows``, ``admission`` and
 ``queues`` beside those of ``simulator.network``; ``cores`` beside ``simulator.cores``.
 What happens, in which order, and every rounding are the same; where the reference has an
-ordered dictionary, there is a linked list here. Only this package imports numba.
+ordered dictionary, there is a linked list here. Programs are run by ``rank``, ``server``, ``device``, ``overlap``, ``rules`` and ``updates``,
+beside those of ``simulator.engine.simpy``; ``engine`` does what needs Python. Only this
+package imports numba.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ __all__ = ["available"]
 
 
 def available() -> str | None:
-    """Why it cannot run here, as the middle of a sentence; None if it can.
+    """Why this engine cannot run here, as the middle of a sentence; None if it can.
 
     Raises
     ------
-    ImportError
-        numba is missing; or whatever a broken one raises.
+    Exception
+        Whatever a numba that is missing or broken fails with.
     """
-    import numba  # noqa: F401, PLC0415
+    from simulator.engine.compiled.machine import obstacle  # which loads numba
 
-    return None
+    return obstacle()
