@@ -312,7 +312,7 @@ class State:
         """Of each host, as :meth:`simulator.network.hosts.Host.in_use_s`."""
         s = self.s
         if s.cores:
-            return self.tasks_in_use_s(now)[int(s.host_tasks) :]
+            return self.tasks_in_use_s(now)[int(s.host_tasks) :][: int(s.hosts_n)]
         table = self.tables["hosts"][: int(s.hosts_n)]
         used: Floats = table["worked_s"] - np.maximum(table["free_s"] - now, 0.0)
         return used
