@@ -36,6 +36,8 @@ LISTED_WORKERS = 1024
 """Up to so many workers, each one's staleness is measured."""
 
 _BLOCK = 1024
+_COUNTED = 8192
+"""Whole numbers that are counted at a time."""
 
 Kind = Literal["devices", "links", "servers", "cores"]
 Seconds = NDArray[np.float64]
@@ -176,7 +178,7 @@ class Recorder:
         self._before: Mapping[Kind, Seconds] = {}
         # what is still to be folded into the statistics
         self._steps = _Block(self._fold_steps)
-        self._updates = _Block(self._fold_updates)
+        self._updates = _Block(self._fold_updates, _COUNTED)
         self._joint: list[Seconds] = []
 
     # -- what happens --------------------------------------------------------------------
@@ -375,11 +377,12 @@ class Recorder:
 class _Block:
     """Rows that come one by one or in blocks, and are folded in blocks of one size, so that memory does not grow with their number."""
 
-    def __init__(self, fold: Callable[[Seconds], None]) -> None:
+    def __init__(self, fold: Callable[[Seconds], None], size: int = _BLOCK) -> None:
         self._fold = fold
+        self._size = size
         self._rows: list[tuple[float, ...]] = []
         self._blocks: list[Seconds] = []  # that came before those rows
-        self._room = _BLOCK  # of rows until the next one is folded, but for those
+        self._room = size  # of rows until the next one is folded, but for those
 
     def add(self, row: tuple[float, ...]) -> None:
         """Take one."""
@@ -404,7 +407,7 @@ class _Block:
     def fold(self) -> None:
         """Fold all there are, though they are fewer than a block."""
         self._gather()
-        blocks, self._blocks, self._room = self._blocks, [], _BLOCK
+        blocks, self._blocks, self._room = self._blocks, [], self._size
         if blocks:
             self._fold(np.concatenate(blocks) if len(blocks) > 1 else blocks[0])
 

@@ -135,7 +135,7 @@ def _compute(s: Record, rank: int, pending_s: float) -> None:
     r.work += 1
     work_s = pending_s
     if s.factors_n:
-        work_s *= real_at(s.factors, rank * s.factors_n + r.step % s.factors_n).x
+        work_s *= real_at(s.factors, r.step % s.factors_n * s.ranks_n + rank).x
     if outdated(s, r):
         give_up(s, rank)
         return

@@ -15,9 +15,10 @@ from simulator.network.fairness import PATIENCE
 from simulator.program.program import Cores, Floats, Paths, Ports
 from simulator.transport import Transport
 
-__all__ = ["State"]
+__all__ = ["State", "aligned"]
 
 _FIRST_ROOM = 1 << 10
+_LINE = 64
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
 _ROOMS = {
     "calendar": "entries_room",
@@ -147,7 +148,7 @@ class State:
 
     def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_]) -> None:
         count = len(paths)
-        table = np.zeros(count, layout.CONNECTION)
+        table = aligned(count, layout.CONNECTION)
         path = np.repeat(np.arange(count), np.diff(paths.first))
         kept = np.bincount(path[shared], minlength=count)
         first = np.concatenate(([0], np.cumsum(kept)))
@@ -159,12 +160,12 @@ class State:
         table["before"] = AWAY
         table["first"] = first[:-1]
         table["shared"] = kept
-        table["pairs"] = first_pair[:-1]
         table["crosses"] = paths.first[:-1]
         table["crossed"] = np.diff(paths.first)
         table["hosted"] = paths.source >= 0
         table["asked_for"] = paths.asked_for
         self.add("connections", table)
+        self.add("first_pairs", first_pair[:-1].astype(np.int32).view(layout.NUMBER))
         incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
         incidences["port"] = self._number[paths.port[shared]]
         incidences["connection"] = path[shared]
@@ -331,6 +332,13 @@ class State:
             running_s += now - float(tasks["began_s"][task])
             task = int(tasks["after"][task])
         return (float(s.busy_s) + running_s) / float(s.number)
+
+
+def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A table of zeros that begins with a line of the cache."""
+    room = np.zeros(count * dtype.itemsize + _LINE, dtype=np.uint8)
+    begins = -room.ctypes.data % _LINE
+    return room[begins : begins + count * dtype.itemsize].view(dtype)
 
 
 def _numbers(count: int) -> NDArray[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.engine.compiled import kinds, layout
-from simulator.engine.compiled.state import State
+from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
 from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
@@ -161,14 +161,15 @@ class Simulation(State):
 
     def _make_ranks(self, on_cores: bool) -> None:
         s, its, draws = self.s, self._program.ranks, self._draws
-        table = np.zeros(self._ranks, layout.RANK)
+        table = aligned(self._ranks, layout.RANK)
         table["forward_s"], table["backward_s"], table["update_s"] = draws.forward_s, draws.backward_s, draws.apply_s
         table["start_s"] = draws.start_s
-        table["routine"], table["device"], table["seat"] = its.routine, its.device, its.seat
+        table["routine"], table["device"] = its.routine, its.device
         table["step"] = -1
         alone = kinds.STRETCHED if self._program.devices.slowdown else kinds.ALONE
         table["manner"] = kinds.ON_CORES if on_cores else np.where(its.seat >= 0, kinds.SHARED, alone)
         self.add("ranks", table)
+        self.add("seats", _numbers(its.seat) if (its.seat >= 0).any() else np.zeros(0, layout.NUMBER))
         self.add("missing", np.zeros(self._ranks * int(s.stride), layout.COUNT))
         s.slots_n = its.path.shape[1]
         self.add("slots", _numbers(its.path))
@@ -179,6 +180,7 @@ class Simulation(State):
         table = np.zeros(its.count, layout.DEVICE)
         table["done"] = -1
         self.add("devices", table)
+        self.add("stretches", np.zeros(its.count if its.slowdown else 0, layout.STRETCH))
         self._device_port = np.full(its.count, -1)
         seated = ranks.seat >= 0
         self._device_port[ranks.device[seated]] = self._program.paths.port[self._program.paths.first[ranks.seat[seated]]]
@@ -227,7 +229,8 @@ class Simulation(State):
         s, rule = self.s, self._program.rules.updates
         tensors = np.zeros(0, layout.TENSOR)
         reads = 0
-        self.add("waiting_ranks", np.zeros(self._ranks if isinstance(rule, Synchronous) else 0, layout.NUMBER))
+        for name in ("waiting_ranks", "tokens"):
+            self.add(name, np.zeros(self._ranks if isinstance(rule, Synchronous) else 0, layout.NUMBER))
         if isinstance(rule, Synchronous):
             s.synchronous, s.required, s.cancels = 1, rule.required, rule.cancel
             s.parts = s.unapplied = len(rule.server)
@@ -263,7 +266,7 @@ class Simulation(State):
         s, draws, ranks = self.s, self._draws, self._ranks
         ahead = 0 if draws.constant.all() else _ahead(steps, ranks * 8)
         s.factors_n = ahead
-        self._factors: Floats = np.empty((ranks, ahead))
+        self._factors: Floats = np.empty((ahead, ranks))
         self._filled = np.zeros(ranks if ahead else 0, dtype=np.int32)
         self.add("factors", self._factors.reshape(-1).view(layout.REAL))
         self.add("filled", self._filled.view(layout.NUMBER))
@@ -283,11 +286,11 @@ class Simulation(State):
         """Draw for all ranks that have used at least half of what they had."""
         following = self.tables["ranks"]["step"] + 1
         if len(self._filled):
-            half = self._factors.shape[1] // 2
+            half = len(self._factors) // 2
             for place, ranks in _halves(self._filled, following, half):
                 drawn = np.empty((len(ranks), half))
                 self._draws.fill(ranks, drawn)
-                self._factors[ranks, place : place + half] = drawn
+                self._factors[place : place + half, ranks] = drawn.T
         if len(self._ordered):
             half = self._orders.shape[1] // 2
             for place, ranks in _halves(self._ordered, following, half):
