@@ -28,7 +28,8 @@ _GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds
 _ROWS = 4096
 _DRAWN_BYTES = 1 << 25
 """About as much room have factors, and orders, that are drawn ahead, but for what they need at least."""
-_LEAST_AHEAD, _MOST_AHEAD = 4, 256
+_LEAST_AHEAD, _MOST_AHEAD = 16, 256
+_AT_A_TIME = 1 << 16
 
 
 class Simulation(State):
@@ -279,25 +280,23 @@ class Simulation(State):
         self.add("orders", self._orders.reshape(-1).view(layout.NUMBER))
         self.add("ordered", self._ordered.view(layout.NUMBER))
         self._order_of_rank = counts[self._program.ranks.routine]
-        for _ in range(2):
-            self.draw()
+        self.draw(first=True)
 
-    def draw(self) -> None:
-        """Draw for all ranks that have used at least half of what they had."""
+    def draw(self, *, first: bool = False) -> None:
+        """Draw for all ranks that have used at least half of what they had; the first time all that they have room for."""
         following = self.tables["ranks"]["step"] + 1
         if len(self._filled):
-            half = len(self._factors) // 2
-            for place, ranks in _halves(self._filled, following, half):
-                drawn = np.empty((len(ranks), half))
-                self._draws.fill(ranks, drawn)
-                self._factors[place : place + half, ranks] = drawn.T
+            for place, end, ranks in _due(self._filled, following, len(self._factors), first):
+                for some in np.array_split(ranks, 1 + len(ranks) // _AT_A_TIME):
+                    drawn = np.empty((len(some), end - place))
+                    self._draws.fill(some, drawn)
+                    self._factors[place:end, some] = drawn.T
         if len(self._ordered):
-            half = self._orders.shape[1] // 2
-            for place, ranks in _halves(self._ordered, following, half):
+            for place, end, ranks in _due(self._ordered, following, self._orders.shape[1], first):
                 for count in np.unique(self._order_of_rank).tolist():
                     some = ranks[self._order_of_rank[ranks] == count]
                     if count and len(some):
-                        self._orders[some, place : place + half, :count] = self._draws.pull_orders(some, count, block=half)
+                        self._orders[some, place:end, :count] = self._draws.pull_orders(some, count, block=end - place)
 
     # -- rows ------------------------------------------------------------------------
 
@@ -359,16 +358,21 @@ class Simulation(State):
 
 def _ahead(steps: int, bytes_a_step: int) -> int:
     """Of how many steps something is drawn ahead, twice a whole number."""
-    most = min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, max(steps, _LEAST_AHEAD))
+    wanted = max(steps + steps // 4, _LEAST_AHEAD)  # some make more than others
+    most = min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, wanted)
     return 2 * (most // 2)
 
 
-def _halves(filled: NDArray[np.int32], following: Integers, half: int) -> list[tuple[int, NDArray[np.int64]]]:
-    """Ranks that have used at least half of what they had, by the half that is drawn anew; it counts as filled from now on."""
+def _due(filled: NDArray[np.int32], following: Integers, room: int, first: bool) -> list[tuple[int, int, NDArray[np.int64]]]:
+    """What is drawn anew, first place and last + 1, for which ranks: that have used at least half of what they had; it counts as drawn."""
+    half = room // 2
+    if first:
+        filled += room
+        return [(0, room, np.arange(len(filled)))]
     due = np.flatnonzero(filled - following < half)
     second = filled[due] % (2 * half) != 0
     filled[due] += half
-    return [(place, some) for place, some in ((0, due[~second]), (half, due[second])) if len(some)]
+    return [(place, place + half, some) for place, some in ((0, due[~second]), (half, due[second])) if len(some)]
 
 
 def _numbers(values: Integers) -> NDArray[Any]:
