@@ -35,12 +35,12 @@ STATE = np.dtype(
     [
         # addresses of tables
         *((name, "i8") for name in (
-            "calendar", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "pairs", "first_pairs", "connections", "crossed", "carried",
+            "calendar", "noted", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "pairs", "first_pairs", "connections", "crossed", "carried",
             "messages", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels", "candidates",
             "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
-        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"),
+        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"), ("noted_free", "i8"), ("noted_made", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("alarms_n", "i8"), ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
         # messages
@@ -88,8 +88,8 @@ STATE = np.dtype(
 )  # fmt: skip
 """Everything that is one of a kind."""
 
-ENTRY = np.dtype([("time", "f8"), ("serial", "i8"), ("what", "i8"), ("about", "i8")])
-"""What happens at a time."""
+ENTRY = np.dtype([("time", "f8"), ("order", "i8")])
+"""Something happens at a time: its serial number, and where it is noted what; four siblings fill a line of the cache."""
 
 ITEM = np.dtype([("what", "i8"), ("about", "i8")])
 """What follows at once, or at the end of an instant."""

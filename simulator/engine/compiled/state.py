@@ -22,6 +22,7 @@ _LINE = 64
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
 _ROOMS = {
     "calendar": "entries_room",
+    "noted": "noted_room",
     "soon": "soon_room",
     "at_end": "end_room",
     "messages": "messages_room",
@@ -73,7 +74,7 @@ class State:
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
         s.spare = spare
-        s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
+        s.noted_free = s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
         s.ending = -1
         s.patience = PATIENCE
         weights = np.ones(len(paths)) if weight is None else weight
@@ -103,6 +104,7 @@ class State:
     def _make_calendar(self) -> None:
         for name, dtype in (
             ("calendar", layout.ENTRY),
+            ("noted", layout.ITEM),
             ("soon", layout.ITEM),
             ("at_end", layout.ITEM),
             ("messages", layout.MESSAGE),
@@ -110,7 +112,7 @@ class State:
             ("jobs", layout.JOB),
             ("comings", layout.COMING),
         ):
-            self.add(name, np.empty(_FIRST_ROOM, dtype))
+            self.add(name, _room(name, _FIRST_ROOM, dtype))
             self._state[_ROOMS[name]] = _FIRST_ROOM
 
     def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
@@ -250,6 +252,7 @@ class State:
         most = int(s.messages_n + s.spare) + 8
         for name, need in (
             ("calendar", int(s.entries) + most + more),
+            ("noted", int(s.entries) + most + more),
             ("soon", int(s.soon_n + s.soon_spare) + 2 * most + more),
             ("at_end", int(s.end_n + s.spare) + 8),
             ("messages", most),
@@ -263,7 +266,7 @@ class State:
             old = self.tables[name]
             if room == len(old):
                 continue
-            new = np.empty(room, old.dtype)
+            new = _room(name, room, old.dtype)
             if name in _RINGS:
                 first = int(self._state[_RINGS[name]][0]) & (len(old) - 1)
                 new[: len(old)] = np.roll(old, -first)
@@ -332,6 +335,11 @@ class State:
             running_s += now - float(tasks["began_s"][task])
             task = int(tasks["after"][task])
         return (float(s.busy_s) + running_s) / float(s.number)
+
+
+def _room(name: str, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Room for so many records; of the calendar, whose entries but the first are four in a line of the cache."""
+    return aligned(count + 3, dtype)[3:] if name == "calendar" else np.empty(count, dtype)
 
 
 def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
