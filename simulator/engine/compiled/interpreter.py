@@ -9,10 +9,8 @@ from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import wake
 from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import (
-    COUNT,
     DEVICE,
-    NUMBER,
-    RANK,
+    REAL,
     channel_at,
     coming_at,
     device_at,
@@ -29,6 +27,7 @@ from simulator.engine.compiled.layout import (
 )
 from simulator.engine.compiled.loop import HANDLE, advance
 from simulator.engine.compiled.machine import Record, compiled, entry, fetch
+from simulator.engine.compiled.near import fetch_rank
 from simulator.engine.compiled.overlap import note_message
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
@@ -37,7 +36,7 @@ from simulator.engine.compiled.versions import read_variables
 
 __all__ = ["CLOSES", "DRAWS", "REDUCES", "ROWS", "TURNS", "act"]
 
-RANK_BYTES, DEVICE_BYTES, COUNT_BYTES, NUMBER_BYTES = (dtype.itemsize for dtype in (RANK, DEVICE, COUNT, NUMBER))
+DEVICE_BYTES, REAL_BYTES = DEVICE.itemsize, REAL.itemsize
 TURNS = 16
 """The window opens or closes."""
 CLOSES = 17
@@ -175,10 +174,7 @@ def _foresee(s: Record) -> None:
     following = number_of(first_noted(s))
     if following < s.ranks_n:
         fetch(s.devices + following * DEVICE_BYTES)
-        fetch(s.ranks + following * RANK_BYTES)
-        fetch(s.ranks + following * RANK_BYTES + 64)
-        fetch(s.missing + following * s.stride * COUNT_BYTES)
-        fetch(s.slots + following * s.slots_n * NUMBER_BYTES)
+        fetch_rank(s, following)
 
 
 # -- operations begin --------------------------------------------------------------------
@@ -229,7 +225,9 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
 def _turn(s: Record, r: Record, rank: int) -> None:
     """The rank asks for its next step."""
     following = r.step + 1
-    if (s.factors_n and number_at(s.filled, rank).n <= following) or (s.orders_n and number_at(s.ordered, rank).n <= following):
+    if following >= s.drawn and (  # not all ranks have so much
+        (s.factors_n and number_at(s.filled, rank).n <= following) or (s.orders_n and number_at(s.ordered, rank).n <= following)
+    ):
         s.pending = 1
         s.wants = DRAWS
         return
@@ -238,6 +236,8 @@ def _turn(s: Record, r: Record, rank: int) -> None:
             at_end_of_instant(s, pack(codes.CLOSE, 0), 0)
         return
     begin_step(s, rank)
+    if s.factors_n:
+        fetch(s.factors + (following % s.factors_n * s.ranks_n + rank) * REAL_BYTES)
     if routine_at(s.routines, r.routine).feeds:
         r.batch_there = r.wants_batch = 0
     if s.dispatching:

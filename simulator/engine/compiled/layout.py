@@ -14,12 +14,12 @@ from simulator.engine.recorder import STEP_COLUMNS
 __all__ = [
     "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY", "HEAPED", "HOST",
     "INCIDENCE", "INPUT", "ITEM", "JOB", "LAST_READY", "LEVEL", "LONG", "MEETING", "MESSAGE", "NUMBER", "ONE_BY_ONE", "OPERATION",
-    "OVERLAP", "PAIR", "PARKED", "PORT", "RANK", "READ", "REAL", "ROUTINE", "SERVER", "STATE", "STRETCH", "TASK", "TENSOR", "TURNS",
-    "WORK", "alarm_at", "channel_at", "coming_at", "connection_at", "count_at", "device_at", "edge_at", "ended_step_at", "ends_at",
-    "entry_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "last_ready_at", "level_at", "long_at",
-    "meeting_at", "message_at", "number_at", "one_by_one_at", "operation_at", "overlap_at", "pair_at", "parked_at", "port_at",
-    "rank_at", "read_at", "real_at", "routine_at", "server_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at",
-    "work_at",
+    "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT", "RANK", "READ", "REAL", "ROUTINE", "SERVER", "STATE",
+    "STRETCH", "TASK", "TENSOR", "TURNS", "WORK", "alarm_at", "channel_at", "coming_at", "connection_at", "count_at", "device_at",
+    "edge_at", "ended_step_at", "ends_at", "entry_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at",
+    "last_ready_at", "level_at", "long_at", "meeting_at", "message_at", "number_at", "one_by_one_at", "operation_at", "overlap_at",
+    "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at", "routine_at", "server_at", "state_at", "stretch_at",
+    "task_at", "tensor_at", "turns_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
@@ -69,7 +69,7 @@ STATE = np.dtype(
         ("device_tasks", "i8"), ("server_tasks", "i8"),
         ("slowing", "f8"),
         # who hands out steps, and who prepares batches
-        ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"), ("preparing", "i8"),
+        ("drawn", "i8"), ("shared_each", "i8"), ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"), ("preparing", "i8"),
         # clocks
         ("bound", "i8"), ("slowest", "i8"), ("at_slowest", "i8"), ("behind_n", "i8"),
         # servers and updates
@@ -216,6 +216,8 @@ ROUTINE = np.dtype(
 )  # fmt: skip
 """A routine: where its operations, computes and collectives begin in their tables; ``before`` of those that are shuffled wait for the first."""
 
+OWN_OPERATIONS, OWN_SLOTS = 24, 4
+
 RANK = np.dtype(
     [
         ("forward_s", "f8"), ("backward_s", "f8"), ("update_s", "f8"),
@@ -223,12 +225,13 @@ RANK = np.dtype(
         ("read_s", "f8"), ("read_version", "i8"),
         ("routine", "i4"), ("device", "i4"), ("step", "i4"), ("left", "i4"), ("work", "i4"), ("arrived", "i4"), ("accepted", "i4"),
         ("at", "i2"), ("first", "i2"), ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"), ("wants_batch", "i1"),
+        ("unused", "i1", 3), ("missing", "i2", OWN_OPERATIONS), ("slots", "i4", OWN_SLOTS),
     ],
-    align=True,
 )  # fmt: skip
 """A rank, as :class:`simulator.engine.simpy.rank.Rank`; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes.
 
-Where gradients are averaged, ``read_version`` is the step at which it began. Two lines of the cache.
+Where gradients are averaged, ``read_version`` is the step at which it began. Of few operations and slots
+the counts of ``missing`` and the paths of ``slots`` stand here, else in tables of their own. Three lines of the cache.
 """
 
 INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("task", "i8")])

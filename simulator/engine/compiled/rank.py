@@ -6,7 +6,6 @@ from simulator.engine.compiled import codes, kinds
 from simulator.engine.compiled.calendar import pack, soon
 from simulator.engine.compiled.device import cancel, compute_on
 from simulator.engine.compiled.layout import (
-    CONNECTION,
     count_at,
     last_ready_at,
     meeting_at,
@@ -16,16 +15,14 @@ from simulator.engine.compiled.layout import (
     real_at,
     routine_at,
 )
-from simulator.engine.compiled.machine import Record, compiled, fetch
+from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.near import fetch_connection
 from simulator.engine.compiled.overlap import hidden_since, note_compute, note_message
 from simulator.engine.compiled.record import record_step, record_update
 from simulator.engine.compiled.rules import tick
 from simulator.engine.compiled.versions import outdated, waited_s
 
 __all__ = ["advance_rank", "begin_step", "computed", "end_operation", "give_up", "operation_of", "pack_operation", "step_of"]
-
-
-CONNECTION_BYTES = CONNECTION.itemsize
 
 
 @compiled
@@ -79,7 +76,7 @@ def end_operation(s: Record, rank: int, number: int, step: int) -> None:
             soon(s, pack(codes.BEGIN_OPERATION, rank), pack_operation(step, following))
             other = operation_at(s.operations, first + following)
             if other.kind == kinds.SEND:
-                fetch(s.connections + number_at(s.slots, rank * s.slots_n + other.slot).n * CONNECTION_BYTES)
+                fetch_connection(s, number_at(s.slots, rank * s.slots_n + other.slot).n)
     left = r.left - 1
     r.left = left
     if left == 0:

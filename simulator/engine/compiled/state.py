@@ -173,6 +173,7 @@ class State:
         incidences["connection"] = path[shared]
         incidences["foreign_before"] = AWAY
         self.add("incidences", incidences)
+        self.s.shared_each = len(incidences) // max(count, 1)
         self.add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
         self.add("crossed", paths.port.astype(np.int32).view(layout.NUMBER))
         self.add("fresh", np.empty(count, layout.NUMBER))

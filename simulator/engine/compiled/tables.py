@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.engine.compiled import kinds, layout
+from simulator.engine.compiled.machine import INTERPRETED
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
@@ -30,6 +31,7 @@ _DRAWN_BYTES = 1 << 25
 """About as much room have factors, and orders, that are drawn ahead, but for what they need at least."""
 _LEAST_AHEAD, _MOST_AHEAD = 16, 256
 _AT_A_TIME = 1 << 16
+_FOR_EVER = 1 << 62
 
 
 class Simulation(State):
@@ -171,9 +173,16 @@ class Simulation(State):
         table["manner"] = kinds.ON_CORES if on_cores else np.where(its.seat >= 0, kinds.SHARED, alone)
         self.add("ranks", table)
         self.add("seats", _numbers(its.seat) if (its.seat >= 0).any() else np.zeros(0, layout.NUMBER))
-        self.add("missing", np.zeros(self._ranks * int(s.stride), layout.COUNT))
-        s.slots_n = its.path.shape[1]
-        self.add("slots", _numbers(its.path))
+        slots = its.path.shape[1]
+        lines = layout.RANK.itemsize
+        if s.stride <= layout.OWN_OPERATIONS and slots <= layout.OWN_SLOTS and not INTERPRETED:
+            table["slots"][:, :slots] = its.path
+            s.missing, s.slots = (s.ranks + layout.RANK.fields[name][1] for name in ("missing", "slots"))  # type: ignore[index]
+            s.stride, s.slots_n = lines // layout.COUNT.itemsize, lines // layout.NUMBER.itemsize
+        else:
+            self.add("missing", np.zeros(self._ranks * int(s.stride), layout.COUNT))
+            s.slots_n = slots
+            self.add("slots", _numbers(its.path))
         self.add("peers", _numbers(its.peer) if int(s.channels_n) else np.zeros(0, layout.NUMBER))
 
     def _make_devices(self) -> None:
@@ -284,7 +293,7 @@ class Simulation(State):
 
     def draw(self, *, first: bool = False) -> None:
         """Draw for all ranks that have used at least half of what they had; the first time all that they have room for."""
-        following = self.tables["ranks"]["step"] + 1
+        following = self.tables["ranks"]["step"][: self._ranks] + 1
         if len(self._filled):
             for place, end, ranks in _due(self._filled, following, len(self._factors), first):
                 for some in np.array_split(ranks, 1 + len(ranks) // _AT_A_TIME):
@@ -297,6 +306,7 @@ class Simulation(State):
                     some = ranks[self._order_of_rank[ranks] == count]
                     if count and len(some):
                         self._orders[some, place:end, :count] = self._draws.pull_orders(some, count, block=end - place)
+        self.s.drawn = min(int(each.min()) if len(each) else _FOR_EVER for each in (self._filled, self._ordered))
 
     # -- rows ------------------------------------------------------------------------
 
