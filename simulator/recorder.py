@@ -8,7 +8,7 @@ before, so the window holds whole steps; of local SGD it holds whole averaging p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from simulator.errors import SimulationError
 from simulator.kernel import Kernel
 from simulator.phases import Phases
-from simulator.records import Observer, Step, Update
+from simulator.records import NOTHING, Observer, Step, Update
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategy import ParameterServer
@@ -123,8 +123,8 @@ class Recorder:
         if not self._opens_at:
             self._open()
 
-    def step(self, replica: int, start_s: float, parts: Parts) -> None:
-        """A replica ends a step now."""
+    def step(self, replica: int, start_s: float, parts: Parts, cause: int = NOTHING) -> None:
+        """A replica ends a step now; ``cause``, for records: the work that ended it."""
         if self._ended >= self._closes_at:
             return
         end_s = self._kernel.now
@@ -132,7 +132,7 @@ class Recorder:
         input_s, compute_s, waiting_s, apply_s, hidden_s, accepted = parts
         communication_s = duration_s - input_s - compute_s - waiting_s - apply_s
         if self.observer is not None:
-            self.observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s))
+            self.observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s, cause))
         if self._phases is not None:
             self._phases.step(replica, start_s, end_s)
         if self._is_open:
@@ -145,7 +145,9 @@ class Recorder:
         elif self._ended == self._closes_at:
             self.close()
 
-    def steps(self, start_s: NDArray[np.float64], end_s: NDArray[np.float64], parts: NDArray[np.float64]) -> None:
+    def steps(
+        self, start_s: NDArray[np.float64], end_s: NDArray[np.float64], parts: NDArray[np.float64], causes: Sequence[int] = ()
+    ) -> None:
         """All replicas have ended a step of theirs, the last of them now.
 
         Parameters
@@ -154,13 +156,15 @@ class Recorder:
             Of each replica's step, shape (replicas,).
         parts
             Rows as in :class:`Parts`, without ``accepted``: shape (5, replicas).
+        causes
+            For records, of each replica: the work that ended its step.
         """
         durations = end_s - start_s
         input_s, compute_s, waiting_s, apply_s, hidden_s = parts
         communication_s = durations - input_s - compute_s - waiting_s - apply_s
         if self.observer is not None:
             columns = (start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s)
-            for replica, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            for replica, values in enumerate(zip(*(column.tolist() for column in columns), causes, strict=True)):
                 self.observer.record(Step(replica, *values))
         if self._is_open:
             measured = self.measured

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from simulator.cores import cores_of
+from simulator.engine.log import Log
 from simulator.engine.simpy.engine import Engine
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
@@ -56,7 +57,8 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     try:
         training: AllReduceTraining | None = None
         if isinstance(drawn.strategy, ParameterServer):
-            Engine(kernel, network, compile_servers(drawn, streams), paces, streams, recorder).start()
+            log = Log(observer) if observer is not None else None
+            Engine(kernel, network, compile_servers(drawn, streams), paces, streams, recorder, log=log).start()
         else:
             training = AllReduceTraining(kernel, network, drawn, paces, recorder, streams)
         recorder.begin()

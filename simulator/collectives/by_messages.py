@@ -13,10 +13,11 @@ from simulator.collectives.collective import Plan
 from simulator.collectives.schedule import Await, Lane, Message
 from simulator.collectives.wire import Connect
 from simulator.cores import cores_of
+from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, leave_out_ample
-from simulator.records import Observer, Transfer
+from simulator.records import NOTHING, Place
 from simulator.transport import Transport
 
 __all__ = ["ByMessages", "together_s"]
@@ -76,8 +77,8 @@ class ByMessages:
         The messages of each bucket, and what they cross.
     buckets_bytes
         Size of each bucket.
-    observer
-        Told of every transfer.
+    log
+        Is told of every message; none if nobody wants to know.
     connect
         In place of the plans' own connections.
     """
@@ -88,13 +89,13 @@ class ByMessages:
         network: Network,
         plans: Sequence[Plan],
         buckets_bytes: Sequence[float],
-        observer: Observer | None = None,
+        log: Log | None = None,
         connect: Connect | None = None,
     ) -> None:
         self._kernel = kernel
         self._network = network
         self._buckets = buckets_bytes
-        self._observer = observer
+        self._log = log
         connections: dict[tuple[object, ...], Connection] = {}
         programs = {id(plan.schedule): _Program(plan, connections, connect) for plan in plans}
         self._programs = [programs[id(plan.schedule)] for plan in plans]
@@ -105,6 +106,9 @@ class ByMessages:
         self._current = [0] * ranks  # the bucket that the rank is at, over all steps
         self._done = [kernel.event() for _ in range(ranks)]
         self._ended_s: list[list[float]] = [[] for _ in range(ranks)]  # of each bucket of the step in progress, or last finished
+        # for the log: the last work that a rank had to wait for, and when that ended
+        self._cause = [NOTHING] * ranks
+        self._cause_s = [0.0] * ranks
 
     def finished(self, rank: int) -> Event:
         """The event that the rank's buckets of the current step are all reduced."""
@@ -114,11 +118,23 @@ class ByMessages:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
         return self._ended_s[rank][: len(self._buckets)]
 
-    def ready(self, rank: int, bucket: int) -> None:  # noqa: ARG002 - buckets come in order
-        """The rank has the bucket's gradients now."""
+    def last_work(self, rank: int) -> int:
+        """The number of what a rank had to wait for last, such as the last message that it got."""
+        return self._cause[rank]
+
+    def ready(self, rank: int, bucket: int, cause: int = NOTHING) -> None:  # noqa: ARG002 - buckets come in order
+        """The rank has the bucket's gradients now, made by the work ``cause``."""
+        if self._log is not None:
+            self._note(rank, cause)
         self._turn(rank, self._asked[rank]).ready = True
         self._asked[rank] += 1
         self._advance(rank)
+
+    def _note(self, rank: int, cause: int) -> None:
+        """What the rank does from now on had to wait for this work."""
+        if cause > self._cause[rank]:
+            self._cause[rank] = cause
+            self._cause_s[rank] = self._kernel.now
 
     def _turn(self, rank: int, number: int) -> _Turn:
         turns = self._turns[rank]
@@ -138,6 +154,7 @@ class ByMessages:
             self._send_what_may(rank, number, turn)
             expected, turn.expected = turn.expected, []
             for other in expected:
+                self._note(other, self._cause[rank])
                 self._advance(other)
             if turn.missing or turn.unsent:
                 return
@@ -172,20 +189,34 @@ class ByMessages:
     def _send(self, program: _Program, lane: Lane, number: int, index: int, message: Message) -> None:
         schedule, wire = program.plan
         size_bytes = self._buckets[number % len(self._buckets)] * schedule.share(message) * wire.bytes_per_byte
+        connection, cause = program.connections[lane.source, lane.target, lane.number], self._cause[lane.source]
         arrived: Callable[[Event | None], None] = partial(self._receive, lane.target, number, (lane.source, lane.number))
-        if self._observer is not None:
-            arrived = partial(self._observed, arrived, lane, f"bucket {number} chunk {index}", size_bytes, self._kernel.now)
-        left = partial(self._left, lane.source, number) if index == lane.messages - 1 else None
-        self._network.send(program.connections[lane.source, lane.target, lane.number], size_bytes, arrived, left)
+        if self._log is not None:
+            arrived = partial(
+                self._observed, self._log, arrived, lane, connection, f"bucket {number} chunk {index}", size_bytes, self._kernel.now, cause
+            )
+        left = partial(self._left, lane.source, number, self._kernel.now, cause) if index == lane.messages - 1 else None
+        self._network.send(connection, size_bytes, arrived, left)
 
     def _observed(
-        self, arrived: Callable[[Event | None], None], lane: Lane, name: str, size_bytes: float, sent_s: float, event: Event | None
+        self,
+        log: Log,
+        arrived: Callable[[Event | None], None],
+        lane: Lane,
+        connection: Connection,
+        name: str,
+        size_bytes: float,
+        sent_s: float,
+        cause: int,
+        event: Event | None,
     ) -> None:
-        assert self._observer is not None
-        self._observer.record(Transfer(f"device {lane.source}", f"device {lane.target}", name, size_bytes, sent_s, self._kernel.now))
+        source, target = Place("device", lane.source), Place("device", lane.target)
+        self._note(lane.target, log.transfer(connection, source, target, name, size_bytes, sent_s, self._kernel.now, cause))
         arrived(event)
 
-    def _left(self, rank: int, number: int, _: Event | None) -> None:
+    def _left(self, rank: int, number: int, sent_s: float, cause: int, _: Event | None) -> None:
+        if self._log is not None and self._kernel.now > self._cause_s[rank]:
+            self._note(rank, self._log.wait(rank, "send", sent_s, self._kernel.now, cause))
         self._turns[rank][number].unsent -= 1
         self._advance(rank)
 

@@ -10,13 +10,15 @@ import numpy as np
 from simpy.events import Event
 
 from simulator.collectives import ByMessages, Collective
+from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.recorder import Resource
+from simulator.records import NOTHING
 
 __all__ = ["AtOnce", "Collectives", "MessageByMessage"]
 
-Ended = Callable[[int, int], None]
-"""Told that a rank has ended a bucket's collective."""
+Ended = Callable[[int, int, int], None]
+"""Told that a rank has ended a bucket's collective, and with which work."""
 
 
 class Collectives(Protocol):
@@ -29,8 +31,8 @@ class Collectives(Protocol):
     def start(self, ended: Ended) -> None:
         """Whom to tell, with rank and bucket, that a rank has ended one."""
 
-    def enter(self, rank: int, bucket: int) -> None:
-        """The rank has the bucket's data now."""
+    def enter(self, rank: int, bucket: int, cause: int) -> None:
+        """The rank has the bucket's data now, made by the work ``cause``."""
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
@@ -51,6 +53,8 @@ class AtOnce:
         How many take part.
     links
         Gives the ports that it counts on.
+    log
+        Is told of each; none if nobody wants to know.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class AtOnce:
         buckets_bytes: Sequence[float],
         ranks: int,
         links: Callable[[], Sequence[Resource]],
+        log: Log | None = None,
     ) -> None:
         self._kernel = kernel
         self._collective = collective
@@ -72,6 +77,10 @@ class AtOnce:
         self._missing = len(buckets_bytes) * ranks
         self._ended_s = np.zeros_like(self._ready_s)
         self._ended: Ended = _nobody
+        self._log = log
+        # for the log: what made each rank's data of each bucket, and of whoever had them last, when and what
+        self._made_by = np.full(self._ready_s.shape, NOTHING)
+        self._joined: list[tuple[float, int]] = []
 
     @property
     def links(self) -> Sequence[Resource]:
@@ -87,9 +96,11 @@ class AtOnce:
         ended_s: list[float] = self._ended_s[:, rank].tolist()
         return ended_s
 
-    def enter(self, rank: int, bucket: int) -> None:
+    def enter(self, rank: int, bucket: int, cause: int) -> None:
         """The rank has the bucket's data now."""
         self._ready_s[bucket, rank] = self._kernel.now
+        if self._log is not None:
+            self._made_by[bucket, rank] = cause
         self._missing -= 1
         if not self._missing:
             self._reduce()
@@ -97,6 +108,9 @@ class AtOnce:
     def _reduce(self) -> None:
         now = self._kernel.now
         finish_s = np.zeros(self._ready_s.shape[1])
+        if self._log is not None:
+            last = self._ready_s.argmax(axis=1)
+            self._joined = [(float(self._ready_s[bucket, rank]), int(self._made_by[bucket, rank])) for bucket, rank in enumerate(last)]
         for number, (ready_s, size_bytes) in enumerate(zip(self._ready_s, self._buckets, strict=True)):
             finish_s = self._collective.finish_s(np.maximum(ready_s, finish_s), size_bytes, self._free_s)
             self._ended_s[number] = finish_s
@@ -111,8 +125,19 @@ class AtOnce:
 
     def _all_ended(self, rank: int, _: Event | None) -> None:
         """A rank goes on once it has all buckets of the step."""
+        told = NOTHING if self._log is None else self._tell(rank, self._log)
         for bucket in range(len(self._buckets)):
-            self._ended(rank, bucket)
+            self._ended(rank, bucket, told)
+
+    def _tell(self, rank: int, log: Log) -> int:
+        told, now = NOTHING, self._kernel.now
+        for bucket, (size_bytes, (joined_s, cause)) in enumerate(zip(self._buckets, self._joined, strict=True)):
+            ready_s, ended_s = float(self._ready_s[bucket, rank]), float(self._ended_s[bucket, rank])
+            # the last one ends now, if not for rounding
+            ended_s = now if bucket == len(self._buckets) - 1 else min(ended_s, now)
+            made_by = int(self._made_by[bucket, rank])
+            told = log.collective(rank, f"all-reduce {bucket}", size_bytes, ready_s, joined_s, ended_s, made_by, cause)
+        return told
 
 
 class MessageByMessage:
@@ -133,22 +158,23 @@ class MessageByMessage:
         """Whom to tell that a rank has ended a bucket."""
         self._ended = ended
 
-    def enter(self, rank: int, bucket: int) -> None:
+    def enter(self, rank: int, bucket: int, cause: int) -> None:
         """The rank has the bucket's data now."""
         if not bucket:
             finished = self._run.finished(rank)
             assert finished.callbacks is not None
             finished.callbacks.append(lambda _: self._all_ended(rank))
-        self._run.ready(rank, bucket)
+        self._run.ready(rank, bucket, cause)
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
         return self._run.ended_s(rank)
 
     def _all_ended(self, rank: int) -> None:
+        told = self._run.last_work(rank)
         for bucket in range(self._buckets):
-            self._ended(rank, bucket)
+            self._ended(rank, bucket, told)
 
 
-def _nobody(rank: int, bucket: int) -> None:
+def _nobody(rank: int, bucket: int, cause: int) -> None:
     """Nobody asks yet."""

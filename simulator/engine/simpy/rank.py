@@ -8,6 +8,7 @@ from simulator.engine.simpy.device import Device, Seat
 from simulator.network.ports import Connection
 from simulator.overlap import Overlap
 from simulator.program.program import Operation, Routine
+from simulator.records import NOTHING
 from simulator.replica import Paces
 
 __all__ = ["Plan", "Rank"]
@@ -75,8 +76,10 @@ class Rank:
         The next compute; mean seconds of those that are about to be made in one piece, and their numbers.
     computing, work, began_s
         Whether it computes; the number of the work that counts; since when.
-    input_ready_s, batch_there, wants_batch
-        When the batch that is being prepared will be there; whether it is; whether the step waits for it.
+    causes
+        Of computes that may begin, where that is told: the work that let them.
+    input_ready_s, batch_there, wants_batch, input_cause
+        When the batch that is being prepared will be there; whether it is; whether the step waits for it, and after which work.
     start_s, held_s, input_from_s, input_s, computed_s, compute_s, apply_s
         Of the step: its begin; seconds before it began to read; since when it waits for its batch, and seconds of that; when its
         last pass ended; seconds of passes and of the update.
@@ -91,10 +94,10 @@ class Rank:
     """
 
     __slots__ = (
-        "accepted", "apply_s", "arrived", "at", "batch_there", "began_s", "complete", "compute_s", "computed_s", "computing", "device",
-        "entered_s", "factor", "held_s", "index", "input_from_s", "input_ready_s", "input_s", "left", "local_step", "missing",
-        "overlap", "paces", "paths", "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version", "ready_s", "seat", "start_s",
-        "step", "wants_batch", "work",
+        "accepted", "apply_s", "arrived", "at", "batch_there", "began_s", "causes", "complete", "compute_s", "computed_s", "computing",
+        "device", "entered_s", "factor", "held_s", "index", "input_cause", "input_from_s", "input_ready_s", "input_s", "left",
+        "local_step", "missing", "overlap", "paces", "paths", "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version",
+        "ready_s", "seat", "start_s", "step", "wants_batch", "work",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +117,8 @@ class Rank:
         self.batch_there = self.wants_batch = False
         self.read_s = self.ready_s = self.computed_s = self.began_s = self.input_from_s = 0.0
         self.read_version = self.local_step = 0
+        self.causes: dict[int, int] = {}
+        self.input_cause = NOTHING
 
     def begin_step(self, now: float) -> None:
         """Forget the step before."""

@@ -11,6 +11,7 @@ applies its own gradients, and the variables are averaged now and then.
 from __future__ import annotations
 
 from simulator.collectives import ByMessages, Collective, collective_for
+from simulator.engine.log import Log
 from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
 from simulator.engine.simpy.engine import Engine
 from simulator.fusion import Bucket, buckets
@@ -25,6 +26,7 @@ from simulator.strategies.all_reduce.copies import HostCopies
 from simulator.strategies.all_reduce.fusing import Fuser
 from simulator.strategies.all_reduce.lockstep import Lockstep
 from simulator.strategies.all_reduce.routine import compile_together
+from simulator.strategies.all_reduce.telling import Teller
 from simulator.strategy import AllReduceStrategy
 
 __all__ = ["AllReduceTraining", "collective_of"]
@@ -60,13 +62,15 @@ class AllReduceTraining:
         if ranks > 1 and isinstance(strategy, AllReduceStrategy):
             self.collective = collective_of(scenario, strategy, streams, topology)
         fuser: Fuser | None = None
+        log = Log(recorder.observer) if recorder.observer is not None else None
         if messages or cluster.replicas_per_device > 1 or cluster.shared_cores is not None:
-            collectives = self._by_events(kernel, network, scenario, fused, recorder, topology) if self.collective else None
-            Engine(kernel, network, compile_together(scenario, streams), paces, streams, recorder, collectives).start()
+            collectives = self._by_events(kernel, network, scenario, fused, log, topology) if self.collective else None
+            Engine(kernel, network, compile_together(scenario, streams), paces, streams, recorder, collectives, log).start()
         else:
             if self.collective is not None and isinstance(strategy, AllReduceStrategy):
                 fuser = Fuser(self.collective, fused, load.parameter_bytes, strategy, copies, one_by_one=recorder.observer is not None)
-            Lockstep(kernel, scenario, paces, fuser, fused, recorder)
+            teller = Teller(log, paces, [bucket.ready for bucket in fused]) if log is not None else None
+            Lockstep(kernel, scenario, paces, fuser, fused, recorder, teller)
             recorder.watch("links", self._links)
         self._fuser = fuser
         self._topology = topology
@@ -89,7 +93,7 @@ class AllReduceTraining:
         return [*self._topology.ports, *self._topology.hosts, *copies]
 
     def _by_events(
-        self, kernel: Kernel, network: Network, scenario: Scenario, fused: list[Bucket], recorder: Recorder, topology: Topology
+        self, kernel: Kernel, network: Network, scenario: Scenario, fused: list[Bucket], log: Log | None, topology: Topology
     ) -> Collectives:
         """The all-reduces of a step, or of local SGD's average, for ranks that are processes."""
         strategy, load = scenario.strategy, scenario.workload
@@ -101,9 +105,9 @@ class AllReduceTraining:
         self._sizes = tuple(sizes)
         if scenario.rank_messages:
             self._by_messages = True
-            run = ByMessages(kernel, network, [self.collective.plan(size) for size in sizes], sizes, recorder.observer)
+            run = ByMessages(kernel, network, [self.collective.plan(size) for size in sizes], sizes, log)
             return MessageByMessage(run, len(sizes), lambda: [*topology.ports, *topology.hosts])
-        return AtOnce(kernel, self.collective, sizes, scenario.replicas, lambda: [*topology.ports, *topology.hosts])
+        return AtOnce(kernel, self.collective, sizes, scenario.replicas, lambda: [*topology.ports, *topology.hosts], log)
 
 
 def collective_of(scenario: Scenario, strategy: AllReduceStrategy, streams: Streams, topology: Topology) -> Collective:
