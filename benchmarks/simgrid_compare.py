@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import simgrid_peer as peer
-from run import scenario
+from scenarios import asynchronous
 
 from simulator.replication import replicate
 
@@ -37,7 +37,7 @@ def server(program: Path, workers: int = 1024, steps: int = 100) -> None:
     rate, stale = peer.their_server(program, workers, steps, bandwidth, size_bytes, compute_s, seed=1)
     print(f"{workers} workers x {steps} steps, SimGrid: {rate:.3f} updates/s, mean staleness {stale:.2f}")
     for seed in range(2):
-        measured = replicate(scenario(workers, steps, size_bytes, 1, 0.0, warmup_steps=0), seed)
+        measured = replicate(asynchronous(workers, steps, size_bytes=size_bytes, warmup_steps=0, start="together"), seed)
         rate, stale = measured.updates / measured.window_s, measured.staleness.mean()
         print(f"  Paceline, seed {seed}: {rate:.3f} updates/s, mean staleness {stale:.2f}")
 

@@ -65,7 +65,7 @@ def share_draws(ours: Result, theirs: Result) -> bool:
     factor to the other.
     """
     mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
-    moved, moved_too = ours.scenario.workload.moved, theirs.scenario.workload.moved
+    moved, moved_too = ours.moved, theirs.moved
     apart = moved is not None and moved_too is not None and moved != moved_too
     return ours.seed == theirs.seed and len(mine) == len(his) > 1 and not apart
 

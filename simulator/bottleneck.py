@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from simulator.results import Bottleneck, Breakdown, Utilisation
 from simulator.scenario import Scenario
-from simulator.strategies.parameter_server.tensors import tensors_of
 from simulator.units import format_rate
 
 __all__ = ["bottleneck"]
@@ -70,12 +69,12 @@ def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation) -
         return Bottleneck(
             name="compute", text=f"The devices compute for {share:.0%} of a step; a faster device or a smaller model would help most."
         )
-    if largest == "input" and getattr(scenario.strategy, "replication", "") == "in-graph":
+    if largest == "input" and scenario.layout.client:
         text = f"Waiting for input takes {share:.0%} of a step: one client feeds all workers; let each read its own (between-graph)."
         return Bottleneck(name="client", text=text)
     if largest == "input":
         return Bottleneck(name="input", text=f"Waiting for input takes {share:.0%} of a step; prepare batches faster or in parallel.")
-    if largest == "stragglers" and getattr(scenario.strategy, "coordinator", None) is not None:
+    if largest == "stragglers" and scenario.strategy.pace.coordinated:
         text = f"Waiting for the coordinator to hand out the next step takes {share:.0%} of a step; let workers drive themselves, "
         return Bottleneck(name="coordinator", text=text + "or give each a longer step.")
     if largest == "stragglers":
@@ -135,7 +134,7 @@ def _network(scenario: Scenario, use: Utilisation, reason: str) -> Bottleneck:
 
 def _holds_server(scenario: Scenario, link: str) -> bool:
     """Whether a link is that of a node with a parameter server, and not of each of the workers' nodes."""
-    if getattr(scenario.strategy, "server_placement", "") != "colocated":
+    if not scenario.layout.servers_beside:
         return bool(scenario.servers) and link.startswith("server")
     kind, _, rest = link.partition(" ")
     number = rest.partition(" ")[0]
@@ -145,7 +144,7 @@ def _holds_server(scenario: Scenario, link: str) -> bool:
 def _lighter(scenario: Scenario) -> str:
     """How the fullest server could be relieved."""
     held = [0.0] * scenario.servers
-    for variable in tensors_of(scenario).variables:
+    for variable in scenario.strategy.tensors(scenario).variables:
         held[variable.server] += variable.size_bytes
     share = max(held) / sum(held)
     if scenario.servers == 1 or share < _UNEVEN / scenario.servers:

@@ -9,18 +9,17 @@ from simulator.evidence import coverage
 from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.practice import felt_by
+from simulator.resolve import resolve
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
 from simulator.speeds import same_device
-from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import Mirrored, MultiWorkerMirrored, ParameterServer
 from simulator.uncertainty import Uncertainty
 
 __all__ = ["cautions"]
 
 
 def cautions(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = False) -> tuple[Warned, ...]:
-    """All warnings that a result of this scenario carries.
+    """All warnings that a result of this scenario, resolved, carries.
 
     Parameters
     ----------
@@ -29,6 +28,7 @@ def cautions(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = 
     aligned
         Whether ranks entered collectives together, ready or not.
     """
+    scenario = resolve(scenario).scenario
     return (
         *_uncovered(scenario),
         *_on_the_workload(scenario),
@@ -72,9 +72,10 @@ def _on_the_phases(scenario: Scenario, phase: Phase | None) -> Iterator[Warned]:
 
 
 def _on_the_collective(scenario: Scenario, aligned: bool) -> Iterator[Warned]:
-    if aligned:
+    reduction = scenario.strategy.reduction
+    if aligned and reduction is not None:
         yield Warned(
-            code="aligned-collective", path="strategy.algorithm", value=getattr(scenario.strategy, "algorithm", ""),
+            code="aligned-collective", path="strategy.algorithm", value=reduction.algorithm,
             text="all ranks enter this all-reduce when the slowest is ready, which is mostly some percent late; "
             'run.detail = "messages" simulates each rank by itself',
         )  # fmt: skip
@@ -129,10 +130,7 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
 
 def _on_the_tail(scenario: Scenario) -> Iterator[Warned]:
     """Where every step waits for the slowest of more replicas than there were steps to see a slow one in."""
-    seen, strategy = scenario.workload.steps_seen, scenario.strategy
-    awaited = scenario.replicas
-    if isinstance(strategy, ParameterServer):
-        awaited = awaited - strategy.backup_workers if strategy.mode == "sync" else 1
+    seen, awaited = scenario.workload.steps_seen, scenario.strategy.pace.awaited(scenario.replicas)
     if seen is None or awaited <= seen or scenario.workload.jitter.kind == "constant":
         return
     yield Warned(
@@ -203,8 +201,8 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
 
 def _without_effect(scenario: Scenario) -> Iterator[Warned]:
     """What the cluster says and this scenario does not feel."""
-    cluster, transport = scenario.cluster, scenario.cluster.transport
-    at_once = isinstance(scenario.strategy, MultiWorkerMirrored) and scenario.run.detail != "messages" and scenario.worker_nodes > 1
+    cluster, transport, reduction = scenario.cluster, scenario.cluster.transport, scenario.strategy.reduction
+    at_once = reduction is not None and scenario.run.detail != "messages" and scenario.worker_nodes > 1
     if at_once and transport.discipline != "fair":
         what = f"discipline = {transport.discipline!r}"
         yield Warned(
@@ -212,9 +210,7 @@ def _without_effect(scenario: Scenario) -> Iterator[Warned]:
             text=f"this all-reduce is evaluated without its single messages, so {what} of cluster.transport has no effect on it; "
             'run.detail = "messages" simulates them',
         )  # fmt: skip
-    whole = isinstance(scenario.strategy, ParameterServer) and scenario.run.grouping == "per-server"
-    grouped = whole or getattr(scenario.strategy, "sync_every", 1) > 1
-    if cluster.overlap_slowdown and grouped:
+    if cluster.overlap_slowdown and scenario.strategy.sends_apart(scenario):
         yield Warned(
             code="no-overlap", path="cluster.overlap_slowdown", value=cluster.overlap_slowdown,
             text="nothing is sent while this strategy computes (run.grouping, sync_every), so overlap_slowdown has no effect",
@@ -232,16 +228,16 @@ def _without_effect(scenario: Scenario) -> Iterator[Warned]:
 
 def _message_bytes(scenario: Scenario) -> list[float]:
     """Sizes of the messages that the strategy sends between replicas or to servers."""
-    load, strategy = scenario.workload, scenario.strategy
-    if isinstance(strategy, (Mirrored, MultiWorkerMirrored)):
-        fused = buckets(load, scenario.batch, strategy.bucket_size_bytes, scenario.replicas)
+    load, reduction = scenario.workload, scenario.strategy.reduction
+    if reduction is not None:
+        fused = buckets(load, scenario.batch, reduction.bucket_size_bytes, scenario.replicas)
         return [size / scenario.replicas for _, size in fused]
-    tensors = tensors_of(scenario)
+    tensors = scenario.strategy.tensors(scenario)
     return [variable.size_bytes for variable in tensors.variables] + [gradient.size_bytes for gradient in tensors.gradients]
 
 
 def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
-    run, strategy = scenario.run, scenario.strategy
+    run, pace = scenario.run, scenario.strategy.pace
     if run.replications < FEWEST_REPLICATIONS:
         yield Warned(
             code="few-replications", path="run.replications", value=run.replications,
@@ -257,13 +253,13 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
         text = "workers may still start after the warm-up has ended, so part of what is measured has fewer workers: raise warmup_steps"
         yield Warned(code="start-in-window", path="run.start_spread_s", value=run.start_spread_s, text=text)
     if (
-        isinstance(strategy, ParameterServer)
-        and strategy.mode == "async"
+        pace.asynchronous
+        and pace.bound is None
         and scenario.replicas > 1
         and scenario.workload.jitter.kind == "constant"
         and not scenario.workload.run_to_run_cv
         and start_of(scenario) == "together"
-        and (strategy.pulls != "random" or len(scenario.workload.variables) == 1)
+        and not scenario.strategy.in_random_order(scenario.workload)
     ):
         yield Warned(
             code="phase-locked", path="run.start", value=start_of(scenario),

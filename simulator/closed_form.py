@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 __all__ = [
+    "all_to_all_s",
     "asynchronous_server_bound",
     "backup_step_exponential_s",
     "checkpoint_interval_s",
@@ -19,8 +20,10 @@ __all__ = [
     "hierarchical_copy_s",
     "mean_value_analysis",
     "pipeline_bubble",
+    "pipelined_chain_s",
     "reduce_to_one_s",
     "ring_all_reduce_s",
+    "ring_half_s",
     "single_connection_step_s",
     "sync_in_phase_step_s",
     "sync_step_exponential_s",
@@ -36,6 +39,33 @@ def ring_all_reduce_s(ranks: int, size_bytes: float, bandwidth_bytes_per_s: floa
     """
     steps = 2 * (ranks - 1)
     return steps * latency_s + steps / ranks * size_bytes / bandwidth_bytes_per_s
+
+
+def ring_half_s(ranks: int, size_bytes: float, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Seconds of a reduce-scatter or an all-gather around a ring of equal ranks: (n - 1) alpha + (n - 1) / n S / B.
+
+    S is the whole buffer, of which a rank gets or gives 1/n. Thakur, Rabenseifner and Gropp,
+    "Optimization of collective communication operations in MPICH", IJHPCA 2005, section 4.1.
+    """
+    return ring_all_reduce_s(ranks, size_bytes, bandwidth_bytes_per_s, latency_s) / 2
+
+
+def pipelined_chain_s(ranks: int, size_bytes: float, bandwidth_bytes_per_s: float, latency_s: float, pieces: int) -> float:
+    """Seconds of a broadcast or a reduction along a chain in k pieces: (n - 1) alpha + (n - 2 + k) / k S / B.
+
+    The first piece takes n - 1 hops, the others follow one after the other. Pjesivac-Grbovic
+    et al., "Performance analysis of MPI collective operations", Cluster Computing 2007 (pipeline).
+    """
+    return (ranks - 1) * latency_s + (ranks - 2 + pieces) / pieces * size_bytes / bandwidth_bytes_per_s if ranks > 1 else 0.0
+
+
+def all_to_all_s(ranks: int, size_bytes: float, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Seconds of an all-to-all of equal ranks that send all at once: alpha + (n - 1) / n S / B.
+
+    Each link carries what goes to the n - 1 others, S / n each. Thakur, Rabenseifner and
+    Gropp 2005, section 4.5, whose n - 1 latencies here pass at the same time.
+    """
+    return latency_s + (ranks - 1) / ranks * size_bytes / bandwidth_bytes_per_s if ranks > 1 else 0.0
 
 
 def uneven_ring_step_s(ranks: int, size_bytes: float, slowest_bytes_per_s: float, compute_s: float) -> float:

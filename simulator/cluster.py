@@ -7,6 +7,8 @@ import itertools
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.laws import Law, Slowdown
@@ -264,6 +266,13 @@ class Cluster(Spec):
         if kind is not None:
             return kind.speed
         return self.node_speed[node] if node < len(self.node_speed) else 1.0
+
+    def speeds_of(self, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Relative speeds of the devices of some nodes, shape (n,)."""
+        known = np.repeat([kind.speed for kind in self.node_classes], [kind.nodes for kind in self.node_classes])
+        speeds = np.append(np.concatenate([known, self.node_speed]), 1.0)
+        found: NDArray[np.float64] = speeds[np.minimum(nodes, len(speeds) - 1)]
+        return found
 
     def link_of(self, node: int) -> Link:
         """What joins a node to the others: all its NICs together."""

@@ -21,9 +21,9 @@ from simpy.events import Event
 
 from simulator.kernel import Kernel
 
-__all__ = ["Cores", "Task", "cores_of"]
+__all__ = ["ROUNDING", "Cores", "Task", "cores_of"]
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """What is left after a slice, as a share of one, that is the rounding of sums and not work."""
 
 Ended = Callable[[Event | None], object]
@@ -65,7 +65,10 @@ class Cores:
 
     def in_use_s(self, now: float) -> float:
         """Seconds for which a core was busy up to now, in the mean over all of them."""
-        return (self._busy_s + sum(now - task.began_s for task in self._running)) / self._number
+        running_s = 0.0
+        for task in self._running:
+            running_s += now - task.began_s
+        return (self._busy_s + running_s) / self._number
 
     def enter(self, task: Task) -> None:
         """A task comes that has something to do."""
@@ -116,9 +119,9 @@ class Cores:
         end_s = task.left_s * task.stretch
         if not self._waiting:
             return end_s
-        slices = max(math.ceil((self.kernel.now - task.began_s) / self._slice_s - _ROUNDING), 1)
+        slices = max(math.ceil((self.kernel.now - task.began_s) / self._slice_s - ROUNDING), 1)
         cut_s = slices * self._slice_s - (task.since_s - task.began_s)
-        return cut_s if cut_s < end_s - _ROUNDING * self._slice_s else end_s
+        return cut_s if cut_s < end_s - ROUNDING * self._slice_s else end_s
 
     def _stop(self, event: Event) -> None:
         """The end of a task's work, or of its slice."""

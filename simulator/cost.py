@@ -11,7 +11,6 @@ import statistics
 from simulator.prices import how_to_give
 from simulator.results import Estimate, Placement, Result
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
 
 __all__ = [
     "cost_of_samples",
@@ -29,8 +28,7 @@ _HOUR_S = 3600.0
 
 def server_nodes(scenario: Scenario) -> int:
     """Nodes that hold parameter servers and nothing else."""
-    strategy = scenario.strategy
-    return strategy.servers if isinstance(strategy, ParameterServer) and strategy.server_placement == "dedicated" else 0
+    return scenario.layout.server_nodes
 
 
 def placement_of(scenario: Scenario) -> Placement:

@@ -9,47 +9,33 @@ from typing import Literal
 
 from simulator.results import Assumed
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.spec import Spec
 
-__all__ = ["Start", "assumptions", "start_of"]
+__all__ = ["Start", "assumptions", "filled_in", "start_of"]
 
 Start = Literal["together", "staggered", "random-phase"]
-
-_RANDOM_PULLS = (
-    "TensorFlow answers the reads of a step in random order (Hashemi et al., TicTac, 2019; in order of need, throughput of real runs "
-    "came out 11% too high, docs/fidelity.md)"
-)
-_APART = "between-graph workers are started one by one, so their steps begin at different times"
-_AT_ONCE = "one coordinator hands all workers their first step at the same time, and lines them up again whenever it is waited for"
-_ONE_CLIENT = "one client starts all workers"
 
 
 def start_of(scenario: Scenario) -> Start:
     """When workers begin: as given, or as it is with their way of training."""
-    return scenario.run.start or _start(scenario)[0]
+    return scenario.run.start or scenario.strategy.pace.start
 
 
-def _start(scenario: Scenario) -> tuple[Literal["together", "random-phase"], str]:
-    """As it is with the way of training, and why."""
+def filled_in(scenario: Scenario) -> Scenario:
+    """The scenario with what it leaves out in place; itself where it leaves out nothing."""
     strategy = scenario.strategy
-    if not isinstance(strategy, ParameterServer) or strategy.mode == "sync":
-        return "together", "all make each step together, whenever they begin"
-    if strategy.coordinator is not None:
-        return "together", _AT_ONCE
-    if strategy.replication == "in-graph":
-        return "together", _ONE_CLIENT
-    return "random-phase", _APART
+    changes: dict[str, Spec] = {}
+    if scenario.run.start is None:
+        changes["run"] = scenario.run.model_copy(update={"start": start_of(scenario)})
+    if (filled := strategy.filled_in()) is not strategy:
+        changes["strategy"] = filled
+    return scenario.model_copy(update=changes) if changes else scenario
 
 
 def assumptions(scenario: Scenario) -> tuple[Assumed, ...]:
     """What was taken for what the scenario leaves out, where another value would give another result."""
-    strategy, found = scenario.strategy, []
-    if not isinstance(strategy, ParameterServer):
-        return ()
-    several = len(scenario.workload.variables) > 1 or strategy.partitioner is not None
-    if strategy.pull_order is None and scenario.run.grouping == "none" and several:
-        found.append(Assumed(path="strategy.pull_order", value=strategy.pulls, reason=_RANDOM_PULLS))
-    if scenario.run.start is None and strategy.mode != "sync" and scenario.replicas > 1:
-        start, reason = _start(scenario)
-        found.append(Assumed(path="run.start", value=start, reason=reason))
+    found = [Assumed(path=its.path, value=its.value, reason=its.reason) for its in scenario.strategy.left_open(scenario)]
+    pace = scenario.strategy.pace
+    if scenario.run.start is None and pace.asynchronous and scenario.replicas > 1:
+        found.append(Assumed(path="run.start", value=pace.start, reason=pace.start_reason))
     return tuple(found)

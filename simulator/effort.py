@@ -12,12 +12,9 @@ from __future__ import annotations
 import time
 
 from simulator.errors import SimulationError
-from simulator.fusion import buckets
 from simulator.metrics import alone_scenario
-from simulator.placement import shard_count
 from simulator.replication import replicate
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, ParameterServer
 
 __all__ = ["effort_s", "timed_effort_s"]
 
@@ -48,24 +45,14 @@ def _replication_s(scenario: Scenario) -> float:
     """Seconds of one core that one replication takes besides, by the model."""
     strategy, replicas, run = scenario.strategy, scenario.replicas, scenario.run
     each_s = replicas * _RANK_S
-    if isinstance(strategy, ParameterServer):
-        step_s = _WORKER_STEP_S + _MESSAGE_S * _messages(scenario, strategy)
+    if scenario.servers:
+        step_s = _WORKER_STEP_S + _MESSAGE_S * strategy.messages_a_step(scenario)
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
     step_s = _STEP_S + replicas * _RANK_STEP_S
-    if isinstance(strategy, AllReduceStrategy) and replicas > 1:
-        size = strategy.bucket_size_bytes if strategy.fusion_cycle_s is None else 1.0
-        fused = len(buckets(scenario.workload, scenario.batch, size, replicas)) / strategy.sync_every
+    if strategy.reduction is not None and replicas > 1:
+        fused = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
         step_s += fused * (_RANK_MESSAGE_S * 2 * replicas * (replicas - 1) if scenario.rank_messages else _ALL_REDUCE_S)
     return each_s + run.steps * step_s
-
-
-def _messages(scenario: Scenario, strategy: ParameterServer) -> int:
-    """Messages of a step of one worker, in both directions."""
-    tensors = sum(shard_count(variable, strategy.partitioner) for variable in scenario.workload.variables)
-    grouped = min(tensors, strategy.servers)
-    if scenario.run.grouping == "per-server":
-        return 2 * grouped
-    return tensors + (grouped if strategy.pulls == "together" else tensors)
 
 
 def timed_effort_s(scenario: Scenario) -> float:
@@ -77,8 +64,7 @@ def timed_effort_s(scenario: Scenario) -> float:
     most = run.steps if run.job_steps is None else max(2, run.job_steps // scenario.replicas)
     fixed_s = scenario.replicas * _RANK_S
     step_s = (_replication_s(scenario) - fixed_s) / most
-    sync_every = strategy.sync_every if isinstance(strategy := scenario.strategy, AllReduceStrategy) else 1
-    steps = max(2, 2 * sync_every, round((_TIMED_S - fixed_s) / step_s))
+    steps = max(2, 2 * scenario.strategy.pace.every, round((_TIMED_S - fixed_s) / step_s))
     if steps >= most or fixed_s + steps * step_s > 10 * _TIMED_S:
         return effort_s(scenario)
     changes = {"steps": steps, "warmup_steps": 1, "job_steps": None}

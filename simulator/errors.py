@@ -11,6 +11,7 @@ from typing import ClassVar
 __all__ = [
     "CalibrationError",
     "DeadlockError",
+    "EngineWarning",
     "InputError",
     "InvariantError",
     "PacelineError",
@@ -69,3 +70,7 @@ class InvariantError(SimulationError):
 
 class CalibrationError(PacelineError):
     """A measurement or a fit failed; whatever was measured is kept."""
+
+
+class EngineWarning(UserWarning):
+    """The engine that would be taken cannot run here, and another does: the result is the same, and takes longer."""

@@ -16,10 +16,11 @@ from pydantic import Field
 from simulator.catalog import own_file
 from simulator.complaints import validated
 from simulator.reading import read_toml
+from simulator.resolve import resolve
 from simulator.results import Coverage
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategy import MultiWorkerMirrored, ParameterServer
+from simulator.strategies.catalogue import Kind
 from simulator.units import format_rate
 
 __all__ = ["Checked", "checked_kinds", "coverage"]
@@ -31,7 +32,7 @@ class Checked(Spec):
     """One kind of training that was held against real runs."""
 
     what: str
-    kind: Literal["parameter-server", "multi-worker-mirrored"]
+    kind: Kind
     modes: tuple[str, ...] = Field(description="modes of parameter servers, algorithms of all-reduce")
     sharing: Literal["fair", "weighted"] = Field(description="how connections shared the links: cluster.transport.discipline")
     by_layer: bool = Field(description="whether gradients were sent while the backward pass went on")
@@ -55,7 +56,8 @@ def checked_kinds() -> tuple[Checked, ...]:
 
 
 def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
-    """What speaks for a prediction of this scenario, aspect by aspect."""
+    """What speaks for a prediction of this scenario, resolved, aspect by aspect."""
+    scenario = resolve(scenario).scenario
     return (*_of_the_batch(scenario), *_of_the_device(scenario), *_of_the_workers(scenario))
 
 
@@ -127,24 +129,6 @@ def _within(value: float, limits: tuple[float, float]) -> bool:
     return limits[0] <= value <= limits[1]
 
 
-def _of_servers(strategy: ParameterServer, apart: bool) -> tuple[str, bool] | None:
-    """Its mode, and whether gradients and variables overlap with compute; none if no such training was run."""
-    if strategy.partitioner or strategy.server_placement == "colocated" or strategy.replication == "in-graph":
-        return None
-    if strategy.late_workers == "cancel":
-        return None
-    return strategy.mode, apart and strategy.pulls != "together"
-
-
-def _of_all_reduce(strategy: MultiWorkerMirrored, layers: bool) -> tuple[str, bool] | None:
-    """Its algorithm, and whether gradients overlap with compute; none if no such training was run."""
-    if strategy.sync_every > 1 or strategy.priority == "forward" or strategy.fusion_cycle_s is not None:
-        return None
-    if strategy.through_host or strategy.protocol != "none":
-        return None
-    return strategy.algorithm, layers and strategy.bucket_size_bytes is not None
-
-
 def _checked_like(scenario: Scenario) -> Checked | None:
     """The kind of training that was run and is simulated the same way; none if something in it never was."""
     strategy, cluster, transport = scenario.strategy, scenario.cluster, scenario.cluster.transport
@@ -161,12 +145,7 @@ def _checked_like(scenario: Scenario) -> Checked | None:
     )
     if never:
         return None
-    layers = len({variable.ready for variable in scenario.workload.variables}) > 1
-    way = None
-    if isinstance(strategy, ParameterServer):
-        way = _of_servers(strategy, layers and scenario.run.grouping == "none")
-    elif isinstance(strategy, MultiWorkerMirrored):
-        way = _of_all_reduce(strategy, layers)
+    way = strategy.checked_as(scenario)
     if way is None:
         return None
     mode, by_layer = way

@@ -20,7 +20,6 @@ from simulator.reading import read_toml
 from simulator.results import Breakdown, Utilisation
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategy import AllReduceStrategy, ParameterServer
 
 __all__ = [
     "ALL_REDUCE",
@@ -67,9 +66,9 @@ def regime_of(scenario: Scenario) -> str:
     how much of them, or all hosts share cores.
     """
     strategy = scenario.strategy
-    if isinstance(strategy, ParameterServer):
-        kind = SYNCHRONOUS if strategy.mode == "sync" else ASYNCHRONOUS
-    elif isinstance(strategy, AllReduceStrategy) and scenario.replicas > 1:
+    if scenario.servers:
+        kind = ASYNCHRONOUS if strategy.pace.asynchronous else SYNCHRONOUS
+    elif strategy.reduction is not None and scenario.replicas > 1:
         kind = ALL_REDUCE
     else:
         return ""
@@ -113,7 +112,7 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     """
     slower, longer = math.exp(compute), math.exp(communication)
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
-    if regime_of(scenario).startswith(ASYNCHRONOUS) and scenario.replicas > 1:
+    if scenario.strategy.pace.asynchronous and scenario.replicas > 1:
         alone_s, busy_s = _alone_and_busy_s(scenario, step_s, use)
         power = _power(alone_s / step_s, busy_s / step_s)
         computing_s = min(parts.input + parts.compute, alone_s)
@@ -122,16 +121,14 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     exposed_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
     shown_s = hidden_s * exposed_s / sent_s if sent_s else 0.0
     exposed_s = max(exposed_s * longer + shown_s * (longer - slower), 0.0)
-    on_device = isinstance(scenario.strategy, AllReduceStrategy)
+    on_device = scenario.strategy.reduction is not None
     after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (slower if on_device else longer)
     return after_s / step_s
 
 
 def _alone_and_busy_s(scenario: Scenario, step_s: float, use: Utilisation) -> tuple[float, float]:
     """Seconds of a step that a worker by itself would need, and that the busiest link, server or the coordinator needs for all workers."""
-    strategy = scenario.strategy
-    dispatch_s = strategy.coordinator.dispatch_s if isinstance(strategy, ParameterServer) and strategy.coordinator is not None else 0.0
-    busy_s = max(use.busiest_link * step_s, use.busiest_server * step_s, scenario.replicas * dispatch_s)
+    busy_s = max(use.busiest_link * step_s, use.busiest_server * step_s, scenario.replicas * scenario.strategy.pace.dispatch_s)
     return min(scenario.lone_step_s, step_s), min(busy_s, step_s)
 
 

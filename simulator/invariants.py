@@ -15,6 +15,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from simulator.engine.collective import collective_of
 from simulator.errors import InvariantError
 from simulator.network.ports import Port
 from simulator.network.topology import Topology
@@ -23,8 +24,6 @@ from simulator.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of,
 from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.all_reduce.training import collective_of
-from simulator.strategy import AllReduceStrategy, ParameterServer
 
 __all__ = ["LAWS", "audit"]
 
@@ -100,7 +99,7 @@ def versions_count_the_updates(scenario: Scenario, recording: Recording) -> None
         raise _broken("versions_count_the_updates", f"applied versions {applied[:10]}... are not 0, 1, 2, ...")
     when = [update.applied_s for update in sorted(recording.updates, key=lambda update: update.applied_version)]
     for update in recording.updates:
-        if update.staleness < 0 or (scenario.strategy.kind != "parameter-server" and update.staleness):
+        if update.staleness < 0 or (not scenario.servers and update.staleness):
             raise _broken("versions_count_the_updates", str(update))
         if update.read_version and update.read_version <= len(when) and when[update.read_version - 1] > update.read_s * (1 + _SLACK):
             raise _broken("versions_count_the_updates", f"{update} read a version from the future")
@@ -110,10 +109,6 @@ def versions_count_the_updates(scenario: Scenario, recording: Recording) -> None
 
 def _ended_steps(steps: Iterable[Step]) -> Counter[int]:
     return Counter(step.replica for step in steps)
-
-
-def _may_cancel(scenario: Scenario) -> bool:
-    return isinstance(scenario.strategy, ParameterServer) and scenario.strategy.late_workers == "cancel"
 
 
 def _fastest_bytes_per_s(scenario: Scenario) -> float:
@@ -127,7 +122,7 @@ def _fastest_bytes_per_s(scenario: Scenario) -> float:
 
 def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> None:
     """In each step a worker receives all variables and the servers all of its gradients, byte for byte."""
-    if not isinstance(scenario.strategy, ParameterServer) or _may_cancel(scenario):
+    if not scenario.servers or scenario.strategy.pace.cancels:
         return
     load, batch = scenario.workload, scenario.batch
     last = {step.replica: step.end_s for step in recording.steps}
@@ -155,7 +150,7 @@ def no_message_beats_its_link(scenario: Scenario, recording: Recording) -> None:
     bandwidth = _fastest_bytes_per_s(scenario)
     transport = scenario.cluster.transport
     # where a fit leaves open what messages cost, a run draws it
-    known = getattr(scenario.strategy, "server_placement", "") == "dedicated" and scenario.cluster.uncertainty is None
+    known = scenario.layout.server_nodes > 0 and scenario.cluster.uncertainty is None
     for transfer in recording.transfers:
         # an all-reduce among ranks at once is one record of 2 (n - 1) / n of its bytes and more; a rank's own part of it counts
         if transfer.target == EVERYBODY:
@@ -173,13 +168,12 @@ def every_gradient_is_applied_once(scenario: Scenario, recording: Recording) -> 
     With backup workers, each variable is applied once an update, from no fewer gradients
     than a step averages, and no worker's gradient is accumulated twice a step.
     """
-    strategy = scenario.strategy
-    if not isinstance(strategy, ParameterServer):
+    if not scenario.servers:
         return
+    pace = scenario.strategy.pace
     last = {step.replica: step.end_s for step in recording.steps}
     steps = _ended_steps(recording.steps)
-    is_sync = strategy.mode == "sync"
-    name = "accumulate" if is_sync else "apply"
+    name = "apply" if pace.asynchronous else "accumulate"
     served = Counter(
         (service.worker, service.variable)
         for service in recording.services
@@ -188,14 +182,14 @@ def every_gradient_is_applied_once(scenario: Scenario, recording: Recording) -> 
     parts = len({service.variable for service in recording.services})
     for worker, count in steps.items():
         for variable in range(parts):
-            once = served[worker, variable] <= count if strategy.backup_workers else served[worker, variable] == count
+            once = served[worker, variable] <= count if pace.backups else served[worker, variable] == count
             if not once:
                 raise _broken(
                     "every_gradient_is_applied_once",
                     f"gradient {variable} of worker {worker}: {served[worker, variable]} times in {count} steps",
                 )
-    if is_sync:
-        _enough_for_each_apply(scenario.replicas - strategy.backup_workers, recording)
+    if not pace.asynchronous:
+        _enough_for_each_apply(pace.awaited(scenario.replicas), recording)
 
 
 def _enough_for_each_apply(required: int, recording: Recording) -> None:
@@ -211,8 +205,8 @@ def _enough_for_each_apply(required: int, recording: Recording) -> None:
 
 def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
     """Stale-synchronous: nobody begins a step while more than bound steps ahead of the slowest; staleness stays within its bound."""
-    strategy = scenario.strategy
-    if not isinstance(strategy, ParameterServer) or strategy.bound is None:
+    bound = scenario.strategy.pace.bound
+    if bound is None:
         return
     workers = scenario.replicas
     clocks = [0] * workers
@@ -224,42 +218,18 @@ def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
         while at < len(ends) and ends[at][0] <= read_s:
             clocks[ends[at][1]] += 1
             at += 1
-        if clocks[worker] - min(clocks) > strategy.bound:
+        if clocks[worker] - min(clocks) > bound:
             raise _broken("nobody_runs_away", f"{update} was begun {clocks[worker] - min(clocks)} steps ahead of the slowest")
-        if update.staleness > (workers - 1) * (2 * strategy.bound + 1):
+        if update.staleness > (workers - 1) * (2 * bound + 1):
             raise _broken("nobody_runs_away", f"{update} is staler than (n - 1) (2 bound + 1)")
 
 
 def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) -> None:
     """No step is shorter than its compute and its own transfers, had it all links to itself."""
-    cluster, load, batch, strategy = scenario.cluster, scenario.workload, scenario.batch, scenario.strategy
-    bandwidth = _fastest_bytes_per_s(scenario)
-    latency_s = min(link.latency_s for link in (cluster.inter_node, cluster.intra_node))
-    floor_s = 0.0
-    if isinstance(strategy, ParameterServer):
-        if _may_cancel(scenario):
-            return
-        # compute can begin with what the forward pass needs first, and the last gradient follows it
-        first = min(variable.pull_bytes(batch) for variable in load.variables)
-        if strategy.pulls == "together" or scenario.run.grouping == "per-server":
-            first = sum(variable.pull_bytes(batch) for variable in load.variables) / scenario.servers
-        last = min(variable.gradient_bytes(batch) for variable in load.variables)
-        cut = 1 if strategy.partitioner is None else math.inf
-        floor_s = (first + last) / cut / bandwidth + 2 * latency_s
-    elif isinstance(strategy, AllReduceStrategy) and scenario.replicas > 1:
-        if strategy.priority == "forward" or strategy.sync_every > 1:
-            return  # communication is hidden behind the next forward pass, or left out
-        total = sum(variable.gradient_bytes(batch) for variable in load.variables)
-        if strategy.bucket_size_bytes is not None:
-            total = load.variables[-1].gradient_bytes(batch)
-        # whoever is last, its own data still has to reach everybody, and everybody else's to reach it
-        ports = scenario.replicas - 1 if cluster.intra_node_topology == "mesh" else 1
-        floor_s = (scenario.replicas - 1) / scenario.replicas * total / bandwidth / ports
-        if strategy.algorithm not in ("reduce-to-one-device", "hierarchical-copy", "auto"):
-            floor_s += latency_s  # of copies to one device, this one only sends if it is the last, and ends when all has left it
-        if strategy.algorithm == "ring":
-            # its hop has all of its chunks to send, and the last of them depends on one that goes round at least once
-            floor_s = (scenario.replicas - 1) * (2 * total / scenario.replicas / bandwidth + latency_s)
+    latency_s = min(link.latency_s for link in (scenario.cluster.inter_node, scenario.cluster.intra_node))
+    floor_s = scenario.strategy.least_exchange_s(scenario, _fastest_bytes_per_s(scenario), latency_s)
+    if floor_s is None:
+        return
     for step in recording.steps:
         if not _at_least(step.end_s - step.start_s, step.compute_s + floor_s):
             raise _broken("no_step_beats_its_critical_path", f"{step} is shorter than compute and {floor_s:.9g} s of transfers")
@@ -267,16 +237,16 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
 
 def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -> None:
     """A rank has not ended an all-reduce before its own link can have carried all that it sends in it."""
-    strategy = scenario.strategy
-    if not isinstance(strategy, AllReduceStrategy) or scenario.replicas == 1:
+    reduction = scenario.strategy.reduction
+    if reduction is None or scenario.replicas == 1:
         return
-    sent_s = _SendingTimes(scenario, strategy)
+    sent_s = _SendingTimes(scenario)
     for transfer in recording.transfers:
         if transfer.target == EVERYBODY:
             least_s = sent_s(transfer.source.number, transfer.size_bytes)
             if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
                 raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
-    if strategy.bucket_size_bytes is not None or strategy.sync_every > 1 or strategy.priority == "forward":
+    if reduction.bucket_size_bytes is not None or scenario.strategy.pace.every > 1 or reduction.forward_first:
         return  # what is sent while the rank computes cannot be told from the length of its steps
     total = sum(variable.gradient_bytes(scenario.batch) for variable in scenario.workload.variables)
     for step in recording.steps:
@@ -288,10 +258,12 @@ def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -
 class _SendingTimes:
     """Seconds that the links out of a rank need for what it sends in an all-reduce: the schedule's bytes, no simulated time."""
 
-    def __init__(self, scenario: Scenario, strategy: AllReduceStrategy) -> None:
+    def __init__(self, scenario: Scenario) -> None:
         streams = Streams(scenario.run.seed, 0)
         self._connect = Topology(scenario, streams).between_replicas
-        self._collective = collective_of(scenario, strategy, streams, Topology(scenario, streams))
+        collective = collective_of(scenario, streams, Topology(scenario, streams))
+        assert collective is not None, "there is something to reduce"
+        self._collective = collective
         self._known: dict[tuple[int, float], float] = {}
 
     def __call__(self, rank: int, size_bytes: float) -> float:
@@ -301,7 +273,7 @@ class _SendingTimes:
             port_s: dict[Port, float] = defaultdict(float)
             for lane in schedule.lanes_from(rank):
                 for port in self._connect(lane.source, lane.target).ports:
-                    port_s[port] += lane.share * size_bytes * wire.bytes_per_byte / port.capacity
+                    port_s[port] += schedule.share(lane) * size_bytes * wire.bytes_per_byte / port.capacity
             known = self._known[rank, size_bytes] = max(port_s.values(), default=0.0)
         return known
 

@@ -2,6 +2,7 @@
 
 A law is data (its ``kind`` and parameters) that knows its mean and draws samples in
 blocks. Where it describes jitter, only its shape counts: draws are divided by the mean.
+Whoever samples many streams takes what each draws, and makes samples of it all at once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,23 @@ Samples = NDArray[np.float64]
 _MOST_VALUES = 4096
 
 
-class Constant(Spec):
+class _Law(Spec):
+    """What all laws have in common."""
+
+    def sample(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` independent draws."""
+        return self.shaped(self.drawn(rng, size))
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """What ``size`` draws take from the stream, one after the other."""
+        raise NotImplementedError
+
+    def shaped(self, drawn: Samples) -> Samples:
+        """The draws that come of it, element by element; the array may be the one that was given."""
+        return drawn
+
+
+class Constant(_Law):
     """Always the same duration: no jitter."""
 
     kind: Literal["constant"] = "constant"
@@ -31,13 +48,13 @@ class Constant(Spec):
         """Mean, dimensionless: 1."""
         return 1.0
 
-    def sample(self, rng: np.random.Generator, size: int) -> Samples:
-        """``size`` draws, all 1."""
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """Nothing: ones."""
         del rng
         return np.ones(size)
 
 
-class Normal(Spec):
+class Normal(_Law):
     """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
 
     kind: Literal["normal"] = "normal"
@@ -47,12 +64,16 @@ class Normal(Spec):
         """Mean, dimensionless; the raised draws (beyond 3.3 deviations) change it by less than 1e-4."""
         return 1.0
 
-    def sample(self, rng: np.random.Generator, size: int) -> Samples:
-        """``size`` independent draws."""
-        return np.maximum(rng.normal(1.0, self.cv, size), 0.01)
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` normal draws."""
+        return rng.normal(1.0, self.cv, size)
+
+    def shaped(self, drawn: Samples) -> Samples:
+        """Those below 0.01 raised to it."""
+        return np.maximum(drawn, 0.01, out=drawn)
 
 
-class LogNormal(Spec):
+class LogNormal(_Law):
     """exp of a normal of standard deviation ``sigma``; median 1."""
 
     kind: Literal["lognormal"] = "lognormal"
@@ -62,12 +83,12 @@ class LogNormal(Spec):
         """Mean, exp(sigma^2 / 2)."""
         return float(np.exp(self.sigma**2 / 2))
 
-    def sample(self, rng: np.random.Generator, size: int) -> Samples:
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
         """``size`` independent draws."""
         return rng.lognormal(0.0, self.sigma, size)
 
 
-class Gamma(Spec):
+class Gamma(_Law):
     """Gamma of the given ``shape``, mean 1: an Erlang for whole shapes."""
 
     kind: Literal["gamma"] = "gamma"
@@ -77,12 +98,12 @@ class Gamma(Spec):
         """Mean, 1."""
         return 1.0
 
-    def sample(self, rng: np.random.Generator, size: int) -> Samples:
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
         """``size`` independent draws."""
         return rng.gamma(self.shape, 1.0 / self.shape, size)
 
 
-class Exponential(Spec):
+class Exponential(_Law):
     """Memoryless with mean 1."""
 
     kind: Literal["exponential"] = "exponential"
@@ -91,12 +112,12 @@ class Exponential(Spec):
         """Mean, 1."""
         return 1.0
 
-    def sample(self, rng: np.random.Generator, size: int) -> Samples:
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
         """``size`` independent draws."""
-        return rng.exponential(1.0, size)
+        return rng.standard_exponential(size)
 
 
-class ShiftedExponential(Spec):
+class ShiftedExponential(_Law):
     """A fixed part and an exponential tail: 1 + tail * Exp(1).
 
     The law of Lee et al., "Speeding Up Distributed Machine Learning Using Codes" (2018).
@@ -109,9 +130,13 @@ class ShiftedExponential(Spec):
         """Mean, 1 + tail."""
         return 1.0 + self.tail
 
-    def sample(self, rng: np.random.Generator, size: int) -> Samples:
-        """``size`` independent draws."""
-        return 1.0 + rng.exponential(self.tail, size)
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` exponential draws of mean 1."""
+        return rng.standard_exponential(size)
+
+    def shaped(self, drawn: Samples) -> Samples:
+        """The tail, and the fixed part before it."""
+        return 1.0 + self.tail * drawn
 
 
 class _Sample:
@@ -127,7 +152,7 @@ class _Sample:
         self.mean = float(np.mean(self.values))
 
 
-class Empirical(Spec):
+class Empirical(_Law):
     """Draws with replacement from measured ``values`` (positive, any scale)."""
 
     kind: Literal["empirical"] = "empirical"
@@ -148,9 +173,14 @@ class Empirical(Spec):
         """Mean of the values."""
         return self._sample.mean
 
-    def sample(self, rng: np.random.Generator, size: int) -> Samples:
-        """``size`` independent draws."""
-        return rng.choice(self._sample.values, size)
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """Places in the list of values, as ``Generator.choice`` draws them."""
+        return rng.integers(0, len(self.values), size).astype(np.float64)
+
+    def shaped(self, drawn: Samples) -> Samples:
+        """The values there."""
+        found: Samples = self._sample.values[drawn.astype(np.intp)]
+        return found
 
     def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
         """A bootstrap copy of a law that stands for ``seen`` measured values (Efron 1979): what another such sample might have shown."""

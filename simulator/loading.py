@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,12 +13,11 @@ from simulator import catalog
 from simulator.cluster import Cluster
 from simulator.complaints import is_valid, quoted, validated
 from simulator.errors import ScenarioError
-from simulator.moving import moved_to
 from simulator.prices import Prices
 from simulator.reading import read_toml
+from simulator.resolve import resolve
 from simulator.scenario import NAMED_BEFORE, Scenario
 from simulator.spec import short_name
-from simulator.speeds import plain, same_device
 from simulator.uncertainty import Uncertainty
 from simulator.workload import LAW_PARTS, Workload
 
@@ -223,6 +222,8 @@ def _sets(own: Mapping[str, Any], path: list[str]) -> bool:
 def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | None = None, prices: Prices | None = None) -> Scenario:
     """Validate a scenario given as nested tables, as its file has them.
 
+    What it leaves open is not decided here but by :func:`simulator.resolve.resolve`, when it is simulated.
+
     Parameters
     ----------
     table
@@ -237,7 +238,7 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     Raises
     ------
     ScenarioError
-        One line for each rule broken.
+        One line for each rule broken; or the workload cannot be moved to the cluster's device.
     """
     if not table:
         raise ScenarioError(f"{source}: is empty; a scenario has the tables [workload], [cluster], [strategy] and [run]")
@@ -253,32 +254,12 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
         for key, other in (("batch_per_replica", "global_batch"), ("global_batch", "batch_per_replica")):
             if key in own and other not in own and isinstance(resolved["workload"], dict):
                 resolved["workload"].pop(other, None)
-    return validated(Scenario, _on_its_device(resolved, source), source)
-
-
-def _on_its_device(table: Table, source: str) -> Table:
-    """The scenario with its workload moved to the cluster's device, where that is another than it was measured on."""
-    load, cluster = table.get("workload"), table.get("cluster")
-    measured = load.get("calibrated") if isinstance(load, Mapping) else None
-    here = measured.get("device") if isinstance(measured, Mapping) else None
-    there = cluster.get("device") if isinstance(cluster, Mapping) else None
-    if not (isinstance(here, str) and isinstance(there, str) and here and there) or same_device(here, there):
-        return table
-    if not is_valid(Workload, load) or not is_valid(Cluster, cluster):
-        return table  # what is wrong with them is told when the scenario is validated
-    moving = Workload.model_validate(load)
+    scenario = validated(Scenario, resolved, source)
     try:
-        return {**table, "workload": moved_to(moving, there, _of_the_same_model(moving))}
+        resolve(scenario)  # what cannot be is refused here, where the file is known; the scenario stays as it was written
     except ScenarioError as error:
         raise ScenarioError(*(f"{source}: {line}" for line in error.args)) from None
-
-
-def _of_the_same_model(load: Workload) -> Iterator[Workload]:
-    """Workloads of the catalogue of the same model."""
-    for path in catalog.entries("workloads").values():
-        table = read_toml(path)
-        if load.model and plain(str(table.get("model", ""))) == plain(load.model):
-            yield validated(Workload, table, str(path))
+    return scenario
 
 
 def load_scenario(path: str | Path, settings: Iterable[tuple[str, Any]] = (), prices: Prices | None = None) -> Scenario:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.accelerator import accelerator_named
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.units import format_bytes
 
@@ -48,7 +49,7 @@ def not_checked(scenario: Scenario) -> str | None:
 
 def _known(scenario: Scenario) -> tuple[float | None, dict[float, float]]:
     """Memory of the device, and peaks by batch size, as far as they are known."""
-    fit = scenario.workload.fit
+    fit = resolve(scenario).scenario.workload.fit
     peaks = {float(batch): peak for batch, peak in (fit.peak_memory_bytes if fit is not None else {}).items()}
     device = accelerator_named(scenario.cluster.device) if scenario.cluster.device else None
     return (device.memory_bytes if device is not None else None), peaks

@@ -10,15 +10,15 @@ import numpy as np
 from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
 from simulator.cost import placement_of
-from simulator.defaults import assumptions
 from simulator.discrepancy import Doubt, Off, off_of
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
 from simulator.inadequacy import doubt_of
 from simulator.intervals import prediction_interval, widened
 from simulator.phases import random_order
-from simulator.practice import assumed_in_practice, nominally_in_practice
+from simulator.practice import nominally_in_practice
 from simulator.recorder import Kind, Measured
+from simulator.resolve import Resolved, resolve
 from simulator.results import (
     Breakdown,
     Estimate,
@@ -33,7 +33,7 @@ from simulator.results import (
 )
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.strategy import Single
+from simulator.strategies.catalogue import ALONE
 from simulator.teams import as_workers
 
 __all__ = ["alone_scenario", "doubt_of_runs", "summarise"]
@@ -41,12 +41,12 @@ __all__ = ["alone_scenario", "doubt_of_runs", "summarise"]
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e15
 
 
-def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Measured]) -> Result:
+def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Measured]) -> Result:
     """The result of a scenario.
 
     Parameters
     ----------
-    scenario
+    resolved
         What was simulated.
     runs
         Its replications.
@@ -65,6 +65,7 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
                 f"the measured steps take {run.window_s:g} s together, of which no rate can be computed; "
                 "check the times and the jitter of the workload"
             )
+    scenario = resolved.scenario
     achieved = as_workers(nominally_in_practice(scenario))
     samples_per_s = [run.accepted_steps * achieved.batch / run.window_s for run in runs]
     steps = sum(run.steps for run in runs)
@@ -79,8 +80,9 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
     step_time, staleness = _step_time(runs), _staleness(achieved, runs)
     return Result(
-        scenario_hash=scenario.hash,
-        scenario=scenario,
+        scenario_hash=resolved.given.hash,
+        scenario=resolved.given,
+        moved=resolved.moved,
         seed=scenario.run.seed,
         replicas=scenario.replicas,
         placement=placement_of(scenario),
@@ -105,7 +107,7 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
         utilisation=utilisation,
         bottleneck=bottleneck(achieved, breakdown, utilisation),
         coverage=coverage(scenario),
-        assumed=(*assumptions(scenario), *assumed_in_practice(scenario)),
+        assumed=resolved.assumed,
         warnings=cautions(scenario, phase, aligned=any(run.aligned for run in runs)),
         events=sum(run.events for run in runs),
     )
@@ -113,7 +115,7 @@ def summarise(scenario: Scenario, runs: Sequence[Measured], alone: Sequence[Meas
 
 def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:
     """What the model is off by, as far as it reaches the throughput of these replications; None where there is no discrepancy."""
-    return doubt_of(scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs))
+    return doubt_of(resolve(scenario).scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs))
 
 
 def _hidden_s(runs: Sequence[Measured]) -> float:
@@ -177,7 +179,7 @@ def alone_scenario(scenario: Scenario) -> Scenario:
         shared = load.run_to_run_shared or 0.0
         spread = {"run_to_run_cv": math.sqrt(math.expm1(shared * math.log1p(load.run_to_run_cv**2))), "run_to_run_shared": 1.0}
         load = load.model_copy(update=spread)
-    return scenario.model_copy(update={"workload": load, "strategy": Single(), "cluster": cluster, "run": run})
+    return scenario.model_copy(update={"workload": load, "strategy": ALONE, "cluster": cluster, "run": run})
 
 
 def _step_time(runs: Sequence[Measured]) -> Quantiles:
@@ -205,7 +207,7 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
     values = sorted(pooled.counts)
     listed = workers if workers is not None and scenario.replicas <= _LISTED_WORKERS else None
     reads = sum(mixed.counts.values())
-    bound = getattr(scenario.strategy, "bound", None)
+    bound = scenario.strategy.pace.bound
     return Staleness(
         mean=pooled.mean(),
         p50=pooled.quantile(0.5),

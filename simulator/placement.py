@@ -5,13 +5,40 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
-from simulator.strategy import Partitioner
+from pydantic import Field, model_validator
+
+from simulator.spec import Bytes, Spec
 from simulator.workload import Variable
 
-__all__ = ["place", "shard_count", "shards_of"]
+__all__ = ["Partitioner", "place", "shard_count", "shards_of"]
 
 _MIN_SHARD_BYTES = 256 * 1024.0
+
+
+class Partitioner(Spec):
+    """How large variables are cut into shards along their first dimension (``tf.distribute.experimental.partitioners``)."""
+
+    kind: Literal["fixed-shards", "min-size", "max-size"] = Field(
+        description="so many shards; or as many as give each at least a size; or no more than one"
+    )
+    shards: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="fixed-shards: how many; the others: at most so many"
+    )
+    shard_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+        default=None, description="min-size: shards are about this large or larger (256 KiB if left out); max-size: at most this large"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Partitioner:
+        if self.kind == "fixed-shards" and (self.shards is None or self.shard_size_bytes is not None):
+            raise ValueError('kind = "fixed-shards" takes shards (how many), and no shard size; kind = "max-size" takes that')
+        if self.kind == "min-size" and self.shards is None:
+            raise ValueError('kind = "min-size" needs shards, the most that a variable is cut into (TensorFlow\'s max_shards)')
+        if self.kind == "max-size" and self.shard_size_bytes is None:
+            raise ValueError('kind = "max-size" needs shard_size, what a shard holds at most, such as shard_size = "64 MiB"')
+        return self
 
 
 def shard_count(variable: Variable, partitioner: Partitioner | None) -> int:

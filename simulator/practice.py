@@ -16,7 +16,6 @@ from simulator.laws import Normal
 from simulator.results import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
 from simulator.workload import Affine, Workload
 
 __all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]
@@ -86,9 +85,11 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
         return scenario
     between = values if scenario.nodes_needed > 1 else None
     changes: dict[str, object] = {
-        "intra_node": _achieved(cluster.intra_node, values if _uses_inside(scenario) else None),
+        "intra_node": _achieved(cluster.intra_node, values if scenario.strategy.uses_inner_links(scenario.layout) else None),
         "inter_node": _achieved(cluster.inter_node, between),
-        "host_link": _achieved(cluster.host_link, values if _uses_host(scenario) else None) if cluster.host_link is not None else None,
+        "host_link": _achieved(cluster.host_link, values if scenario.strategy.copies_to_host else None)
+        if cluster.host_link is not None
+        else None,
         "node_classes": tuple(
             kind.model_copy(update={"inter_node": _achieved(kind.inter_node, between)}) if kind.inter_node is not None else kind
             for kind in cluster.node_classes
@@ -110,19 +111,6 @@ def _links(cluster: Cluster) -> Iterator[Link]:
     if cluster.host_link is not None:
         yield cluster.host_link
     yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
-
-
-def _uses_inside(scenario: Scenario) -> bool:
-    """Whether anything goes from device to device, or from a worker to a server, inside a node."""
-    strategy = scenario.strategy
-    if isinstance(strategy, ParameterServer):
-        return strategy.server_placement == "colocated" or strategy.replicas_per_worker > 1
-    return min(scenario.replicas, scenario.cluster.replicas_per_node) > 1
-
-
-def _uses_host(scenario: Scenario) -> bool:
-    """Whether gradients go by the host's memory."""
-    return isinstance(scenario.strategy, ParameterServer) or getattr(scenario.strategy, "through_host", False)
 
 
 def _achieved(link: Link, values: Mapping[str, float] | None) -> Link:

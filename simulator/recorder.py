@@ -21,7 +21,6 @@ from simulator.phases import Phases
 from simulator.records import NOTHING, Observer, Step, Update
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.strategy import ParameterServer
 
 __all__ = ["Kind", "Measured", "Parts", "Recorder", "Resource"]
 
@@ -107,8 +106,7 @@ class Recorder:
         self._stale: list[tuple[int, int]] = []  # worker and staleness of updates, likewise
         self._watched: dict[Kind, Callable[[], Iterable[Resource]]] = {}
         self._before: dict[Kind, NDArray[np.float64]] = {}
-        strategy = scenario.strategy
-        if isinstance(strategy, ParameterServer) and strategy.mode != "sync" and replicas > 1:
+        if scenario.strategy.pace.asynchronous and replicas > 1:
             self.measured.phases = Phases(replicas)
             self.measured.worker_staleness = GroupedCounts(replicas)
         self._phases = self.measured.phases
@@ -249,6 +247,7 @@ class Recorder:
                 "the first worker ended its last step before the warm-up of all was over, so nothing was measured; "
                 "set run.drain = true, or a smaller run.warmup_steps"
             )
+        self._is_open = False
         self._fold()
         self._fold_stale()
         now = self._kernel.now

@@ -14,6 +14,7 @@ __all__ = [
     "EVERYBODY",
     "NOTHING",
     "OWN",
+    "PEER",
     "Observer",
     "Place",
     "Record",
@@ -31,8 +32,8 @@ __all__ = [
 NOTHING = -1
 """In place of a number: no work that was recorded."""
 
-OWN = -1
-"""In place of a rank's number, in what is said of all ranks: the rank's own."""
+OWN, PEER = -1, -2
+"""In place of a rank's number, in what is said of all ranks: the rank's own, and that of the rank it sends to."""
 
 _NAMES = {
     "worker": "worker {}",
@@ -57,16 +58,16 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         """For people, such as ``worker 3``."""
-        return _NAMES[self.kind].format("{rank}" if self.number == OWN else self.number)
+        return _NAMES[self.kind].format({OWN: "{rank}", PEER: "{peer}"}.get(self.number, self.number))
 
     @property
     def replica(self) -> int | None:
         """Whose place it is: a replica, its device and its host are one place; none: nobody's."""
         return self.number if self.kind in ("worker", "replica", "device", "host") else None
 
-    def of(self, rank: int) -> Place:
-        """The same of one rank, where it stands for each rank's own."""
-        return Place(self.kind, rank) if self.number == OWN else self
+    def of(self, rank: int, peer: int) -> Place:
+        """The same for one rank, and the rank it sends to, where it stands for each rank's own."""
+        return self if self.number >= 0 else Place(self.kind, rank if self.number == OWN else peer)
 
 
 EVERYBODY = Place("everybody")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
+from simulator.collectives import ByMessages
 from simulator.cores import cores_of
+from simulator.engine.collective import collective_of
+from simulator.engine.draws import Draws
 from simulator.engine.log import Log
+from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
 from simulator.engine.simpy.engine import Engine
+from simulator.engine.vectorised.lockstep import Lockstep
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.network.topology import Topology
 from simulator.practice import drawn_in_practice
-from simulator.recorder import Measured, Recorder
+from simulator.program.compile import compile_program
+from simulator.recorder import Measured, Recorder, Resource
 from simulator.records import Observer
-from simulator.replica import paces_of
+from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.all_reduce.training import AllReduceTraining
-from simulator.strategies.parameter_server.routine import compile_servers
-from simulator.strategy import ParameterServer
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 
@@ -50,29 +55,53 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
     if cores is not None:
         recorder.watch("cores", lambda: [cores])
-    paces = paces_of(drawn, streams)
+    draws = Draws(drawn, streams)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
     try:
-        training: AllReduceTraining | None = None
-        if isinstance(drawn.strategy, ParameterServer):
-            log = Log(observer) if observer is not None else None
-            Engine(kernel, network, compile_servers(drawn, streams), paces, streams, recorder, log=log).start()
-        else:
-            training = AllReduceTraining(kernel, network, drawn, paces, recorder, streams)
-        recorder.begin()
-        kernel.run(recorder.done)
+        _run(drawn, streams, kernel, network, draws, recorder)
     finally:
         if collecting:
             gc.enable()
-    if training is not None:
-        training.describe(recorder.measured)
     return recorder.measured
 
 
+def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, draws: Draws, recorder: Recorder) -> None:
+    """Compile, and run the program to its end."""
+    program = compile_program(drawn, streams)
+    topology = Topology(drawn, streams)
+    collective = collective_of(drawn, streams, topology)
+
+    def links() -> list[Resource]:
+        return [*topology.ports, *topology.hosts]
+
+    sizes = tuple(its.size_bytes for its in program.routines[0].operations if its.kind == "collective")
+    log = Log(recorder.observer) if recorder.observer is not None else None
+    lockstep = None
+    if program.together and not drawn.rank_messages:
+        lockstep = Lockstep(kernel, program, draws, recorder, collective, links, log)
+    else:
+        collectives: Collectives | None = None
+        if collective is not None and drawn.rank_messages:
+            plans = [collective.plan(size) for size in sizes]
+            begin = partial(ByMessages, kernel, network, plans, sizes, log)
+            collectives = MessageByMessage(lambda ended: begin(ended=ended), len(sizes), links)
+        elif collective is not None:
+            collectives = AtOnce(kernel, collective, sizes, draws.ranks, links, log)
+        Engine(kernel, network, program, draws, recorder, collectives, log).start()
+    recorder.begin()
+    kernel.run(recorder.done)
+    if collective is not None:
+        recorder.measured.aligned = collective.aligned and not drawn.rank_messages
+        reduced = lockstep.sizes if lockstep is not None else sizes
+        choices = {size: collective.choice(size) for size in dict.fromkeys(reduced)}
+        recorder.measured.algorithms = tuple((size, choice.algorithm, choice.protocol) for size, choice in choices.items())
+
+
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
-    """What one replication simulates: one draw of all that fits leave open, achieved rates in place of nominal ones, teams as workers."""
+    """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers."""
+    scenario = resolve(scenario).scenario
     load = scenario.workload.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload"))
     if load.jitter_least is not None and not load.moved_by_factor:

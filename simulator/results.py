@@ -12,6 +12,7 @@ from simulator.discrepancy import Doubt
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.tables import Row
+from simulator.workload import Moved
 
 __all__ = [
     "Assumed",
@@ -256,6 +257,9 @@ class Result(Outcome):
     hidden_communication_s: float = Field(
         default=0.0, description="communication of the mean step that went on while the replica computed; no part of the step's time"
     )
+    moved: Moved | None = Field(
+        default=None, description="to which device the workload was moved, how far and by which rule; null where it was not"
+    )
     all_reduces: tuple[Reduced, ...] = Field(default=(), description="algorithm and protocol of each bucket size")
     utilisation: Utilisation
     bottleneck: Bottleneck
@@ -270,9 +274,16 @@ class Result(Outcome):
     @model_validator(mode="before")
     @classmethod
     def _of_before(cls, data: Any) -> Any:
-        """Older versions wrote the speed-up as a number: it gets the relative interval of the throughput, which is too wide."""
+        """What older versions wrote otherwise.
+
+        The speed-up was a number: it gets the relative interval of the throughput, which is too
+        wide. A workload that was moved stood so in the scenario itself.
+        """
         if not isinstance(data, dict):
             return data
+        if "moved" not in data and isinstance(scenario := data.get("scenario"), dict):
+            moved = load.get("moved") if isinstance(load := scenario.get("workload"), dict) else None
+            data = {**data, "moved": moved if isinstance(moved, dict) and moved.get("to_device") else None}
         rate = data.get("throughput_samples_per_s")
         for key in ("speedup", "scaling_efficiency"):
             value = data.get(key)

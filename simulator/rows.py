@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results import Failure, Outcome, Result
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, ParameterServer
 from simulator.tables import Cell, Row, flat
 
 __all__ = ["BRIEF", "COLUMNS", "row_of", "rows_of_outcomes"]
@@ -119,15 +118,10 @@ def _that_differ(settings: Sequence[Row]) -> list[str]:
 
 def _setting(scenario: Scenario) -> Row:
     strategy, placed = scenario.strategy, placement_of(scenario)
-    how = ""
-    if isinstance(strategy, ParameterServer):
-        how = strategy.mode
-    elif isinstance(strategy, AllReduceStrategy):
-        how = strategy.algorithm
     return {
         "workload": scenario.workload.name,
         "cluster": scenario.cluster.name,
-        "strategy": f"{strategy.kind}, {how}" if how else strategy.kind,
+        "strategy": f"{strategy.kind}, {strategy.variant}" if strategy.variant else strategy.kind,
         "scaling": "weak" if scenario.workload.global_batch is None else "strong",
         "replicas": scenario.replicas,
         "servers": scenario.servers,

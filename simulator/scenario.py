@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from simulator.cluster import Cluster
@@ -14,7 +16,8 @@ from simulator.constants import Known, constants
 from simulator.discrepancy import Discrepancy
 from simulator.rules import check
 from simulator.spec import Seconds, Spec
-from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer, Single, Strategy
+from simulator.strategies.catalogue import KINDS, AnyStrategy
+from simulator.strategies.setup import Layout
 from simulator.workload import Workload
 
 __all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Run", "Scenario"]
@@ -23,12 +26,6 @@ HOW_SIMULATED = ("detail", "grouping", "engine")
 """Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
 NAMED_BEFORE = {"strategy.messages": "run.detail", "strategy.tensor_grouping": "run.grouping"}
 """Keys under which files of before set how a scenario is simulated; they are still read."""
-_HASHED: dict[str, dict[str, Any]] = {
-    "mirrored": {"messages": False},
-    "multi-worker-mirrored": {"messages": False},
-    "parameter-server": {"tensor_grouping": "none"},
-}
-"""By kind of strategy: what those keys said where they were left out. Every content hash holds it, so that it is what it was."""
 
 
 class Run(Spec):
@@ -118,7 +115,7 @@ class Scenario(Spec):
     schema_version: Literal[1] = 1
     workload: Workload
     cluster: Cluster
-    strategy: Strategy
+    strategy: AnyStrategy
     run: Run = Run()
     discrepancy: Annotated[Discrepancy | None, BeforeValidator(lambda given: Discrepancy() if given == "none" else given)] = Field(
         default=None,
@@ -139,7 +136,9 @@ class Scenario(Spec):
         strategy, run = (data.get("strategy"), data.get("run", {})) if isinstance(data, Mapping) else (None, None)
         if not isinstance(strategy, Mapping) or not isinstance(run, (Mapping, Run)):
             return data
-        old = {key: strategy[key] for key in _HASHED.get(str(strategy.get("kind")), {}) if key in strategy}
+        kind = KINDS.get(str(strategy.get("kind")))
+        by_itself = kind.keys_of_before if kind is not None else {}
+        old = {key: strategy[key] for key in by_itself if key in strategy}
         if not old:
             return data
         run = run.model_dump() if isinstance(run, Run) else run
@@ -150,7 +149,7 @@ class Scenario(Spec):
                 raise ValueError(
                     f"strategy.tensor_grouping: {str(value)[:60]!r} must be 'none' or 'per-server'; its name is run.grouping now"
                 )
-            if value == _HASHED[strategy["kind"]][key]:
+            if value == by_itself[key]:
                 continue  # as it is by itself
             run = {NAMED_BEFORE[f"strategy.{key}"].removeprefix("run."): "messages" if key == "messages" else value, **run}
         return {**data, "strategy": {key: value for key, value in strategy.items() if key not in old}, "run": run}
@@ -192,58 +191,50 @@ class Scenario(Spec):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     @property
+    def layout(self) -> Layout:
+        """Where the strategy's processes sit on the cluster."""
+        return self.strategy.layout(self.cluster)
+
+    @property
     def replicas(self) -> int:
         """Copies of the model that train."""
-        strategy, cluster = self.strategy, self.cluster
-        if isinstance(strategy, Single):
-            return 1
-        if isinstance(strategy, Mirrored):
-            return strategy.replicas or cluster.replicas_per_node
-        if isinstance(strategy, MultiWorkerMirrored):
-            fill = (cluster.nodes or 1) * cluster.replicas_per_node // strategy.replicas_per_worker
-            return (strategy.workers or max(fill, 1)) * strategy.replicas_per_worker
-        worker_nodes = (cluster.nodes or 1) - (strategy.servers if strategy.server_placement == "dedicated" else 0)
-        worker_nodes -= int(strategy.replication == "in-graph")
-        fill = max(worker_nodes, 1) * cluster.replicas_per_node // strategy.replicas_per_worker
-        return (strategy.workers or max(fill, 1)) * strategy.replicas_per_worker
+        return self.layout.replicas
 
     @property
     def replicas_per_process(self) -> int:
         """Replicas that one worker process drives: MirroredStrategy's one drives all."""
-        if isinstance(self.strategy, (MultiWorkerMirrored, ParameterServer)):
-            return self.strategy.replicas_per_worker
-        return self.replicas
+        return self.layout.replicas_per_process
 
     @property
     def processes(self) -> int:
         """Worker processes."""
-        return -(-self.replicas // self.replicas_per_process)
+        return self.layout.processes
 
-    def machine_of(self, replica: int) -> int:
-        """The machine that a replica's process runs on: its node, or the one on which all nodes are processes."""
-        return replica // self.cluster.replicas_per_node if self.cluster.shared_cores is None else 0
+    def machines_of(self, replicas: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The machines that replicas' processes run on: their nodes, or the one on which all nodes are processes."""
+        return replicas // self.cluster.replicas_per_node if self.cluster.shared_cores is None else np.zeros_like(replicas)
+
+    @property
+    def workers(self) -> int:
+        """How many train, as the strategy counts them: worker processes, or the replicas of the one that drives all."""
+        return self.layout.workers
 
     @property
     def warmup(self) -> int:
         """Steps of each worker that are not measured: ``run.warmup``, and of local SGD what leaves whole averaging periods."""
-        steps, warmup = self.run.steps, self.run.warmup
-        if not isinstance(self.strategy, AllReduceStrategy):
-            return warmup
-        every = self.strategy.sync_every
-        return steps - (steps - warmup) // every * every
+        steps, every = self.run.steps, self.strategy.pace.every
+        return steps - (steps - self.run.warmup) // every * every
 
     def shortened(self, steps: int, warmup: int) -> Scenario:
         """With fewer steps of each worker, but of local SGD no fewer than one averaging period after the warm-up."""
-        every = self.strategy.sync_every if isinstance(self.strategy, AllReduceStrategy) else 1
-        run = self.run.model_copy(update={"steps": max(steps, warmup + every), "job_steps": None, "warmup_steps": warmup})
+        steps = max(steps, warmup + self.strategy.pace.every)
+        run = self.run.model_copy(update={"steps": steps, "job_steps": None, "warmup_steps": warmup})
         return self.model_copy(update={"run": run})
 
     @property
     def rank_messages(self) -> bool:
         """Whether every message of an all-reduce is simulated: asked for, or because hosts' work on them shares cores."""
-        if not isinstance(self.strategy, AllReduceStrategy):
-            return False
-        return self.run.detail == "messages" or self.hosts_share_cores
+        return self.strategy.reduction is not None and (self.run.detail == "messages" or self.hosts_share_cores)
 
     @property
     def hosts_share_cores(self) -> bool:
@@ -254,75 +245,27 @@ class Scenario(Spec):
     @property
     def lone_step_s(self) -> float:
         """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
-        load, strategy, batch = self.workload, self.strategy, self.batch
-        step_s = float(load.compute_s(batch) + load.apply_s)
-        link = self.cluster.intra_node if isinstance(strategy, Mirrored) else self.cluster.inter_node
-        size = sum(variable.gradient_bytes(batch) for variable in load.variables)
-        copy_s = 0.0  # of both hosts, for each byte on the wire
-        if link is self.cluster.inter_node:
-            size *= self.cluster.transport.wire_bytes_per_byte
-            copy_s = 2 * self.cluster.transport.copy_per_byte_s / self.cluster.transport.wire_bytes_per_byte
-        if isinstance(strategy, ParameterServer):
-            size += sum(variable.pull_bytes(batch) for variable in load.variables) * self.cluster.transport.wire_bytes_per_byte
-            if strategy.coordinator is not None:
-                step_s += strategy.coordinator.dispatch_s + strategy.coordinator.latency_s
-            return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size)
-        turns = 2 * (self.replicas - 1)
-        chunk = size / self.replicas
-        return step_s + float(turns * (chunk / link.bandwidth_bytes_per_s + link.latency_s + copy_s * chunk))
+        return self.strategy.lone_step_s(self)
 
     @property
     def full_step_s(self) -> float:
         """Seconds of a step when all workers are under way: what it takes alone, or what one link, server or the cores need for all."""
-        load, strategy, batch = self.workload, self.strategy, self.batch
-        if not isinstance(strategy, ParameterServer):
-            return max(self.lone_step_s, float(load.input(batch)), self._cores_s)
-        s_per_byte = self.cluster.transport.wire_bytes_per_byte / self.cluster.link_of(0).bandwidth_bytes_per_s
-        sizes = [variable.gradient_bytes(batch) for variable in load.variables]
-        pulled = sum(variable.pull_bytes(batch) for variable in load.variables)
-        each_s = max(pulled, sum(sizes)) * s_per_byte / strategy.servers, sum(load.server(size) for size in sizes) / strategy.servers
-        dispatch_s = strategy.coordinator.dispatch_s if strategy.coordinator is not None else 0.0
-        copied_s = (pulled + sum(sizes)) * self.cluster.transport.copy_per_byte_s / strategy.servers
-        return float(max(self.lone_step_s, self.replicas * max(*each_s, dispatch_s, copied_s), load.input(batch), self._cores_s))
-
-    @property
-    def _cores_s(self) -> float:
-        """Seconds that the cores which all nodes share need for a step of every replica; their hosts' work on single messages left out."""
-        load, strategy, cluster, batch = self.workload, self.strategy, self.cluster, self.batch
-        if cluster.shared_cores is None:
-            return 0.0
-        sizes = [variable.gradient_bytes(batch) for variable in load.variables]
-        busy = min(float(self.replicas), cluster.shared_cores)
-        slowed = 1.0 + load.busy_core_slowdown * (busy - 1.0)
-        work_s = load.input(batch) + (load.compute_s(batch) * slowed if cluster.device_is_host else 0.0)
-        copied = 2 * (self.replicas - 1) / self.replicas * sum(sizes) if self.worker_nodes > 1 else 0.0
-        if isinstance(strategy, ParameterServer):
-            copied = sum(sizes) + sum(variable.pull_bytes(batch) for variable in load.variables)
-            work_s += sum(load.server(size) for size in sizes)
-            work_s += strategy.coordinator.dispatch_s if strategy.coordinator is not None else 0.0
-        elif cluster.device_is_host:
-            work_s += load.apply_s * slowed
-        return float(self.replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied) / cluster.shared_cores)
+        return self.strategy.full_step_s(self)
 
     @property
     def servers(self) -> int:
         """Parameter servers; 0 for other strategies."""
-        return self.strategy.servers if isinstance(self.strategy, ParameterServer) else 0
+        return self.layout.servers
 
     @property
     def worker_nodes(self) -> int:
         """Nodes that hold replicas."""
-        return -(-self.replicas // self.cluster.replicas_per_node)
+        return self.layout.worker_nodes
 
     @property
     def nodes_needed(self) -> int:
-        """Nodes that replicas and servers take together."""
-        if isinstance(self.strategy, ParameterServer):
-            client = int(self.strategy.replication == "in-graph")
-            if self.strategy.server_placement == "colocated":
-                return max(self.worker_nodes, self.servers) + client
-            return self.worker_nodes + self.servers + client
-        return self.worker_nodes
+        """Nodes that replicas, servers and a client take together."""
+        return self.layout.nodes
 
     @property
     def batch(self) -> int:
@@ -336,6 +279,6 @@ class Scenario(Spec):
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
         content = self.model_dump(mode="json", exclude={"run": set(HOW_SIMULATED)})
-        content["strategy"] |= _HASHED.get(self.strategy.kind, {})
+        content["strategy"] |= self.strategy.keys_of_before
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]

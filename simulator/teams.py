@@ -9,7 +9,6 @@ import numpy as np
 from simulator.cluster import Cluster, Link
 from simulator.laws import Constant, Empirical, Law
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
 from simulator.workload import Affine, Workload
 
 __all__ = ["as_workers"]
@@ -27,12 +26,11 @@ def as_workers(scenario: Scenario) -> Scenario:
     returned as it is.
     """
     strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
-    if not isinstance(strategy, ParameterServer) or strategy.replicas_per_worker == 1:
+    if (team := strategy.team) == 1:
         return scenario
-    team = strategy.replicas_per_worker
     return scenario.model_copy(
         update={
-            "strategy": strategy.model_copy(update={"replicas_per_worker": 1, "workers": scenario.processes}),
+            "strategy": strategy.of_teams(scenario.processes),
             "cluster": _cluster(cluster, team),
             "workload": _workload(load, scenario.batch, team),
         }

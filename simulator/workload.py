@@ -154,16 +154,16 @@ class Moved(Spec):
     """That a workload's compute times hold for another device than it was measured on, and by which rule.
 
     A scenario gives ``factor`` (time there over time here: low and high, or low, middle and
-    high) and ``source``; all else is filled in when the scenario is read.
+    high) and ``source``; all else is filled in when the scenario is resolved.
     """
 
     rule: Literal["given", "measured-there", "published-pair", "roofline"] = "given"
     factor: tuple[Factor, ...] = Field(min_length=2, max_length=3, description="time there / time here: low, (middle,) high")
     source: str = Field(default="", max_length=10_000, description="rule = given: where the factor is from")
-    from_device: str = Field(default="", description="that the workload was measured on; filled in when the scenario is read")
-    to_device: str = Field(default="", description="that it was moved to; filled in when the scenario is read")
-    sources: tuple[str, ...] = Field(default=(), description="of the figures in the factor; filled in when the scenario is read")
-    text: str = Field(default="", description="the rule in a sentence; filled in when the scenario is read")
+    from_device: str = Field(default="", description="that the workload was measured on; filled in when the scenario is resolved")
+    to_device: str = Field(default="", description="that it was moved to; filled in when the scenario is resolved")
+    sources: tuple[str, ...] = Field(default=(), description="of the figures in the factor; filled in when the scenario is resolved")
+    text: str = Field(default="", description="the rule in a sentence; filled in when the scenario is resolved")
 
     @model_validator(mode="after")
     def _consistent(self) -> Moved:

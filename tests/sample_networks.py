@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from simulator.cluster import Cluster, Link
-from simulator.collectives import ByMessages, Collective, collective_for
+from simulator.collectives import ByMessages, Collective, Group, collective_for
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, Port
@@ -59,10 +60,15 @@ def meshed(link: Callable[[int, int], tuple[float, float]] = lambda *_: INTER):
 CLUSTER = Cluster(name="lab", inter_node=Link(bandwidth_bytes_per_s=INTER[0], latency_s=INTER[1]))
 
 
+def grouped(algorithm: str, group: Group, fresh, protocol: str = "none", chunk_bytes: float = 512 * 1024.0, **more: Any) -> Collective:
+    """A collective of any group; ``more``: operation, root, groups beside it."""
+    return collective_for(algorithm, protocol, CLUSTER, group, fresh(), fresh, chunk_bytes, **more)
+
+
 def collective(
     algorithm: str, ranks: int, fresh, per_node: int = 1, protocol: str = "none", chunk_bytes: float = 512 * 1024.0
 ) -> Collective:
-    return collective_for(algorithm, protocol, CLUSTER, ranks, per_node, fresh(), fresh, chunk_bytes)
+    return collective_for(algorithm, protocol, CLUSTER, Group.in_order(ranks, per_node), fresh(), fresh, chunk_bytes)
 
 
 def by_messages(some: Collective, ready_s: np.ndarray, size_bytes: float) -> np.ndarray:

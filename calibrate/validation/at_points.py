@@ -13,9 +13,9 @@ from simulator.errors import InputError
 from simulator.loading import apply_settings, scenario_from_table
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, Mirrored, ParameterServer, Single
+from simulator.strategies.catalogue import kind_of
 
-__all__ = ["Unit", "base_scenario", "compared", "scenarios_at", "way_of"]
+__all__ = ["Unit", "base_scenario", "compared", "scenarios_at"]
 
 Unit = Literal["samples/s", "updates/s"]
 
@@ -53,9 +53,8 @@ def scenarios_at(
 def base_scenario(table: Mapping[str, Any], settings: Sequence[Setting], *, source: str, beside: Path | None) -> Scenario:
     """The scenario as its file has it; with the first setting's workers where it leaves them out."""
     strategy = table.get("strategy")
-    kind = strategy.get("kind") if isinstance(strategy, Mapping) else None
-    key = "replicas" if kind == Mirrored.model_fields["kind"].default else "workers"
-    if isinstance(strategy, Mapping) and kind != Single.model_fields["kind"].default and key not in strategy:
+    key = kind_of(strategy).count_key
+    if isinstance(strategy, Mapping) and key and key not in strategy:
         table = {**table, "strategy": {**strategy, key: settings[0].workers}}
     return scenario_from_table(table, source, beside)
 
@@ -64,17 +63,14 @@ def _keys(base: Scenario, setting: Setting, where: str) -> list[tuple[str, Any]]
     """What ``--set`` would say to bring the scenario to a setting."""
     strategy = base.strategy
     keys: list[tuple[str, Any]] = []
-    if isinstance(strategy, Single):
-        if setting.workers != 1:
-            raise InputError(
-                f'{where}: workers: {setting.workers:,} must be 1, since the scenario\'s strategy.kind is "single"; '
-                "give the scenario that was measured"
-            )
-    elif isinstance(strategy, Mirrored):
-        keys.append(("strategy.replicas", setting.workers))
-    else:
-        keys.append(("strategy.workers", setting.workers))
-    if isinstance(strategy, ParameterServer):
+    if strategy.count_key:
+        keys.append((f"strategy.{strategy.count_key}", setting.workers))
+    elif setting.workers != 1:
+        raise InputError(
+            f'{where}: workers: {setting.workers:,} must be 1, since the scenario\'s strategy.kind is "{strategy.kind}"; '
+            "give the scenario that was measured"
+        )
+    if strategy.has_servers:
         if setting.servers is not None:
             keys.append(("strategy.servers", setting.servers))
     elif setting.servers:
@@ -113,7 +109,7 @@ def compared(
     return [
         Compared(
             name=setting.name,
-            group=group or way_of(result.scenario),
+            group=group or result.scenario.strategy.way,
             fitted=fitted,
             unit=unit,
             measured=setting.throughput,
@@ -133,18 +129,8 @@ def compared(
     ]
 
 
-def way_of(scenario: Scenario) -> str:
-    """The way of training in two words."""
-    strategy = scenario.strategy
-    if isinstance(strategy, ParameterServer):
-        return f"{strategy.mode} PS"
-    return f"{strategy.algorithm} all-reduce" if isinstance(strategy, AllReduceStrategy) else strategy.kind
-
-
 def _settings(scenario: Scenario) -> dict[str, float | str]:
-    strategy = scenario.strategy
-    workers = getattr(strategy, "workers", None) or scenario.replicas
-    found: dict[str, float | str] = {"workers": float(workers)}
+    found: dict[str, float | str] = {"workers": float(scenario.workers)}
     if scenario.servers:
         found["servers"] = float(scenario.servers)
     return {**found, "batch": float(scenario.batch)}

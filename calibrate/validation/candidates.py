@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategy import Mirrored, ParameterServer, Single
 
 __all__ = ["Candidate", "candidates_of", "value_at", "with_factors"]
 
@@ -64,13 +63,12 @@ _INSIDE_LATENCY = Candidate(
 
 def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
     """What a refit of the scenario may move, and for what it may not, the reason by name."""
-    strategy = scenario.strategy
     wanted = [_COMPUTE]
-    if isinstance(strategy, Mirrored):
+    if scenario.strategy.link == "intra_node":
         wanted += [_INSIDE, _INSIDE_LATENCY]
-    elif not isinstance(strategy, Single):
+    elif scenario.strategy.link == "inter_node":
         wanted += [_BANDWIDTH, _LATENCY]
-    if isinstance(strategy, ParameterServer):
+    if scenario.servers:
         wanted.append(_SERVER)
     found: list[Candidate] = []
     left: dict[str, str] = {}

@@ -13,6 +13,7 @@ from calibrate.validation.at_points import Unit
 from calibrate.validation.candidates import Candidate, with_factors
 from calibrate.validation.points import Setting
 from simulator.replication import replicate
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
 
 __all__ = ["Array", "Map", "Model"]
@@ -63,6 +64,7 @@ class Model:
 
 def _certain(scenario: Scenario, replications: int) -> Scenario:
     """Without what the fit of the workload left open and without spread between runs, which the mean of many runs does not have."""
+    scenario = resolve(scenario).scenario  # with what a move to another device leaves open too
     return scenario.model_copy(
         update={
             "workload": scenario.workload.model_copy(update={"uncertainty": None, "run_to_run_cv": 0.0}),

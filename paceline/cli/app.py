@@ -10,8 +10,9 @@ import inspect
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -31,7 +32,7 @@ from paceline.cli.testbed import show as testbed_show
 from paceline.cli.testbed_fit import fit as testbed_fit
 from paceline.cli.testbed_fit import predict as testbed_predict
 from paceline.cli.validate import validate
-from simulator.errors import PacelineError, ScenarioError
+from simulator.errors import EngineWarning, PacelineError, ScenarioError
 
 __all__ = ["main"]
 
@@ -110,9 +111,23 @@ def _say(message: str) -> None:
     print(f"paceline: {line}", file=sys.stderr)
 
 
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+) -> None:
+    """What is meant for the user is a line as any other remark; the rest is for developers."""
+    if issubclass(category, EngineWarning):
+        _say(str(message))
+    else:
+        _show_as_before(message, category, filename, lineno, file, line)
+
+
+_show_as_before = warnings.showwarning
+
+
 def main() -> None:
     """Run the command line; every error of the user's ends as one line and an exit code."""
-    with ending_by_signals() as ending:
+    with ending_by_signals() as ending, warnings.catch_warnings():
+        warnings.showwarning = _show_warning
         code, kept = _run()
         if code == _INTERRUPTED:
             _say("; ".join(filter(None, (ending.words, kept))))

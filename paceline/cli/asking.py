@@ -76,11 +76,13 @@ def agree_to_measure(took_s: float, where: str, *, yes: bool) -> None:
 def _agree(weighed: Iterable[tuple[float, Scenario]], where: str, what: str, limit_s: float, *, cores: int, yes: bool) -> None:
     """Ask, where scenarios, each as often as its weight says, take longer together than the limit on so many cores."""
     from simulator.effort import effort_s, timed_effort_s
+    from simulator.resolve import resolve
 
     if yes:
         return
     total_s, longest_s, step_s, longest, slowest = 0.0, 0.0, 0.0, None, None
-    for weight, scenario in weighed:
+    for weight, given in weighed:
+        scenario = resolve(given).scenario
         its_s = effort_s(scenario)
         total_s += weight * its_s
         if its_s > longest_s:
@@ -110,11 +112,10 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
 
 def _instead(scenario: Scenario, step_s: float) -> str:
     """What to give in place of what makes a step so long: that without which it would be shortest."""
-    from simulator.strategy import Mirrored
     from simulator.units import format_rate, format_seconds
 
     known, load, cluster = scenario.workload.calibrated, scenario.workload, scenario.cluster
-    name = "intra_node" if isinstance(scenario.strategy, Mirrored) else "inter_node"
+    name = scenario.strategy.link or "inter_node"
     link = cluster.intra_node if name == "intra_node" else cluster.inter_node
 
     def joined(**figures: float) -> Scenario:

@@ -14,13 +14,12 @@ from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.left_out import left_out, left_out_in_words
 from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Phase, Placement, Result, Staleness
-from simulator.strategy import AllReduceStrategy
 from simulator.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["label", "note", "progress_bar", "show_result", "show_table"]
+__all__ = ["note", "progress_bar", "show_result", "show_table"]
 
 Advance = Callable[[int, int], None]
 
@@ -92,18 +91,6 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
-
-
-def label(result: Result) -> str:
-    """The strategy in few words, such as ``async PS, 4 servers``."""
-    strategy = result.scenario.strategy
-    if strategy.kind == "parameter-server":
-        backup = f", {strategy.backup_workers} of {result.replicas} workers backup" if strategy.backup_workers else ""
-        return f"{strategy.mode} PS, {strategy.servers} server{'s' if strategy.servers > 1 else ''}{backup}"
-    if not isinstance(strategy, AllReduceStrategy):
-        return strategy.kind
-    local = f", every {strategy.sync_every} steps" if strategy.sync_every > 1 else ""
-    return f"{strategy.algorithm} all-reduce{' in one node' if strategy.kind == 'mirrored' else ''}{local}"
 
 
 def show_table(results: Sequence[Result]) -> None:
@@ -205,8 +192,8 @@ def _placement(result: Result) -> Placement:
 
 def _one_a_worker(result: Result) -> bool:
     """Whether each worker drives one replica, so that both are as many."""
-    strategy = result.scenario.strategy
-    return strategy.kind != "mirrored" and getattr(strategy, "replicas_per_worker", 1) == 1
+    layout = result.scenario.layout
+    return not layout.one_process and layout.replicas_per_process == 1
 
 
 def _figure(rate: float) -> str:
@@ -240,7 +227,7 @@ def show_result(result: Result) -> None:
     from rich.text import Text
 
     console = Console()
-    console.print(_table(label(result), [result]))
+    console.print(_table(result.scenario.strategy.label(result.replicas), [result]))
     console.print()
     step, parts = result.step_time_s, result.breakdown_s
     named = (
@@ -314,15 +301,15 @@ def cost_in_words(result: Result) -> str | None:
 
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:
     """What only some strategies and runs have to tell."""
-    strategy, stale = result.scenario.strategy, result.staleness
-    if strategy.kind == "parameter-server":
-        bound = "" if stale.bound is None else f", at most {stale.bound} under bound {strategy.bound}"
+    pace, reduction, stale = result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
+    if result.scenario.servers:
+        bound = "" if stale.bound is None else f", at most {stale.bound} under bound {pace.bound}"
         yield "staleness", f"mean {stale.mean:.2f}, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}{bound}"
         if len(stale.per_server_mean) > 1:
             yield "servers", _by_server(stale)
-        if strategy.backup_workers:
+        if pace.backups:
             yield "dropped", f"{result.dropped_share:.1%} of gradients; {_figure(result.wasted_samples_per_s)} samples/s wasted"
-    elif isinstance(strategy, AllReduceStrategy) and "auto" in (strategy.algorithm, strategy.protocol):
+    elif reduction is not None and reduction.chosen:
         yield "chosen", _chosen(result)
     if result.phase is not None:
         yield "phases", _phases(result.phase)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
-from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at, way_of
+from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at
 from calibrate.validation.points import Setting, read_points
 from calibrate.validation.scores import scores_of
 from paceline.cli.asking import agree_to_sweep, cores_of
@@ -21,6 +21,7 @@ from simulator.catalog import scenario_file
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
 from simulator.loading import apply_settings, parse_setting, read_toml
+from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
 
@@ -72,7 +73,7 @@ class _Case:
 
     def __init__(self, table: Mapping[str, Any], file: Path, measured: Path, settings: Sequence[Setting], unit: Unit) -> None:
         self.table, self.file, self.measured, self.settings, self.unit = table, file, measured, settings, unit
-        self.base = base_scenario(table, settings, source=str(file), beside=file.parent)
+        self.base = resolve(base_scenario(table, settings, source=str(file), beside=file.parent)).scenario  # what a refit scales
 
     def scenarios(self, table: Mapping[str, Any], settings: Sequence[Setting] | None = None) -> list[Scenario]:
         """The scenario of a table at every setting, or at some."""
@@ -94,7 +95,7 @@ class _Case:
             notes.insert(0, "No setting was measured twice, so how much of an error is noise cannot be told: repeat some runs.")
         return Validation(
             key="points",
-            title=f"{self.base.workload.name}, {way_of(self.base)}",
+            title=f"{self.base.workload.name}, {self.base.strategy.way}",
             rows=tuple(rows),
             scores=tuple(scores),
             command=command_line(),

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from paceline.planning.luck import Luck, least_mean, luck_of, worst_of
 from simulator.cluster import Cluster
+from simulator.engine.draws import process_factors
 from simulator.fusion import buckets
 from simulator.laws import Law
-from simulator.replica import process_factor
 from simulator.replication import drawn_scenario
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import AllReduceStrategy, ParameterServer, Single
+from simulator.strategies.catalogue import ALONE
 from simulator.teams import as_workers
 
 __all__ = ["Ceilings"]
@@ -38,7 +37,7 @@ class _Draw:
     def __init__(self, scenario: Scenario, replication: int) -> None:
         self._streams = Streams(scenario.run.seed, replication)
         # of one replica alone: what several devices of a host cost each other in practice only makes a step longer
-        drawn = drawn_scenario(scenario.model_copy(update={"strategy": Single()}), self._streams)
+        drawn = drawn_scenario(scenario.model_copy(update={"strategy": ALONE}), self._streams)
         self.workload, self.cluster = drawn.workload, drawn.cluster
         self._extremes: dict[int, list[tuple[float, float]]] = {}
 
@@ -48,8 +47,8 @@ class _Draw:
             return 1.0, 1.0
         each = scenario.replicas_per_process
         found = self._extremes.setdefault(each, [])  # of the first process, of the first two, ...
-        for process in range(len(found), scenario.processes):
-            factor = process_factor(self.workload, self._streams, process, scenario.machine_of(process * each))
+        more = np.arange(len(found), scenario.processes)
+        for factor in process_factors(self.workload, self._streams, more, scenario.machines_of(more * each)).tolist():
             least, most = found[-1] if found else (factor, factor)
             found.append((min(least, factor), max(most, factor)))
         return found[scenario.processes - 1]
@@ -102,10 +101,9 @@ class Ceilings:
         return np.array(rates)
 
     def _shares_of(self, scenario: Scenario) -> _Shares | None:
-        strategy = scenario.strategy
-        if not isinstance(strategy, ParameterServer):
+        if not scenario.servers:
             return None
-        key = scenario.batch, strategy.servers
+        key = scenario.batch, scenario.servers
         if key not in self._shares:
             self._shares[key] = _shares(scenario)
         return self._shares[key]
@@ -122,25 +120,20 @@ class _Window(NamedTuple):
     @staticmethod
     def of(scenario: Scenario) -> _Window | None:
         """None where the number of steps is not known beforehand, or too small to say anything."""
-        run, strategy, replicas = scenario.run, scenario.strategy, scenario.replicas
-        together = isinstance(strategy, (Single, AllReduceStrategy))
-        if isinstance(strategy, ParameterServer):
-            together = strategy.mode == "sync" and not strategy.backup_workers
-            some_end_early = strategy.mode != "sync" and run.sharing == "each-its-own" and not run.drain
-            if some_end_early or strategy.late_workers == "cancel":
-                return None
+        run, pace, replicas = scenario.run, scenario.strategy.pace, scenario.replicas
+        some_end_early = pace.asynchronous and run.sharing == "each-its-own" and not run.drain
+        if some_end_early or pace.cancels:
+            return None
         steps = run.total_steps(replicas) - scenario.warmup * replicas
-        apart = strategy.sync_every if isinstance(strategy, AllReduceStrategy) else 1
-        whole = steps - replicas * (apart if replicas > 1 else 0)
-        return _Window(steps, whole, together) if whole > 0 else None
+        whole = steps - replicas * (pace.every if replicas > 1 else 0)
+        return _Window(steps, whole, pace.together) if whole > 0 else None
 
 
 def _shares(scenario: Scenario) -> _Shares:
-    strategy = scenario.strategy
-    assert isinstance(strategy, ParameterServer)
+    servers = scenario.servers
     apart = scenario.run.model_copy(update={"grouping": "none"})  # so that each tensor is counted at its server
-    tensors = tensors_of(scenario.model_copy(update={"run": apart}))
-    pulled, pushed, count = np.zeros(strategy.servers), np.zeros(strategy.servers), np.zeros(strategy.servers)
+    tensors = scenario.strategy.tensors(scenario.model_copy(update={"run": apart}))
+    pulled, pushed, count = np.zeros(servers), np.zeros(servers), np.zeros(servers)
     for variable in tensors.variables:
         pulled[variable.server] += variable.size_bytes
     for gradient in tensors.gradients:
@@ -168,7 +161,7 @@ def _times_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Gr
     """Seconds that the window lasts at least, one for each resource."""
     replicas = scenario.replicas
     input_s = draw.workload.input(scenario.batch)
-    if getattr(scenario.strategy, "replication", "") != "in-graph":
+    if not scenario.layout.client:
         yield (window.whole - replicas) * input_s / replicas  # a batch is prepared ahead
     if shares is not None:
         yield _compute_s(scenario, draw, window, groups, _round_trip_s(scenario, draw.cluster))
@@ -176,8 +169,7 @@ def _times_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Gr
     else:
         reduce_s, hidden = _reduce_s(scenario, draw)
         yield _compute_s(scenario, draw, window, groups, 0.0 if hidden else reduce_s)
-        every = getattr(scenario.strategy, "sync_every", 1)
-        yield window.whole // replicas // every * reduce_s
+        yield window.whole // replicas // scenario.strategy.pace.every * reduce_s
 
 
 def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], alone_s: float) -> float:
@@ -186,7 +178,7 @@ def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_
     own_device = cluster.replicas_per_device == 1
     fastest, slowest = draw.slowness(scenario)
     step_s = load.compute_s(scenario.batch)
-    if not isinstance(scenario.strategy, ParameterServer) and own_device:
+    if not scenario.servers and own_device:
         step_s += load.apply_s
     besides_s = alone_s if own_device else 0.0
     devices = -(-replicas // cluster.replicas_per_device)
@@ -211,13 +203,11 @@ def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_
 
 def _round_trip_s(scenario: Scenario, cluster: Cluster) -> float:
     """Seconds in which a worker's step waits for a message each way, and for the coordinator's, which nothing hides."""
-    strategy = scenario.strategy
-    assert isinstance(strategy, ParameterServer)
+    pace = scenario.strategy.pace
     latency_s = min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, scenario.nodes_needed))
-    if strategy.server_placement == "colocated":
+    if scenario.layout.servers_beside:
         latency_s = min(latency_s, cluster.intra_node.latency_s)
-    coordinator_s = 0.0 if strategy.coordinator is None else strategy.coordinator.dispatch_s + strategy.coordinator.latency_s
-    return float(2 * latency_s + coordinator_s)
+    return float(2 * latency_s + (pace.dispatch_s + pace.latency_s))
 
 
 def _kinds_of_nodes(cluster: Cluster, nodes: int) -> range:
@@ -227,19 +217,18 @@ def _kinds_of_nodes(cluster: Cluster, nodes: int) -> range:
 
 def _servers_s(scenario: Scenario, draw: _Draw, window: _Window, shares: _Shares) -> Iterator[float]:
     """Of parameter servers, their links and the workers', and the coordinator."""
-    strategy, cluster, load = scenario.strategy, draw.cluster, draw.workload
-    assert isinstance(strategy, ParameterServer)
-    pushes = not strategy.backup_workers  # what comes too late may never be waited for
-    if strategy.coordinator is not None:
-        yield window.whole * strategy.coordinator.dispatch_s
+    pace, cluster, load = scenario.strategy.pace, draw.cluster, draw.workload
+    pushes = not pace.backups  # what comes too late may never be waited for
+    if pace.coordinated:
+        yield window.whole * pace.dispatch_s
     if pushes:
         service_s = shares.tensors * load.server.base_s + shares.pushed_bytes * load.server.per_byte_s
         yield window.whole * float(service_s.max())
-    if strategy.server_placement == "colocated":
+    if scenario.layout.servers_beside:
         return  # a worker beside the server goes by no link, and may make more steps than others
     wire = cluster.transport.wire_bytes_per_byte
     busiest = np.maximum(shares.pulled_bytes, shares.pushed_bytes) if pushes else shares.pulled_bytes
-    rates = np.array([cluster.link_of(scenario.worker_nodes + server).bandwidth_bytes_per_s for server in range(strategy.servers)])
+    rates = np.array([cluster.link_of(scenario.worker_nodes + server).bandwidth_bytes_per_s for server in range(scenario.servers)])
     yield window.whole * wire * float((busiest / rates).max())
     into, out = float(shares.pulled_bytes.sum()), float(shares.pushed_bytes.sum())
     yield window.whole * wire * (max(into, out) if pushes else into) / _nodes_bytes_per_s(scenario, cluster)
@@ -261,10 +250,10 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
     links of all nodes at once, or inside a node over those of its devices. A ring of one
     replica a node also passes 2 (n - 1) messages on, one after the other.
     """
-    strategy, cluster, replicas = scenario.strategy, draw.cluster, scenario.replicas
-    if not isinstance(strategy, AllReduceStrategy) or replicas == 1:
+    reduction, cluster, replicas = scenario.strategy.reduction, draw.cluster, scenario.replicas
+    if reduction is None or replicas == 1:
         return 0.0, False
-    apart = strategy.sync_every > 1
+    apart = scenario.strategy.pace.every > 1
     size = draw.workload.parameter_bytes if apart else buckets(draw.workload, scenario.batch, None, replicas)[0].size_bytes
     nodes = scenario.worker_nodes
     if nodes == 1:
@@ -272,7 +261,6 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
         reduce_s = 2 * (replicas - 1) * size / (links * cluster.intra_node.bandwidth_bytes_per_s)
     else:
         reduce_s = 2 * (nodes - 1) * size * cluster.transport.wire_bytes_per_byte / _nodes_bytes_per_s(scenario, cluster)
-        if strategy.algorithm == "ring" and nodes == replicas:
+        if reduction.algorithm == "ring" and nodes == replicas:
             reduce_s += 2 * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
-    whole = strategy.bucket_size_bytes is None and strategy.fusion_cycle_s is None and strategy.priority == "ready"
-    return reduce_s, apart or not whole
+    return reduce_s, apart or not reduction.after_backward

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from simulator.errors import InputError
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.speeds import kind_of
 from simulator.workload import Workload
@@ -28,7 +29,7 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
         A workload names no device, and its clusters have several, on which it cannot be equally
         fast; or one factor, given by hand, would move it to several devices alike.
     """
-    scenarios = list(scenarios)
+    scenarios = [resolve(scenario).scenario for scenario in scenarios]
     _check_given(scenarios, source)
     unsaid: dict[str, dict[object, str]] = {}
     for scenario in scenarios:

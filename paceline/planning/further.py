@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from paceline.planning.answer import ServerCount, WorkerCount
 from paceline.planning.simulations import Simulate
-from paceline.planning.space import Line, with_servers, with_workers
+from paceline.planning.space import Line
 from paceline.planning.what_if import changed
 from simulator.cost import placement_of, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer, Single
 
 __all__ = ["count_servers", "count_workers", "enough_servers", "paying_workers", "workers_of"]
 
@@ -29,7 +28,7 @@ def count_workers(line: Line, workers: int, simulate: Simulate) -> tuple[WorkerC
     doubling it stops where one does not pay.
     """
     answer = line.scenarios[workers]
-    if isinstance(answer.strategy, Single):
+    if not answer.strategy.count_key:
         return ()
     top = max(max(line.scenarios), 2 * workers)
     counts = sorted({workers, *(2**power for power in range(top.bit_length()) if 2**power <= top)})
@@ -72,7 +71,7 @@ def _or_none(answer: Scenario, workers: int) -> Scenario | None:
     if workers == workers_of(answer):
         return answer
     try:
-        return changed(answer, strategy=with_workers(answer.strategy, workers), cluster=cluster)
+        return changed(answer, strategy=answer.strategy.with_count(workers), cluster=cluster)
     except ScenarioError:
         return None
 
@@ -92,20 +91,18 @@ def _worker_count(result: Result) -> WorkerCount:
 
 def workers_of(scenario: Scenario) -> int:
     """Workers of a scenario, where they can be counted; else its replicas."""
-    strategy = scenario.strategy
-    count: int | None = getattr(strategy, "workers", None) or getattr(strategy, "replicas", None)
-    return count if count is not None else scenario.replicas
+    return scenario.workers
 
 
 def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ...]:
     """Throughput with 1, 2, 4, ... parameter servers, until a doubling brings less than 2%, then with those in between that matter."""
-    if not isinstance(answer.strategy, ParameterServer):
+    if not answer.servers:
         return ()
     found: dict[int, ServerCount] = {}
 
     def try_(count: int) -> bool:
         """Simulate a number of servers; whether that can be."""
-        strategy = with_servers(answer.strategy, count)
+        strategy = answer.strategy.with_servers(count)
         cluster = answer.cluster.model_copy(update={"nodes": None}) if answer.cluster.nodes is not None else answer.cluster
         try:
             scenario = answer if count == answer.servers else changed(answer, strategy=strategy, cluster=cluster)

@@ -22,7 +22,6 @@ from simulator.errors import ScenarioError
 from simulator.moving import precision_gain
 from simulator.results import Estimate, Result
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, ParameterServer
 from simulator.units import format_rate, format_seconds
 
 __all__ = ["improvements"]
@@ -133,18 +132,17 @@ def _links(scenario: Scenario) -> Iterator[_Change]:
             yield _Change("half latency", "nothing to gain: the cluster's latency between nodes is 0")
     else:
         yield _Change("2x network", "nothing to gain: everything is on one node")
-    inside = scenario.replicas > 1 and cluster.replicas_per_node > 1 and isinstance(scenario.strategy, AllReduceStrategy)
+    inside = scenario.replicas > 1 and cluster.replicas_per_node > 1 and scenario.strategy.reduction is not None
     if inside:
         rates = f"{format_rate(cluster.intra_node.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.intra_node.bandwidth_bytes_per_s)}"
         yield _tried("2x links in a node", f"links inside a node from {rates}", lambda: with_inner_links(scenario, 2.0))
-    copies = isinstance(scenario.strategy, ParameterServer) or getattr(scenario.strategy, "through_host", False)
-    if cluster.host_link is not None and copies:
+    if cluster.host_link is not None and scenario.strategy.copies_to_host:
         rates = f"{format_rate(cluster.host_link.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.host_link.bandwidth_bytes_per_s)}"
         yield _tried("2x host link", f"links between device and host from {rates}", lambda: with_host_link(scenario, 2.0))
 
 
 def _one_more_server(scenario: Scenario) -> _Change:
-    if not isinstance(scenario.strategy, ParameterServer):
+    if not scenario.servers:
         return _Change("one more PS", "nothing to gain: this strategy has no parameter servers")
     own = " on a node of its own" if server_nodes(scenario) else ""
     text = f"{scenario.servers} to {scenario.servers + 1} parameter servers{own}"

@@ -18,6 +18,7 @@ from simulator.cost import cost_of_samples, mean_sample_s, placement_of, time_of
 from simulator.discrepancy import off_of
 from simulator.inadequacy import discrepancy_of, reach_of
 from simulator.intervals import wins
+from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
 
@@ -90,7 +91,7 @@ class Judge:
             rates = ceilings.of(scenario)
             enough = enough_of(len(rates), self.goal.confidence)
             ceiling = float(np.sort(rates)[-min(enough, len(rates))]) * self._lifted(scenario)
-            guess = scenario.replicas * scenario.batch / scenario.full_step_s
+            guess = scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
             points.append(Point(line, workers, hourly, required_rate(self.goal, hourly), ceiling, float((1 / rates).mean()), guess))
         return points
 

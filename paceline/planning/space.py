@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling
-from paceline.planning.strategies import in_words, strategy_table
+from paceline.planning.strategies import strategy_table
 from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find, scenario_file
 from simulator.complaints import quoted, validated
@@ -18,10 +18,10 @@ from simulator.errors import InputError, ScenarioError
 from simulator.loading import apply_settings, read_toml, scenario_from_table
 from simulator.prices import Prices, for_several
 from simulator.scenario import Scenario
-from simulator.strategy import Mirrored, ParameterServer, Single, Strategy
+from simulator.strategies.catalogue import kind_of
 from simulator.workload import Workload
 
-__all__ = ["Counts", "Line", "Space", "counts_of", "space_of", "with_servers", "with_workers"]
+__all__ = ["Counts", "Line", "Space", "counts_of", "space_of"]
 
 _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
@@ -100,7 +100,7 @@ class Line:
 
     def title(self, workers: int) -> str:
         """A configuration in words."""
-        many = "" if isinstance(self.scenarios[workers].strategy, Single) else f", {workers} worker{'s' if workers > 1 else ''}"
+        many = f", {workers} worker{'s' if workers > 1 else ''}" if self.scenarios[workers].strategy.count_key else ""
         return f"{self.name}{many}, {self.scaling} scaling"
 
 
@@ -161,7 +161,7 @@ def space_of(
     over
         Further keys and their values; ``strategy.workers`` and ``strategy.servers`` stand for ``workers`` and ``servers``.
     strategies
-        Short names (:data:`~paceline.planning.strategies.SHORT_NAMES`); none: the scenario's own.
+        Short names (:data:`~simulator.strategies.catalogue.SHORT_NAMES`); none: the scenario's own.
     workers, servers
         Such as ``"1..256"`` or ``"1,2,4"``; left out: 1 to 64 workers, the scenario's own servers.
     scaling
@@ -227,7 +227,7 @@ def space_of(
         space.price_notes, space.price_option = prices.notes(), prices.option
     if not space.lines:
         raise ScenarioError(*dict.fromkeys(one.text for one in space.refused[:5]))
-    if of_servers and not space.refused and not any(isinstance(line.first.strategy, ParameterServer) for line in space.lines):
+    if of_servers and not space.refused and not any(line.first.servers for line in space.lines):
         raise InputError(
             f"--servers {quoted(','.join(map(str, of_servers)))}: no strategy considered has parameter servers; "
             "leave it out, or add one that has, such as --strategies sync-ps"
@@ -281,8 +281,8 @@ def _asked(cluster: str, chosen: Sequence[tuple[str, Any]], own: str) -> str:
 
 def _template(table: Mapping[str, Any], counts: Sequence[int], where: str, beside: Path | None, prices: Prices | None = None) -> Scenario:
     """The first of some configurations that is valid, from which the others are made; tries powers of two and the ends."""
-    kind = table["strategy"].get("kind") if isinstance(table.get("strategy"), Mapping) else None
-    key = {"mirrored": "strategy.replicas", "single": ""}.get(str(kind), "strategy.workers")
+    kind = kind_of(table.get("strategy"))
+    key = f"strategy.{kind.count_key}" if kind.count_key else ""
     tried = [count for count in counts if count & (count - 1) == 0 or count in (counts[0], counts[-1])]
     problem: ScenarioError | None = None
     for count in tried[:1] if not key else tried:
@@ -296,13 +296,13 @@ def _template(table: Mapping[str, Any], counts: Sequence[int], where: str, besid
 
 def _counted(strategy: Mapping[str, Any], workers: Counts, servers: Sequence[int] | None) -> int:
     """How many configurations a strategy's numbers of workers and servers make."""
-    kind = strategy.get("kind")
-    return (1 if kind == "single" else len(workers.values)) * (len(servers or [1]) if kind == "parameter-server" else 1)
+    kind = kind_of(strategy)
+    return (len(workers.values) if kind.count_key else 1) * (len(servers or [1]) if kind.has_servers else 1)
 
 
 def _servers_for(template: Scenario, given: Sequence[int] | None) -> Sequence[int]:
     """Numbers of servers to try: those given, or the template's own; a strategy without servers has one line."""
-    return given if given is not None and isinstance(template.strategy, ParameterServer) else (template.servers,)
+    return given if given is not None and template.strategy.has_servers else (template.servers,)
 
 
 def _add_line(
@@ -317,11 +317,11 @@ def _add_line(
 ) -> None:
     """Make a line of configurations, and note which of it cannot be."""
     workload = _scaled(template.workload, scaling, space.base.replicas)
-    start = with_servers(template.strategy, servers)
+    start = template.strategy.with_servers(servers)
     scenarios: dict[int, Scenario] = {}
     problems: list[str] = []
-    for count in counts.values if not isinstance(start, Single) else (1,):
-        parts = {**template.sections, "workload": workload, "strategy": with_workers(start, count)}
+    for count in counts.values if start.count_key else (1,):
+        parts = {**template.sections, "workload": workload, "strategy": start.with_count(count)}
         try:
             scenarios[count] = validated(Scenario, parts, where)
         except ScenarioError as error:
@@ -329,7 +329,7 @@ def _add_line(
     line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
     # what was chosen by --over and cannot be read off the words already
     others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
-    name = f"{in_words(line_of)} on {template.cluster.name}{others}"
+    name = f"{line_of.strategy.in_words} on {template.cluster.name}{others}"
     if problems:
         space.refused.append(Refused(name=f"{name}, {scaling} scaling", cluster=asked, text=problems[0], configurations=len(problems)))
     if scenarios:
@@ -344,15 +344,3 @@ def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workloa
     if scaling == "weak" and together is not None:
         return workload.model_copy(update={"batch_per_replica": max(together // base_replicas, 1), "global_batch": None})
     return workload
-
-
-def with_workers(strategy: Strategy, count: int) -> Strategy:
-    """A strategy with another number of workers; one device alone has no such number."""
-    if isinstance(strategy, Single):
-        return strategy
-    return strategy.model_copy(update={"replicas" if isinstance(strategy, Mirrored) else "workers": count})
-
-
-def with_servers(strategy: Strategy, count: int) -> Strategy:
-    """A strategy with another number of parameter servers, where it has any."""
-    return strategy.model_copy(update={"servers": count}) if isinstance(strategy, ParameterServer) else strategy

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from simulator.cluster import Cluster, Link
 from simulator.complaints import validated
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategy import ParameterServer
 from simulator.uncertainty import Uncertainty
 from simulator.workload import Workload
 
@@ -64,6 +64,7 @@ def with_host_link(scenario: Scenario, factor: float) -> Scenario:
 
 def with_compute(scenario: Scenario, factor: float) -> Scenario:
     """Devices that take so many times as long for forward pass, backward pass and update; hosts and servers stay as they are."""
+    scenario = resolve(scenario).scenario  # whose times they are that change: those on the device
     load = scenario.workload
     for name in ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"):
         load = _times(load, name, factor)
@@ -79,10 +80,10 @@ def with_batch(scenario: Scenario, factor: int) -> Scenario:
 def with_one_more_server(scenario: Scenario) -> Scenario:
     """One parameter server more; on a node of its own, which a cluster of so many nodes gets besides."""
     strategy, cluster = scenario.strategy, scenario.cluster
-    assert isinstance(strategy, ParameterServer), "only such a strategy has servers"
-    if cluster.nodes is not None and strategy.server_placement == "dedicated":
+    assert scenario.servers, "the strategy must have servers"
+    if cluster.nodes is not None and scenario.layout.server_nodes:
         cluster = cluster.model_copy(update={"nodes": cluster.nodes + 1})
-    return changed(scenario, strategy=strategy.model_copy(update={"servers": strategy.servers + 1}), cluster=cluster)
+    return changed(scenario, strategy=strategy.with_servers(scenario.servers + 1), cluster=cluster)
 
 
 def _times(spec: SpecT, name: str, factor: float) -> SpecT:

@@ -154,7 +154,7 @@ def first_runs(result: Result) -> Result:
 def _pairing(results: Sequence[Result]) -> dict[str, Any]:
     """What :func:`paceline.comparing.compare` needs, for the page's script to do the same."""
     runs = [[float(f"{rate:.7g}") for rate in result.throughput_of_each_replication] for result in map(first_runs, results)]
-    moved = [result.scenario.workload.moved for result in results]
+    moved = [result.moved for result in results]
     known = list(dict.fromkeys(its.model_dump_json() for its in moved if its is not None))
     doubts = [its.discrepancy.parts if its.discrepancy is not None else () for its in results]
     causes = {name: index for index, name in enumerate(dict.fromkeys(part.name for parts in doubts for part in parts))}
@@ -168,7 +168,7 @@ def _pairing(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _asynchronous(result: Result) -> bool:
-    return getattr(result.scenario.strategy, "mode", "sync") != "sync"
+    return result.scenario.strategy.pace.asynchronous
 
 
 def _number(value: float | int | None) -> float | int | None:

@@ -6,10 +6,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paceline.reporting.naming import clean, setting_text, settings_of, strategy_name
+from paceline.reporting.naming import clean, setting_text, settings_of
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
 
 __all__ = ["ABSENT", "Coordinates", "Curve", "Group", "Key", "coordinates_of", "scaling_of"]
 
@@ -144,7 +143,7 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     scenarios = [result.scenario for result in results]
     sources = list(labels) if labels is not None else [""] * len(results)
     settings = [settings_of(scenario) for scenario in scenarios]
-    base = [strategy_name(scenario, servers=False) for scenario in scenarios]
+    base = [scenario.strategy.title(servers=False) for scenario in scenarios]
     named = [
         (name, scenario.workload.name, scenario.cluster.name, source, scaling_of(scenario))
         for name, scenario, source in zip(base, scenarios, sources, strict=True)
@@ -201,7 +200,7 @@ def _numeric(values: Iterable[Any]) -> bool:
 def _variant(scenario: Scenario, own: dict[str, Any], told: Sequence[str], *, servers: bool) -> str:
     parts = [setting_text(path, own[path]) for path in told if path in own]
     shown = parts[:_MOST_NAMED] + ([f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else [])
-    return " · ".join([strategy_name(scenario, servers=servers and isinstance(scenario.strategy, ParameterServer)), *shown])
+    return " · ".join([scenario.strategy.title(servers=servers), *shown])
 
 
 def _until_apart(

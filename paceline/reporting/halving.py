@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from paceline.planning.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
 from simulator.errors import ScenarioError
 from simulator.scenario import Scenario
-from simulator.strategy import AllReduceStrategy, ParameterServer
 from simulator.units import format_rate, format_seconds
 
 __all__ = ["Halving", "halvings"]
@@ -62,11 +61,10 @@ def _changes(scenario: Scenario) -> Iterator[tuple[str, str, str, Callable[[], S
         if link.latency_s > 0:
             times = f"{format_seconds(link.latency_s)} to {format_seconds(2 * link.latency_s)}"
             yield "latency", "2x latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 2.0)
-    if scenario.replicas > 1 and cluster.replicas_per_node > 1 and isinstance(strategy, AllReduceStrategy):
+    if scenario.replicas > 1 and cluster.replicas_per_node > 1 and strategy.reduction is not None:
         text = f"links inside a node from {_halved(cluster.intra_node.bandwidth_bytes_per_s)}"
         yield "links in a node", "half links in a node", text, lambda: with_inner_links(scenario, 0.5)
-    copies = isinstance(strategy, ParameterServer) or getattr(strategy, "through_host", False)
-    if cluster.host_link is not None and copies:
+    if cluster.host_link is not None and strategy.copies_to_host:
         text = f"links between device and host from {_halved(cluster.host_link.bandwidth_bytes_per_s)}"
         yield "host link", "half host link", text, lambda: with_host_link(scenario, 0.5)
     yield (
@@ -75,9 +73,9 @@ def _changes(scenario: Scenario) -> Iterator[tuple[str, str, str, Callable[[], S
         "devices take twice as long; hosts, servers and links stay as they are",
         lambda: with_compute(scenario, 2.0),
     )
-    if isinstance(strategy, ParameterServer) and strategy.servers > 1:
-        fewer = strategy.model_copy(update={"servers": strategy.servers - 1})
-        text = f"{strategy.servers} to {strategy.servers - 1} parameter servers"
+    if scenario.servers > 1:
+        fewer = strategy.with_servers(scenario.servers - 1)
+        text = f"{scenario.servers} to {scenario.servers - 1} parameter servers"
         yield "server", "one PS fewer", text, lambda: changed(scenario, strategy=fewer)
     key = "batch_per_replica" if load.batch_per_replica is not None else "global_batch"
     batch: int = getattr(load, key)

@@ -12,7 +12,6 @@ from paceline.reporting.answer import name_at
 from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.wording import counts
 from simulator.results import Estimate, Result
-from simulator.strategy import MultiWorkerMirrored
 
 __all__ = ["Beside", "Overlay", "Unmatched", "overlay_of"]
 
@@ -139,7 +138,7 @@ def _fitting(setting: Setting, results: Sequence[Result]) -> tuple[list[int], st
     """Which results are of a setting, or why none is."""
     left = list(range(len(results)))
     wanted: tuple[tuple[str, int | None, Callable[[Result], int]], ...] = (
-        ("workers", setting.workers, _workers),
+        ("workers", setting.workers, lambda result: result.scenario.workers),
         ("servers", setting.servers, lambda result: result.scenario.servers),
         ("batch", setting.batch, _batch),
     )
@@ -158,12 +157,6 @@ def _fitting(setting: Setting, results: Sequence[Result]) -> tuple[list[int], st
             )
             return [], f"no result{such} has {what} {value:,}; there {'are' if len(there) > 1 else 'is'} {counts(there)}"
     return left, ""
-
-
-def _workers(result: Result) -> int:
-    """Worker processes; the replicas where one process trains them all."""
-    strategy = result.scenario.strategy
-    return result.replicas // strategy.replicas_per_worker if isinstance(strategy, MultiWorkerMirrored) else result.replicas
 
 
 def _batch(result: Result) -> int:

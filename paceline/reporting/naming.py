@@ -10,10 +10,9 @@ from pydantic import BaseModel
 
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategy import Mirrored, ParameterServer, Single
 from simulator.units import format_bytes, format_rate, format_seconds
 
-__all__ = ["LONGEST", "clean", "series_names", "setting_text", "settings_of", "strategy_name", "varied_settings"]
+__all__ = ["LONGEST", "clean", "series_names", "setting_text", "settings_of", "varied_settings"]
 
 LONGEST = 72
 """Characters of a name that a legend or a heading shows."""
@@ -43,20 +42,6 @@ def clean(text: str, longest: int = LONGEST) -> str:
     return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
 
 
-def strategy_name(scenario: Scenario, *, servers: bool = True) -> str:
-    """The strategy in words, without its number of workers; with that of its servers unless told otherwise."""
-    strategy = scenario.strategy
-    if isinstance(strategy, Single):
-        return "Single device"
-    if isinstance(strategy, ParameterServer):
-        counted = f", {strategy.servers} server{'s' if strategy.servers != 1 else ''}" if servers else ""
-        return f"Parameter server, {strategy.mode}{counted}"
-    algorithm = strategy.algorithm.replace("-", " ")
-    if isinstance(strategy, Mirrored):
-        return f"Mirrored ({algorithm} in one node)"
-    return f"{algorithm.capitalize()} all-reduce (multi-worker mirrored)"
-
-
 def series_names(results: Sequence[Result]) -> list[str]:
     """The name of the curve that each result belongs to.
 
@@ -67,7 +52,7 @@ def series_names(results: Sequence[Result]) -> list[str]:
     varied = _varied(settings)
     names = []
     for result, own in zip(results, settings, strict=True):
-        name = strategy_name(result.scenario)
+        name = result.scenario.strategy.title()
         parts = [setting_text(path, own[path]) for path in varied if path in own and path not in _ALWAYS_APART]
         shown = parts[:_MOST_NAMED] + ([f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else [])
         names.append(" · ".join([name, *shown]))

@@ -136,9 +136,7 @@ def render(report: Report) -> str:
             priced=any(usd_per_hour(result.scenario) is not None for result in results),
             prices=[cluster for cluster in _clusters(results) if cluster.price is not None],
             asynchronous={
-                curve
-                for curve, result in zip(report.at.curve_of, results, strict=True)
-                if getattr(result.scenario.strategy, "mode", "sync") != "sync"
+                curve for curve, result in zip(report.at.curve_of, results, strict=True) if result.scenario.strategy.pace.asynchronous
             },
             answer_scaling=scaling_of(report.answer.result.scenario),
             nodes=f"{nodes:,} node{'' if nodes == 1 else 's'}",

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from simulator.errors import SimulationError
-from simulator.fusion import buckets
 from simulator.scenario import Scenario
-from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import AllReduceStrategy, Mirrored, MultiWorkerMirrored, ParameterServer
 
 __all__ = ["all_reduces_a_step", "records_a_step", "shortened"]
 
@@ -62,10 +57,9 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
 
 def records_a_step(scenario: Scenario, replicas: int) -> int:
     """About how many records one step of so many replicas makes."""
-    strategy = scenario.strategy
     messages = 0
-    if isinstance(strategy, ParameterServer):
-        tensors = tensors_of(scenario)
+    if scenario.servers:
+        tensors = scenario.strategy.tensors(scenario)
         carried = len(tensors.variables) + len(tensors.gradients)
         copied = carried if scenario.cluster.host_link is not None else 0
         messages = carried + copied + 2 * len(tensors.gradients) + len(tensors.forward) + len(tensors.backward)
@@ -76,30 +70,15 @@ def records_a_step(scenario: Scenario, replicas: int) -> int:
 
 def all_reduces_a_step(scenario: Scenario) -> int:
     """Of how many buckets the gradients of a step are at most; 0 where they are not all-reduced."""
-    strategy, load = scenario.strategy, scenario.workload
-    if not isinstance(strategy, AllReduceStrategy):
-        return 0
-    if strategy.fusion_cycle_s is not None:
-        return len(load.variables)
-    return len(buckets(load, scenario.batch, strategy.bucket_size_bytes, scenario.replicas))
+    reduction = scenario.strategy.reduction
+    return len(reduction.buckets(scenario.workload, scenario.batch, scenario.replicas)) if reduction is not None else 0
 
 
 def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
     """The same with so many replicas, each with as many samples as before."""
-    strategy = scenario.strategy
-    changes: dict[str, Any] = {}
-    if isinstance(strategy, Mirrored):
-        changes["replicas"] = replicas
-    elif isinstance(strategy, MultiWorkerMirrored):
-        changes["workers"] = max(2, replicas // strategy.replicas_per_worker)
-    elif isinstance(strategy, ParameterServer):
-        changes["workers"] = replicas
-        changes["backup_workers"] = strategy.backup_workers * replicas // scenario.replicas
-        if not changes["backup_workers"]:
-            changes["late_workers"] = "finish"
     load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
     try:
-        strategy = type(strategy).model_validate(strategy.model_dump() | changes)
+        strategy = scenario.strategy.fewer(replicas, scenario.replicas)
         return Scenario(**{**scenario.sections, "workload": load, "strategy": strategy})
     except ValidationError as error:
         reason = " ".join(str(error.errors(include_url=False)[0]["msg"]).split())

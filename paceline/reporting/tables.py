@@ -12,7 +12,6 @@ from paceline.planning.answer import Candidate, Plan
 from paceline.reporting.answer import name_at
 from paceline.reporting.coordinates import coordinates_of, scaling_of
 from paceline.reporting.measured import Overlay
-from paceline.reporting.naming import strategy_name
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline
 from simulator.files import write_whole
@@ -127,7 +126,7 @@ def tables_of(
             tuple(
                 (
                     its.scenario_hash,
-                    strategy_name(its.scenario),
+                    its.scenario.strategy.title(),
                     its.scenario.cluster.name,
                     its.scenario.replicas,
                     its.failed.kind,
@@ -193,7 +192,7 @@ def _numbers(spec: Breakdown | Utilisation) -> tuple[Cell, ...]:
 
 def _staleness(result: Result) -> Iterable[tuple[Cell, ...]]:
     """The histogram of an asynchronous training; any other has no staleness."""
-    if getattr(result.scenario.strategy, "mode", "sync") == "sync":
+    if not result.scenario.strategy.pace.asynchronous:
         return
     histogram = result.staleness.histogram
     total = sum(histogram.counts)

@@ -21,8 +21,6 @@ __all__ = ["Grid", "grid", "several_clusters"]
 
 _MOST_SCENARIOS = 1_000_000
 _KEPT_SECTIONS = 256
-_CHOOSES_A_CLUSTER = ("cluster", "cluster.use", "cluster.device")
-"""Keys on which the workload depends too, since it may have to be moved to that cluster's device."""
 
 PartT = TypeVar("PartT", Workload, Cluster)
 Choice = tuple[int, ...]
@@ -93,7 +91,7 @@ class Grid(Sequence[Scenario]):
                 )
         heads = [key.partition(".")[0] for key in keys]
         self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
-        self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload" or keys[axis] in _CHOOSES_A_CLUSTER]
+        self._of_workload = [axis for axis, head in enumerate(heads) if head == "workload"]
         self._workloads: _Kept[Workload] = _Kept()
         self._clusters: _Kept[Cluster] = _Kept()
 
@@ -145,9 +143,8 @@ class Grid(Sequence[Scenario]):
         shared: dict[str, Workload | Cluster] = {}
         if (workload := self._workloads.recall(of_workload)) is not None:
             shared["workload"] = workload
-            # only beside a workload that is on its device already: a new one must be moved to what the cluster's table says
-            if (cluster := self._clusters.recall(of_cluster)) is not None:
-                shared["cluster"] = cluster
+        if (cluster := self._clusters.recall(of_cluster)) is not None:
+            shared["cluster"] = cluster
         settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
         where = self._source + "".join(f" --over {key}={value}" for key, value in chosen)
         table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ")

@@ -12,6 +12,7 @@ from paceline.sweeping.backends import Workers, local_workers
 from paceline.sweeping.on_dask import check_dask_address, dask_workers
 from paceline.sweeping.on_ray import check_ray_address, ray_workers
 from simulator.errors import InputError, PacelineError
+from simulator.resolve import Resolved, resolve
 from simulator.results import Failed, Failure, Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
@@ -104,7 +105,7 @@ class Runner:
             while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
                 first = []
                 tell = None if early is None else partial(_told, early, begin, window)
-                with closing(workers.map(_answer, window, tell)) as answers:
+                with closing(workers.map(_answer, [_resolved(scenario) for scenario in window], tell)) as answers:
                     for scenario, answer in zip(window, answers, strict=True):
                         yield _outcome(scenario, answer)
                 begin += len(window)
@@ -125,7 +126,15 @@ Answer = Failed | dict[str, Any]
 """What a worker sends back: why there is no result, or the result's fields without the scenario, which is here already."""
 
 
-def _answer(scenario: Scenario) -> Answer:
+def _resolved(scenario: Scenario) -> Scenario | Resolved:
+    """Resolved here, where the user's catalogue is; what cannot be is told by who simulates it."""
+    try:
+        return resolve(scenario)
+    except PacelineError:
+        return scenario
+
+
+def _answer(scenario: Scenario | Resolved) -> Answer:
     """Simulate one scenario, in a worker."""
     try:
         result = simulate(scenario)

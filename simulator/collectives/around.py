@@ -47,32 +47,33 @@ def around_the_ring(ready_s: Times, free_s: Times, chunk_s: Times, latency_s: Ti
     return has_s
 
 
-def evenly_around_the_ring(ready_s: Times, chunk_s: float, latency_s: float, times: int = 1) -> Times:
-    """The same for equal hops and ``times`` all-reduces of 2 (n - 1) rounds, one right after the other, in O(ranks).
+def evenly_around_the_ring(ready_s: Times, chunk_s: float, latency_s: float, rounds: int) -> Times:
+    """The same for equal hops that carry nothing else, in O(ranks).
 
-    A chain of sends that ends at rank i after K = 2 (n - 1) rounds takes K chunk times,
-    and a latency for each hop that it goes; it starts where it waited for a rank's own
-    data. It can go any number of hops up to K, so of the chains from a rank the one that
-    goes round most often counts: D hops, the largest number up to K that ends at rank i.
-    Whoever has the result of one all-reduce enters the next (that it must first have sent
-    its own last chunk as well delays no send of the next one, since its hop is occupied until
-    then), so that k of them allow up to k K hops::
+    A chain of sends that ends at rank i after K rounds takes K chunk times, and a latency
+    for each hop that it goes; it starts where it waited for a rank's own data. It goes at
+    least the last hop and at most K of them, so of the chains from a rank the one that
+    goes round most often counts: D hops, the largest number up to K that ends at rank i::
 
-        finish[i] = k K chunk + max over j of (ready[j] + latency D),  D = k K - (k K - (i - j)) mod n
+        finish[i] = K chunk + max over j of (ready[j] + latency D),  D = K - (K - (i - j)) mod n
 
-    No hop is occupied for longer than until the rank before it has finished, so that what
-    came before need not be known.
+    and no sooner than ready[i]; with K = n - 1 no chain goes from a rank to itself.
+    Several collectives right after one another are one with the rounds of all: whoever has
+    the result of one enters the next (that it must first have sent its own last chunk as
+    well delays no send of the next one, since its hop is occupied until then). No hop is
+    occupied for longer than until the rank before it has finished, so that what came before
+    need not be known.
 
     Parameters
     ----------
     ready_s
         When each rank has its own data, shape (ranks,), of two ranks at least.
     chunk_s
-        Time that a chunk occupies a hop; of several all-reduces, the mean.
+        Time that a chunk occupies a hop; of several collectives, the mean.
     latency_s
         Latency of a hop.
-    times
-        All-reduces, of which every rank enters each as soon as it has the result of the one before.
+    rounds
+        Chunks that each rank sends, n - 1 at least.
 
     Returns
     -------
@@ -80,10 +81,15 @@ def evenly_around_the_ring(ready_s: Times, chunk_s: float, latency_s: float, tim
         Arrival of the last chunk at each rank, shape (ranks,), in seconds.
     """
     ranks = len(ready_s)
-    rounds = times * 2 * (ranks - 1)
     way_s = latency_s * np.arange(ranks)
     level_s = ready_s - way_s  # ready, so shifted that the distance no longer matters
     latest_s = np.maximum.accumulate(level_s[::-1])[::-1].copy()  # of the ranks from each one on
-    np.maximum(latest_s[1:], np.maximum.accumulate(level_s)[:-1] - latency_s * ranks, out=latest_s[1:])  # and of those once round
+    before_s = np.maximum.accumulate(level_s) - latency_s * ranks  # and of those before it, once round
+    if rounds >= ranks:
+        np.maximum(latest_s[1:], before_s[:-1], out=latest_s[1:])
+    else:
+        # all but the rank just before, which is where the chain ends
+        latest_s[0] = level_s[:-1].max()
+        np.maximum(latest_s[2:], before_s[:-2], out=latest_s[2:])
     latest_s += way_s + (rounds * (chunk_s + latency_s))
-    return np.roll(latest_s, rounds % ranks)
+    return np.maximum(np.roll(latest_s, rounds % ranks), ready_s)

@@ -31,7 +31,7 @@ class Auto(Collective):
 
     @property
     def aligned(self) -> bool:
-        """Whether any buffer so far was reduced by ranks that had to enter together."""
+        """Whether any buffer so far was handled by ranks that had to enter together."""
         return any(collective.aligned for collective in self._fastest.values())
 
     @property
@@ -40,11 +40,11 @@ class Auto(Collective):
         return {(2.0**k, 2.0 ** (k + 1)): collective.choice(2.0**k) for k, collective in sorted(self._fastest.items())}
 
     def choice(self, size_bytes: float) -> Choice:
-        """How a buffer of this size is reduced."""
+        """How a buffer of this size is handled."""
         return self._for(size_bytes).choice(size_bytes)
 
     def plan(self, size_bytes: float) -> Plan:
-        """The messages that reduce a buffer of this size."""
+        """The messages for a buffer of this size."""
         return self._for(size_bytes).plan(size_bytes)
 
     def finish_s(self, ready_s: Times, size_bytes: float, free_s: Times | None = None) -> Times:

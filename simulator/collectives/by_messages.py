@@ -1,86 +1,127 @@
-"""Every message of an all-reduce a transfer of its own on the shared network."""
+"""Every message of a collective a transfer of its own on the shared network.
+
+What is known of a collective that goes on stands in a few numbers for each rank and each
+lane, and nothing calls itself: whatever changes (data ready, a message received, a last
+message gone) appends the ranks that may now go on to :meth:`simulator.kernel.Kernel.soon`.
+
+How far apart can ranks be? A rank that has ended a bucket has got something that came of
+every other rank's data (all-reduce, reduce-scatter, all-gather, all-to-all), so all have
+entered that bucket: nobody is more than one bucket ahead of anybody. In a broadcast or a
+reduction a rank can be further ahead, but there a message waits until its target has
+entered the same bucket; and should buckets differ in what they do, any message waits until
+its target is at most one bucket behind. So a rank receives messages of the bucket that it
+is at and of the next one, no others: two sets of counters, for even and odd buckets, are
+enough, and each is clean again when the rank that it belongs to ends its bucket.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 
-import numpy as np
 from simpy.events import Event
 
-from simulator.collectives.around import Times
 from simulator.collectives.collective import Plan
-from simulator.collectives.schedule import Await, Lane, Message
+from simulator.collectives.schedule import Needs, Tables, flattened
 from simulator.collectives.wire import Connect
-from simulator.cores import cores_of
 from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, leave_out_ample
 from simulator.records import NOTHING, Place
-from simulator.transport import Transport
 
-__all__ = ["ByMessages", "together_s"]
+__all__ = ["ByMessages", "leave_out_ample_of"]
+
+_Row = tuple[int, int, int, int]
+"""Lane, base, slope, onward: see :class:`~simulator.collectives.schedule.Needs`."""
 
 
 class _Program:
-    """A plan, rank by rank: the lanes out of it, how many messages it gets, and the connections, shared among plans."""
+    """A plan's tables as lists, its connections, and where its messages stand.
+
+    Attributes
+    ----------
+    sent
+        Messages of each lane that its source has sent in the bucket that it is at.
+    received
+        Messages of each lane that its target has, of even and of odd buckets.
+    waits
+        Whether a lane stands among those that wait for its target to come further.
+    """
 
     def __init__(self, plan: Plan, connections: dict[tuple[object, ...], Connection], connect: Connect | None) -> None:
-        schedule, wire = plan
+        tables, wire = flattened(plan.schedule), plan.wire
         self.plan = plan
-        self.lanes = [schedule.lanes_from(rank) for rank in range(schedule.ranks)]
-        self.incoming = [0] * schedule.ranks
-        self.connections: dict[tuple[int, int, int], Connection] = {}
-        for lane in (lane for lanes in self.lanes for lane in lanes):
-            self.incoming[lane.target] += lane.messages
-            key = lane.source, lane.target, lane.number
+        self.out = tables.out.tolist()
+        self.incoming = tables.incoming.tolist()
+        self.source = tables.source.tolist()
+        self.target = tables.target.tolist()
+        self.messages = tables.messages.tolist()
+        self.shares = [each / tables.parts for each in tables.each.tolist()]
+        self.awaits = _rows(tables.awaits)
+        self.meets = _rows_if(tables)
+        self.outgoing = [sum(self.messages[self.out[rank] : self.out[rank + 1]]) for rank in range(tables.ranks)]
+        self.connections: list[Connection] = []
+        for source, target, number in zip(self.source, self.target, tables.number.tolist(), strict=True):
             # plans by different protocols differ in latency, so that they do not share a connection
-            shared = (*key, wire.protocol)
-            if shared not in connections:
-                connections[shared] = wire.connection(lane.source, lane.target, connect)
-            self.connections[key] = connections[shared]
+            key = source, target, number, wire.protocol
+            if key not in connections:
+                connections[key] = wire.connection(source, target, connect)
+            self.connections.append(connections[key])
+        lanes = len(self.source)
+        self.sent = [0] * lanes
+        self.received = [0] * lanes, [0] * lanes
+        self.waits = [False] * lanes
+        self.into: list[list[int]] = [[] for _ in range(tables.ranks)]
+        for lane, target in enumerate(self.target):
+            self.into[target].append(lane)
 
 
-class _Turn:
-    """One rank's state in one bucket's all-reduce."""
+def _rows(needs: Needs) -> list[list[_Row]]:
+    rows: list[_Row] = list(zip(needs.lane.tolist(), needs.base.tolist(), needs.slope.tolist(), needs.onward.tolist(), strict=True))
+    start = needs.start.tolist()
+    return [rows[begin:end] for begin, end in pairwise(start)]
 
-    __slots__ = ("expected", "missing", "next", "ready", "received", "sent", "unsent")
 
-    def __init__(self, lanes: Sequence[Lane], missing: int) -> None:
-        self.ready = False
-        self.missing = missing
-        self.unsent = len(lanes)  # lanes whose last message has not left yet
-        self.received: dict[tuple[int, int], int] = {}  # of each lane: its source and number
-        self.sent = [0] * len(lanes)
-        self.next: list[Message | None] = [lane.message(0) for lane in lanes]
-        self.expected: list[int] = []  # ranks that wait for this one to come as far as their message to it needs
+def _rows_if(tables: Tables) -> list[list[_Row] | None]:
+    return [rows if meeting else None for rows, meeting in zip(_rows(tables.meets), tables.meeting.tolist(), strict=True)]
 
-    def has(self, awaits: Sequence[Await]) -> bool:
-        """Whether all of these have arrived."""
-        received = self.received
-        return all(received.get((source, number), 0) >= messages for source, number, messages in awaits)
+
+def _has(received: list[int], rows: list[_Row], index: int) -> bool:
+    """Whether all that message ``index`` needs has arrived."""
+    for lane, base, slope, onward in rows:  # noqa: SIM110 - a generator costs as much as the loop
+        if index >= onward and received[lane] < slope * index + base:
+            return False
+    return True
 
 
 class ByMessages:
-    """One all-reduce a bucket a step, the buckets in order, simulated message by message.
+    """One collective per bucket of a step, the buckets in order, simulated message by message.
 
-    A rank enters a bucket's all-reduce when it has the bucket's data and has finished the
+    A rank enters a bucket's collective when it has the bucket's data and has finished the
     one before, as collectives of one stream follow one another. It has finished when it has
-    received all that is meant for it and its own last byte has left it.
+    received all that is meant for it and its own last byte has left it. Ranks are counted
+    within the group. Several of these on one network, one for each group, share its links.
 
     Parameters
     ----------
     kernel, network
         What carries the messages.
     plans
-        The messages of each bucket, and what they cross.
+        The messages of each bucket, and what they cross; all of the same group.
     buckets_bytes
         Size of each bucket.
     log
         Is told of every message; none if nobody wants to know.
     connect
         In place of the plans' own connections.
+    alone
+        Whether nothing else crosses the same ports, so that ports which these messages can
+        never fill may be left out; of several, call :func:`leave_out_ample_of` instead.
+    ended
+        Called with the rank and the bucket's number, counted over all steps, when a rank has ended it.
     """
 
     def __init__(
@@ -91,19 +132,33 @@ class ByMessages:
         buckets_bytes: Sequence[float],
         log: Log | None = None,
         connect: Connect | None = None,
+        *,
+        alone: bool = True,
+        ended: Callable[[int, int], object] | None = None,
     ) -> None:
         self._kernel = kernel
         self._network = network
         self._buckets = buckets_bytes
         self._log = log
+        self._tell = ended
         connections: dict[tuple[object, ...], Connection] = {}
-        programs = {id(plan.schedule): _Program(plan, connections, connect) for plan in plans}
-        self._programs = [programs[id(plan.schedule)] for plan in plans]
-        leave_out_ample(connections.values())
+        programs: dict[tuple[int, int], _Program] = {}
+        self._programs: list[_Program] = []
+        for plan in plans:
+            kind = id(plan.schedule), id(plan.wire)  # one schedule may be used by several protocols
+            if kind not in programs:
+                programs[kind] = _Program(plan, connections, connect)
+            self._programs.append(programs[kind])
+        self.connections = list(connections.values())
+        if alone:
+            leave_out_ample(self.connections)
         ranks = plans[0].schedule.ranks
-        self._turns: list[dict[int, _Turn]] = [{} for _ in range(ranks)]
         self._asked = [0] * ranks  # buckets announced as ready, over all steps
         self._current = [0] * ranks  # the bucket that the rank is at, over all steps
+        self._sent = [0] * ranks  # messages of that bucket that it has sent,
+        self._gone = [0] * ranks  # and how many of its lanes have let go of their last one
+        self._got = [0] * ranks, [0] * ranks  # messages received, of even and of odd buckets
+        self._waiting: list[deque[tuple[_Program, int]]] = [deque() for _ in range(ranks)]  # lanes that wait for the rank to come further
         self._done = [kernel.event() for _ in range(ranks)]
         self._ended_s: list[list[float]] = [[] for _ in range(ranks)]  # of each bucket of the step in progress, or last finished
         # for the log: the last work that a rank had to wait for, and when that ended
@@ -111,7 +166,7 @@ class ByMessages:
         self._cause_s = [0.0] * ranks
 
     def finished(self, rank: int) -> Event:
-        """The event that the rank's buckets of the current step are all reduced."""
+        """The event that the rank's buckets of the current step are all done."""
         return self._done[rank]
 
     def ended_s(self, rank: int) -> Sequence[float]:
@@ -119,129 +174,151 @@ class ByMessages:
         return self._ended_s[rank][: len(self._buckets)]
 
     def last_work(self, rank: int) -> int:
-        """The number of what a rank had to wait for last, such as the last message that it got."""
+        """The number of the last work that a rank had to wait for, such as the last message that it got."""
         return self._cause[rank]
 
     def ready(self, rank: int, bucket: int, cause: int = NOTHING) -> None:  # noqa: ARG002 - buckets come in order
-        """The rank has the bucket's gradients now, made by the work ``cause``."""
-        if self._log is not None:
-            self._note(rank, cause)
-        self._turn(rank, self._asked[rank]).ready = True
+        """The rank has the bucket's data now, made by the work ``cause``."""
+        self._had_to_wait_for(rank, cause)
         self._asked[rank] += 1
-        self._advance(rank)
+        if self._current[rank] == self._asked[rank] - 1:
+            self._enter(rank)
 
-    def _note(self, rank: int, cause: int) -> None:
-        """What the rank does from now on had to wait for this work."""
+    def _had_to_wait_for(self, rank: int, cause: int) -> None:
         if cause > self._cause[rank]:
             self._cause[rank] = cause
             self._cause_s[rank] = self._kernel.now
 
-    def _turn(self, rank: int, number: int) -> _Turn:
-        turns = self._turns[rank]
-        turn = turns.get(number)
-        if turn is None:
-            program = self._programs[number % len(self._programs)]
-            turn = turns[number] = _Turn(program.lanes[rank], program.incoming[rank])
-        return turn
+    def _enter(self, rank: int) -> None:
+        """The rank is at a bucket, and has its data: it may send, and others may send to it."""
+        self._kernel.soon(self._advance, rank)
+        self._wake(rank)
+
+    def _wake(self, rank: int) -> None:
+        """The rank has come further than it was: whoever waits for that looks again."""
+        waiting = self._waiting[rank]
+        while waiting:
+            program, lane = waiting.popleft()
+            program.waits[lane] = False
+            self._had_to_wait_for(program.source[lane], self._cause[rank])
+            self._kernel.soon(self._advance, program.source[lane])
 
     def _advance(self, rank: int) -> None:
-        """Send whatever the rank may send by now."""
-        while True:
-            number = self._current[rank]
-            turn = self._turn(rank, number)
-            if not turn.ready:
-                return
-            self._send_what_may(rank, number, turn)
-            expected, turn.expected = turn.expected, []
-            for other in expected:
-                self._note(other, self._cause[rank])
-                self._advance(other)
-            if turn.missing or turn.unsent:
-                return
-            del self._turns[rank][number]
-            if self._current[rank] % len(self._buckets) == 0:
-                self._ended_s[rank].clear()
-            self._ended_s[rank].append(self._kernel.now)
-            self._current[rank] += 1
-            if self._current[rank] % len(self._buckets) == 0:
-                done, self._done[rank] = self._done[rank], self._kernel.event()
-                done.succeed()
-
-    def _send_what_may(self, rank: int, number: int, turn: _Turn) -> None:
+        """Send whatever the rank may send by now, and end its bucket if nothing is left to do."""
+        number = self._current[rank]
+        if self._asked[rank] <= number:
+            return
         program = self._programs[number % len(self._programs)]
-        for place, lane in enumerate(program.lanes[rank]):
-            message = turn.next[place]
-            while message is not None and turn.has(message.awaits) and self._met(rank, lane.target, number, message):
-                self._send(program, lane, number, turn.sent[place], message)
-                turn.sent[place] = index = turn.sent[place] + 1
-                message = turn.next[place] = lane.message(index) if index < lane.messages else None
+        if self._sent[rank] < program.outgoing[rank]:
+            self._send_what_may(rank, number, program)
+        begin, end = program.out[rank], program.out[rank + 1]
+        if self._got[number & 1][rank] == program.incoming[rank] and self._gone[rank] == end - begin:
+            self._end(rank, number, program)
 
-    def _met(self, rank: int, target: int, number: int, message: Message) -> bool:
-        """Whether the target is as far as the message needs; if not, it will remember who waits."""
-        if message.meets is None:
+    def _send_what_may(self, rank: int, number: int, program: _Program) -> None:
+        received = program.received[number & 1]
+        for lane in range(program.out[rank], program.out[rank + 1]):
+            index, messages = program.sent[lane], program.messages[lane]
+            awaits = program.awaits[lane]
+            while index < messages and _has(received, awaits, index) and self._may_come(lane, number, program, index):
+                self._send(program, lane, number, index)
+                index += 1
+                self._sent[rank] += 1
+                program.sent[lane] = index
+
+    def _may_come(self, lane: int, number: int, program: _Program, index: int) -> bool:
+        """Whether the target is as far as the message needs; if not, the lane will be woken when it has come further."""
+        target, meets = program.target[lane], program.meets[lane]
+        if meets is None:
+            if number <= self._current[target] + 1:
+                return True
+        elif self._current[target] == number < self._asked[target] and _has(program.received[number & 1], meets, index):
             return True
-        turn = self._turn(target, number)
-        if self._current[target] == number and turn.ready and turn.has(message.meets):
-            return True
-        turn.expected.append(rank)
+        if not program.waits[lane]:
+            program.waits[lane] = True
+            self._waiting[target].append((program, lane))
         return False
 
-    def _send(self, program: _Program, lane: Lane, number: int, index: int, message: Message) -> None:
-        schedule, wire = program.plan
-        size_bytes = self._buckets[number % len(self._buckets)] * schedule.share(message) * wire.bytes_per_byte
-        connection, cause = program.connections[lane.source, lane.target, lane.number], self._cause[lane.source]
-        arrived: Callable[[Event | None], None] = partial(self._receive, lane.target, number, (lane.source, lane.number))
+    def _send(self, program: _Program, lane: int, number: int, index: int) -> None:
+        size_bytes = self._buckets[number % len(self._buckets)] * program.shares[lane] * program.plan.wire.bytes_per_byte
+        source = program.source[lane]
+        arrived: Callable[[Event | None], None] = partial(self._receive, program, lane, number)
+        left: Callable[[Event | None], None] | None = partial(self._left, source) if index == program.messages[lane] - 1 else None
         if self._log is not None:
-            arrived = partial(
-                self._observed, self._log, arrived, lane, connection, f"bucket {number} chunk {index}", size_bytes, self._kernel.now, cause
-            )
-        left = partial(self._left, lane.source, number, self._kernel.now, cause) if index == lane.messages - 1 else None
-        self._network.send(connection, size_bytes, arrived, left)
+            when = self._kernel.now, self._cause[source]
+            arrived = partial(self._tell_of_message, arrived, self._log, program, lane, f"bucket {number} chunk {index}", size_bytes, *when)
+            left = partial(self._tell_of_sending, left, self._log, program, source, *when) if left is not None else None
+        self._network.send(program.connections[lane], size_bytes, arrived, left)
 
-    def _observed(
+    def _tell_of_message(
         self,
-        log: Log,
         arrived: Callable[[Event | None], None],
-        lane: Lane,
-        connection: Connection,
+        log: Log,
+        program: _Program,
+        lane: int,
         name: str,
         size_bytes: float,
         sent_s: float,
         cause: int,
         event: Event | None,
     ) -> None:
-        source, target = Place("device", lane.source), Place("device", lane.target)
-        self._note(lane.target, log.transfer(connection, source, target, name, size_bytes, sent_s, self._kernel.now, cause))
+        ranks, target = program.plan.wire.group.ranks, program.target[lane]
+        ends = Place("device", ranks[program.source[lane]]), Place("device", ranks[target])
+        told = log.transfer(program.connections[lane], *ends, name, size_bytes, sent_s, self._kernel.now, cause)
+        self._had_to_wait_for(target, told)
         arrived(event)
 
-    def _left(self, rank: int, number: int, sent_s: float, cause: int, _: Event | None) -> None:
-        if self._log is not None and self._kernel.now > self._cause_s[rank]:
-            self._note(rank, self._log.wait(rank, "send", sent_s, self._kernel.now, cause))
-        self._turns[rank][number].unsent -= 1
-        self._advance(rank)
+    def _tell_of_sending(
+        self,
+        left: Callable[[Event | None], None],
+        log: Log,
+        program: _Program,
+        rank: int,
+        sent_s: float,
+        cause: int,
+        event: Event | None,
+    ) -> None:
+        # that it left lets the sender go on, though it has not arrived yet and so has no number
+        if self._kernel.now > self._cause_s[rank]:
+            replica = program.plan.wire.group.ranks[rank]
+            self._had_to_wait_for(rank, log.wait(replica, "send", sent_s, self._kernel.now, cause))
+        left(event)
 
-    def _receive(self, rank: int, number: int, lane: tuple[int, int], _: Event | None) -> None:
-        turn = self._turn(rank, number)
-        turn.received[lane] = turn.received.get(lane, 0) + 1
-        turn.missing -= 1
-        self._advance(rank)
+    def _left(self, rank: int, _: Event | None) -> None:
+        self._gone[rank] += 1
+        self._kernel.soon(self._advance, rank)
+
+    def _receive(self, program: _Program, lane: int, number: int, _: Event | None) -> None:
+        rank = program.target[lane]
+        program.received[number & 1][lane] += 1
+        self._got[number & 1][rank] += 1
+        self._kernel.soon(self._advance, rank)
+        self._wake(rank)
+
+    def _end(self, rank: int, number: int, program: _Program) -> None:
+        """The rank has done its part of a bucket: its counters are clean for the next but one, and it may enter the next."""
+        for lane in range(program.out[rank], program.out[rank + 1]):
+            program.sent[lane] = 0
+        received = program.received[number & 1]
+        for lane in program.into[rank]:
+            received[lane] = 0
+        self._sent[rank] = self._gone[rank] = self._got[number & 1][rank] = 0
+        buckets = len(self._buckets)
+        if number % buckets == 0:
+            self._ended_s[rank].clear()
+        self._ended_s[rank].append(self._kernel.now)
+        self._current[rank] = number + 1
+        if self._tell is not None:
+            self._tell(rank, number)
+        if self._asked[rank] > number + 1:
+            self._enter(rank)
+        else:
+            self._wake(rank)
+        if (number + 1) % buckets == 0:
+            done, self._done[rank] = self._done[rank], self._kernel.event()
+            done.succeed()
 
 
-def together_s(plan: Plan, size_bytes: float) -> Times:
-    """When each rank has ended if all have their data at 0, from a trial run on a copy of the network, shape (ranks,)."""
-    kernel = Kernel()
-    ranks = plan.schedule.ranks
-    wire = plan.wire
-    transport = Transport(cpu_per_message_s=wire.message_s, copy_per_byte_s=wire.copy_per_byte_s)
-    network = Network(kernel, transport, cores=cores_of(kernel, wire.shared_cores, wire.time_slice_s))
-    run = ByMessages(kernel, network, [plan], [size_bytes], connect=wire.fresh())
-    finish_s = np.zeros(ranks)
-
-    def finished(rank: int, _: Event) -> None:
-        finish_s[rank] = kernel.now
-
-    for rank in range(ranks):
-        run.finished(rank).callbacks.append(partial(finished, rank))
-        run.ready(rank, 0)
-    kernel.run()
-    return finish_s
+def leave_out_ample_of(runs: Iterable[ByMessages]) -> None:
+    """Leave out the ports that all of these together can never fill; nothing else may cross them."""
+    leave_out_ample(connection for run in runs for connection in run.connections)

@@ -1,4 +1,4 @@
-"""A collective: an algorithm on a network, by a protocol.
+"""A collective: an operation of a group of ranks by an algorithm, on a network, by a protocol.
 
 It gives its messages, to be simulated one by one (:class:`~simulator.collectives.by_messages.ByMessages`),
 and the times of all ranks at once, evaluated without them.
@@ -28,7 +28,7 @@ Memory = dict[float, tuple[Times, Times]]
 
 
 class Choice(NamedTuple):
-    """How a buffer is all-reduced; names as in the strategy.
+    """How a buffer is handled; names as in the strategy.
 
     ``aligned``: all ranks enter together when the slowest is ready, which delays those
     that could have begun; a result should say so if ranks differ.
@@ -40,22 +40,22 @@ class Choice(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The messages of one all-reduce, and what they cross."""
+    """The messages of one collective, and what they cross."""
 
     schedule: Schedule
     wire: Wire
 
 
 class Collective(ABC):
-    """All-reduces of any size among the same ranks."""
+    """One operation (:data:`~simulator.collectives.operations.Operation`) of any size in one group; ranks are counted within it."""
 
     @abstractmethod
     def choice(self, size_bytes: float) -> Choice:
-        """How a buffer of this size is reduced."""
+        """How a buffer of this size is handled."""
 
     @abstractmethod
     def plan(self, size_bytes: float) -> Plan:
-        """The messages that reduce a buffer of this size."""
+        """The messages for a buffer of this size."""
 
     @abstractmethod
     def finish_s(self, ready_s: Times, size_bytes: float, free_s: Times | None = None) -> Times:
@@ -63,7 +63,7 @@ class Collective(ABC):
 
         TensorFlow's ring counts a part of the buffer as done once it has been received and
         its own send has completed (``ring_reducer.cc``), so no rank goes on while its link
-        still carries the bytes of this all-reduce.
+        still carries the bytes of this collective.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Collective(ABC):
         """The ports of the simulation that a buffer of this size crosses; they are made when first asked for."""
 
     def finish_run_s(self, enter_s: Times, sizes_bytes: Sequence[float]) -> Times | None:  # noqa: ARG002 - where it can be told
-        """When each rank has ended the last of several all-reduces, if every rank enters each as soon as it has ended the one before.
+        """When each rank has ended the last of several, if every rank enters each as soon as it has ended the one before.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Collective(ABC):
     @property
     @abstractmethod
     def aligned(self) -> bool:
-        """Whether any buffer so far was reduced by ranks that had to enter together."""
+        """Whether any buffer so far was handled by ranks that had to enter together."""
 
 
 class Scheduled(Collective):
@@ -140,7 +140,7 @@ class Scheduled(Collective):
         self._protocol = protocol
         self._schedule = schedule
         self._wire = wire
-        self._ranks = schedule(0.0).ranks
+        self._ranks = len(wire.group)
         self._together: Memory = {}
 
     def remember_in(self, memory: Memory) -> None:
@@ -153,11 +153,11 @@ class Scheduled(Collective):
         return self._aligned and self._ranks > 1
 
     def choice(self, size_bytes: float) -> Choice:  # noqa: ARG002 - the same for all
-        """How every buffer is reduced."""
+        """How every buffer is handled."""
         return Choice(self._name, self._protocol, self.aligned)
 
     def plan(self, size_bytes: float) -> Plan:
-        """The messages that reduce a buffer of this size."""
+        """The messages for a buffer of this size."""
         return Plan(self._schedule(size_bytes), self._wire)
 
     def finish_s(self, ready_s: Times, size_bytes: float, free_s: Times | None = None) -> Times:
@@ -209,9 +209,10 @@ class Scheduled(Collective):
         """Each port with its bytes and its seconds of use for each byte of the buffer."""
         shares: dict[Port, float] = {}
         seconds: dict[Port, float] = {}
-        for lane in self._schedule(0.0).lanes():
+        schedule = self._schedule(0.0)
+        for lane in schedule.lanes():
             crossed = self._wire.connection(lane.source, lane.target, connect).ports
-            share = lane.share * self._wire.bytes_per_byte
+            share = schedule.share(lane) * self._wire.bytes_per_byte
             slowest = min((port.capacity for port in crossed), default=np.inf)
             for port in crossed:
                 shares[port] = shares.get(port, 0.0) + share

@@ -4,20 +4,17 @@
 ``tf.distribute.HierarchicalCopyAllReduce`` does so in two halves of the devices, whose
 first devices then exchange: made for the two groups of four of a DGX-1. TensorFlow's own
 leaves the last of an odd number of devices out of both halves; here the second half has it.
+TensorFlow adds a tensor when its copies from all devices of the group are there, so that
+ranks do wait for one another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
-from simulator.collectives.around import Times
-from simulator.collectives.by_messages import together_s
-from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Await, Lane, Message, Schedule
-from simulator.collectives.wire import Wire
+from simulator.collectives.schedule import Await, Lane, Schedule
 
-__all__ = ["Copies", "hierarchical_copy_schedule", "reduce_to_one_schedule"]
+__all__ = ["hierarchical_copy_schedule", "reduce_to_one_schedule"]
 
 
 @lru_cache(maxsize=16)
@@ -48,22 +45,8 @@ def hierarchical_copy_schedule(ranks: int) -> Schedule:
 
 
 def _copy(source: int, target: int, adds: bool, awaits: tuple[Await, ...] = ()) -> Lane:
-    message = Message(0, 1, adds, awaits)
-    return Lane(source, target, 0, 1, 1.0, lambda _: message)
+    return Lane(source, target, 0, 1, 1, _whole, int(adds), awaits)
 
 
-class Copies(Scheduled):
-    """From a trial run in which all ranks enter together.
-
-    TensorFlow adds a tensor when its copies from all devices of the group are there, so
-    that ranks do wait for one another.
-    """
-
-    _aligned = True
-
-    def __init__(self, name: str, protocol: str, wire: Wire, ranks: int, schedule: Callable[[int], Schedule]) -> None:
-        built = schedule(ranks)
-        super().__init__(name, protocol, lambda _: built, wire)
-
-    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:  # noqa: ARG002 - all enter at 0
-        return together_s(self.plan(size_bytes), size_bytes)
+def _whole(_: int) -> int:
+    return 0

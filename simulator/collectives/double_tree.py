@@ -13,18 +13,15 @@ stay inside it.
 from __future__ import annotations
 
 import math
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from simulator.collectives.around import Times
-from simulator.collectives.by_messages import together_s
 from simulator.collectives.collective import Plan, Scheduled
-from simulator.collectives.schedule import Await, Lane, Message, Schedule
+from simulator.collectives.schedule import Await, Lane, Schedule
+from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
 
 __all__ = ["DoubleTree", "double_tree_schedule", "parents"]
-
-_STEADY = 5e-3
-"""Relative change of the pace, from one doubling of the pieces to the next, below which it is taken to be steady."""
 
 
 def parents(ranks: int, tree: int) -> list[int | None]:
@@ -65,16 +62,15 @@ def double_tree_schedule(ranks: int, pieces: int) -> Schedule:
                 below[parent].append(rank)
         for rank, parent in enumerate(above):
             if parent is not None:
-                up = partial(_piece, tree * pieces, True, tuple(below[rank]), tree)
-                lanes[rank].append(Lane(rank, parent, tree, pieces, 0.5, up))
-            source = tuple(below[rank]) if parent is None else (parent,)
-            down = partial(_piece, tree * pieces, False, source, tree)
-            lanes[rank].extend(Lane(rank, child, tree, pieces, 0.5, down) for child in below[rank])
+                lanes[rank].append(Lane(rank, parent, tree, pieces, 1, (tree * pieces).__add__, pieces, _same(below[rank], tree)))
+            come = _same(below[rank] if parent is None else [parent], tree)
+            lanes[rank].extend(Lane(rank, child, tree, pieces, 1, (tree * pieces).__add__, 0, come) for child in below[rank])
     return Schedule(ranks, 2 * pieces, [tuple(some) for some in lanes].__getitem__)
 
 
-def _piece(first: int, adds: bool, sources: tuple[int, ...], tree: int, index: int) -> Message:
-    return Message(first + index, first + index + 1, adds, tuple(Await(source, tree, index + 1) for source in sources))
+def _same(sources: list[int], tree: int) -> tuple[Await, ...]:
+    """The same piece from each of some ranks."""
+    return tuple(Await(source, tree, 1, 1) for source in sources)
 
 
 class DoubleTree(Scheduled):
@@ -87,15 +83,15 @@ class DoubleTree(Scheduled):
     ----------
     name, protocol, wire
         As in :class:`~simulator.collectives.collective.Scheduled`.
-    ranks
-        How many.
     chunk_bytes
         Each half is cut into the fewest equal pieces that are no larger.
     """
 
     _aligned = True
 
-    def __init__(self, name: str, protocol: str, wire: Wire, ranks: int, chunk_bytes: float) -> None:
+    def __init__(self, name: str, protocol: str, wire: Wire, chunk_bytes: float) -> None:
+        ranks = len(wire.group)
+
         def pieces(size_bytes: float) -> int:
             return max(math.ceil(size_bytes / 2 / chunk_bytes), 1)
 
@@ -104,20 +100,9 @@ class DoubleTree(Scheduled):
 
     def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:  # noqa: ARG002 - all enter at 0
         pieces = self._pieces(size_bytes)
-        piece_bytes = size_bytes / pieces
-        count = max(2 * self._ranks.bit_length(), 8)  # about as many as fill the way up and down
-        if 2 * count < pieces:
-            passage_s, fewer_s, some_s = (self._trial_s(some, piece_bytes) for some in (1, count // 2, count))
-            while 2 * count < pieces:
-                more_s = self._trial_s(2 * count, piece_bytes)
-                earlier_s, pace_s = 2 * (some_s - fewer_s).max() / count, (more_s - some_s).max() / count
-                # steady at the earliest when the first pieces have come down again and share the links with those that go up
-                if some_s.max() > 2 * passage_s.max() and abs(pace_s - earlier_s) <= _STEADY * pace_s:
-                    finish_s: Times = more_s + (pieces - 2 * count) * pace_s
-                    return finish_s
-                fewer_s, some_s, count = some_s, more_s, 2 * count
-        return self._trial_s(pieces, piece_bytes)
 
-    def _trial_s(self, pieces: int, piece_bytes: float) -> Times:
-        """When each rank has the result of so many pieces of each half, all together ``pieces * piece_bytes``."""
-        return together_s(Plan(double_tree_schedule(self._ranks, pieces), self._wire), pieces * piece_bytes)
+        def trial_s(some: int) -> Times:
+            """So many pieces of each half, all of the same size."""
+            return together_s(Plan(double_tree_schedule(self._ranks, some), self._wire), some * (size_bytes / pieces))
+
+        return at_a_steady_pace_s(trial_s, pieces, 2 * self._ranks.bit_length())  # about as many as fill the way up and down

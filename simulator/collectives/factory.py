@@ -4,107 +4,175 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 from simulator.cluster import Cluster
 from simulator.collectives.auto import Auto
+from simulator.collectives.chain import Chain, chain_schedule, pieces_of
 from simulator.collectives.collective import Collective, Memory, Scheduled
-from simulator.collectives.copies import Copies, hierarchical_copy_schedule, reduce_to_one_schedule
+from simulator.collectives.copies import hierarchical_copy_schedule, reduce_to_one_schedule
+from simulator.collectives.direct import Direct, direct_schedule
 from simulator.collectives.double_tree import DoubleTree
 from simulator.collectives.halving_doubling import HalvingDoubling, halving_doubling_schedule
-from simulator.collectives.hierarchical import Hierarchical, group_size, hierarchical_schedule
+from simulator.collectives.hierarchical import Hierarchical, hierarchical_schedule
+from simulator.collectives.operations import ALGORITHMS, Operation, algorithms_of
 from simulator.collectives.ring import Rings, bidirectional_ring_schedule, ring_schedule
-from simulator.collectives.wire import Connect, Wire
+from simulator.collectives.schedule import Schedule
+from simulator.collectives.trial import ByTrial
+from simulator.collectives.wire import Connect, Group, Wire
 
 __all__ = ["collective_for"]
 
-_Build = Callable[[str, str, Wire, int, float], Scheduled]
 
-_ALGORITHMS: dict[str, _Build] = {
-    "ring": lambda name, protocol, wire, ranks, _: Rings(name, protocol, wire, ranks, both=False),
-    "bidirectional-ring": lambda name, protocol, wire, ranks, _: Rings(name, protocol, wire, ranks, both=True),
-    "halving-doubling": lambda name, protocol, wire, ranks, _: HalvingDoubling(name, protocol, wire, ranks),
-    "hierarchical": lambda name, protocol, wire, ranks, _: Hierarchical(name, protocol, wire, ranks),
-    "double-binary-tree": DoubleTree,
-    "reduce-to-one-device": lambda name, protocol, wire, ranks, _: Copies(name, protocol, wire, ranks, reduce_to_one_schedule),
-    "hierarchical-copy": lambda name, protocol, wire, ranks, _: Copies(name, protocol, wire, ranks, hierarchical_copy_schedule),
-}
-_BY_TRIAL: dict[str, _Build] = {
-    **_ALGORITHMS,
-    "ring": lambda name, protocol, wire, ranks, _: Copies(name, protocol, wire, ranks, ring_schedule),
-    "bidirectional-ring": lambda name, protocol, wire, ranks, _: Copies(name, protocol, wire, ranks, bidirectional_ring_schedule),
-    "halving-doubling": lambda name, protocol, wire, ranks, _: Copies(name, protocol, wire, ranks, halving_doubling_schedule),
-    "hierarchical": lambda name, protocol, wire, ranks, _: Copies(
-        name, protocol, wire, ranks, lambda count: hierarchical_schedule(count, group_size(count, wire.ranks_per_node))
-    ),
-}
-"""The same from trial runs in which all ranks enter together."""
+class _Wanted(NamedTuple):
+    """One algorithm by one protocol; see :func:`collective_for`."""
+
+    operation: Operation
+    algorithm: str
+    protocol: str
+    wire: Wire
+    root: int
+    chunk_bytes: float
 
 
 def collective_for(
     algorithm: str,
     protocol: str,
     cluster: Cluster,
-    ranks: int,
-    ranks_per_node: int,
+    group: Group,
     connect: Connect,
     fresh: Callable[[], Connect],
     chunk_bytes: float,
     network: str = "",
+    *,
+    operation: Operation = "all-reduce",
+    root: int = 0,
+    beside: tuple[Group, ...] = (),
 ) -> Collective:
-    """All-reduces among ``ranks`` ranks.
+    """A collective of any size in one group of ranks.
 
     Parameters
     ----------
-    algorithm, protocol, chunk_bytes
-        As in :class:`simulator.strategy.AllReduceStrategy`.
+    algorithm
+        A name of :data:`~simulator.collectives.operations.ALGORITHMS`, or ``auto``: whichever
+        is fastest for each size. With one of NCCL's protocols it chooses among what NCCL
+        has, otherwise among all that are sensible.
+    protocol, chunk_bytes
+        As in :class:`simulator.strategies.all_reduce.AllReduceStrategy`; chunks are also the pieces of a
+        broadcast and of a reduction.
     cluster
         Its protocols count.
-    ranks_per_node
-        Ranks r with the same ``r // ranks_per_node`` sit on one node.
+    group
+        Who takes part.
     connect
-        A new connection of the simulation, from one rank to another.
+        A new connection of the simulation, from one rank of the topology to another.
     fresh
         Gives the same for a copy of the network that nobody else uses.
     network
         Names the network, where there may be more collectives on the very same one: what
         takes a trial run is then found out once for all of them in this process.
+    operation
+        What is done.
+    root
+        Place in the group of the root of a broadcast or reduction.
+    beside
+        Groups of the same shape that do the same at the same time, over ports that they
+        may share with this one; see :class:`~simulator.collectives.wire.Wire`.
+
+    Raises
+    ------
+    ValueError
+        The operation has no such algorithm, the root is not in the group, or a group beside
+        it has another shape or a rank of this one.
     """
-    protocols = ("simple", "ll128", "ll") if protocol == "auto" else (protocol,)
+    names = algorithms_of(operation)
+    if algorithm not in (*names, "auto"):
+        raise ValueError(f"{operation} has no algorithm {algorithm!r}; it has {', '.join(names)} and auto")
+    if not 0 <= root < len(group):
+        raise ValueError(f"a group of {len(group)} ranks has no root {root}; take 0 to {len(group) - 1}")
+    ranks = [rank for each in (group, *beside) for rank in each.ranks]
+    if any(len(each) != len(group) or each.neighbours != group.neighbours for each in beside) or len(set(ranks)) < len(ranks):
+        raise ValueError("groups beside one another must have the same shape, and no rank in common")
     transport = cluster.transport
     wires = {
-        name: Wire(
+        kind: Wire(
             connect,
             fresh,
-            getattr(cluster.protocols, name) if name != "none" else None,
-            ranks_per_node,
+            getattr(cluster.protocols, kind) if kind != "none" else None,
+            group,
+            beside,
             transport.cpu_per_message_s,
             transport.copy_per_byte_s,
             cluster.shared_cores,
             cluster.time_slice_s,
         )
-        for name in protocols
+        for kind in (("simple", "ll128", "ll") if protocol == "auto" else (protocol,))
     }
-    algorithms = _sensible(ranks, ranks_per_node) if algorithm == "auto" else (algorithm,)
+    algorithms = _sensible(operation, group, of_nccl=protocol != "none") if algorithm == "auto" else (algorithm,)
     # hosts that work on each message meet in ways that no recurrence knows
-    builds = _BY_TRIAL if transport.works_on_messages and ranks > ranks_per_node else _ALGORITHMS
-    candidates = [builds[name](name, kind, wire, ranks, chunk_bytes) for name in algorithms for kind, wire in wires.items()]
+    build = _by_trial if transport.works_on_messages and not group.on_one_node else _at_once
+    candidates = [build(_Wanted(operation, name, kind, wire, root, chunk_bytes)) for name in algorithms for kind, wire in wires.items()]
     for candidate in candidates:
         if network and candidate.aligned:
             kind = candidate.choice(0.0)
-            candidate.remember_in(_memory(kind.algorithm, kind.protocol, ranks, ranks_per_node, chunk_bytes, network))
+            candidate.remember_in(_memory((operation, kind.algorithm, kind.protocol, group, beside, root, chunk_bytes, network)))
     return candidates[0] if len(candidates) == 1 else Auto(candidates)
 
 
 @lru_cache(maxsize=32)
-def _memory(algorithm: str, protocol: str, ranks: int, ranks_per_node: int, chunk_bytes: float, network: str) -> Memory:  # noqa: ARG001
+def _memory(key: tuple[object, ...]) -> Memory:  # noqa: ARG001 - what it is remembered by
     """What is known of one kind of collective on one network."""
     return {}
 
 
-def _sensible(ranks: int, ranks_per_node: int) -> tuple[str, ...]:
+def _sensible(operation: Operation, group: Group, *, of_nccl: bool) -> tuple[str, ...]:
     """The algorithms that may be the fastest, those that are quick to evaluate first."""
-    if ranks <= ranks_per_node:
-        return "ring", "halving-doubling", "reduce-to-one-device", "hierarchical-copy", "double-binary-tree"
-    if group_size(ranks, ranks_per_node) > 1:
-        return "ring", "halving-doubling", "hierarchical", "double-binary-tree"
-    return "ring", "halving-doubling", "double-binary-tree"
+    if operation != "all-reduce":
+        return ("ring",) if operation != "all-to-all" else ("direct",)
+    sensible = ["ring", "halving-doubling", "hierarchical", "reduce-to-one-device", "hierarchical-copy", "double-binary-tree"]
+    if not group.on_one_node:
+        sensible = [name for name in sensible if name not in ("reduce-to-one-device", "hierarchical-copy")]
+    if group.on_one_node or group.neighbours == 1:
+        sensible.remove("hierarchical")
+    return tuple(name for name in sensible if not of_nccl or "nccl" in ALGORITHMS[operation, name].libraries)
+
+
+def _at_once(wanted: _Wanted) -> Scheduled:
+    """Evaluated for all ranks at once, where that is known."""
+    operation, algorithm, protocol, wire, root, chunk_bytes = wanted
+    if algorithm == "double-binary-tree":
+        return DoubleTree(algorithm, protocol, wire, chunk_bytes)
+    if operation in ("broadcast", "reduce"):
+        return Chain(algorithm, protocol, wire, operation, root, chunk_bytes)
+    if algorithm in ("ring", "bidirectional-ring"):
+        return Rings(algorithm, protocol, wire, operation, both=algorithm != "ring")
+    if algorithm == "halving-doubling":
+        return HalvingDoubling(algorithm, protocol, wire)
+    if algorithm == "hierarchical":
+        return Hierarchical(algorithm, protocol, wire)
+    if algorithm == "direct":
+        return Direct(algorithm, protocol, wire)
+    return _by_trial(wanted)
+
+
+def _by_trial(wanted: _Wanted) -> Scheduled:
+    """From trial runs in which all ranks enter together."""
+    operation, algorithm, protocol, wire, root, chunk_bytes = wanted
+    ranks = len(wire.group)
+    if algorithm == "double-binary-tree":
+        return DoubleTree(algorithm, protocol, wire, chunk_bytes)
+    if operation in ("broadcast", "reduce"):
+        return ByTrial(
+            algorithm, protocol, wire, lambda size_bytes: chain_schedule(ranks, pieces_of(size_bytes, chunk_bytes), operation, root)
+        )
+    schedules: dict[str, Callable[[], Schedule]] = {
+        "ring": lambda: ring_schedule(ranks, operation),
+        "bidirectional-ring": lambda: bidirectional_ring_schedule(ranks, operation),
+        "halving-doubling": lambda: halving_doubling_schedule(ranks),
+        "hierarchical": lambda: hierarchical_schedule(ranks, wire.group.neighbours),
+        "reduce-to-one-device": lambda: reduce_to_one_schedule(ranks),
+        "hierarchical-copy": lambda: hierarchical_copy_schedule(ranks),
+        "direct": lambda: direct_schedule(ranks),
+    }
+    schedule = schedules[algorithm]()
+    return ByTrial(algorithm, protocol, wire, lambda _: schedule)

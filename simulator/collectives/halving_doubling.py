@@ -16,10 +16,10 @@ from functools import lru_cache, partial
 import numpy as np
 
 from simulator.collectives.around import Times
-from simulator.collectives.by_messages import together_s
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Await, Lane, Message, Schedule
-from simulator.collectives.wire import Wire, seconds_per_byte
+from simulator.collectives.schedule import Await, Lane, Schedule
+from simulator.collectives.trial import together_s
+from simulator.collectives.wire import Wire
 from simulator.network.ports import Connection, Port
 
 __all__ = ["HalvingDoubling", "halving_doubling_schedule"]
@@ -59,39 +59,57 @@ def halving_doubling_schedule(ranks: int) -> Schedule:
 def _lanes(fold: _Fold, rank: int) -> tuple[Lane, ...]:
     player, whole = fold.player(rank), fold.players
     if player is None:
-        return (Lane(rank, rank + 1, 0, 1, 1.0, lambda _: Message(0, whole, True, (), ())),)
-    lanes = [Lane(rank, fold.rank(player ^ 1 << k), 0, 2, 0.5**k, partial(_exchange, fold, player, k)) for k in range(fold.rounds)]
+        return (Lane(rank, rank + 1, 0, 1, whole, _whole, 1, (), ()),)
+    lanes = [
+        Lane(
+            rank, fold.rank(player ^ 1 << k), 0, 2, whole >> (k + 1), partial(_exchanged, fold, player, k), 1,
+            _before(fold, player, k), _before(fold, player ^ 1 << k, k),
+        )
+        for k in range(fold.rounds)
+    ]  # fmt: skip
     if player < fold.folded:
-        result = Message(0, whole, False, _received(fold, player, fold.rounds, 0))
-        lanes.append(Lane(rank, rank - 1, 0, 1, 1.0, lambda _: result))
+        lanes.append(Lane(rank, rank - 1, 0, 1, whole, _whole, 0, (*_folded(player), *_partners(fold, player, range(fold.rounds), 2))))
     return tuple(lanes)
 
 
-def _exchange(fold: _Fold, player: int, k: int, gathering: int) -> Message:
-    """What a player sends to its partner of round k, when halving or when gathering."""
-    partner = player ^ 1 << k
-    parts = fold.held(player if gathering else partner, k + 1)
-    halved, gathered = (fold.rounds, k + 1) if gathering else (k, fold.rounds)
-    return Message(*parts, not gathering, *(_received(fold, one, halved, gathered) for one in (player, partner)))
+def _whole(_: int) -> int:
+    return 0
 
 
-def _received(fold: _Fold, player: int, halved: int, gathered: int) -> tuple[Await, ...]:
-    """What a player has after the first ``halved`` rounds of halving, and all rounds of gathering from the last down to ``gathered``."""
-    folded = [Await(2 * player, 0, 1)] if player < fold.folded else []
-    return (*folded, *(Await(fold.rank(player ^ 1 << k), 0, 2 if k >= gathered else 1) for k in range(halved)))
+def _exchanged(fold: _Fold, player: int, k: int, gathering: int) -> int:
+    """The first part of what a player sends to its partner of round k, when halving (0) or when gathering (1)."""
+    return fold.held(player if gathering else player ^ 1 << k, k + 1)[0]
+
+
+def _before(fold: _Fold, player: int, k: int) -> tuple[Await, ...]:
+    """What a player has when it exchanges with its partner of round k: the halves so far; when gathering, all that came since."""
+    halves = _partners(fold, player, range(k), 1)
+    answer = _partners(fold, player, range(k, min(k + 1, fold.rounds)), 1, start=1)
+    gathered = _partners(fold, player, range(k + 1, fold.rounds), 2, start=1)
+    return (*(_folded(player) if player < fold.folded else ()), *halves, *answer, *gathered)
+
+
+def _folded(player: int) -> tuple[Await, ...]:
+    """The buffer of the rank that has handed its data over to a player."""
+    return (Await(2 * player, 0, 1),)
+
+
+def _partners(fold: _Fold, player: int, rounds: range, messages: int, start: int = 0) -> tuple[Await, ...]:
+    return tuple(Await(fold.rank(player ^ 1 << k), 0, messages, start=start) for k in rounds)
 
 
 class HalvingDoubling(Scheduled):
     """By the recurrence of the rounds, if that is exact; else from ranks that enter together.
 
-    It is exact if no two ranks share a link. If those of a node do, it is so for a power of
-    two of ranks that enter together, provided that all pairs of a round are joined alike;
-    ranks that enter apart are then taken to have equal shares still, which is never early.
-    Otherwise the times come from a
-    trial run in which all ranks enter together.
+    It is exact if no two ranks share a link. If those of a node do, or those of groups
+    beside one another, it is so for a power of two of ranks that enter together, provided
+    that all pairs of a round are joined alike; ranks that enter apart are then taken to
+    have equal shares still, which is never early. Otherwise the times come from a trial run
+    in which all ranks enter together.
     """
 
-    def __init__(self, name: str, protocol: str, wire: Wire, ranks: int) -> None:
+    def __init__(self, name: str, protocol: str, wire: Wire) -> None:
+        ranks = len(wire.group)
         schedule = halving_doubling_schedule(ranks)
         super().__init__(name, protocol, lambda _: schedule, wire)
         self._fold = fold = _Fold(ranks)
@@ -101,10 +119,11 @@ class HalvingDoubling(Scheduled):
         stages = [list(zip(self._players[partner].tolist(), self._players.tolist(), strict=True)) for partner in self._partners]
         stages += [[(2 * k, 2 * k + 1) for k in range(fold.folded)], [(2 * k + 1, 2 * k) for k in range(fold.folded)]]
         connect = wire.fresh()
-        links = [[wire.connection(source, target, connect) for source, target in stage] for stage in stages]
-        self._s_per_byte = [seconds_per_byte(stage) * wire.bytes_per_byte for stage in links]
-        self._latency_s = [np.array([link.latency_s for link in stage]) for stage in links]
-        alike = all(np.ptp(values) == 0 for values in (*self._s_per_byte[:-2], *self._latency_s[:-2]))
+        links = [wire.connections(stage, connect) for stage in stages]
+        paces = [wire.paces(stage) for stage in links]
+        self._s_per_byte = [stage.s_per_byte[0] for stage in paces]
+        self._latency_s = [stage.latency_s[0] for stage in paces]
+        alike = all(np.ptp(values) == 0 for stage in paces[:-2] for values in stage)
         self._aligned = _shared(stages, links) and (bool(fold.folded) or not alike)
 
     def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
@@ -131,13 +150,14 @@ class HalvingDoubling(Scheduled):
         return stage_s
 
 
-def _shared(stages: list[list[tuple[int, int]]], links: list[list[Connection]]) -> bool:
-    """Whether any port serves several ranks."""
-    sources: dict[Port, set[int]] = {}
-    targets: dict[Port, set[int]] = {}
-    for stage, connections in zip(stages, links, strict=True):
-        for (source, target), connection in zip(stage, connections, strict=True):
-            for port in connection.ports:
-                sources.setdefault(port, set()).add(source)
-                targets.setdefault(port, set()).add(target)
+def _shared(stages: list[list[tuple[int, int]]], links: list[list[list[Connection]]]) -> bool:
+    """Whether any port serves several ranks, of this group or of those beside it."""
+    sources: dict[Port, set[tuple[int, int]]] = {}
+    targets: dict[Port, set[tuple[int, int]]] = {}
+    for stage, of_groups in zip(stages, links, strict=True):
+        for group, connections in enumerate(of_groups):
+            for (source, target), connection in zip(stage, connections, strict=True):
+                for port in connection.ports:
+                    sources.setdefault(port, set()).add((group, source))
+                    targets.setdefault(port, set()).add((group, target))
     return any(len(sources[port]) > 1 and len(targets[port]) > 1 for port in sources)

@@ -1,51 +1,56 @@
-"""What the ranks of an all-reduce send one another: the common language of the algorithms.
+"""What the ranks of a collective send one another: the common language of the algorithms.
+
+Ranks are counted within their group: rank i here is the i-th of the group's list
+(:class:`~simulator.collectives.wire.Group`).
 
 The buffer is cut into equal parts. A :class:`Lane` carries messages from one rank to
 another, in order; a message holds a run of parts and leaves when the source has its own
-data and what the message awaits. A rank has the whole result when it has received every
-message meant for it, and has ended when its own messages have left it as well.
+data and what the message awaits. A rank has its result when it has received every message
+meant for it, and has ended when its own messages have left it as well.
 
-Messages are computed when asked for: a ring of 1,024 ranks has two million.
+What message k of a lane awaits is a straight line in k, so that a lane of any length takes
+a few numbers: a ring of 1,024 ranks has two million messages, and 1,024 lanes.
+:func:`flattened` gives the same as tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Await", "Lane", "Message", "Schedule"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Await", "Lane", "Message", "Needs", "Schedule", "Tables", "flattened"]
+
+Indices = NDArray[np.int32]
 
 
 class Await(NamedTuple):
-    """The first ``messages`` messages of the lane ``number`` from rank ``source`` must have arrived."""
+    """Message k of a lane needs ``slope * k + base`` messages of the lane ``number`` from rank ``source``, from k = ``start`` on.
+
+    Messages before ``start`` need none of them.
+    """
 
     source: int
     number: int
-    messages: int
+    base: int
+    slope: int = 0
+    start: int = 0
+
+    def messages(self, index: int) -> int:
+        """How many must have arrived before message ``index``."""
+        return self.slope * index + self.base if index >= self.start else 0
 
 
 class Message(NamedTuple):
-    """Parts ``first`` to ``last - 1`` of the buffer.
-
-    Attributes
-    ----------
-    first, last
-        Which parts.
-    adds
-        Whether the target adds them to its own; else it puts them in their place.
-    awaits
-        What the source must have received before.
-    meets
-        What the target must have received before, if the two wait for one another, as
-        large messages of MPI do; none if the message may come at any time.
-    """
+    """Parts ``first`` to ``last - 1``; ``adds``: the target adds them to its own, else it puts them in their place."""
 
     first: int
     last: int
     adds: bool
-    awaits: tuple[Await, ...] = ()
-    meets: tuple[Await, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +65,48 @@ class Lane:
         Tells apart lanes between the same two ranks in the same direction.
     messages
         How many there are.
-    share
-        What they carry together, in buffers.
-    message
-        The k-th of them, from 0 on.
+    parts
+        How many parts each of them holds.
+    first
+        The first part of the k-th message, from k = 0 on.
+    adding
+        The target adds the first so many messages to its own data, and puts the others in their place.
+    awaits
+        What the source must have received before.
+    meets
+        What the target must have received before, if the two wait for one another, as
+        large messages of MPI do: the target must then have entered the collective. None
+        if a message may come at any time.
     """
 
     source: int
     target: int
     number: int
     messages: int
-    share: float
-    message: Callable[[int], Message]
+    parts: int
+    first: Callable[[int], int]
+    adding: int
+    awaits: tuple[Await, ...] = ()
+    meets: tuple[Await, ...] | None = None
+
+    def message(self, index: int) -> Message:
+        """The message ``index``, from 0 on."""
+        first = self.first(index)
+        return Message(first, first + self.parts, index < self.adding)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One all-reduce.
+    """One collective.
 
     Attributes
     ----------
     ranks
         How many take part.
     parts
-        Equal parts that the buffer is cut into.
+        Equal parts that a rank's buffer is cut into. Of an operation with a part for each
+        rank (reduce-scatter, all-gather) part p is that of rank p mod ``ranks``; of an
+        all-to-all, part ``source * ranks + target`` goes from one to the other.
     lanes_from
         The lanes out of a rank.
     """
@@ -97,6 +120,93 @@ class Schedule:
         for rank in range(self.ranks):
             yield from self.lanes_from(rank)
 
-    def share(self, message: Message) -> float:
-        """What a message carries, in buffers."""
-        return (message.last - message.first) / self.parts
+    def share(self, lane: Lane) -> float:
+        """What all messages of a lane carry together, in buffers."""
+        return lane.messages * lane.parts / self.parts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Needs:
+    """What messages need, lane by lane; rows ``start[i]`` to ``start[i + 1] - 1`` are those of lane i.
+
+    A row says that message k of lane i needs ``slope * k + base`` messages of ``lane`` if
+    k >= ``onward``, else none. All of dtype int32.
+
+    Attributes
+    ----------
+    start
+        Shape (lanes + 1,).
+    lane, base, slope, onward
+        Shape (rows,).
+    """
+
+    start: Indices
+    lane: Indices
+    base: Indices
+    slope: Indices
+    onward: Indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """A schedule as tables of int32; lanes are numbered by source, as :meth:`Schedule.lanes` gives them.
+
+    Attributes
+    ----------
+    ranks, parts
+        As in :class:`Schedule`: a message of lane i carries ``each[i] / parts`` of a buffer.
+    out
+        Lanes ``out[r]`` to ``out[r + 1] - 1`` go out of rank r; shape (ranks + 1,).
+    incoming
+        Messages that each rank gets, shape (ranks,).
+    source, target, number, messages, each
+        Of each lane its ranks, its number, its messages and the parts of each, shape (lanes,).
+    awaits
+        What the source must have received.
+    meets
+        What the target must have received, of lanes that wait for their target.
+    meeting
+        Which lanes do, shape (lanes,), bool.
+    """
+
+    ranks: int
+    parts: int
+    out: Indices
+    incoming: Indices
+    source: Indices
+    target: Indices
+    number: Indices
+    messages: Indices
+    each: Indices
+    awaits: Needs
+    meets: Needs
+    meeting: NDArray[np.bool_]
+
+
+@lru_cache(maxsize=32)
+def flattened(schedule: Schedule) -> Tables:
+    """The schedule as tables; a lane awaits only lanes into its source, and meets only those into its target.
+
+    Raises
+    ------
+    KeyError
+        A lane awaits one that does not exist.
+    """
+    lanes = list(schedule.lanes())
+    ids = {(lane.source, lane.target, lane.number): index for index, lane in enumerate(lanes)}
+    columns = np.array([(lane.source, lane.target, lane.number, lane.messages, lane.parts) for lane in lanes], dtype=np.int32).reshape(
+        len(lanes), 5
+    )
+    source, target, number, messages, each = np.ascontiguousarray(columns.T)
+    incoming = np.bincount(target, weights=messages, minlength=schedule.ranks).astype(np.int32)
+    out = np.searchsorted(source, np.arange(schedule.ranks + 1)).astype(np.int32)
+    awaits = _needs([[(ids[each.source, lane.source, each.number], each) for each in lane.awaits] for lane in lanes])
+    meets = _needs([[(ids[each.source, lane.target, each.number], each) for each in lane.meets or ()] for lane in lanes])
+    meeting = np.array([lane.meets is not None for lane in lanes], dtype=np.bool_)
+    return Tables(schedule.ranks, schedule.parts, out, incoming, source, target, number, messages, each, awaits, meets, meeting)
+
+
+def _needs(of_lanes: list[list[tuple[int, Await]]]) -> Needs:
+    start = np.cumsum([0, *map(len, of_lanes)]).astype(np.int32)
+    rows = [(lane, each.base, each.slope, each.start) for needs in of_lanes for lane, each in needs]
+    return Needs(start, *np.ascontiguousarray(np.array(rows, dtype=np.int32).reshape(len(rows), 4).T))

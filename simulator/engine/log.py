@@ -125,6 +125,7 @@ class OperationLog:
         self._operations = [routine.operations for routine in program.routines]
         self._routine = program.ranks.routine.tolist()
         self._path = program.ranks.path
+        self._peer = program.ranks.peer
         self._computed: dict[int, int] = {}  # the last compute of each rank
         rule = program.rules.updates
         self._served_by = rule.server if isinstance(rule, Synchronous) else ()
@@ -143,8 +144,8 @@ class OperationLog:
             number = self._computed[rank] = self._log.span(rank, its.name, begun_s, ended_s, cause)
             return number
         if its.kind == "send":
-            path = int(self._path[rank, its.slot])
-            ends = its.source.of(rank), its.target.of(rank)
+            path, peer = int(self._path[rank, its.slot]), int(self._peer[rank, its.slot])
+            ends = its.source.of(rank, peer), its.target.of(rank, peer)
             return self._log.transfer(path, *ends, its.name, its.size_bytes, begun_s, ended_s, cause)
         if its.kind == "serve":
             return self._log.service(its.server, self._served, rank, its.tensor, begun_s, ended_s, cause)

@@ -19,11 +19,14 @@ from heapq import heapify, heappop, heappush
 
 from simulator.network.ports import Connection, Port
 
-__all__ = ["settle", "settle_plain"]
+__all__ = ["FEW", "PATIENCE", "TOLERANCE", "settle", "settle_plain"]
 
-_TOLERANCE = 1 + 1e-12
-_PATIENCE = 16
-_FEW = 16
+TOLERANCE = 1 + 1e-12
+"""Levels this close, as a ratio, are the same."""
+PATIENCE = 16
+"""Ports that may be looked at for each that came or went before the whole component is shared out anew."""
+FEW = 16
+"""Connections of a port up to which it is worth while to look at all of them."""
 
 
 def settle(dirty: Iterable[Port], fresh: Iterable[Connection], now: float) -> dict[Port, None]:
@@ -51,7 +54,7 @@ def settle(dirty: Iterable[Port], fresh: Iterable[Connection], now: float) -> di
                 port.disown(connection)
         owner.adopt(connection, connection.size / connection.weight, now)
     work = dict(touched)
-    budget = _PATIENCE * (len(work) + 8)
+    budget = PATIENCE * (len(work) + 8)
     while work:
         port, _ = work.popitem()
         budget -= 1
@@ -88,7 +91,7 @@ def settle_plain(dirty: Iterable[Port], fresh: Sequence[Connection], now: float)
         for port in connection.shared:
             if port in owners:
                 continue
-            if len(port.active) > _FEW:
+            if len(port.active) > FEW:
                 return None
             equal = port.equal_share()
             for other in port.active:
@@ -137,12 +140,16 @@ def _share_out(port: Port, work: dict[Port, None], touched: dict[Port, None], no
     left, weight = port.available(), port.owned
     ceiling = math.inf if port.limits is None else port.limits.ceiling
     if port.foreign:
-        levels = sorted(((_level(connection), order, connection) for order, connection in enumerate(port.foreign)), key=_descending)
-        left -= sum(level * connection.weight for level, _, connection in levels)
-        for level, _, connection in levels:
+        levels = [(_level(connection), connection) for connection in port.foreign]
+        for level, connection in levels:
+            left -= level * connection.weight
+        full = left / weight
+        bound = (full if full < ceiling else ceiling) * TOLERANCE
+        faster = [(-level, order, connection) for order, (level, connection) in enumerate(levels) if level > bound]
+        for negative, _, connection in sorted(faster):
             # whoever has a higher level than an owned connection is brought down to the same
-            full = left / weight
-            if level <= (full if full < ceiling else ceiling) * _TOLERANCE:
+            level, full = -negative, left / weight
+            if level <= (full if full < ceiling else ceiling) * TOLERANCE:
                 break
             _take(port, connection, work, touched, now)
             left += level * connection.weight
@@ -167,10 +174,6 @@ def _share_out(port: Port, work: dict[Port, None], touched: dict[Port, None], no
                         work[crossed] = None
 
 
-def _descending(item: tuple[float, int, Connection]) -> tuple[float, int]:
-    return -item[0], item[1]
-
-
 def _stay_slack(port: Port, work: dict[Port, None], touched: dict[Port, None], now: float) -> None:
     """A port that is nobody's bottleneck: see whether it has room for all."""
     equal = port.equal_share()
@@ -183,7 +186,7 @@ def _stay_slack(port: Port, work: dict[Port, None], touched: dict[Port, None], n
     if highest <= equal:
         _watch_floors(port, equal)
         return
-    if total <= port.available() * _TOLERANCE and (port.limits is None or highest <= port.limits.ceiling * _TOLERANCE):
+    if total <= port.available() * TOLERANCE and (port.limits is None or highest <= port.limits.ceiling * TOLERANCE):
         for connection in port.foreign:
             _couple(connection, port)
         return
@@ -271,7 +274,7 @@ def _levels(ports: list[Port]) -> dict[Connection, tuple[Port, float]]:
         if not unfixed[port]:
             continue
         current = port.level_of(max(free[port], 0.0), unfixed[port])
-        if current > lowest * _TOLERANCE:
+        if current > lowest * TOLERANCE:
             heappush(queue, (current, order, port))  # others took less than their part; look again later
             continue
         for connection in port.active:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from heapq import heappop
 
 import numpy as np
+from numpy.typing import NDArray
 from simpy.events import Event
 
 from simulator.cores import Cores, Task
@@ -29,9 +30,9 @@ from simulator.network.ports import Arrived, Connection, Port, exact_weight
 from simulator.network.queues import Queues
 from simulator.transport import Transport
 
-__all__ = ["Network"]
+__all__ = ["SAME_INSTANT", "Network", "weights_of"]
 
-_SAME_INSTANT = 1 + 1e-12
+SAME_INSTANT = 1 + 1e-12
 """Messages of a port whose ends are this close, relative to its clock, end together."""
 
 _BLOCK = 256
@@ -88,7 +89,7 @@ class Network:
         self._weights: Iterator[float] | None = None
         if transport is not None and transport.weight_sigma is not None:
             assert rng is not None, "random weights need a random stream"
-            self._weights = _weights(transport.weight_sigma, rng)
+            self._weights = (weight for block in weights_of(transport.weight_sigma, rng) for weight in block.tolist())
         self._queues: Queues | None = None
         if transport is not None and transport.queue_s is not None:
             assert transport.buffer_s is not None
@@ -264,7 +265,7 @@ class Network:
         front = heap[0][0]
         # the clock stands where the first message ends, without the rounding of rate x time
         port.clock, port.updated = front, now
-        limit = front * _SAME_INSTANT
+        limit = front * SAME_INSTANT
         ended: list[tuple[float, Arrived]] = []
         crossed: list[Connection] = []  # whose next message begins anew
         while heap and heap[0][0] <= limit:
@@ -330,8 +331,8 @@ class Network:
             self._dirty[port] = None
 
 
-def _weights(sigma: float, rng: np.random.Generator) -> Iterator[float]:
-    """Endless lognormal weights of median 1, drawn in blocks of 256."""
+def weights_of(sigma: float, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+    """Endless lognormal weights of median 1, exact as :func:`exact_weight` has it, in blocks."""
     while True:
         deviations = rng.standard_normal(_BLOCK).clip(-_LARGEST_DEVIATION, _LARGEST_DEVIATION)
-        yield from map(exact_weight, np.exp(sigma * deviations).tolist())
+        yield np.array([exact_weight(weight) for weight in np.exp(sigma * deviations).tolist()])

@@ -53,7 +53,10 @@ class _Link:
 
     def grow(self) -> None:
         """What comes in each second, each sender's link shared equally by its messages, less what leaves."""
-        self.growth = sum(messages / source.leaving for source, messages in self.sources.items()) - 1.0
+        coming = 0.0
+        for source, messages in self.sources.items():
+            coming += messages / source.leaving
+        self.growth = coming - 1.0
 
 
 class Queues:

@@ -52,9 +52,9 @@ class Topology:
         self._per_node = cluster.replicas_per_node
         self._ports: dict[str, Port] = {}
         self._nodes: dict[int, _Node] = {}
-        dedicated = getattr(scenario.strategy, "server_placement", "") == "dedicated"
-        self._first_server_node = scenario.worker_nodes if dedicated else 0  # 0: servers share the workers' nodes
-        self._client_node = scenario.nodes_needed - 1 if getattr(scenario.strategy, "replication", "") == "in-graph" else None
+        layout = scenario.layout
+        self._first_server_node = layout.worker_nodes if layout.server_nodes else 0  # 0: servers share the workers' nodes
+        self._client_node = layout.client_node
         self._has_hosts = transport.at_a_time is not None or transport.weight_sigma is not None or transport.works_on_messages
         cap = transport.flow_cap_bytes_per_s or math.inf
         # weights are drawn anew for each message, so that the cap of a connection is no multiple of its weight: it has a port of its own

@@ -7,6 +7,7 @@ are drawn for a replication. Tables that grow with the ranks are columns of nump
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, overload
@@ -25,6 +26,7 @@ __all__ = [
     "Dispatcher",
     "Flags",
     "Floats",
+    "HostCopies",
     "Hosts",
     "Integers",
     "Names",
@@ -33,6 +35,7 @@ __all__ = [
     "Ports",
     "Program",
     "Ranks",
+    "Reduction",
     "Routine",
     "Rules",
     "Servers",
@@ -40,7 +43,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Integers = NDArray[np.integer]
 Flags = NDArray[np.bool_]
 
 
@@ -203,6 +206,8 @@ class Ranks:
         The path over its device's port where that is shared; -1: it has the device to itself.
     path
         The path of each slot that operations send over, shape (ranks, slots); -1: none.
+    peer
+        The rank that each slot leads to, where it leads to one, shape (ranks, slots); -1: none.
     names
         What records call them.
     """
@@ -212,13 +217,14 @@ class Ranks:
     routine: Integers
     seat: Integers
     path: Integers
+    peer: Integers
     names: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.device)
 
 
-Kind = Literal["gate", "compute", "send", "serve", "collective"]
+Kind = Literal["gate", "compute", "send", "receive", "serve", "collective"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +238,8 @@ class Operation:
     ----------
     kind
         gate: goes on when a rule lets it; compute: work on the rank's device; send: bytes
-        over a path; serve: a server works on a tensor; collective: with others of a group.
+        over a path; receive: what another rank has sent; serve: a server works on a tensor;
+        collective: with others of a group.
     name
         What is done, for people. Gates: "turn" (the step is handed out, and begins to
         read), "prepare" (the client has the batch), "input" (the batch is there), "update"
@@ -251,12 +258,15 @@ class Operation:
         send: its ends; the rank's own where their number is :data:`~simulator.records.OWN`.
     departs, lands
         From the beginning of the one to the end of the other the rank communicates.
+    channel
+        send to a rank, receive: messages of a channel are received in the order in which they come, one by each receive.
     feeds
         send: brings the batch that the gate "input" waits for.
     server, tensor, cost_s
         serve: where, which, and seconds.
-    bucket, every
-        collective: its number, from 0 on in the order in which the group reduces; it takes place in each ``every``-th step only.
+    bucket, every, ready
+        collective: its number, from 0 on in the order in which the group reduces; it takes place in each ``every``-th step only; share
+        of the backward pass after which its data is there.
     """
 
     kind: Kind
@@ -272,12 +282,14 @@ class Operation:
     target: Place = EVERYBODY
     departs: bool = False
     lands: bool = False
+    channel: int = -1
     feeds: bool = False
     server: int = -1
     tensor: int = -1
     cost_s: float = 0.0
     bucket: int = -1
     every: int = 1
+    ready: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -298,7 +310,7 @@ class Routine:
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """One process hands out steps, one at a time (:class:`simulator.strategy.Coordinator`)."""
+    """One process hands out steps, one at a time (``strategy.coordinator``)."""
 
     dispatch_s: float
     latency_s: float
@@ -345,6 +357,36 @@ class Synchronous:
 
 
 @dataclass(frozen=True)
+class HostCopies:
+    """Buffers go by the hosts' memory: what a rank's part of the link to its host carries, in each direction."""
+
+    latency_s: float
+    s_per_byte: float
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How ranks reduce their buckets, beyond one after the other.
+
+    Attributes
+    ----------
+    cycle_s
+        Every cycle, what is ready on all ranks is fused and reduced; none: each bucket as it becomes ready.
+    most_bytes
+        With a cycle: what is fused at most.
+    by_need
+        Whether those go first that the next forward pass needs first, and it begins when they have come.
+    copies
+        Where buffers go by the hosts' memory.
+    """
+
+    cycle_s: float | None = None
+    most_bytes: float = math.inf
+    by_need: bool = False
+    copies: HostCopies | None = None
+
+
+@dataclass(frozen=True)
 class Rules:
     """What is no graph: small state machines with integers for state.
 
@@ -364,6 +406,8 @@ class Rules:
         What becomes of gradients at servers; none without servers.
     sync_every
         Steps after which all ranks hold the same variables.
+    reduction
+        How ranks reduce their buckets; none where they have none.
     """
 
     steps_shared: int | None = None
@@ -374,6 +418,7 @@ class Rules:
     client: Client | None = None
     updates: Asynchronous | Synchronous | None = None
     sync_every: int = 1
+    reduction: Reduction | None = None
 
 
 @dataclass(frozen=True)
@@ -400,3 +445,10 @@ class Program:
     transport: Transport
     cores: Cores | None = None
     groups: tuple[Integers, ...] = field(default=())
+
+    @property
+    def together(self) -> bool:
+        """Whether ranks meet in collectives alone: each has a device to itself, and nothing is sent, served or done on shared cores."""
+        ranks = self.ranks
+        sends = any(operation.kind in ("send", "serve") for routine in self.routines for operation in routine.operations)
+        return not sends and self.cores is None and bool((ranks.seat < 0).all()) and len(self.routines) == 1

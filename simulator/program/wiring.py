@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -59,6 +60,7 @@ class _Port(IntEnum):
 _BITS = 29
 _MOST = 1 << _BITS
 _NONE = -1
+_Item = TypeVar("_Item", bound=np.generic)
 _WIDEST = 7
 """Ports of the longest path: out, to a spine and from it, in, two hosts, a cap of its own."""
 
@@ -252,10 +254,10 @@ class Wiring:
             names = Names(len(host_nodes), lambda number: f"{self._node_name(int(host_nodes[number]))} messages")
         paths = Paths(
             first,
-            port,
-            np.concatenate(self._latencies) if self._latencies else np.empty(0),
-            hosts[:, 0],
-            hosts[:, 1],
+            port.astype(np.int32),
+            _compact(np.concatenate(self._latencies) if self._latencies else np.empty(0)),
+            _compact(hosts[:, 0]),
+            _compact(hosts[:, 1]),
             np.concatenate(self._asked) if self._asked else np.empty(0, dtype=np.bool_),
         )
         return self._ports(used), links, paths, Hosts(len(names), names)
@@ -281,7 +283,13 @@ class Wiring:
         loss, flows = np.zeros(len(keys)), np.ones(len(keys), dtype=np.int64)
         loss[kind == _Port.IN] = transport.incast_loss
         flows[kind == _Port.IN] = transport.incast_flows
-        return Ports(capacity, ceiling, loss, flows, Names(len(keys), lambda number: self._port_name(int(keys[number]))))
+        return Ports(
+            _compact(capacity),
+            _compact(ceiling),
+            _compact(loss),
+            _compact(flows),
+            Names(len(keys), lambda number: self._port_name(int(keys[number]))),
+        )
 
     # -- names -----------------------------------------------------------------------
 
@@ -310,6 +318,11 @@ class Wiring:
         if node == self._client_node:
             return "client node"
         return f"server node {node - first}" if first and node >= first else f"node {node}"
+
+
+def _compact(column: NDArray[_Item]) -> NDArray[_Item]:
+    """The same column; one whose values are all the same takes the memory of one."""
+    return np.broadcast_to(column[0], column.shape) if len(column) and (column == column[0]).all() else column
 
 
 def _by_first_use(values: Integers) -> tuple[Integers, Integers]:

@@ -39,7 +39,8 @@ def answer(done) -> dict:
 
 def test_the_example_is_moved_to_a_gpu_by_a_roofline_with_a_wide_range(paceline, cnn):
     found = answer(paceline("simulate", str(cnn), "--json"))
-    moved = found["scenario"]["workload"]["moved"]
+    moved = found["moved"]
+    assert found["scenario"]["workload"]["moved"] is None  # as it was written
     assert (moved["rule"], moved["to_device"]) == ("roofline", "Tesla V100-SXM2")
     assert "models/devices: Tesla V100-SXM2" in moved["sources"]
     warning = next(each for each in found["warnings"] if each["code"] == "moved-device")
@@ -71,8 +72,8 @@ def test_a_factor_from_the_command_line_overrides_every_rule(paceline, cnn):
     given = "workload.moved={factor=[0.1, 0.2], source='a test of mine'}"
     for cluster in ("p3.2xlarge", "c5.18xlarge"):
         found = answer(paceline("simulate", str(cnn), "--json", "--set", f"cluster.use={cluster}", "--set", given))
-        assert found["scenario"]["workload"]["moved"]["rule"] == "given"
-        assert found["scenario"]["workload"]["moved"]["sources"] == ["a test of mine"]
+        assert found["moved"]["rule"] == "given"
+        assert found["moved"]["sources"] == ["a test of mine"]
 
 
 def test_a_sweep_over_devices_moves_each_to_its_own(paceline, cnn, folder):
@@ -80,7 +81,7 @@ def test_a_sweep_over_devices_moves_each_to_its_own(paceline, cnn, folder):
     assert done.code == 0, done.stderr
     found = [json.loads(line) for line in (folder / "s.ndjson").read_text().splitlines()]
     rules = {
-        each["scenario"]["cluster"]["name"]: (each["scenario"]["workload"]["moved"] or {}).get("to_device")
+        each["scenario"]["cluster"]["name"]: (each["moved"] or {}).get("to_device")
         for each in found
         if "scenario" in each and "throughput_samples_per_s" in each
     }
@@ -90,12 +91,21 @@ def test_a_sweep_over_devices_moves_each_to_its_own(paceline, cnn, folder):
 def test_a_printed_scenario_is_simulated_again_to_the_same_result(paceline, cnn, folder):
     first = answer(paceline("simulate", str(cnn), "--json"))
     from calibrate.writing import write_workload
+    from simulator import load_scenario
+    from simulator.resolve import resolve
     from simulator.workload import Workload
 
-    write_workload(Workload.model_validate(first["scenario"]["workload"]), folder / "moved.toml")
-    again = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=moved.toml"))
+    write_workload(Workload.model_validate(first["scenario"]["workload"]), folder / "printed.toml")
+    again = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=printed.toml"))
     assert again["scenario_hash"] == first["scenario_hash"]
     assert again["throughput_samples_per_s"] == first["throughput_samples_per_s"]
+    there = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=printed.toml", "--set", "cluster.use=p2.xlarge"))
+    assert there["moved"]["to_device"] == "Tesla K80 (one die)"
+    # a workload that was moved once, as results of older versions hold it, stays where it is
+    moved = resolve(load_scenario(cnn)).scenario.workload
+    write_workload(moved, folder / "moved.toml")
+    again = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=moved.toml"))
+    assert (again["throughput_samples_per_s"], again["moved"]) == (first["throughput_samples_per_s"], first["moved"])
     elsewhere = paceline("simulate", str(cnn), "--set", "workload.use=moved.toml", "--set", "cluster.use=p2.xlarge")
     assert elsewhere.code == 2
     assert "was moved from 'Intel(R) Xeon(R) Processor (CPU)' to 'Tesla V100-SXM2' already" in elsewhere.stderr

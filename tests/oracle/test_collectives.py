@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sample_networks import INTER, INTRA, by_messages, collective, meshed, switched
@@ -18,6 +20,7 @@ from simulator.collectives import ByMessages
 from simulator.engine.simpy.collectives import AtOnce, MessageByMessage
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.records import NOTHING
 
 ALGORITHMS = [
     "ring",
@@ -165,13 +168,14 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
         if at_once:
             run = AtOnce(kernel, some, sizes, ranks, lambda: ())
         else:
-            run = MessageByMessage(ByMessages(kernel, Network(kernel), plans, sizes), len(sizes), lambda: ())
+            begin_run = partial(ByMessages, kernel, Network(kernel), plans, sizes)
+            run = MessageByMessage(lambda ended, begin_run=begin_run: begin_run(ended=ended), len(sizes), lambda: ())
         ends: list[tuple[int, int, float]] = []
         draws = [np.random.default_rng([seed, rank]) for rank in range(ranks)]
 
         def begin(rank, kernel=kernel, run=run, draws=draws):
             def ready(bucket):
-                run.enter(rank, bucket)
+                run.enter(rank, bucket, NOTHING)
                 if bucket + 1 < len(sizes):
                     after(bucket + 1)
 
@@ -180,7 +184,7 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
 
             after(0)
 
-        def ended(rank, bucket, kernel=kernel, ends=ends, begin=begin):
+        def ended(rank, bucket, _, kernel=kernel, ends=ends, begin=begin):
             if bucket + 1 < len(sizes):
                 return
             ends.append((sum(one == rank for _, one, _ in ends), rank, kernel.now))

@@ -9,7 +9,7 @@ import pytest
 
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s
-from simulator.strategy import Algorithm
+from simulator.strategies.all_reduce import Algorithm
 
 VARIABLES = [{"name": f"v{i}", "size_bytes": 0.5e6 * (i + 1), "creation_index": i, "ready": (i + 1) / 4} for i in range(4)]
 CLASSES = [

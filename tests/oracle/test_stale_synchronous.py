@@ -14,7 +14,8 @@ from sample_runs import COMPUTE_S, FAST, assert_mean, recorded, seconds_per_upda
 
 from simulator import simulate
 from simulator.closed_form import harmonic
-from simulator.rng import Factors, Streams
+from simulator.engine.draws import Draws
+from simulator.rng import Streams
 
 SEED = 3  # of the sample scenario
 EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}
@@ -39,8 +40,8 @@ def recurrence(durations: np.ndarray, bound: int) -> np.ndarray:
 def test_every_step_ends_when_the_recurrence_says(scenario, bound):
     built = scenario(workload=EXPONENTIAL, cluster=FAST, strategy=ssp(bound), run={"steps": 60})
     # the job ends with its 300th step, by when the fastest may have made so many more than 60
-    factors = [Factors(built.workload.jitter, None, Streams(SEED, 0), worker).block(61 + bound) for worker in range(WORKERS)]
-    want = recurrence(np.array(factors) * COMPUTE_S, bound)
+    factors = Draws(built, Streams(SEED, 0)).factors(np.arange(WORKERS), 61 + bound)
+    want = recurrence(factors * COMPUTE_S, bound)
     made = [0] * WORKERS
     for step in recorded(built).steps:
         assert step.end_s == pytest.approx(want[step.replica, made[step.replica]], rel=1e-5)

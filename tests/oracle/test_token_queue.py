@@ -16,8 +16,9 @@ import pytest
 from sample_runs import COMPUTE_S, FAST, recorded
 
 from simulator import simulate
+from simulator.engine.draws import Draws, Factors
 from simulator.replication import replicate
-from simulator.rng import Factors, Streams
+from simulator.rng import Streams
 
 EXPONENTIAL = {"apply": "0 s", "jitter": {"kind": "exponential"}}
 SEED = 3  # of the sample scenario
@@ -55,7 +56,7 @@ def token_queue(durations: list, required: int, updates: int) -> tuple[list[floa
 
 def draws(built, worker: int):
     """The compute times that the engine will draw for a worker."""
-    factors = Factors(built.workload.jitter, None, Streams(SEED, 0), worker)
+    factors = Factors(Draws(built, Streams(SEED, 0)), worker)
     while True:
         yield factors.next() * COMPUTE_S
 

@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import sys
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sample_networks import CLUSTER, INTER, by_messages, collective, meshed, switched
 
-from simulator.collectives import ByMessages, Schedule
+from simulator.collectives import ALGORITHMS, ByMessages, Group, Plan, Schedule, algorithms_of, collective_for, flattened
+from simulator.collectives.chain import chain_schedule
 from simulator.collectives.copies import hierarchical_copy_schedule, reduce_to_one_schedule
+from simulator.collectives.direct import direct_schedule
 from simulator.collectives.double_tree import double_tree_schedule, parents
 from simulator.collectives.halving_doubling import halving_doubling_schedule
-from simulator.collectives.hierarchical import group_size, hierarchical_schedule
+from simulator.collectives.hierarchical import hierarchical_schedule
+from simulator.collectives.laws import dependencies, least_shares, shares, start_of, stuck, wanted
 from simulator.collectives.ring import bidirectional_ring_schedule, ring_schedule
+from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.records import Place, Transfer
+
+
+def hierarchical(per_node: int):
+    return lambda ranks: hierarchical_schedule(ranks, Group.in_order(ranks, per_node).neighbours)
+
+
+def _root(ranks: int) -> int:
+    """Not always the first."""
+    return ranks // 3
+
 
 SCHEDULES = {
-    "ring": ring_schedule,
-    "bidirectional ring": bidirectional_ring_schedule,
-    "halving and doubling": halving_doubling_schedule,
-    "hierarchical by 2": lambda ranks: hierarchical_schedule(ranks, group_size(ranks, 2)),
-    "hierarchical by 3": lambda ranks: hierarchical_schedule(ranks, group_size(ranks, 3)),
-    "hierarchical by 8": lambda ranks: hierarchical_schedule(ranks, group_size(ranks, 8)),
-    "double tree of 1": lambda ranks: double_tree_schedule(ranks, 1),
-    "double tree of 3": lambda ranks: double_tree_schedule(ranks, 3),
-    "to one device": reduce_to_one_schedule,
-    "hierarchical copy": hierarchical_copy_schedule,
+    "ring": ("all-reduce", ring_schedule),
+    "bidirectional ring": ("all-reduce", bidirectional_ring_schedule),
+    "halving and doubling": ("all-reduce", halving_doubling_schedule),
+    "hierarchical by 2": ("all-reduce", hierarchical(2)),
+    "hierarchical by 3": ("all-reduce", hierarchical(3)),
+    "hierarchical by 8": ("all-reduce", hierarchical(8)),
+    "double tree of 1": ("all-reduce", lambda ranks: double_tree_schedule(ranks, 1)),
+    "double tree of 3": ("all-reduce", lambda ranks: double_tree_schedule(ranks, 3)),
+    "to one device": ("all-reduce", reduce_to_one_schedule),
+    "hierarchical copy": ("all-reduce", hierarchical_copy_schedule),
+    "ring, scattering": ("reduce-scatter", lambda ranks: ring_schedule(ranks, "reduce-scatter")),
+    "both rings, scattering": ("reduce-scatter", lambda ranks: bidirectional_ring_schedule(ranks, "reduce-scatter")),
+    "ring, gathering": ("all-gather", lambda ranks: ring_schedule(ranks, "all-gather")),
+    "both rings, gathering": ("all-gather", lambda ranks: bidirectional_ring_schedule(ranks, "all-gather")),
+    "chain from the root": ("broadcast", lambda ranks: chain_schedule(ranks, 4, "broadcast", _root(ranks))),
+    "chain to the root": ("reduce", lambda ranks: chain_schedule(ranks, 3, "reduce", _root(ranks))),
+    "direct": ("all-to-all", direct_schedule),
 }
 
 
@@ -37,10 +64,11 @@ class Transfers:
         self.transfers: list = []
 
     def record(self, record) -> None:
-        self.transfers.append(record)
+        if isinstance(record, Transfer):
+            self.transfers.append(record)
 
 
-def carry_out(schedule: Schedule, seed: int) -> None:
+def carry_out(operation: str, schedule: Schedule, seed: int) -> None:
     """Deliver messages in a random order, as late as the schedule lets them be, and see what becomes of each rank's data.
 
     A rank's buffer holds, for each part, how often each rank's contribution is in it.
@@ -49,17 +77,16 @@ def carry_out(schedule: Schedule, seed: int) -> None:
     lanes = list(schedule.lanes())
     ids = {(lane.source, lane.target, lane.number): lane for lane in lanes}
     assert len(ids) == len(lanes)
-    data = np.zeros((ranks, schedule.parts, ranks), dtype=int)
-    for rank in range(ranks):
-        data[rank, :, rank] = 1
+    data = start_of(operation, schedule, _root(ranks))
+    counts, holds = wanted(operation, schedule, _root(ranks))
     sent = dict.fromkeys(ids, 0)
     received = dict.fromkeys(ids, 0)
     on_the_way: dict[tuple[int, int, int], deque] = {key: deque() for key in ids}
     incoming = [sum(lane.messages for lane in lanes if lane.target == rank) for rank in range(ranks)]
     ready = set()
 
-    def has(rank, awaits):
-        return rank in ready and all(received[source, rank, number] >= messages for source, number, messages in awaits)
+    def has(rank, awaits, index):
+        return rank in ready and all(received[each.source, rank, each.number] >= each.messages(index) for each in awaits)
 
     moves = [("ready", rank) for rank in range(ranks)] + [(what, key) for key in ids for what in ("send", "arrive")]
     while True:
@@ -70,8 +97,9 @@ def carry_out(schedule: Schedule, seed: int) -> None:
                 moved |= key not in ready
                 ready.add(key)
             elif what == "send" and sent[key] < ids[key].messages:
-                message = ids[key].message(sent[key])
-                if has(key[0], message.awaits) and (message.meets is None or has(key[1], message.meets)):
+                lane, index = ids[key], sent[key]
+                if has(key[0], lane.awaits, index) and (lane.meets is None or has(key[1], lane.meets, index)):
+                    message = lane.message(index)
                     on_the_way[key].append((message, data[key[0], message.first : message.last].copy()))
                     sent[key] += 1
                     moved = True
@@ -85,7 +113,8 @@ def carry_out(schedule: Schedule, seed: int) -> None:
                 assert target.max() <= 1, "a contribution was counted twice"
                 received[key] += 1
                 incoming[key[1]] -= 1
-                assert incoming[key[1]] or target.min() == 1, "all was received, but it is not the sum"
+                rank = key[1]
+                assert incoming[rank] or np.array_equal(target[counts[rank]], holds[rank][counts[rank]]), "all was received, not as wanted"
                 moved = True
             else:
                 moved |= bool(what == "arrive" and on_the_way[key])
@@ -93,34 +122,71 @@ def carry_out(schedule: Schedule, seed: int) -> None:
             break
     assert all(sent[key] == lane.messages for key, lane in ids.items()), "a message was never sent"
     assert incoming == [0] * ranks
-    assert data.min() == data.max() == 1
+    assert np.array_equal(data[counts], holds[counts])
 
 
-@pytest.mark.parametrize("ranks", range(1, 34))
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_every_contribution_reaches_every_rank_once(name, ranks):
-    carry_out(SCHEDULES[name](ranks), seed=ranks)
+def test_every_contribution_reaches_whom_it_must_once(name):
+    operation, build = SCHEDULES[name]
+    for ranks in range(1, 18 if operation == "all-to-all" else 34):
+        carry_out(operation, build(ranks), seed=ranks)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 5, 8, 12])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_lanes_know_what_they_carry(name, ranks):
-    schedule = SCHEDULES[name](ranks)
-    for lane in schedule.lanes():
-        assert lane.share == pytest.approx(sum(schedule.share(lane.message(index)) for index in range(lane.messages)))
+def test_schedules_obey_the_laws_that_need_no_run(name):
+    operation, build = SCHEDULES[name]
+    for ranks in (*range(1, 20), 32, 48, 63):
+        schedule = build(ranks)
+        traffic, least = shares(schedule), least_shares(operation, ranks, _root(ranks))
+        assert traffic.sent.sum() == pytest.approx(traffic.received.sum())
+        assert traffic.sent.sum() >= least.total * (1 - 1e-12)
+        assert np.all(traffic.sent >= least.sent * (1 - 1e-12))
+        assert np.all(traffic.received >= least.received * (1 - 1e-12))
+        if operation == "all-reduce":
+            assert np.all(traffic.sent + traffic.received >= 2 * (ranks - 1) / ranks)
+        assert stuck(schedule) == 0
+
+
+def test_a_cycle_is_found():
+    """Two ranks that each wait for the other's message first."""
+    ring = ring_schedule(2)
+
+    def lanes(rank):
+        return tuple(replace(lane, awaits=(lane.awaits[0]._replace(base=1),)) for lane in ring.lanes_from(rank))
+
+    assert stuck(replace(ring, lanes_from=lanes)) == 4
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(SCHEDULES)), st.integers(1, 40))
+def test_tables_say_what_the_schedule_says(name, ranks):
+    """Message for message: sizes, what is awaited and what is met."""
+    schedule = SCHEDULES[name][1](ranks)
+    tables, lanes = flattened(schedule), list(schedule.lanes())
+    assert len(lanes) == len(tables.source)
+    ids = {(lane.source, lane.target, lane.number): index for index, lane in enumerate(lanes)}
+    for at, lane in enumerate(lanes):
+        assert tables.out[lane.source] <= at < tables.out[lane.source + 1]
+        assert (tables.source[at], tables.target[at], tables.number[at]) == (lane.source, lane.target, lane.number)
+        assert (tables.messages[at], tables.meeting[at]) == (lane.messages, lane.meets is not None)
+        for index in range(lane.messages):
+            message = lane.message(index)
+            assert tables.each[at] == message.last - message.first
+            awaited = [(ids[one.source, lane.source, one.number], one.messages(index) - 1) for one in lane.awaits]
+            met = [(ids[one.source, lane.target, one.number], one.messages(index) - 1) for one in lane.meets or ()]
+            assert dependencies(tables, at, index) == [need for need in (*awaited, *met) if need[1] >= 0]
+    assert tables.incoming.tolist() == [sum(lane.messages for lane in lanes if lane.target == rank) for rank in range(ranks)]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_one_rank_has_nothing_to_say(name):
-    assert list(SCHEDULES[name](1).lanes()) == []
+    assert list(SCHEDULES[name][1](1).lanes()) == []
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 32])
 @pytest.mark.parametrize("name", ["ring", "bidirectional ring", "halving and doubling"])
 def test_each_rank_sends_the_least_there_is_to_send(name, ranks):
-    schedule = SCHEDULES[name](ranks)
-    for rank in range(ranks):
-        assert sum(lane.share for lane in schedule.lanes_from(rank)) == pytest.approx(2 * (ranks - 1) / ranks)
+    assert shares(SCHEDULES[name][1](ranks)).sent == pytest.approx(np.full(ranks, 2 * (ranks - 1) / ranks))
 
 
 @pytest.mark.parametrize("ranks", range(1, 34))
@@ -212,13 +278,13 @@ def test_ports_carry_as_much_at_once_as_by_messages(algorithm, ranks, per_node):
 def test_transfers_are_recorded():
     recording, kernel = Transfers(), Kernel()
     some = collective("halving-doubling", 4, switched(), protocol="ll")
-    run = ByMessages(kernel, Network(kernel), [some.plan(8.0)], [8.0], recording)
+    run = ByMessages(kernel, Network(kernel), [some.plan(8.0)], [8.0], Log(recording))
     for rank in range(4):
         run.ready(rank, 0)
     kernel.run()
     assert len(recording.transfers) == 4 * 2 * 2
     # half of the buffer, then a quarter, twice as many bytes on the wire, there and back
-    assert sorted(transfer.size_bytes for transfer in recording.transfers if transfer.source == "device 0") == [4.0, 4.0, 8.0, 8.0]
+    assert sorted(transfer.size_bytes for transfer in recording.transfers if transfer.source == Place("device", 0)) == [4.0, 4.0, 8.0, 8.0]
 
 
 def test_a_late_rank_delays_its_neighbour_first():
@@ -226,11 +292,115 @@ def test_a_late_rank_delays_its_neighbour_first():
     ranks, late_s = 6, 100.0
     kernel, recording = Kernel(), Transfers()
     some = collective("ring", ranks, meshed(lambda *_: (1.0, 0.0)))
-    ring = ByMessages(kernel, Network(kernel), [some.plan(float(ranks))], [float(ranks)], recording)
+    ring = ByMessages(kernel, Network(kernel), [some.plan(float(ranks))], [float(ranks)], Log(recording))
     for rank in range(ranks):
         kernel.call_later(0.0 if rank else late_s, lambda _, rank=rank: ring.ready(rank, 0))
     kernel.run()
     for distance in range(1, ranks):
-        early = [transfer for transfer in recording.transfers if transfer.target == f"device {distance}" and transfer.arrived_s < late_s]
+        early = [
+            transfer for transfer in recording.transfers if transfer.target == Place("device", distance) and transfer.arrived_s < late_s
+        ]
         assert len(early) == distance - 1
     assert kernel.now == late_s + 2 * (ranks - 1)
+
+
+# -- groups, libraries, bad input ---------------------------------------------------------
+
+
+def test_neighbours_on_a_node_form_equal_rings():
+    assert Group.in_order(12, 4).neighbours == 4
+    assert Group.in_order(10, 4).neighbours == 2
+    assert Group.in_order(6, 8).neighbours == 6  # all on one node
+    assert Group((0, 4, 1, 5), (0, 1, 0, 1)).neighbours == 1
+    assert Group((5, 4, 0, 1), (1, 1, 0, 0)).neighbours == 2
+    assert Group.in_order(6, 8).on_one_node
+    assert not Group((3, 7), (0, 1)).on_one_node
+
+
+def of_group(algorithm: str, ranks: int, operation: str = "all-reduce", **more):
+    fresh = switched()
+    return collective_for(algorithm, more.pop("protocol", "none"), CLUSTER, Group.in_order(ranks, 1), fresh(), fresh, 5e5,
+                          operation=operation, **more)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"algorithm": "double-binary-tree", "operation": "all-gather"}, "all-gather has no algorithm 'double-binary-tree'; it has ring"),
+        ({"algorithm": "ring", "operation": "broadcast", "root": 4}, "no root 4; take 0 to 3"),
+        ({"algorithm": "ring", "beside": (Group((9, 8), (9, 8)),)}, "the same shape"),
+        ({"algorithm": "ring", "beside": (Group((3, 4, 5, 6), (3, 4, 5, 6)),)}, "no rank in common"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        of_group(ranks=4, **arguments)
+    with pytest.raises(ValueError, match="each once"):
+        Group((0, 0), (0, 0))
+
+
+@pytest.mark.parametrize("per_node", [1, 4, 16])
+def test_auto_takes_what_nccl_has_when_it_stands_for_nccl(per_node):
+    fresh = switched(per_node)
+    sizes = 2.0 ** np.arange(4, 31, 2)
+
+    def taken(protocol):
+        some = collective("auto", 16, fresh, per_node, protocol)
+        return {some.choice(size).algorithm for size in sizes}
+
+    for protocol in ("ll", "ll128", "simple", "auto"):
+        assert taken(protocol) <= set(algorithms_of("all-reduce", "nccl")) == {"ring", "double-binary-tree"}
+    assert taken("none") - {"ring", "double-binary-tree"}  # of other libraries' as well
+
+
+def test_every_algorithm_says_whose_it_is():
+    for (operation, name), origin in ALGORITHMS.items():
+        assert origin.source
+        assert of_group(name, 4, operation).choice(1e6).algorithm == name
+    assert {operation for operation, _ in ALGORITHMS} == {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all"}
+    assert all(algorithms_of(operation, "nccl") for operation, _ in ALGORITHMS)
+
+
+def test_a_schedule_by_two_protocols_has_both():
+    """Message by message, each bucket of a step has the cost of its own protocol."""
+    fresh = meshed()
+    plans = [collective("ring", 3, fresh, protocol=protocol).plan(1.0) for protocol in ("ll", "simple")]
+    alone_s = [collective("ring", 3, fresh, protocol=protocol).duration_s(1e6) for protocol in ("ll", "simple")]
+    assert plans[0].schedule is plans[1].schedule
+    kernel, ends = Kernel(), []
+    run = ByMessages(kernel, Network(kernel), plans, [1e6, 1e6], connect=fresh(), ended=lambda rank, _: ends.append((rank, kernel.now)))
+    for rank in range(3):
+        run.ready(rank, 0)
+        run.ready(rank, 1)
+    kernel.run()
+    assert [at_s for rank, at_s in ends if rank == 0] == pytest.approx([alone_s[0], sum(alone_s)])
+
+
+def test_consequences_do_not_nest():
+    """However many messages follow from one, at the same instant, the interpreter's stack does not grow with them."""
+    ranks = 600
+    schedule = chain_schedule(ranks, 1, "broadcast")
+    wire = collective("ring", ranks, meshed(lambda *_: (1e9, 0.0))).plan(0.0).wire
+    kernel = Kernel()
+    run = ByMessages(kernel, Network(kernel), [Plan(schedule, wire)], [0.0])
+    limit = sys.getrecursionlimit()
+    deep = len(inspect.stack(0))
+    try:
+        sys.setrecursionlimit(deep + 60)
+        for rank in reversed(range(ranks)):
+            run.ready(rank, 0)
+        kernel.run()
+    finally:
+        sys.setrecursionlimit(limit)
+    assert kernel.now == 0.0
+    assert all(run.ended_s(rank) == [0.0] for rank in range(ranks))
+
+
+def test_transfers_name_the_ranks_of_the_topology():
+    recording, kernel, fresh = Transfers(), Kernel(), meshed()
+    some = collective_for("ring", "none", CLUSTER, Group((7, 2, 5), (7, 2, 5)), fresh(), fresh, 1e6, operation="all-gather")
+    run = ByMessages(kernel, Network(kernel), [some.plan(3.0)], [3.0], Log(recording))
+    for rank in range(3):
+        run.ready(rank, 0)
+    kernel.run()
+    assert {(transfer.source.number, transfer.target.number) for transfer in recording.transfers} == {(7, 2), (2, 5), (5, 7)}

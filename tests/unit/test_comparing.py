@@ -96,8 +96,7 @@ def test_two_moves_to_other_devices_make_no_pairs(base: Result) -> None:
         known = Moved.model_validate(
             {"rule": "given", "factor": (factor, factor, factor), "source": "x", "from_device": "a", "to_device": "b", "text": "x"}
         )
-        load = base.scenario.workload.model_copy(update={"moved": known})
-        return base.model_copy(update={"scenario": base.scenario.model_copy(update={"workload": load})})
+        return base.model_copy(update={"moved": known})
 
     assert share_draws(moved(0.5), base)
     assert share_draws(moved(0.5), moved(0.5))

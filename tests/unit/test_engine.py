@@ -8,16 +8,15 @@ from sample_scenarios import scenario_table
 from scipy import stats
 
 from simulator import scenario_from_table, simulate
+from simulator.engine.draws import Jitter
 from simulator.errors import DeadlockError, SimulationError, UnitError
 from simulator.fusion import buckets
 from simulator.intervals import _STUDENT_95, prediction_interval
 from simulator.kernel import Kernel
 from simulator.laws import Constant, Slowdown
-from simulator.placement import place, shards_of
-from simulator.rng import Factors, Streams
+from simulator.placement import Partitioner, place, shards_of
+from simulator.rng import Streams
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.strategies.parameter_server.tensors import tensors_of
-from simulator.strategy import Partitioner
 from simulator.units import format_bytes, format_rate, format_seconds, parse_quantity
 from simulator.workload import Variable
 
@@ -63,7 +62,8 @@ def test_variables_are_placed_in_the_order_of_their_creation():
     # ready in the reverse order of creation, as in a backward pass
     variables = [{"name": f"v{i}", "size_bytes": 10.0 + i, "creation_index": 3 - i, "ready": i / 4} for i in range(4)]
     strategy = {"kind": "parameter-server", "mode": "async", "workers": 1, "servers": 2}
-    built = tensors_of(scenario_from_table(scenario_table(workload={"variables": variables}, strategy=strategy), "test"))
+    scenario = scenario_from_table(scenario_table(workload={"variables": variables}, strategy=strategy), "test")
+    built = scenario.strategy.tensors(scenario)
     assert [gradient.server for gradient in built.gradients] == [1, 0, 1, 0]
     assert [share for share, _ in built.backward] == [0.0, 0.25, 0.5, 1.0]
     # the forward pass needs last what the backward pass readies first
@@ -162,28 +162,11 @@ def test_streams_are_named_independent_and_repeatable():
         assert not np.array_equal(first, other.random(4))
 
 
-def test_adding_a_worker_changes_no_other_workers_draws():
-    jitter = {"jitter": {"kind": "exponential"}}
-    small = scenario_from_table(scenario_table(workload=jitter, strategy={"kind": "multi-worker-mirrored", "workers": 2}), "test")
-    law = small.workload.jitter
-    draws = [Factors(law, None, Streams(1, 0), worker).next() for worker in range(3)]
-    assert draws[:2] == [Factors(law, None, Streams(1, 0), worker).next() for worker in range(2)]
-
-
-def test_the_size_of_a_block_changes_no_draw():
-    law = scenario_from_table(scenario_table(workload={"jitter": {"kind": "gamma", "shape": 3.0}}), "test").workload.jitter
-    slowdown = Slowdown(factor=3.0, mean_slow_steps=4.0, mean_normal_steps=9.0)
-    whole = Factors(law, slowdown, Streams(1, 0), 5).block(300)
-    pieces = Factors(law, slowdown, Streams(1, 0), 5)
-    assert np.array_equal(whole, np.concatenate([pieces.block(size) for size in (1, 63, 236)]))
-    one_by_one = Factors(law, slowdown, Streams(1, 0), 5)
-    assert [one_by_one.next() for _ in range(300)] == whole.tolist()
-
-
 def test_a_slow_worker_stays_slow_for_a_while():
     slowdown = Slowdown(factor=3.0, mean_slow_steps=20.0, mean_normal_steps=60.0)
-    factors = np.concatenate([Factors(Constant(), slowdown, Streams(2, 0), worker).block(20_000) for worker in range(20)])
-    assert set(factors) == {1.0, 3.0}
+    factors = np.empty((20, 20_000))
+    Jitter(Constant(), slowdown, Streams(2, 0), np.arange(20)).fill(np.arange(20), factors)
+    assert set(factors.flat) == {1.0, 3.0}
     slow = factors == 3.0
     # 400,000 steps in about 5,000 sojourns: standard errors of 1.2% of the share and of the mean sojourn
     assert slow.mean() == pytest.approx(slowdown.slow_share, rel=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from sample_scenarios import scenario_table
 
+from paceline.planning.what_if import with_compute
 from simulator import scenario_from_table, simulate
 from simulator.accelerator import accelerator_named
 from simulator.cautions import cautions
@@ -17,6 +19,8 @@ from simulator.errors import ScenarioError
 from simulator.gains import gains
 from simulator.loading import apply_settings
 from simulator.moving import COMPUTE, factors, moved_to, precision_gain
+from simulator.resolve import resolve
+from simulator.results import Result
 from simulator.roofline import LAUNCH_ALONE_S, LAUNCH_S, LAUNCH_TOGETHER_S, bound_s, efficiency, ratio_scatter, roofline
 from simulator.scenario import Scenario
 from simulator.speeds import Model, Scatter, Speed, Speeds, load_speeds, same_device
@@ -278,9 +282,14 @@ def scenario(moved=GIVEN, **parts) -> Scenario:
     return scenario_from_table(scenario_table(**{**SETTINGS, "workload": load, **parts}), "test")
 
 
-def test_a_scenario_is_moved_when_it_is_read_and_says_so():
+def test_a_scenario_is_read_as_it_was_written_and_moved_when_it_is_simulated():
     found = scenario()
-    assert found.workload.moved.rule == "given"
+    assert not found.workload.moved.applied
+    assert resolve(found).moved.rule == "given"
+    assert resolve(found).scenario.workload == moved_to(found.workload, "GPU")
+    result = simulate(found)
+    assert (result.scenario, result.scenario_hash, result.moved) == (found, found.hash, resolve(found).moved)
+    assert Result.model_validate_json(result.to_json()) == result
     warning = next(each for each in cautions(found) if each.code == "moved-device")
     assert warning.range == (0.2, 0.5)
     assert "'CPU'" in warning.text
@@ -292,7 +301,7 @@ def test_a_scenario_is_moved_when_it_is_read_and_says_so():
 
 
 def test_a_moved_workload_on_a_cluster_that_names_no_device_says_which_it_is_taken_to_have():
-    moved = scenario().workload
+    moved = resolve(scenario()).scenario.workload
     bare = Scenario(**{**{name: getattr(scenario(), name) for name in ("strategy", "run")}, "workload": moved,
                        "cluster": scenario().cluster.model_copy(update={"device": ""})})  # fmt: skip
     warning = next(each for each in cautions(bare) if each.code == "moved-device")
@@ -316,8 +325,25 @@ def test_the_same_scenario_gives_the_same_result_and_is_not_moved_twice():
     again = scenario_from_table(first.model_dump(mode="json"), "printed")
     assert again == first
     assert again.hash == scenario().hash == first.hash
+    once = resolve(first).scenario
+    assert resolve(once).scenario is once
+    assert scenario_from_table(once.model_dump(mode="json"), "printed") == once  # as results of older versions hold it
+    assert simulate(once).throughput_samples_per_s == simulate(first).throughput_samples_per_s
     with pytest.raises(ScenarioError, match="moved from 'CPU' to 'GPU' already, so it cannot be moved to 'TPU'"):
-        scenario_from_table(apply_settings(first.model_dump(mode="json"), [("cluster.device", "TPU")]), "printed")
+        scenario_from_table(apply_settings(once.model_dump(mode="json"), [("cluster.device", "TPU")]), "printed")
+
+
+def test_a_result_of_before_says_in_its_scenario_how_it_was_moved():
+    written = json.loads(simulate(resolve(scenario()).scenario).to_json())
+    del written["moved"]
+    assert Result.model_validate(written).moved.to_device == "GPU"
+    plain = json.loads(simulate(scenario(None, cluster={"device": "CPU"})).to_json())
+    assert plain["moved"] is None
+
+
+def test_what_twice_as_fast_a_device_brings_is_counted_from_its_own_times():
+    moved = resolve(scenario()).scenario.workload
+    assert with_compute(scenario(), 0.5).workload.forward.base_s == moved.forward.base_s / 2
 
 
 def test_a_refusal_names_the_file():
@@ -363,8 +389,9 @@ def test_a_workload_of_the_catalogue_that_was_measured_there_is_found(tmp_path: 
     (tmp_path / "on-a100.toml").rename(tmp_path / "models" / "workloads" / "on-a100.toml")
     table = scenario_table(**{**SETTINGS, "cluster": {"device": A100}})
     found = scenario_from_table({**table, "workload": {"use": "on-v100.toml", "batch_per_replica": 8}}, "test", tmp_path)
-    assert found.workload.moved.rule == "measured-there"
-    assert found.workload.forward.per_sample_s == 4e-4
+    assert resolve(found).moved.rule == "measured-there"
+    assert resolve(found).scenario.workload.forward.per_sample_s == 4e-4
+    assert with_compute(found, 0.5).workload.forward.per_sample_s == 2e-4  # of the device that the cluster has
 
 
 # --- prices ------------------------------------------------------------------------------------------------

@@ -272,7 +272,7 @@ def test_one_factor_given_by_hand_is_not_used_for_several_devices() -> None:
     with pytest.raises(InputError, match=told):
         planned(space_of(table(RING, workload=moved), clusters=["g4dn.xlarge", "p3.2xlarge"], workers=[1]), goal)
     same = planned(space_of(table(RING, workload=moved), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
-    assert {its.result.scenario.workload.moved.to_device for its in same.candidates} == {"Tesla V100-SXM2"}
+    assert {its.result.moved.to_device for its in same.candidates} == {"Tesla V100-SXM2"}
 
 
 def test_devices_that_differ_in_memory_alone_are_one_and_what_was_taken_for_granted_is_told(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from paceline.planning.answer import Goal
 from paceline.planning.goals import confidence_of, enough_of, goal_of, reachable_confidence, replications_for, required_rate
 from paceline.planning.space import counts_of
-from paceline.planning.strategies import SHORT_NAMES, strategy_table
+from paceline.planning.strategies import strategy_table
 from simulator.errors import InputError
+from simulator.strategies.catalogue import SHORT_NAMES
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from paceline.face.arguments import _MUST_BE
 from simulator.cluster import Cluster
 from simulator.errors import InputError, ScenarioError
 from simulator.results import Failed, Failure
-from simulator.strategy import Single
+from simulator.strategies.single import Single
 
 ROOT = Path(__file__).parents[2]
 SHORT = {"run.steps": 10, "run.replications": 3}

@@ -8,7 +8,7 @@ import pytest
 
 from simulator import simulate
 from simulator.cluster import Cluster
-from simulator.collectives import collective_for
+from simulator.collectives import Group, collective_for
 from simulator.errors import ScenarioError
 from simulator.network.topology import Topology
 
@@ -99,7 +99,9 @@ def test_the_fastest_collective_is_chosen_with_the_cores_that_there_are(scenario
         built = scenario(strategy={**RING, "workers": 8}, cluster={"shared_cores": cores, "transport": {"cpu_per_message": "1 ms"}})
         for name in ("ring", "halving-doubling"):
             connect = Topology(built).between_replicas
-            some = collective_for(name, "none", built.cluster, 8, 1, connect, lambda built=built: Topology(built).between_replicas, 1e6)
+            some = collective_for(
+                name, "none", built.cluster, Group.in_order(8, 1), connect, lambda built=built: Topology(built).between_replicas, 1e6
+            )
             durations[name, cores] = some.duration_s(8e-6)
     # 14 rounds of 8 messages, worked on twice, are 224 ms of work; 6 rounds 96 ms
     assert durations["ring", 2.0] == pytest.approx(112e-3, rel=1e-6)

@@ -11,6 +11,7 @@ from simulator import load_scenario, scenario_from_table
 from simulator.catalog import entries
 from simulator.errors import ScenarioError
 from simulator.loading import apply_settings
+from simulator.resolve import resolve
 
 AXES = [("strategy.workers", [1, 2, 3]), ("workload.batch_per_replica", [8, 16]), ("run.seed", [1, 2])]
 
@@ -78,7 +79,9 @@ def test_a_workload_is_moved_for_each_device(key: str, tmp_path: Path) -> None:
     alone = [scenario_from_table(apply_settings(measured, made.combination(index).items()), "x") for index in range(len(made))]
     assert list(made) == alone
     assert list(reversed([made[index] for index in reversed(range(len(made)))])) == alone
-    assert made[0].workload.forward.base_s == 2 * made[4].workload.forward.base_s
+    assert made[0].workload == made[4].workload  # as it was written
+    here, there = (resolve(made[index]).scenario.workload for index in (0, 4))
+    assert here.forward.base_s == 2 * there.forward.base_s
 
 
 @pytest.mark.parametrize("name", sorted(entries("scenarios")))

@@ -20,6 +20,9 @@ __all__ = ["AtOnce", "Collectives", "MessageByMessage"]
 Ended = Callable[[int, int, int], None]
 """Told that a rank has ended a bucket's collective, and with which work."""
 
+Begin = Callable[[Callable[[int, int], None]], ByMessages]
+"""Makes a run, given whom it tells that a rank has ended a bucket (counted over all steps)."""
+
 
 class Collectives(Protocol):
     """One collective per bucket and step, the buckets in order."""
@@ -141,10 +144,20 @@ class AtOnce:
 
 
 class MessageByMessage:
-    """Every message a transfer of its own on the network that all share."""
+    """Every message a transfer of its own on the network that all share.
 
-    def __init__(self, run: ByMessages, buckets: int, links: Callable[[], Sequence[Resource]]) -> None:
-        self._run = run
+    Parameters
+    ----------
+    begin
+        Makes the run.
+    buckets
+        How many a step has.
+    links
+        Gives the ports that its messages cross.
+    """
+
+    def __init__(self, begin: Begin, buckets: int, links: Callable[[], Sequence[Resource]]) -> None:
+        self._run = begin(self._has_ended)
         self._buckets = buckets
         self._links = links
         self._ended: Ended = _nobody
@@ -160,20 +173,14 @@ class MessageByMessage:
 
     def enter(self, rank: int, bucket: int, cause: int) -> None:
         """The rank has the bucket's data now."""
-        if not bucket:
-            finished = self._run.finished(rank)
-            assert finished.callbacks is not None
-            finished.callbacks.append(lambda _: self._all_ended(rank))
         self._run.ready(rank, bucket, cause)
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
         return self._run.ended_s(rank)
 
-    def _all_ended(self, rank: int) -> None:
-        told = self._run.last_work(rank)
-        for bucket in range(self._buckets):
-            self._ended(rank, bucket, told)
+    def _has_ended(self, rank: int, number: int) -> None:
+        self._ended(rank, number % self._buckets, self._run.last_work(rank))
 
 
 def _nobody(rank: int, bucket: int, cause: int) -> None:

@@ -9,9 +9,11 @@ import numpy as np
 from simpy.events import Event
 
 from simulator.cores import Task
+from simulator.engine.draws import Draws
 from simulator.engine.log import Log, OperationLog
 from simulator.engine.simpy.collectives import Collectives
 from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.overlap import Overlap
 from simulator.engine.simpy.rank import Plan, Rank
 from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
 from simulator.engine.simpy.server import Server
@@ -21,12 +23,9 @@ from simulator.network.flows import Network
 from simulator.network.hosts import Host
 from simulator.network.limits import Limits
 from simulator.network.ports import Connection, Port, leave_out_ample
-from simulator.overlap import Overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import Parts, Recorder
 from simulator.records import NOTHING, Update
-from simulator.replica import Paces
-from simulator.rng import Streams
 
 __all__ = ["Engine"]
 
@@ -40,10 +39,8 @@ class Engine:
         The calendar, and what carries messages.
     program
         What happens.
-    paces
-        How fast each rank computes.
-    streams
-        Where orders that are drawn come from.
+    draws
+        How fast each rank computes, and the orders that chance decides.
     recorder
         Keeps what is measured.
     collectives
@@ -58,8 +55,7 @@ class Engine:
         kernel: Kernel,
         network: Network,
         program: Program,
-        paces: Sequence[Paces],
-        streams: Streams,
+        draws: Draws,
         recorder: Recorder,
         collectives: Collectives | None = None,
         log: Log | None = None,
@@ -73,16 +69,20 @@ class Engine:
         self._ports, connections, self._hosts = _network_of(program)
         plans = [Plan(routine) for routine in program.routines]
         self._devices = _devices(kernel, network, program, connections)
-        self._ranks = self._make_ranks(plans, paces, connections)
-        self._orders = [streams.generator("pull-order", rank.index) if rank.plan.shuffled[1] else None for rank in self._ranks]
+        self._ranks = self._make_ranks(plans, draws, connections)
+        self._orders = _Orders(draws)
         self._servers = _servers(kernel, network, program, connections)
         leave_out_ample(connections)
         self._updates = self._make_updates()
-        self._steps = Steps(len(self._ranks), rules.steps_shared, rules.steps_each)
+        each = rules.steps_each
+        if each is not None and rules.sync_every > 1:
+            # between two averages some ranks are ahead: the window closes amid their steps as it opened, so nobody stops before
+            each += rules.sync_every
+        self._steps = Steps(len(self._ranks), rules.steps_shared, each)
         self._clocks = Clocks(len(self._ranks), rules.bound) if rules.bound is not None else None
         self._dispatcher = coordinator(kernel, rules.dispatcher, _on_cores(network)) if rules.dispatcher is not None else None
         self._client = preparing_client(kernel, rules.client, _on_cores(network)) if rules.client is not None else None
-        self._inputs = [Task(network.cores) if network.cores is not None and rank.paces.input_s else None for rank in self._ranks]
+        self._inputs = [Task(network.cores) if network.cores is not None and rank.input_time_s else None for rank in self._ranks]
         self._collectives = collectives
         if collectives is not None:
             collectives.start(self._collective_ended)
@@ -93,6 +93,7 @@ class Engine:
             "gate": self._begin_gate,
             "compute": self._begin_compute,
             "send": self._begin_send,
+            "receive": self._begin_receive,
             "serve": self._begin_serve,
             "collective": self._begin_collective,
         }
@@ -105,7 +106,7 @@ class Engine:
 
     # -- building --------------------------------------------------------------------
 
-    def _make_ranks(self, plans: Sequence[Plan], paces: Sequence[Paces], connections: Sequence[Connection]) -> list[Rank]:
+    def _make_ranks(self, plans: Sequence[Plan], draws: Draws, connections: Sequence[Connection]) -> list[Rank]:
         program, kernel = self._program, self._kernel
         its = program.ranks
         found = []
@@ -114,7 +115,7 @@ class Engine:
             overlap = Overlap(kernel, own) if _may_overlap(program, plan) else None
             seated = own.seat(connections[seat] if seat >= 0 else None)
             paths = [connections[path] if path >= 0 else None for path in its.path[index].tolist()]
-            found.append(Rank(index, plan, paces[index], own, seated, paths, overlap))
+            found.append(Rank(index, plan, draws, own, seated, paths, overlap))
         return found
 
     def _make_updates(self) -> Updates | None:
@@ -134,8 +135,8 @@ class Engine:
         if self._servers:
             recorder.watch("servers", lambda: self._servers)
         for rank in self._ranks:
-            start_s = rank.paces.start_s
-            if rank.paces.input_s and self._inputs[rank.index] is not None:
+            start_s = rank.first_s
+            if rank.input_time_s and self._inputs[rank.index] is not None:
                 self._at(start_s, partial(self._prefetch, rank))
             self._at(start_s, partial(self._start, rank))
 
@@ -147,8 +148,8 @@ class Engine:
 
     def _start(self, rank: Rank) -> None:
         cause = NOTHING
-        if self._log is not None and rank.paces.start_s:
-            cause = self._log.started(rank.index, rank.paces.start_s)
+        if self._log is not None and rank.first_s:
+            cause = self._log.started(rank.index, rank.first_s)
         self._begin(rank, 0, 0, cause)
 
     # -- operations begin and end ------------------------------------------------------
@@ -181,10 +182,9 @@ class Engine:
     def _following(self, rank: Rank, number: int) -> Sequence[int]:
         """What waits for an operation, in the order in which it begins."""
         following, (first, last) = rank.plan.then[number], rank.plan.shuffled
-        order = self._orders[rank.index]
-        if number or order is None:
+        if number or not last:
             return following
-        shuffled = (first + order.permutation(last - first)).tolist()
+        shuffled = [first + place for place in self._orders.next(rank.index, last - first)]
         before = following.index(first)
         return [*following[:before], *shuffled, *following[before + last - first :]]
 
@@ -238,7 +238,7 @@ class Engine:
 
     def _input(self, rank: Rank, number: int, cause: int) -> None:
         """The rank needs its batch; the next one is prepared from the time at which it gets it."""
-        now, input_s = self._kernel.now, rank.paces.input_s
+        now, input_s = self._kernel.now, rank.input_time_s
         rank.input_from_s, rank.input_cause = now, cause
         done = partial(self._batch_come, rank, number, rank.step)
         if rank.plan.feeds:
@@ -274,7 +274,7 @@ class Engine:
         """Prepare a batch on cores that others use as well."""
         task = self._inputs[rank.index]
         assert task is not None
-        task.work(rank.paces.input_s, lambda _: self._prefetched(rank))
+        task.work(rank.input_time_s, lambda _: self._prefetched(rank))
 
     def _prefetched(self, rank: Rank) -> None:
         if rank.wants_batch:
@@ -300,14 +300,14 @@ class Engine:
         """Compute what may be computed by now, in one piece as far as that is asked for."""
         if rank.computing or not rank.complete:
             return
-        plan, paces = rank.plan, rank.paces
+        plan = rank.plan
         computes = plan.computes
         while rank.at < len(computes):
             number = computes[rank.at]
             if rank.missing[number]:
                 break
             its = plan.operations[number]
-            rank.pending_s += its.forward * paces.forward_s + its.backward * paces.backward_s + its.apply * paces.apply_s
+            rank.pending_s += its.forward * rank.forward_s + its.backward * rank.backward_s + its.apply * rank.update_s
             rank.pending.append(number)
             rank.at += 1
             if not its.joins:
@@ -386,13 +386,38 @@ class Engine:
         self._network.send(connection, operation.size_bytes, arrived)
 
     def _arrived(self, rank: Rank, number: int, step: int, sent_s: float, cause: int, _: Event | None) -> None:
-        feeds = rank.plan.operations[number].feeds
+        operation = rank.plan.operations[number]
         told = NOTHING
         if self._log is not None:
             told = self._log.ended(rank.index, number, sent_s, self._kernel.now, cause)
+        if operation.channel >= 0:
+            self._delivered(self._peer(rank, operation.slot), operation.channel, sent_s, told)
         self._end(rank, number, step, told)
-        if feeds and step == rank.step:
+        if operation.feeds and step == rank.step:
             self._batch_is_there(rank, told)
+
+    def _peer(self, rank: Rank, slot: int) -> Rank:
+        return self._ranks[int(self._program.ranks.peer[rank.index, slot])]
+
+    def _delivered(self, peer: Rank, channel: int, sent_s: float, told: int) -> None:
+        """A message to another rank has come: whoever waits for it has it."""
+        peer.come[channel].append((sent_s, told))
+        if peer.receiving[channel] >= 0:
+            number, peer.receiving[channel] = peer.receiving[channel], -1
+            self._receive(peer, number, channel, NOTHING)
+
+    def _begin_receive(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
+        del step
+        if rank.come[operation.channel]:
+            self._receive(rank, number, operation.channel, cause)
+        else:
+            rank.receiving[operation.channel] = number
+
+    def _receive(self, rank: Rank, number: int, channel: int, cause: int) -> None:
+        sent_s, told = rank.come[channel].popleft()
+        rank.begun_by_s = max(rank.begun_by_s, sent_s)
+        rank.received_s = self._kernel.now
+        self._end(rank, number, rank.step, max(told, cause))
 
     def _begin_serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         assert self._updates is not None
@@ -423,10 +448,10 @@ class Engine:
             self._recorder.step(rank.index, rank.start_s, self._parts_with_servers(rank, self._updates), cause)
         else:
             self._end_together(rank, cause)
+        self._kernel.soon(self._begin, rank, 0, step + 1, cause)
         if self._clocks is not None:
             for other in self._clocks.tick(rank.index):
                 self._kernel.soon(self._read, self._ranks[other], cause)
-        self._kernel.soon(self._begin, rank, 0, step + 1, cause)
 
     def _parts_with_servers(self, rank: Rank, updates: Updates) -> Parts:
         """Where the time of a step went whose gradients go to servers."""
@@ -439,7 +464,10 @@ class Engine:
     def _end_together(self, rank: Rank, cause: int) -> None:
         """The end of a step after which all ranks go on together."""
         every, step = self._program.rules.sync_every, rank.step
-        waiting_s = hidden_s = 0.0
+        waiting_s, hidden_s = 0.0, rank.overlap.take() if rank.overlap is not None else 0.0
+        if rank.plan.channels:
+            # standing still is waiting until the last of those that it hears from has begun to send, and communication from then on
+            waiting_s = min(max(rank.begun_by_s - rank.computed_s, 0.0), max(rank.received_s - rank.computed_s, 0.0))
         if rank.entered_s:
             waiting_s = self._last_ready_s[step] - rank.ready_s
             if every == 1:
@@ -454,6 +482,21 @@ class Engine:
             self._applied += 1
         compute_s = rank.computed_s - rank.start_s - rank.input_s
         self._recorder.step(rank.index, rank.start_s, Parts(rank.input_s, compute_s, waiting_s, rank.apply_s, hidden_s), cause)
+
+
+class _Orders:
+    """The random orders in which each rank's messages begin, step by step."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+        self._left: dict[int, list[list[int]]] = {}
+
+    def next(self, rank: int, count: int) -> list[int]:
+        """The order of the rank's next step."""
+        left = self._left.get(rank)
+        if not left:
+            left = self._left[rank] = self._draws.pull_orders(np.array([rank]), count, block=self._draws.block)[0, ::-1].tolist()
+        return left.pop()
 
 
 def _hidden_s(entered_s: Sequence[float], ended_s: Sequence[float], computed_s: float) -> float:
@@ -526,6 +569,14 @@ def _on_cores(network: Network) -> Seat | None:
 def _may_overlap(program: Program, plan: Plan) -> bool:
     """Whether a rank can compute while one of its messages is on its way."""
     rule = program.rules.updates
-    cancels = isinstance(rule, Synchronous) and rule.cancel
-    sending = any(operation.kind == "send" for operation in plan.operations)
-    return cancels or (sending and len(plan.computes) > 2)
+    if isinstance(rule, Synchronous) and rule.cancel:
+        return True
+    before: list[set[int]] = []  # of each operation, all that must have ended
+    last: set[int] = set()  # the compute before, and what that waited for
+    for number, operation in enumerate(plan.operations):
+        chain = last if operation.kind == "compute" else set()
+        before.append(chain.union(operation.after, *(before[one] for one in operation.after)))
+        if operation.kind == "compute":
+            last = {number, *before[-1]}
+    sends = [number for number, operation in enumerate(plan.operations) if operation.kind == "send"]
+    return any(send not in before[compute] and compute not in before[send] for send in sends for compute in plan.computes)

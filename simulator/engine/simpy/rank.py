@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 
+from simulator.engine.draws import Draws, Factors
 from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.overlap import Overlap
 from simulator.network.ports import Connection
-from simulator.overlap import Overlap
 from simulator.program.program import Operation, Routine
 from simulator.records import NOTHING
-from simulator.replica import Paces
 
 __all__ = ["Plan", "Rank"]
 
@@ -37,6 +37,8 @@ class Plan:
         The collectives of a step, by bucket.
     feeds
         Whether a message brings the batch.
+    channels
+        On how many channels it receives.
     """
 
     def __init__(self, routine: Routine) -> None:
@@ -54,6 +56,7 @@ class Plan:
         self.input = named[0] if named else -1
         self.buckets = [number for number, operation in enumerate(self.operations) if operation.kind == "collective"]
         self.feeds = any(operation.feeds for operation in self.operations)
+        self.channels = 1 + max((operation.channel for operation in self.operations), default=-1)
 
 
 class Rank:
@@ -63,9 +66,17 @@ class Rank:
     ----------
     index
         Its number.
-    plan, paces, seat, device, paths, overlap
-        What it does, how fast it computes, on what, the connections of its slots, and where it may compute and communicate at
+    plan, seat, device, paths, overlap
+        What it does, on what, the connections of its slots, and where it may compute and communicate at
         the same time, who follows that.
+    forward_s, backward_s, update_s
+        Mean seconds of its passes and of its update.
+    input_time_s
+        Seconds in which a batch is prepared, while the one before is computed.
+    first_s
+        When its first step begins.
+    factors
+        What the steps' times are multiplied by.
     step
         Number of its step, from 0; -1 before the first.
     factor
@@ -89,23 +100,32 @@ class Rank:
         Of the variables that it reads: when, which version; by which token.
     ready_s, entered_s
         When it had all that it reduces; when it entered each collective.
+    come, receiving
+        Of each channel, when the messages that have come and were not received yet had been sent, and their numbers as work; the
+        receive that waits, -1: none.
+    begun_by_s, received_s
+        When the last to begin had begun to send what the step has received; when the last of it was received.
     complete
         Whether the step was not given up.
     """
 
     __slots__ = (
-        "accepted", "apply_s", "arrived", "at", "batch_there", "began_s", "causes", "complete", "compute_s", "computed_s", "computing",
-        "device", "entered_s", "factor", "held_s", "index", "input_cause", "input_from_s", "input_ready_s", "input_s", "left",
-        "local_step", "missing", "overlap", "paces", "paths", "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version",
-        "ready_s", "seat", "start_s", "step", "wants_batch", "work",
+        "accepted", "apply_s", "arrived", "at", "backward_s", "batch_there", "began_s", "begun_by_s", "causes", "come", "complete",
+        "compute_s", "computed_s", "computing", "device", "entered_s", "factor", "factors", "first_s", "forward_s", "held_s",
+        "index", "input_cause", "input_from_s", "input_ready_s", "input_s", "input_time_s", "left", "local_step", "missing",
+        "overlap", "paths", "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version", "ready_s", "received_s",
+        "receiving", "seat", "start_s", "step", "update_s", "wants_batch", "work",
     )  # fmt: skip
 
     def __init__(
-        self, index: int, plan: Plan, paces: Paces, device: Device, seat: Seat, paths: list[Connection | None], overlap: Overlap | None
+        self, index: int, plan: Plan, draws: Draws, device: Device, seat: Seat, paths: list[Connection | None], overlap: Overlap | None
     ) -> None:
         self.index = index
         self.plan = plan
-        self.paces = paces
+        self.forward_s, self.backward_s = float(draws.forward_s[index]), float(draws.backward_s[index])
+        self.update_s, self.input_time_s = float(draws.apply_s[index]), float(draws.input_s[index])
+        self.first_s = float(draws.start_s[index])
+        self.factors = Factors(draws, index)
         self.device = device
         self.seat = seat
         self.paths = paths
@@ -113,18 +133,20 @@ class Rank:
         self.step = -1
         self.work = 0
         self.computing = False
-        self.input_ready_s = paces.start_s + paces.input_s
+        self.input_ready_s = self.first_s + self.input_time_s
         self.batch_there = self.wants_batch = False
         self.read_s = self.ready_s = self.computed_s = self.began_s = self.input_from_s = 0.0
         self.read_version = self.local_step = 0
         self.causes: dict[int, int] = {}
         self.input_cause = NOTHING
+        self.come: list[deque[tuple[float, int]]] = [deque() for _ in range(plan.channels)]
+        self.receiving = [-1] * plan.channels
 
     def begin_step(self, now: float) -> None:
         """Forget the step before."""
         plan = self.plan
         self.step += 1
-        self.factor = self.paces.factors.next()
+        self.factor = self.factors.next()
         self.missing = plan.missing.copy()
         self.left = len(plan.operations)
         self.at = 0
@@ -134,4 +156,5 @@ class Rank:
         self.held_s = self.input_s = self.compute_s = self.apply_s = self.pushed_s = 0.0
         self.arrived = self.accepted = 0
         self.entered_s: list[float] = []
+        self.begun_by_s = self.received_s = 0.0
         self.complete = True

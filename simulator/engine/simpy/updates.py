@@ -144,7 +144,7 @@ class SynchronousUpdates(_AtServers):
     Parameters
     ----------
     released
-        Called when a new version is there, with the work that made it, before anybody who waits for it goes on.
+        Called when a new version is there, with the work that made it, after those who waited for it have ended their steps.
     """
 
     def __init__(
@@ -233,10 +233,10 @@ class SynchronousUpdates(_AtServers):
         self._unapplied = self._parts
         self._taking = [True] * self._parts
         if self._rule.cancel:
-            self._released(told)
             waiting, self._waiting = self._waiting, deque()
             for rank, number in waiting:
                 self._end(rank, number, rank.step, told)
+            self._released(told)
         else:
             self._tokens.extend([self._version] * self._ranks)
             while self._waiting and self._tokens:

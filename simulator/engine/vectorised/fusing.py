@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.collectives import Collective
+from simulator.engine.vectorised.copies import HostCopies
 from simulator.fusion import Bucket
-from simulator.strategies.all_reduce.copies import HostCopies
-from simulator.strategy import AllReduceStrategy
+from simulator.program.program import Reduction as Rule
 
 __all__ = ["Fuser", "Reduction"]
 
@@ -56,6 +56,8 @@ class Fuser:
         Gradients as they become ready; with a fusion cycle, one each.
     variables_bytes
         All variables together, which local SGD averages.
+    rule
+        In which order, and what is fused.
     copies
         Where gradients go by the host.
     one_by_one
@@ -67,7 +69,7 @@ class Fuser:
         collective: Collective,
         buckets: Sequence[Bucket],
         variables_bytes: float,
-        strategy: AllReduceStrategy,
+        rule: Rule,
         copies: HostCopies | None,
         *,
         one_by_one: bool,
@@ -75,9 +77,9 @@ class Fuser:
         self._collective = collective
         self._buckets = buckets
         self._variables_bytes = variables_bytes
-        self._cycle_s = strategy.fusion_cycle_s
-        self._most_bytes = strategy.bucket_size_bytes or math.inf
-        self._by_need = strategy.priority == "forward"
+        self._cycle_s = rule.cycle_s
+        self._most_bytes = rule.most_bytes
+        self._by_need = rule.by_need
         self._copies = copies
         self._one_by_one = one_by_one
         self._free_s: Times | None = None  # when what each rank sent before has left it

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-from simulator.placement import place, shards_of
-from simulator.scenario import Scenario
-from simulator.strategy import ParameterServer
+from simulator.placement import Partitioner, place, shards_of
+from simulator.strategies.setup import Setup
 
-__all__ = ["Cut", "Gradient", "Tensors", "tensors_of"]
+__all__ = ["Cut", "Cutting", "Gradient", "Tensors", "tensors_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +69,29 @@ class Tensors:
     forward: tuple[Cut, ...]
 
 
-def tensors_of(scenario: Scenario) -> Tensors:
-    """Cut, place and group the variables of a scenario.
+class Cutting(NamedTuple):
+    """How variables are cut, placed and sent; as in :class:`simulator.strategies.parameter_server.ParameterServer`."""
+
+    servers: int
+    partitioner: Partitioner | None
+    variable_placement: Literal["round-robin", "greedy"]
+    pulls: Literal["forward", "random", "together"]
+
+
+def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
+    """Cut, place and group the variables of a training.
 
     A variable is needed in the forward pass where the backward pass would produce its
     gradient if it ran the other way: at share 1 - ready.
     """
-    load, strategy, batch = scenario.workload, scenario.strategy, scenario.batch
-    assert isinstance(strategy, ParameterServer)
-    shards = [shards_of(variable, strategy.partitioner) for variable in load.variables]
+    load, batch = setup.workload, setup.batch
+    shards = [shards_of(variable, cutting.partitioner) for variable in load.variables]
     created = sorted(range(len(shards)), key=lambda number: load.variables[number].creation_index)
     placed = iter(
         place(
             [share * load.variables[number].size_bytes for number in created for share in shards[number]],
-            strategy.servers,
-            strategy.variable_placement,
+            cutting.servers,
+            cutting.variable_placement,
         )
     )
     homes = {number: [next(placed) for _ in shards[number]] for number in created}
@@ -100,14 +107,14 @@ def tensors_of(scenario: Scenario) -> Tensors:
             gradients.append(Gradient(len(gradients), server, size, load.server(size)))
             variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
             ready_at.append(ready)
-    if scenario.run.grouping == "per-server":
+    if setup.run.grouping == "per-server":
         gradients = [
             Gradient(index, server, sum(g.size_bytes for g in its), sum(g.cost_s for g in its))
             for index, (server, its) in enumerate(_by_server(gradients).items())
         ]
         ready_at = [1.0] * len(gradients)
-    order = strategy.pulls
-    if scenario.run.grouping == "per-server" or order == "together":
+    order = cutting.pulls
+    if setup.run.grouping == "per-server" or order == "together":
         variables = [
             Variable(index, server, sum(v.size_bytes for v in its)) for index, (server, its) in enumerate(_by_server(variables).items())
         ]
@@ -116,7 +123,7 @@ def tensors_of(scenario: Scenario) -> Tensors:
         needed_at = [1.0 - ready for ready in reversed(ready_at)]
         needed_at[0] = 0.0  # the first layer begins the pass
         needed = list(zip(needed_at, reversed(variables), strict=True))
-        if (order == "forward" or len(set(needed_at)) == 1) and _alike_in_one_message(scenario):
+        if (order == "forward" or len(set(needed_at)) == 1) and _alike_in_one_message(setup):
             needed = _together(needed)
         variables = [Variable(index, variable.server, variable.size_bytes) for index, (_, variable) in enumerate(needed)]
         needed_at = [share for share, _ in needed]
@@ -124,10 +131,10 @@ def tensors_of(scenario: Scenario) -> Tensors:
     return Tensors(tuple(gradients), _cuts(ready_at), tuple(variables), forward)
 
 
-def _alike_in_one_message(scenario: Scenario) -> bool:
+def _alike_in_one_message(setup: Setup) -> bool:
     """Whether variables of one server, all needed at once, have come when one message with all of them would have."""
-    transport = scenario.cluster.transport
-    return transport.discipline == "fair" and not transport.works_on_messages and scenario.cluster.host_link is None
+    transport = setup.cluster.transport
+    return transport.discipline == "fair" and not transport.works_on_messages and setup.cluster.host_link is None
 
 
 def _together(needed: Iterable[tuple[float, Variable]]) -> list[tuple[float, Variable]]:

@@ -7,26 +7,28 @@ comes out is what an engine computes event by event.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from simpy.events import Event
 
+from simulator.collectives import Collective
+from simulator.engine.draws import Draws
+from simulator.engine.log import Log
+from simulator.engine.vectorised.copies import HostCopies
+from simulator.engine.vectorised.fusing import Fuser, Reduction
+from simulator.engine.vectorised.telling import Pass, Piece, Teller
 from simulator.fusion import Bucket
 from simulator.kernel import Kernel
-from simulator.recorder import Recorder
+from simulator.program.program import Program
+from simulator.program.program import Reduction as Rule
+from simulator.recorder import Recorder, Resource
 from simulator.records import Update
-from simulator.replica import Paces
-from simulator.scenario import Scenario
-from simulator.strategies.all_reduce.fusing import Fuser, Reduction
-from simulator.strategies.all_reduce.telling import Pass, Piece, Teller
-from simulator.strategy import AllReduceStrategy
 
 __all__ = ["Lockstep"]
 
 Times = NDArray[np.float64]
-_BLOCK = 64
 
 
 class _Use:
@@ -54,56 +56,78 @@ class Lockstep:
 
     Parameters
     ----------
-    paces
-        Of each rank.
-    fuser
-        Reduces gradients; none of one replica alone.
-    buckets
-        Gradients in the order in which they become ready.
-    teller
-        Tells observers what happened; none without them.
+    program
+        Whose ranks have a device each, and meet in all-reduces alone.
+    draws
+        How fast each rank computes.
+    collective
+        How buckets are reduced; none of one rank alone.
+    links
+        The ports that it counts on.
+    log
+        Is told what was done; none if nobody wants to know.
     """
 
     def __init__(
         self,
         kernel: Kernel,
-        scenario: Scenario,
-        paces: Sequence[Paces],
-        fuser: Fuser | None,
-        buckets: Sequence[Bucket],
+        program: Program,
+        draws: Draws,
         recorder: Recorder,
-        teller: Teller | None = None,
+        collective: Collective | None,
+        links: Callable[[], Sequence[Resource]],
+        log: Log | None = None,
     ) -> None:
-        strategy = scenario.strategy
+        rules = program.rules
+        reduction = rules.reduction or Rule()
+        reduced = [operation for operation in program.routines[0].operations if operation.kind == "collective"]
+        buckets = [Bucket(its.ready, its.size_bytes) for its in reduced if its.every == 1] or [Bucket(1.0, 0.0)]
+        copies = HostCopies(reduction.copies, draws.ranks) if reduction.copies is not None else None
+        fuser = None
+        if collective is not None:
+            averaged_bytes = sum(its.size_bytes for its in reduced if its.every > 1)
+            fuser = Fuser(collective, buckets, averaged_bytes, reduction, copies, one_by_one=recorder.observer is not None)
         self._kernel = kernel
         self._recorder = recorder
-        self._teller = teller
-        self._steps = scenario.run.steps
-        self._paces = paces
-        self._forward_s = np.array([pace.forward_s for pace in paces])
-        self._backward_s = np.array([pace.backward_s for pace in paces])
-        self._apply_s = np.array([pace.apply_s for pace in paces])
-        self._input_s = paces[0].input_s
-        self._every = strategy.sync_every if isinstance(strategy, AllReduceStrategy) else 1
+        assert rules.steps_each is not None
+        self._teller = Teller(log, draws.start_s, [bucket.ready for bucket in buckets]) if log is not None else None
+        self._steps = rules.steps_each
+        self._draws = draws
+        self._forward_s = draws.forward_s
+        self._backward_s = draws.backward_s
+        self._apply_s = draws.apply_s
+        self._input_s = float(draws.input_s[0])
+        self._every = rules.sync_every
         self._buckets = buckets
         self._fuser = fuser
-        self._overlapping = self._fuser is not None and isinstance(strategy, AllReduceStrategy) and strategy.priority == "forward"
-        self._slowdown = scenario.cluster.overlap_slowdown if fuser is not None else 0.0
-        self._used_s = np.zeros(len(paces))
-        self._factors = np.ones((0, len(paces)))
-        self._varying = [rank for rank, pace in enumerate(paces) if not pace.factors.constant]
+        self._overlapping = fuser is not None and reduction.by_need
+        self._slowdown = program.devices.slowdown if fuser is not None else 0.0
+        self._used_s = np.zeros(draws.ranks)
+        self._factors = np.ones((0, draws.ranks))
         self._row = 0
         self._applied_s = 0.0
         self._updates = 0
-        recorder.watch("devices", lambda: [_Use(self._used_s, rank) for rank in range(len(paces))])
+        self._links = links
+        self._copies = copies
+        recorder.watch("devices", lambda: [_Use(self._used_s, rank) for rank in range(draws.ranks)])
+        recorder.watch("links", self._used_links)
         kernel.start("replicas", self._train())
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Sizes in bytes that have been reduced, the first hundred of them."""
+        return self._fuser.sizes if self._fuser is not None else ()
+
+    def _used_links(self) -> list[Resource]:
+        if self._fuser is not None:
+            self._fuser.count()
+        return [*self._links(), *(self._copies.links if self._copies is not None else ())]
 
     def _draw(self) -> Times:
         """Factors of all ranks for the next step, each from its own stream, in blocks of steps."""
         if self._row == len(self._factors):
-            self._factors = np.ones((_BLOCK, len(self._paces)))
-            for rank in self._varying:
-                self._factors[:, rank] = self._paces[rank].factors.block(_BLOCK)
+            draws = self._draws
+            self._factors = np.ascontiguousarray(draws.factors(np.arange(draws.ranks), draws.block).T)
             self._row = 0
         self._row += 1
         row: Times = self._factors[self._row - 1]
@@ -111,7 +135,7 @@ class Lockstep:
 
     def _train(self) -> Generator[Event, None, None]:
         kernel = self._kernel
-        start_s = np.array([pace.start_s for pace in self._paces])
+        start_s = self._draws.start_s
         input_ready_s = start_s + self._input_s
         pending: list[Reduction] = []  # of the step before, where the next one begins before they are done
         for step in range(self._steps):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cluster import Cluster
+from simulator.program.program import HostCopies as Link
 
 __all__ = ["HostCopies", "HostLink"]
 
@@ -31,17 +31,11 @@ class HostLink(NamedTuple):
 
 
 class HostCopies:
-    """The two directions of every rank's link to its host, for all ranks at once.
+    """The two directions of every rank's link to its host, for all ranks at once."""
 
-    A link that several devices share gives each its equal part all the time, since the
-    replicas of a node copy at about the same time.
-    """
-
-    def __init__(self, cluster: Cluster, ranks: int) -> None:
-        link = cluster.host_link
-        assert link is not None
+    def __init__(self, link: Link, ranks: int) -> None:
         self._latency_s = link.latency_s
-        self._s_per_byte = min(cluster.devices_per_host_link, ranks) / link.bandwidth_bytes_per_s
+        self._s_per_byte = link.s_per_byte
         self._used_s = np.zeros((2, ranks))
         self._out_free_s = np.zeros(ranks)
         self._in_free_s = np.zeros(ranks)

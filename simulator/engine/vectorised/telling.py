@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.engine.log import Log
+from simulator.engine.vectorised.fusing import Reduction
 from simulator.records import NOTHING
-from simulator.replica import Paces
-from simulator.strategies.all_reduce.fusing import Reduction
 
 __all__ = ["Pass", "Piece", "Teller"]
 
@@ -56,17 +55,17 @@ class Teller:
     ----------
     log
         Takes it.
-    paces
-        Of each rank.
+    start_s
+        When each rank begins its first step, shape (ranks,).
     ready
         Shares of the backward pass after which buckets are ready, one for each piece of it.
     """
 
-    def __init__(self, log: Log, paces: Sequence[Paces], ready: Sequence[float]) -> None:
+    def __init__(self, log: Log, start_s: Times, ready: Sequence[float]) -> None:
         self._log = log
         self._ready = ready
         # what each rank did last
-        self._last = [log.wait(rank, "late start", 0.0, its.start_s, NOTHING) if its.start_s else NOTHING for rank, its in enumerate(paces)]
+        self._last = [log.wait(rank, "late start", 0.0, its, NOTHING) if its else NOTHING for rank, its in enumerate(start_s.tolist())]
         self._reduced: dict[int, _Numbers] = {}  # the last step's reductions, by id
 
     def step(self, start_s: Times, done: Pass, applied: tuple[Times, Times], average: Reduction | None) -> _Numbers:

@@ -1,0 +1,440 @@
+"""The cases of ``benchmarks/run.py``: what each runs, and what its figures must reach.
+
+A case returns the runs that it timed and the findings drawn from them. Ratios are of CPU
+time within one run of the case. ``quick`` makes a case small enough to see that it works;
+its figures then say little.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import plain_c
+import simgrid_peer
+from measuring import Engine, Finding, Ran, alone, in_turn, missing, simulated, timed, with_engine
+from plain_simpy import Plain, PlainRing
+from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_BYTES, asynchronous, ring
+
+from simulator import Scenario
+from simulator.replication import replicate
+
+__all__ = ["CASES", "Case", "Report"]
+
+HALF_OF_C = 0.5
+HUNDRED = 100.0
+MILLION_S, MILLION_BYTES = 60.0, 512.0
+SWEPT, SWEEP_S, BEYOND_ENGINE_S = 10_000, 600.0, 2e-3
+SIMGRID_TIMES = 6.0
+MOST_SLOWER = 1.5
+AS_FAST = 1.2
+"""By how much the start of an interpreter varies from one measurement to the next."""
+BASIS = Path(__file__).with_name("basis.json")
+"""What the last version with one engine reached (``run.py --basis``)."""
+
+
+class Report(NamedTuple):
+    """What a case gives."""
+
+    runs: list[Ran]
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table: its name, what is run, and how."""
+
+    name: str
+    title: str
+    run: Callable[[bool], Report]
+
+
+# -- what stands beside the engines ---------------------------------------------------
+
+
+@contextmanager
+def _plain_program() -> Iterator[Path | None]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield plain_c.build(Path(folder))
+
+
+def _c_workers(program: Path, workers: int, steps: int, seed: int) -> Ran:
+    answer = plain_c.workers_of_a_server(program, workers, steps, SIZE_BYTES, BANDWIDTH, COMPUTE_S, seed)
+    facts = {name: answer[name] for name in ("updates_per_s", "staleness")}
+    return Ran("plain C", int(answer["worker_steps"]), answer["cpu_s"], int(answer["events"]), facts)
+
+
+def _c_ring(program: Path, ranks: int, steps: int, seed: int) -> Ran:
+    answer = plain_c.ring(program, ranks, steps, RING_BYTES, BANDWIDTH, LATENCY_S, COMPUTE_S, SIGMA, seed)
+    return Ran("plain C", int(answer["messages"]), answer["cpu_s"], int(answer["events"]), {"end_s": answer["end_s"]})
+
+
+def _plain_workers(workers: int, steps: int, tensors: int, service_s: float, seed: int) -> Ran:
+    model = Plain(workers, steps, SIZE_BYTES, tensors, BANDWIDTH, COMPUTE_S, service_s, seed)
+    cpu_s, (rate, stale) = timed(model.run)
+    return Ran("plain SimPy", workers * steps, cpu_s, None, {"updates_per_s": rate, "staleness": stale})
+
+
+def _plain_ring(ranks: int) -> Ran:
+    cpu_s, end_s = timed(PlainRing(ranks, RING_BYTES, BANDWIDTH, LATENCY_S).run)
+    return Ran("plain SimPy", 2 * ranks * (ranks - 1), cpu_s, None, {"end_s": end_s})
+
+
+def _ours(built: Scenario, engine: Engine, units: int) -> Callable[[int], Ran]:
+    return lambda repeat: simulated(built, engine, units, repeat)
+
+
+def _ratio(what: str, ours: Ran, theirs: Ran, *, least: float | None = None, most: float | None = None) -> Finding:
+    """How many times as fast the one is as the other."""
+    return Finding(what, ours.per_s / theirs.per_s, "x", least, most)
+
+
+def _held(what: str, value: float, *, slower: float) -> Finding:
+    """Times the speed of a yardstick; no less than what an earlier version reached, over how many times slower it may be."""
+    before = json.loads(BASIS.read_text()).get(what) if BASIS.exists() else None
+    return Finding(what, value, "x", least=None if before is None else before / slower, kept=True)
+
+
+def _unmeasured(what: str, why: str, *, least: float | None = None, most: float | None = None) -> Finding:
+    return Finding(what, None, "", least, most, why)
+
+
+# -- the compiled engine --------------------------------------------------------------
+
+
+def _beside_all(
+    built: Scenario, small: Scenario, units: int, c: Callable[[Path, int], Ran], plain: Callable[[int], Ran], repeats: int
+) -> Report:
+    """Both engines, plain C and plain SimPy on one case."""
+    why, least = missing("compiled"), HALF_OF_C
+    with _plain_program() as program:
+        others: list[Ran] = in_turn(1, _ours(built, "simpy", units), plain)
+        findings = [_ratio("SimPy engine, beside plain SimPy", *others)]
+        if program is None:
+            return Report(others, [_unmeasured("compiled, beside plain C", "no C compiler", least=least), *findings])
+        if why is not None:
+            (beside,) = in_turn(repeats, partial(c, program))
+            return Report([*others, beside], [_unmeasured("compiled, beside plain C", why, least=least), *findings])
+        simulated(small, "compiled", 1)  # loads its machine code
+        compiled, beside = in_turn(repeats, _ours(built, "compiled", units), partial(c, program))
+        findings += [
+            _ratio("compiled, beside plain C", compiled, beside, least=least),
+            _ratio("compiled, beside the SimPy engine", compiled, others[0]),
+        ]
+        return Report([compiled, *others, beside], findings)
+
+
+def async_one_server(quick: bool) -> Report:
+    workers, steps = 1024, 10 if quick else 100
+    return _beside_all(
+        asynchronous(workers, steps, warmup_steps=0, start="together"),
+        asynchronous(16, 2),
+        workers * steps,
+        lambda program, seed: _c_workers(program, workers, steps, seed),
+        lambda seed: _plain_workers(workers, steps, 1, 0.0, seed),
+        repeats=5,
+    )
+
+
+def ring_by_messages(quick: bool) -> Report:
+    ranks, steps = 128 if quick else 1024, 2
+    return _beside_all(
+        ring(ranks, steps, messages=True),
+        ring(4, 2, messages=True),
+        steps * 2 * ranks * (ranks - 1),
+        lambda program, seed: _c_ring(program, ranks, steps, seed),
+        lambda _: _plain_ring(ranks),
+        repeats=3,
+    )
+
+
+def async_many_servers(quick: bool) -> Report:
+    workers, steps = 1024, 2 if quick else 100
+    built, units = asynchronous(workers, steps, servers=16, tensors=16), workers * steps
+    simpy, plain = in_turn(1, _ours(built, "simpy", units), lambda seed: _plain_workers(workers, 25, 1, 0.0, seed))
+    held = _held("1,024 workers, 16 tensors on 16 servers; plain SimPy with one of each", simpy.per_s / plain.per_s, slower=MOST_SLOWER)
+    what, least = "compiled, beside the SimPy engine", HUNDRED
+    why = missing("compiled")
+    if why is not None:
+        return Report([simpy, plain], [_unmeasured(what, why, least=least), held])
+    simulated(asynchronous(16, 2, servers=16, tensors=16), "compiled", 1)  # loads its machine code
+    (compiled,) = in_turn(3, _ours(built, "compiled", units))
+    return Report([compiled, simpy, plain], [_ratio(what, compiled, simpy, least=least), held])
+
+
+def million(quick: bool) -> Report:
+    workers, steps = 10_000 if quick else 1_000_000, 20
+    names = "CPU time", "memory of a worker, beyond a small run"
+    why = missing("compiled")
+    ran = why if why is not None else alone("asynchronous", "compiled", workers * steps, workers=workers, steps=steps)
+    if isinstance(ran, str):
+        return Report([], [_unmeasured(name, ran, most=most) for name, most in zip(names, (MILLION_S, MILLION_BYTES), strict=True)])
+    findings = [
+        Finding(names[0], ran.cpu_s, "s", most=MILLION_S),
+        Finding(names[1], ran.facts["bytes_beyond"] / workers, "bytes", most=MILLION_BYTES),
+        Finding("reading the scenario", ran.facts["loading_s"], "s"),
+    ]
+    return Report([ran], findings)
+
+
+def growth(quick: bool) -> Report:
+    """At so few steps that a million workers take seconds; plain C's beside it, whose heaps leave the caches as ours do."""
+    sizes = [1_000, 10_000] if quick else [1_000, 10_000, 100_000, 1_000_000]
+    steps_of = {workers: max(5, 200_000 // workers) for workers in sizes}
+    most = math.log(sizes[-1]) / math.log(sizes[0])
+    what = f"cost of a worker-step, {sizes[-1]:,} over {sizes[0]:,} workers (log n: {most:.3g})"
+    runs: list[Ran] = []
+    findings = []
+    with _plain_program() as program:
+        if program is not None:
+            beside = [_c_workers(program, workers, steps_of[workers], 1) for workers in sizes]
+            runs += beside
+            findings.append(Finding(f"{what}, plain C", beside[0].per_s / beside[-1].per_s, "x"))
+    why = missing("compiled")
+    ours = [] if why is not None else [alone("asynchronous", "compiled", n * steps_of[n], workers=n, steps=steps_of[n]) for n in sizes]
+    good = [ran for ran in ours if isinstance(ran, Ran)]
+    failed = next((ran for ran in ours if isinstance(ran, str)), why)
+    if failed is not None:
+        return Report([*good, *runs], [_unmeasured(what, failed, most=most), *findings])
+    return Report([*good, *runs], [Finding(what, good[0].per_s / good[-1].per_s, "x", most=most), *findings])
+
+
+# -- sweeps ---------------------------------------------------------------------------
+
+_SWEPT_ASYNC = """
+[workload]
+name = "swept"
+batch_per_replica = 1
+forward = {base = "0 s", per_sample = "0 s"}
+backward = {base = "100 ms", per_sample = "0 s"}
+jitter = {kind = "exponential"}
+variables = [{name = "v", size = "10 MB", creation_index = 0, ready = 1.0}]
+[cluster]
+name = "star"
+inter_node = {bandwidth = "10 Gbit/s", latency = "0 s"}
+[strategy]
+kind = "parameter-server"
+mode = "async"
+workers = 64
+[run]
+steps = 100
+replications = 3
+"""
+_SWEPT_RING = _SWEPT_ASYNC.replace('kind = "parameter-server"\nmode = "async"', 'kind = "multi-worker-mirrored"')
+
+
+def sweeps(quick: bool) -> Report:
+    """Half of the scenarios asynchronous, half rings: a grid of bandwidths and batches, by the command line, on two jobs.
+
+    What a scenario costs beyond its engine's time is that of a sweep less that of a short
+    one, so that the start of its processes is not counted.
+    """
+    compiled = missing("compiled") is None
+    many = 5_000 if compiled and not quick else 40
+    runs, findings, wall_s = [], [], 0.0
+    for name, text in (("async", _SWEPT_ASYNC), ("ring", _SWEPT_RING)):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "swept.toml"
+            file.write_text(f'{text}engine = "compiled"\n' if compiled else text, encoding="utf-8")
+            (few_s, _), (cpu_s, its_wall_s) = (_swept(file, count) for count in (many // 10, many))
+            engine_s = _engine_s(file, min(50, many))
+        each_s = (cpu_s - few_s) / (many - many // 10)
+        facts = {"wall_s": its_wall_s, "ms_each": each_s * 1e3, "engine_ms_each": engine_s * 1e3}
+        runs.append(Ran(f"{name}, {'compiled' if compiled else 'simpy'}", many, cpu_s, None, facts))
+        what = f"{name}: CPU time of a scenario beyond its engine's"
+        findings.append(Finding(what, (each_s - engine_s) * 1e3, "ms", most=BEYOND_ENGINE_S * 1e3))
+        wall_s += its_wall_s
+    note = "" if 2 * many == SWEPT else f"from {2 * many:,}"
+    return Report(
+        runs, [Finding(f"wall time of {SWEPT:,} scenarios", wall_s / (2 * many) * SWEPT, "s", most=SWEEP_S, note=note), *findings]
+    )
+
+
+def _swept(file: Path, count: int) -> tuple[float, float]:
+    """CPU and wall seconds of a sweep of so many scenarios."""
+    wide = max(count // 50, 1)
+    over = [
+        f"cluster.inter_node.bandwidth={','.join(f'{5 + number / 10:g} Gbit/s' for number in range(wide))}",
+        f"workload.batch_per_replica={','.join(str(1 + number) for number in range(count // wide))}",
+    ]
+    out = file.with_name(f"{count}.ndjson")
+    command = [sys.executable, "-m", "paceline", "sweep", str(file), "--out", str(out), "--jobs", "2", "--yes"]
+    return _of_children([*command, *(part for text in over for part in ("--over", text))])
+
+
+def _of_children(command: list[str]) -> tuple[float, float]:
+    """CPU and wall seconds of a command and all that it starts."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - begun
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall_s
+
+
+def _engine_s(file: Path, count: int) -> float:
+    """CPU seconds that the replications of a scenario take, its baseline's included; the mean of some."""
+    import simulator.run
+    from simulator import load_scenario
+
+    spent_s = 0.0
+
+    def noted(*given: object) -> object:
+        nonlocal spent_s
+        took_s, measured = timed(lambda: replicate(*given))
+        spent_s += took_s
+        return measured
+
+    scenarios = [load_scenario(file, [("cluster.inter_node.bandwidth", f"{5 + n / 10:g} Gbit/s")]) for n in range(count)]
+    simulator.run.simulate(scenarios[0])
+    kept = simulator.run.replicate
+    simulator.run.replicate = noted
+    try:
+        for scenario in scenarios:
+            simulator.run.simulate(scenario)
+    finally:
+        simulator.run.replicate = kept
+    return spent_s / count
+
+
+# -- the SimPy engine -----------------------------------------------------------------
+
+
+def _against_plain(workers: int, steps: int, tensors: int, service_s: float, repeats: int) -> list[Ran]:
+    built = asynchronous(workers, steps, tensors=tensors, service_s=service_s)
+    return in_turn(
+        repeats,
+        _ours(built, "simpy", workers * steps),
+        lambda seed: _plain_workers(workers, steps, tensors, service_s, seed),
+    )
+
+
+def reference(quick: bool) -> Report:
+    """The SimPy engine beside the plain models, and beside what it reached before."""
+    repeats = 1 if quick else 5
+    cases = {
+        "256 workers, 1 tensor, a server that takes no time": (256, 40, 1, 0.0),
+        "1,024 workers, 1 tensor, a server that takes no time": (1024, 25, 1, 0.0),
+        "256 workers, 1 tensor, a server that takes 50 us": (256, 40, 1, 50e-6),
+        "256 workers, 8 tensors, a server that takes 50 us": (256, 20, 8, 50e-6),
+    }
+    runs, findings = [], []
+    for name, (workers, steps, tensors, service_s) in cases.items():
+        ours, plain = _against_plain(workers, steps, tensors, service_s, repeats)
+        runs += [ours, plain]
+        findings.append(_held(name, ours.per_s / plain.per_s, slower=MOST_SLOWER))
+    ranks = 64 if quick else 256
+    around, plain = in_turn(repeats, _ours(ring(ranks, 2, messages=True), "simpy", 4 * ranks * (ranks - 1)), lambda _: _plain_ring(ranks))
+    findings.append(_held(f"ring of {ranks} ranks message by message", around.per_s / plain.per_s, slower=MOST_SLOWER))
+    return Report([*runs, around, plain], findings)
+
+
+def simgrid(quick: bool) -> Report:
+    workers, steps = 1024, 2 if quick else 100
+    name, why = "SimPy engine, beside SimGrid", simgrid_peer.missing()
+    if why is not None:
+        return Report([], [_unmeasured(name, why, least=SIMGRID_TIMES)])
+    with tempfile.TemporaryDirectory() as folder:
+        program = simgrid_peer.build(Path(folder))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        rate, stale = simgrid_peer.their_server(program, workers, steps, BANDWIDTH, SIZE_BYTES, COMPUTE_S, seed=1)
+        cpu_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    theirs = Ran("SimGrid", workers * steps, cpu_s, None, {"updates_per_s": rate, "staleness": stale})
+    (ours,) = in_turn(1, _ours(asynchronous(workers, steps, warmup_steps=0, start="together"), "simpy", workers * steps))
+    return Report([ours, theirs], [_ratio(name, ours, theirs, least=SIMGRID_TIMES)])
+
+
+def rings_at_once(quick: bool) -> Report:
+    """All ranks at once, each with its own jitter: not held to anything but its last figures."""
+    ranks, steps, tensors = (512, 50, 50) if quick else (4096, 1000, 200)
+    slow_link = {"inter_node": {"bandwidth_bytes_per_s": BANDWIDTH / 2, "latency_s": LATENCY_S}}
+    cases = {
+        "one all-reduce a step": ring(ranks, steps, tensors=tensors),
+        "buckets of 8 MB": ring(ranks, steps, tensors=tensors, bucket_size_bytes=8e6),
+        "an all-reduce a tensor": ring(ranks, steps, tensors=tensors, bucket_size_bytes=1.0),
+        "one rank with half the speed": ring(ranks, steps, tensors=tensors, odd={"speed": 0.5}),
+        "one rank with half the bandwidth": ring(ranks, max(steps // 50, 2), tensors=tensors, odd=slow_link),
+    }
+    runs = []
+    for name, built in cases.items():
+        cpu_s, measured = timed(partial(replicate, with_engine(built, "simpy"), 0))
+        runs.append(Ran(name, ranks * built.run.steps, cpu_s, measured.events))
+    return Report(runs, [])
+
+
+def memory(quick: bool) -> Report:
+    """Peak of the SimPy engine's allocations: it grows with workers, not with steps."""
+
+    def peak(workers: int, steps: int) -> int:
+        built = with_engine(asynchronous(workers, steps, size_bytes=1e6), "simpy")
+        tracemalloc.start()
+        replicate(built, 0)
+        value = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return value
+
+    peak(64, 20)  # what is loaded only once
+    many, long = (256, 40) if quick else (1024, 100)
+    few, wide, longer = peak(64, 20), peak(many, 20), peak(many, long)
+    each = [Finding(f"of a worker, {steps} steps", (bytes_ - few) / (many - 64), "bytes") for steps, bytes_ in ((20, wide), (long, longer))]
+    return Report([], each)
+
+
+# -- starting -------------------------------------------------------------------------
+
+_STARTS = {
+    "import simulator": ["-c", "import simulator"],
+    "paceline --help": ["-m", "paceline", "--help"],
+}
+_YARDSTICK = ["-c", "import numpy, pydantic"]
+_WITHOUT_NUMBA = (
+    "import sys; sys.argv = ['paceline', '--help']\n"
+    "import simulator\n"
+    "from paceline.cli.app import main\n"
+    "try:\n    main()\nexcept SystemExit:\n    pass\n"
+    "sys.exit(3 if {'numba', 'llvmlite'} & set(sys.modules) else 0)"
+)
+
+
+def starting(quick: bool) -> Report:
+    """CPU time of fresh interpreters, beside that of one which imports numpy and pydantic; the least of several."""
+    repeats = 2 if quick else 7
+
+    def once(name: str, code: list[str], _: int) -> Ran:
+        return Ran(name, 1, _of_children([sys.executable, *code])[0])
+
+    names = {"import numpy, pydantic": _YARDSTICK, **_STARTS}
+    rounds = [[once(name, code, repeat) for name, code in names.items()] for repeat in range(repeats)]
+    yardstick, *starts = (min(its, key=lambda ran: ran.cpu_s) for its in zip(*rounds, strict=True))
+    findings = [_held(f"{ran.by}; importing numpy and pydantic", ran.per_s / yardstick.per_s, slower=AS_FAST) for ran in starts]
+    free = subprocess.run([sys.executable, "-c", _WITHOUT_NUMBA], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    findings.append(Finding("neither imports numba (1: so it is)", float(free), "", least=1.0))
+    return Report([yardstick, *starts], findings)
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("async", "1,024 asynchronous workers x 100 steps, one server, one tensor", async_one_server),
+        Case("async-16", "1,024 asynchronous workers x 100 steps, 16 servers, 16 tensors", async_many_servers),
+        Case("ring", "ring of 1,024 ranks message by message", ring_by_messages),
+        Case("million", "1,000,000 asynchronous workers x 20 steps, one server", million),
+        Case("growth", "cost of a worker-step, 1,000 to 1,000,000 workers", growth),
+        Case("sweep", "paceline sweep: 64 workers, 100 steps, 3 replications, async and ring, 2 jobs", sweeps),
+        Case("reference", "the SimPy engine beside plain SimPy models", reference),
+        Case("simgrid", "the SimPy engine beside SimGrid: 1,024 asynchronous workers of one server", simgrid),
+        Case("rings", "rings of 4,096 ranks x 1,000 steps of 200 tensors, all ranks at once", rings_at_once),
+        Case("memory", "memory of the SimPy engine", memory),
+        Case("start", "starting", starting),
+    )
+}

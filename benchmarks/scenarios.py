@@ -1,0 +1,66 @@
+"""What the benchmarks simulate: asynchronous workers of parameter servers, and rings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simulator import Scenario, scenario_from_table
+
+__all__ = ["BANDWIDTH", "COMPUTE_S", "LATENCY_S", "RING_BYTES", "SIGMA", "SIZE_BYTES", "asynchronous", "ring"]
+
+COMPUTE_S, BANDWIDTH, SIZE_BYTES = 0.1, 1.25e9, 10e6
+"""A step's mean compute, a link's bytes per second, the parameters of asynchronous workers."""
+RING_BYTES, LATENCY_S, SIGMA = 100e6, 1e-6, 0.1
+"""What a ring reduces, the latency of its links, the jitter of its ranks."""
+
+
+def asynchronous(
+    workers: int, steps: int, *, servers: int = 1, tensors: int = 1, size_bytes: float = SIZE_BYTES, service_s: float = 0.0, **run: Any
+) -> Scenario:
+    """Workers that pull, compute an exponential time and push, each tensor by itself, over one link a server."""
+    variables = [{"name": f"v{i}", "size_bytes": size_bytes / tensors, "creation_index": i, "ready": 1.0} for i in range(tensors)]
+    return scenario_from_table(
+        {
+            "workload": {
+                "name": "benchmark",
+                "batch_per_replica": 1,
+                "forward": {"base_s": 0.0, "per_sample_s": 0.0},
+                "backward": {"base_s": COMPUTE_S, "per_sample_s": 0.0},
+                "server": {"base_s": service_s},
+                "jitter": {"kind": "exponential"},
+                "variables": variables,
+            },
+            "cluster": {"name": "star", "inter_node": {"bandwidth_bytes_per_s": BANDWIDTH, "latency_s": 0.0}},
+            "strategy": {"kind": "parameter-server", "mode": "async", "workers": workers, "servers": servers},
+            "run": {"steps": steps, "warmup_steps": 1, "replications": 2, **run},
+        },
+        "benchmark",
+    )
+
+
+def ring(ranks: int, steps: int, *, tensors: int = 1, sigma: float = SIGMA, odd: dict[str, Any] | None = None, **strategy: Any) -> Scenario:
+    """Ranks with a jitter each that all-reduce around a ring; ``odd`` is what one of them has of its own."""
+    variables = [
+        {"name": f"v{i}", "size_bytes": RING_BYTES / tensors, "creation_index": tensors - 1 - i, "ready": (i + 1) / tensors}
+        for i in range(tensors)
+    ]
+    return scenario_from_table(
+        {
+            "workload": {
+                "name": "ring",
+                "batch_per_replica": 1,
+                "forward": {"base_s": 0.0, "per_sample_s": 0.0},
+                "backward": {"base_s": COMPUTE_S, "per_sample_s": 0.0},
+                "jitter": {"kind": "lognormal", "sigma": sigma} if sigma else {"kind": "constant"},
+                "variables": variables,
+            },
+            "cluster": {
+                "name": "ring",
+                "inter_node": {"bandwidth_bytes_per_s": BANDWIDTH, "latency_s": LATENCY_S},
+                "node_classes": [{"name": "odd", "nodes": 1, **odd}] if odd else [],
+            },
+            "strategy": {"kind": "multi-worker-mirrored", "workers": ranks, **strategy},
+            "run": {"steps": steps, "warmup_steps": 1, "replications": 2},
+        },
+        "benchmark",
+    )

@@ -1,0 +1,79 @@
+"""All-to-all: every rank sends each other one its part directly, all at the same time.
+
+NCCL's way of writing it is one group of ``ncclSend`` and ``ncclRecv`` to and from all
+others, which make progress independently (its user guide, Point-to-point communication);
+MPICH's for messages of medium size is the same (Thakur, Rabenseifner and Gropp 2005).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from simulator.collectives.around import Times
+from simulator.collectives.collective import Scheduled
+from simulator.collectives.schedule import Lane, Schedule
+from simulator.collectives.trial import together_s
+from simulator.collectives.wire import Paces, Wire, equal_share_s, seconds_per_byte
+from simulator.network.ports import Port
+
+__all__ = ["Direct", "direct_schedule"]
+
+_ALIKE = 1 + 1e-12
+
+
+@lru_cache(maxsize=8)
+def direct_schedule(ranks: int) -> Schedule:
+    """From each rank to the next, to the one after that, and so on."""
+
+    def lanes(rank: int) -> tuple[Lane, ...]:
+        targets = ((rank + distance) % ranks for distance in range(1, ranks))
+        return tuple(Lane(rank, target, 0, 1, 1, (rank * ranks + target).__add__, 0) for target in targets)
+
+    return Schedule(ranks, ranks, lanes)
+
+
+class Direct(Scheduled):
+    """For ranks that enter together: by equal shares of every port where those are fair, else from a trial run.
+
+    Shares are max-min fair if every message has a port that is full, on which none is
+    faster (Bertsekas and Gallager, Data Networks, 6.5.2). As all messages are equal, those
+    of such a port end together, and no share changes before.
+    """
+
+    _aligned = True
+
+    def __init__(self, name: str, protocol: str, wire: Wire) -> None:
+        schedule = direct_schedule(len(wire.group))
+        super().__init__(name, protocol, lambda _: schedule, wire)
+
+    def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
+        paces = self._fair_paces
+        if paces is None:
+            return together_s(self.plan(size_bytes), size_bytes)
+        ranks = self._ranks
+        shape = ranks, ranks - 1  # from each rank to those at distance 1, 2, ...
+        left_s = (size_bytes / ranks * paces.s_per_byte[0]).reshape(shape)
+        arrives_s = left_s + paces.latency_s[0].reshape(shape)
+        free_s[:] = np.maximum(free_s, ready_s + left_s.max(axis=1))
+        sources = (np.arange(ranks)[:, None] - np.arange(1, ranks)) % ranks
+        finish_s: Times = ready_s + arrives_s[sources, np.arange(ranks - 1)].max(axis=1)
+        return finish_s
+
+    @cached_property
+    def _fair_paces(self) -> Paces | None:
+        """What each message takes, lane by lane; none if equal shares are not fair."""
+        pairs = [(lane.source, lane.target) for lane in self._schedule(0.0).lanes()]
+        of_groups = self._wire.connections(pairs, self._wire.fresh())
+        connections = [connection for of_group in of_groups for connection in of_group]
+        s_per_byte = seconds_per_byte(connections).tolist()
+        users = Counter(port for connection in connections for port in connection.ports)
+        slowest: dict[Port, float] = {}
+        for connection, pace in zip(connections, s_per_byte, strict=True):
+            for port in connection.ports:
+                slowest[port] = max(slowest.get(port, 0.0), pace)
+        full = {port for port, pace in slowest.items() if pace <= equal_share_s(port, users[port]) * _ALIKE}
+        fair = all(any(port in full for port in connection.ports) for connection in connections)
+        return self._wire.paces(of_groups) if fair else None

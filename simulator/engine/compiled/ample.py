@@ -1,0 +1,79 @@
+"""Which ports can never be full, found on tables: the counterpart of :func:`simulator.network.ports.leave_out_ample`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.engine.compiled.machine import entry
+from simulator.program.program import Paths, Ports
+
+__all__ = ["shared_crossings"]
+
+
+def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Of each entry of ``paths.port``, whether the port has to be shared there; the others are ample.
+
+    A port is ample if all paths that cross it, each as fast as its other shared ports
+    allow, fit into its capacity.
+
+    Parameters
+    ----------
+    ports, paths
+        All there are.
+    weight
+        Of each path, shape (paths,).
+    """
+    crossings = len(paths.port)
+    path = np.repeat(np.arange(len(paths)), np.diff(paths.first))
+    by_port = np.argsort(paths.port, kind="stable")
+    users = np.bincount(paths.port, minlength=len(ports.capacity))
+    begins = np.concatenate(([0], np.cumsum(users)))
+    appears = np.full(len(users), crossings)
+    np.minimum.at(appears, paths.port, np.arange(crossings))
+    order = np.lexsort((appears, users))
+    shared = np.ones(crossings, dtype=np.bool_)
+    _leave_out(
+        order,
+        begins,
+        by_port,
+        path,
+        paths.first,
+        paths.port,
+        weight,
+        ports.capacity,
+        ports.ceiling,
+        ports.incast_loss,
+        ports.incast_flows,
+        shared,
+    )
+    return shared
+
+
+@entry
+def _leave_out(  # type: ignore[no-untyped-def]
+    order, begins, by_port, path, first, crossed, weight, capacity, ceiling, incast_loss, incast_flows, shared
+):  # fmt: skip
+    """Go through the ports by their number of users, and mark where they are left out."""
+    for port in order:
+        users = begins[port + 1] - begins[port]
+        if users == 0:
+            continue
+        total = 0.0
+        capped = True
+        for at in range(begins[port], begins[port + 1]):
+            user = path[by_port[at]]
+            most = np.inf
+            lowest = -np.inf
+            for other in range(first[user], first[user + 1]):
+                if shared[other] and crossed[other] != port:
+                    one = crossed[other]
+                    lowest = min(lowest, ceiling[one]) if most < np.inf else ceiling[one]
+                    most = min(most, min(capacity[one], ceiling[one] * weight[user]))
+            total += most
+            capped = capped and lowest <= ceiling[port]  # its ceiling must not be lost with it
+        beyond = users - incast_flows[port]
+        room = capacity[port] / (1.0 + incast_loss[port] * beyond) if beyond > 0 else capacity[port]
+        if total <= room and capped:
+            for at in range(begins[port], begins[port + 1]):
+                shared[by_port[at]] = False

@@ -1,0 +1,258 @@
+"""What happens when: the compiled counterpart of ``simulator.kernel``.
+
+Something that is to happen is two integers: ``what``, a code and a number packed by
+:func:`pack`, and ``about``, whatever else its handler needs. Entries of the calendar are
+ordered by time, then by the order in which they were made.
+
+Ports and tasks are looked at again and again at other times than was planned. The
+reference makes a new entry each time and leaves the old one behind; here each has one
+alarm, which is moved. Both number their entries alike.
+"""
+
+from __future__ import annotations
+
+from simulator.engine.compiled.layout import alarm_at, entry_at, item_at, number_at
+from simulator.engine.compiled.machine import Record, compiled
+
+__all__ = ["at_end_of_instant", "call_later", "code_of", "drop_alarm", "next_entry", "next_of", "number_of", "pack", "set_alarm", "soon"]
+
+
+@compiled
+def pack(code: int, number: int) -> int:
+    """A code and a number of 32 bits in one integer."""
+    return (code << 32) | number
+
+
+@compiled
+def code_of(what: int) -> int:
+    """The code of what is to happen."""
+    return what >> 32
+
+
+@compiled
+def number_of(what: int) -> int:
+    """The number that was packed with the code."""
+    return what & 0xFFFFFFFF
+
+
+# -- at a time ---------------------------------------------------------------------------
+
+
+@compiled
+def call_later(s: Record, delay: float, what: int, about: int) -> None:
+    """Let something happen after so many seconds."""
+    if not (delay >= 0.0 and delay < float("inf")):
+        s.over = -1
+        s.refused = delay
+        return
+    time = s.now + delay
+    serial = s.serial + 1
+    s.serial = serial
+    if time > s.latest:
+        s.latest = time
+    at = s.entries
+    s.entries = at + 1
+    base = s.calendar
+    while at > 0:
+        above = (at - 1) >> 2
+        entry = entry_at(base, above)
+        if entry.time <= time:
+            break
+        _move(base, above, at)
+        at = above
+    entry = entry_at(base, at)
+    entry.time = time
+    entry.serial = serial
+    entry.what = what
+    entry.about = about
+
+
+@compiled
+def _move(base: int, source: int, target: int) -> None:
+    one = entry_at(base, source)
+    other = entry_at(base, target)
+    other.time = one.time
+    other.serial = one.serial
+    other.what = one.what
+    other.about = one.about
+
+
+@compiled
+def _pop_entry(s: Record) -> None:
+    """Take the first entry off the calendar; it is what happens now."""
+    base = s.calendar
+    first = entry_at(base, 0)
+    s.now = first.time
+    s.what = first.what
+    s.about = first.about
+    n = s.entries - 1
+    s.entries = n
+    if n == 0:
+        return
+    last = entry_at(base, n)
+    time = last.time
+    serial = last.serial
+    at = 0
+    while True:
+        below = 4 * at + 1
+        if below >= n:
+            break
+        least = below
+        entry = entry_at(base, below)
+        least_time = entry.time
+        least_serial = entry.serial
+        end = min(below + 4, n)
+        for other in range(below + 1, end):
+            entry = entry_at(base, other)
+            if entry.time < least_time or (entry.time == least_time and entry.serial < least_serial):
+                least = other
+                least_time = entry.time
+                least_serial = entry.serial
+        if time < least_time or (time == least_time and serial < least_serial):
+            break
+        _move(base, least, at)
+        at = least
+    _move(base, n, at)
+
+
+# -- alarms ------------------------------------------------------------------------------
+
+
+@compiled
+def set_alarm(s: Record, which: int, delay: float) -> None:
+    """Look at a port or task after so many seconds, and not when it was to be looked at before."""
+    if not (delay >= 0.0 and delay < float("inf")):
+        s.over = -1
+        s.refused = delay
+        return
+    time = s.now + delay
+    serial = s.serial + 1
+    s.serial = serial
+    if time > s.latest:
+        s.latest = time
+    at = number_at(s.alarm_of, which).n
+    if at < 0:
+        at = s.alarms_n
+        s.alarms_n = at + 1
+        _raise_alarm(s, at, time, serial, which)
+    elif time < alarm_at(s.alarms, at).time:
+        _raise_alarm(s, at, time, serial, which)
+    else:
+        _sink_alarm(s, at, time, serial, which)
+
+
+@compiled
+def drop_alarm(s: Record, which: int) -> None:
+    """No longer look at a port or task when it was to be looked at."""
+    at = number_at(s.alarm_of, which).n
+    if at >= 0:
+        _remove_alarm(s, at)
+
+
+@compiled
+def _remove_alarm(s: Record, at: int) -> None:
+    number_at(s.alarm_of, alarm_at(s.alarms, at).which).n = -1
+    n = s.alarms_n - 1
+    s.alarms_n = n
+    if at < n:
+        gone, last = alarm_at(s.alarms, at), alarm_at(s.alarms, n)
+        if last.time < gone.time or (last.time == gone.time and last.serial < gone.serial):
+            _raise_alarm(s, at, last.time, last.serial, last.which)
+        else:
+            _sink_alarm(s, at, last.time, last.serial, last.which)
+
+
+@compiled
+def _put_alarm(s: Record, at: int, time: float, serial: int, which: int) -> None:
+    alarm = alarm_at(s.alarms, at)
+    alarm.time = time
+    alarm.serial = serial
+    alarm.which = which
+    number_at(s.alarm_of, which).n = at
+
+
+@compiled
+def _raise_alarm(s: Record, at: int, time: float, serial: int, which: int) -> None:
+    while at > 0:
+        above = (at - 1) >> 1
+        alarm = alarm_at(s.alarms, above)
+        if alarm.time < time or (alarm.time == time and alarm.serial < serial):
+            break
+        _put_alarm(s, at, alarm.time, alarm.serial, alarm.which)
+        at = above
+    _put_alarm(s, at, time, serial, which)
+
+
+@compiled
+def _sink_alarm(s: Record, at: int, time: float, serial: int, which: int) -> None:
+    n = s.alarms_n
+    while True:
+        below = 2 * at + 1
+        if below >= n:
+            break
+        alarm = alarm_at(s.alarms, below)
+        if below + 1 < n:
+            other = alarm_at(s.alarms, below + 1)
+            if other.time < alarm.time or (other.time == alarm.time and other.serial < alarm.serial):
+                below += 1
+                alarm = other
+        if time < alarm.time or (time == alarm.time and serial < alarm.serial):
+            break
+        _put_alarm(s, at, alarm.time, alarm.serial, alarm.which)
+        at = below
+    _put_alarm(s, at, time, serial, which)
+
+
+# -- at once, and at the end of an instant -----------------------------------------------
+
+
+@compiled
+def soon(s: Record, what: int, about: int) -> None:
+    """Let something happen right after what happens now, and after what else was to follow from it."""
+    at = s.soon_first + s.soon_n
+    s.soon_n += 1
+    item = item_at(s.soon, at & (s.soon_room - 1))
+    item.what = what
+    item.about = about
+
+
+@compiled
+def at_end_of_instant(s: Record, what: int, about: int) -> None:
+    """Let something happen when nothing else is left to happen now."""
+    at = s.end_first + s.end_n
+    s.end_n += 1
+    item = item_at(s.at_end, at & (s.end_room - 1))
+    item.what = what
+    item.about = about
+
+
+# -- what is next ------------------------------------------------------------------------
+
+
+@compiled
+def next_of(s: Record) -> float:
+    """When the calendar has something next; infinite if never."""
+    time = float("inf")
+    if s.entries > 0:
+        time = entry_at(s.calendar, 0).time
+    if s.alarms_n > 0:
+        time = min(time, alarm_at(s.alarms, 0).time)
+    return time
+
+
+@compiled
+def next_entry(s: Record) -> int:
+    """Go on to the next entry of the calendar: the port or task whose alarm it is, or -1 and the state says what happens."""
+    if s.alarms_n > 0:
+        alarm = alarm_at(s.alarms, 0)
+        alarmed = True
+        if s.entries > 0:
+            entry = entry_at(s.calendar, 0)
+            alarmed = alarm.time < entry.time or (alarm.time == entry.time and alarm.serial < entry.serial)
+        if alarmed:
+            s.now = alarm.time
+            which = alarm.which
+            _remove_alarm(s, 0)
+            return which
+    _pop_entry(s)
+    return -1

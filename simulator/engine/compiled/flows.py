@@ -1,0 +1,382 @@
+"""Messages over shared links: the compiled counterpart of ``simulator.network.flows``, which explains them.
+
+A message is a record of a pool. Those of a connection are linked, the one in front first.
+"""
+
+from __future__ import annotations
+
+from simulator.engine.compiled import codes
+from simulator.engine.compiled.admission import arrival_of_next, ask, give_back
+from simulator.engine.compiled.calendar import at_end_of_instant, call_later, drop_alarm, pack, set_alarm, soon
+from simulator.engine.compiled.cores import work
+from simulator.engine.compiled.fairness import settle, settle_plain
+from simulator.engine.compiled.layout import (
+    connection_at,
+    ends_at,
+    host_at,
+    incidence_at,
+    message_at,
+    number_at,
+    port_at,
+    real_at,
+)
+from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.ports import (
+    activate,
+    available,
+    catch_up,
+    deactivate,
+    first_to_end,
+    level_of,
+    push,
+    take_first,
+    undisown,
+)
+from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
+from simulator.network.flows import SAME_INSTANT
+
+__all__ = ["begin_after_wait", "end_messages", "received", "send", "settle_all", "stand_for_link"]
+
+
+@compiled
+def send(s: Record, connection: int, size: float, arrived: int, about: int, left: int) -> None:
+    """Queue a message of ``size`` bytes.
+
+    ``arrived``, with ``about``, follows when its last byte is there; ``left``, with the
+    same ``about``, when it has left the sender; 0 if nothing does.
+    """
+    c = connection_at(s.connections, connection)
+    message = s.messages_free
+    if message >= 0:
+        s.messages_free = message_at(s.messages, message).after
+    else:
+        message = s.messages_made
+        s.messages_made = message + 1
+    s.messages_n += 1
+    m = message_at(s.messages, message)
+    m.size_bytes = size
+    m.arrived = arrived
+    m.about = about
+    m.left = left
+    m.connection = connection
+    m.after = -1
+    if c.hosted:
+        work_s = s.message_s + s.copy_per_byte_s * size
+        if work_s != 0.0:
+            _work(s, ends_at(s.ends, connection).source, work_s, pack(codes.STAND_FOR_LINK, message), 0)
+        else:
+            stand_for_link(s, message)
+        return
+    if c.front >= 0:
+        message_at(s.messages, c.last).after = message
+        c.last = message
+        return
+    c.front = c.last = message
+    _begin(s, connection)
+
+
+@compiled
+def _free(s: Record, message: int) -> None:
+    message_at(s.messages, message).after = s.messages_free
+    s.messages_free = message
+    s.messages_n -= 1
+
+
+@compiled
+def _begin(s: Record, connection: int) -> None:
+    """The message in front begins to cross its ports."""
+    c = connection_at(s.connections, connection)
+    if c.shared == 1:
+        port = incidence_at(s.incidences, c.first).port
+        p = port_at(s.ports, port)
+        if p.foreign_n == 0 and p.coupled < 0:
+            # nobody's share but this port's changes, and that at once
+            _join(s, p, port, c, connection)
+            if port != s.ending:  # its wake-up is set once all that ends has ended
+                set_timer(s, port)
+            return
+    _share_with(s, c, connection)
+
+
+@compiled
+def _join(s: Record, p: Record, port: int, c: Record, connection: int) -> None:
+    """A connection has something to send, this port owns all its others, and no other port is concerned."""
+    now = s.now
+    if p.active_n == 0:
+        p.busy_since = now
+    activate(s, p, c.first)
+    weight = c.weight
+    p.load += weight
+    catch_up(p, now)
+    p.owned += weight
+    p.rate = level_of(p, available(p), p.owned)
+    c.owner = c.first
+    push(s, port, connection, p.clock + message_at(s.messages, c.front).size_bytes / weight)
+
+
+@compiled
+def _share_with(s: Record, c: Record, connection: int) -> None:
+    """The connection has something to send, and the shares of several ports may change."""
+    for incidence in range(c.first, c.first + c.shared):
+        port = incidence_at(s.incidences, incidence).port
+        p = port_at(s.ports, port)
+        if p.active_n == 0:
+            p.busy_since = s.now
+        activate(s, p, incidence)
+        p.load += c.weight
+        _soil(s, p, port)
+    number_at(s.fresh, s.fresh_n).n = connection
+    s.fresh_n += 1
+    _settle_soon(s)
+
+
+@compiled
+def _soil(s: Record, p: Record, port: int) -> None:
+    """Connections came or went on the port, and the shares of several may change."""
+    if not p.dirty:
+        p.dirty = 1
+        number_at(s.dirty, s.dirty_n).n = port
+        s.dirty_n += 1
+
+
+# -- between hosts -----------------------------------------------------------------------
+
+
+@compiled
+def _work(s: Record, host: int, work_s: float, what: int, about: int) -> None:
+    """A host works on a message, after those that came to it before."""
+    if s.cores:
+        work(s, s.host_tasks + host, work_s, what, about)
+        return
+    h = host_at(s.hosts, host)
+    h.free_s = max(h.free_s, s.now) + work_s
+    h.worked_s += work_s
+    call_later(s, h.free_s - s.now, what, about)
+
+
+@compiled
+def received(s: Record, message: int) -> None:
+    """A message has come in whole, and the host works on it."""
+    m = message_at(s.messages, message)
+    _work(s, ends_at(s.ends, m.connection).target, s.message_s + s.copy_per_byte_s * m.size_bytes, m.arrived, m.about)
+    _free(s, message)
+
+
+@compiled
+def stand_for_link(s: Record, message: int) -> None:
+    """The sending host's work on a message is done."""
+    m = message_at(s.messages, message)
+    connection = m.connection
+    c = connection_at(s.connections, connection)
+    m.arrival = arrival_of_next(s)
+    if c.front >= 0:
+        message_at(s.messages, c.last).after = message
+        c.last = message
+        return
+    c.front = c.last = message
+    _prepare(s, c, connection)
+
+
+@compiled
+def _prepare(s: Record, c: Record, connection: int) -> None:
+    """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
+    if s.weighted:
+        c.weight = real_at(s.weights, s.weights_next).x
+        s.weights_next += 1
+    if s.queued:
+        wait_s = wait_s_of(s, connection, s.now)
+        if wait_s != 0.0:
+            call_later(s, wait_s, pack(codes.BEGIN, connection), 0)
+        else:
+            begin_after_wait(s, connection)
+    elif not s.turned:
+        _begin(s, connection)
+    else:
+        ask(s, connection, message_at(s.messages, c.front).arrival)
+        _admit_soon(s)
+
+
+@compiled
+def begin_after_wait(s: Record, connection: int) -> None:
+    """A message has waited behind what others have queued, and begins."""
+    begin_in_queues(s, connection, s.now)
+    _begin(s, connection)
+
+
+@compiled
+def _has_crossed(s: Record, connection: int) -> None:
+    """The last byte of a message between hosts has crossed the ports."""
+    if s.queued:
+        end_in_queues(s, connection, s.now)
+    if s.turned:
+        give_back(s, connection)
+        _admit_soon(s)
+    c = connection_at(s.connections, connection)
+    if c.front >= 0:
+        _prepare(s, c, connection)
+
+
+@compiled
+def _admit_soon(s: Record) -> None:
+    if not s.admitting:
+        s.admitting = 1
+        at_end_of_instant(s, pack(codes.ADMIT, 0), 0)
+
+
+@compiled
+def begin_admitted(s: Record, connection: int) -> None:
+    """A message has its turns, and begins."""
+    _begin(s, connection)
+
+
+# -- shares and ends ---------------------------------------------------------------------
+
+
+@compiled
+def _settle_soon(s: Record) -> None:
+    if not s.settling:
+        s.settling = 1
+        at_end_of_instant(s, pack(codes.SETTLE, 0), 0)
+
+
+@compiled
+def settle_all(s: Record) -> None:
+    """Share anew after all changes of this instant."""
+    s.settling = 0
+    now = s.now
+    if not settle_plain(s, now):
+        settle(s, now)
+    for at in range(s.dirty_n):
+        port_at(s.ports, number_at(s.dirty, at).n).dirty = 0
+    s.dirty_n = 0
+    s.fresh_n = 0
+    for at in range(s.touched_n):
+        set_timer(s, number_at(s.touched, at).n)
+
+
+@compiled
+def set_timer(s: Record, port: int) -> None:
+    """Wake up when the port's next message ends at its present rate."""
+    p = port_at(s.ports, port)
+    now = s.now
+    first = first_to_end(s, port)
+    if first < 0:
+        drop_alarm(s, port)
+        p.clock = 0.0
+        p.updated = now
+        p.rate = 0.0
+        return
+    front = connection_at(s.connections, first).finish
+    p.clock += p.rate * (now - p.updated)
+    p.updated = now
+    wait_s = (front - p.clock) / p.rate
+    set_alarm(s, port, 0.0 if wait_s <= 0.0 else wait_s)
+
+
+@compiled
+def end_messages(s: Record, port: int) -> None:
+    """End the messages whose time has come; begin the next ones of their connections."""
+    p = port_at(s.ports, port)
+    now = s.now
+    connection = first_to_end(s, port)
+    front = connection_at(s.connections, connection).finish
+    # the clock stands where the first message ends, without the rounding of rate x time
+    p.clock = front
+    p.updated = now
+    limit = front * SAME_INSTANT
+    ended = ended_last = -1  # messages
+    crossed = crossed_last = -1  # connections whose next message begins anew
+    while connection >= 0:
+        c = connection_at(s.connections, connection)
+        finish = c.finish
+        if finish > limit:
+            break
+        take_first(s, port, connection)
+        message = c.front
+        m = message_at(s.messages, message)
+        size = m.size_bytes
+        for each in range(c.crosses, c.crosses + c.crossed):
+            real_at(s.carried, number_at(s.crossed, each).n).x += size
+        following = m.after
+        m.after = -1
+        if ended < 0:
+            ended = message
+        else:
+            message_at(s.messages, ended_last).after = message
+        ended_last = message
+        c.front = following
+        if s.begins_anew and c.hosted:
+            _deactivate(s, c, port, now)
+            c.after = -1
+            if crossed < 0:
+                crossed = connection
+            else:
+                connection_at(s.connections, crossed_last).after = connection
+            crossed_last = connection
+        elif following >= 0:
+            push(s, port, connection, finish + message_at(s.messages, following).size_bytes / c.weight)
+        else:
+            _deactivate(s, c, port, now)
+        connection = first_to_end(s, port)
+    if crossed >= 0:
+        s.ending = port
+        while crossed >= 0:
+            connection = crossed
+            crossed = connection_at(s.connections, crossed).after
+            _has_crossed(s, connection)
+        s.ending = -1
+    if p.dirty:
+        _settle_soon(s)
+    else:
+        set_timer(s, port)
+    while ended >= 0:
+        message = ended
+        m = message_at(s.messages, message)
+        ended = m.after
+        c = connection_at(s.connections, m.connection)
+        if m.left != 0:
+            soon(s, m.left, m.about)
+        latency_s = c.latency_s
+        if c.hosted and s.message_s + s.copy_per_byte_s * m.size_bytes != 0.0:
+            if latency_s != 0.0:
+                call_later(s, latency_s, pack(codes.RECEIVED, message), 0)
+            else:
+                soon(s, pack(codes.RECEIVED, message), 0)
+            continue
+        if latency_s != 0.0:
+            call_later(s, latency_s, m.arrived, m.about)
+        else:
+            soon(s, m.arrived, m.about)
+        _free(s, message)
+
+
+@compiled
+def _deactivate(s: Record, c: Record, port: int, now: float) -> None:
+    """The connection has nothing left to send."""
+    owner = port_at(s.ports, port)
+    c.owner = -1
+    weight = c.weight
+    owner.owned -= weight
+    if c.shared == 1 and owner.foreign_n == 0 and owner.coupled < 0:
+        deactivate(s, owner, c.first)
+        owner.load -= weight
+        if owner.active_n == 0:
+            owner.busy_s += now - owner.busy_since
+            owner.owned = owner.load = 0.0
+        elif owner.owned != 0.0:
+            rate = level_of(owner, available(owner), owner.owned)
+            if rate <= owner.floor:
+                owner.rate = rate
+            else:
+                _soil(s, owner, port)
+        return  # or others are about to begin on it, which is settled at the end of this instant
+    for incidence in range(c.first, c.first + c.shared):
+        crossed = incidence_at(s.incidences, incidence).port
+        p = port_at(s.ports, crossed)
+        deactivate(s, p, incidence)
+        undisown(s, p, incidence)
+        p.load -= weight
+        if p.active_n == 0:
+            p.busy_s += now - p.busy_since
+            p.owned = p.load = 0.0
+        _soil(s, p, crossed)

@@ -1,0 +1,125 @@
+"""The main loop: what happens next, until Python is needed."""
+
+from __future__ import annotations
+
+from simulator.engine.compiled import codes
+from simulator.engine.compiled.admission import decide_next, gather
+from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, next_entry, next_of, number_of, soon
+from simulator.engine.compiled.cores import leave, work
+from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, received, send, settle_all, stand_for_link
+from simulator.engine.compiled.layout import item_at, state_at
+from simulator.engine.compiled.machine import Record, compiled, entry
+
+__all__ = ["DRAINED", "FULL", "HANDLE", "OVER", "REFUSED", "SLICE", "WEIGHTS", "act", "advance"]
+
+SLICE = 0
+"""As much has happened as was asked for."""
+DRAINED = 1
+"""Nothing is left that could happen."""
+OVER = 2
+"""What was waited for has happened."""
+FULL = 3
+"""A table must grow before anything else happens."""
+WEIGHTS = 4
+"""More weights of messages are needed."""
+HANDLE = 5
+"""``what`` and ``about`` are not of the network; the caller is to handle them."""
+REFUSED = 6
+"""A delay that is not a finite number, or below 0, was asked for."""
+
+
+@compiled
+def _is_full(s: Record) -> bool:
+    """Whether what happens next may need more room than there is: it may end all messages, and begin ``spare`` others."""
+    most = s.messages_n + s.spare + 8
+    return (
+        s.entries + most > s.entries_room
+        or s.soon_n + 2 * most > s.soon_room
+        or most > s.messages_room
+        or s.works_n + s.spare + 8 > s.works_room
+        or s.end_n + s.spare + 8 > s.end_room
+    )
+
+
+@compiled
+def advance(s: Record, until: int) -> int:
+    """Let happen what is the network's until something else does; why it stopped.
+
+    ``until`` is the serial number of a calendar entry at which to stop.
+    """
+    while True:
+        if s.over != 0:
+            return OVER if s.over > 0 else REFUSED
+        if _is_full(s):
+            return FULL
+        if s.weighted and s.weights_next + s.messages_n + s.spare + 8 > s.weights_n:
+            return WEIGHTS
+        if s.soon_n > 0:
+            item = item_at(s.soon, s.soon_first & (s.soon_room - 1))
+            s.soon_first += 1
+            s.soon_n -= 1
+            s.what = item.what
+            s.about = item.about
+        elif s.end_n > 0 and next_of(s) > s.now:
+            item = item_at(s.at_end, s.end_first & (s.end_room - 1))
+            s.end_first += 1
+            s.end_n -= 1
+            s.what = item.what
+            s.about = item.about
+        elif s.entries + s.alarms_n == 0:
+            s.now = s.latest
+            return DRAINED
+        elif s.serial >= until:
+            return SLICE
+        else:
+            which = next_entry(s)
+            if which >= 0:
+                if which < s.ports_n:
+                    end_messages(s, which)
+                else:
+                    leave(s, which - s.ports_n)
+                continue
+        what = s.what
+        code = code_of(what)
+        if code >= codes.FIRST:
+            return HANDLE
+        number = number_of(what)
+        if code == codes.STAND_FOR_LINK:
+            stand_for_link(s, number)
+        elif code == codes.RECEIVED:
+            received(s, number)
+        elif code == codes.BEGIN:
+            begin_after_wait(s, number)
+        elif code == codes.SETTLE:
+            settle_all(s)
+        elif code == codes.ADMIT:
+            s.admitting = 0
+            gather(s)
+            while True:
+                connection = decide_next(s)
+                if connection < 0:
+                    break
+                begin_admitted(s, connection)
+
+
+@entry
+def act(address: int, verb: int, number: int, amount: float, what: int, about: int, left: int) -> int:
+    """One thing that Python asks of the network, so that one function is compiled for all.
+
+    0: :func:`advance` until ``number``; 1: :func:`send` over path ``number``; 2: :func:`work`
+    of task ``number``; 3: :func:`call_later`; 4: :func:`soon`; 5: :func:`at_end_of_instant`.
+    """
+    s = state_at(address, 0)
+    if verb == 0:
+        return advance(s, number)
+    if verb == 1:
+        send(s, number, amount, what, about, left)
+    elif verb == 2:
+        work(s, number, amount, what, about)
+    elif verb == 3:
+        call_later(s, amount, what, about)
+    elif verb == 4:
+        soon(s, what, about)
+    else:
+        at_end_of_instant(s, what, about)
+    return 0

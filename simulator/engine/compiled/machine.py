@@ -1,0 +1,176 @@
+"""How functions of the compiled engine become machine code, and how they see their tables.
+
+A table is a numpy array of records that Python owns. Compiled code gets its address, as an
+integer, from one record of state, and reads record number ``i`` by adding to it: nothing
+is counted, copied or checked on the way, and a function takes one pointer instead of an
+array's seven words for each table. Compiled code therefore allocates nothing; it returns
+to Python where a table is full.
+
+Machine code is kept in the user's cache directory, in a folder named after the contents of
+this package and the version of numba, so that changed sources compile anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+__all__ = ["INTERPRETED", "Record", "Table", "compiled", "entry", "forget", "remember", "table"]
+
+Record = Any
+"""A record of a table: its fields are attributes, which can be set."""
+
+Table = Callable[[int, int], Record]
+"""Record number (second) of the table at an address (first)."""
+
+INTERPRETED: bool = bool(numba.config.DISABLE_JIT)
+"""Whether Python itself runs the functions, for debugging (environment variable NUMBA_DISABLE_JIT)."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "fastmath": False, "_nrt": False}
+_arrays: dict[int, Any] = {}  # by address, where Python itself runs the functions
+
+
+def compiled(function: _Function) -> _Function:
+    """A function that other compiled ones call, and Python never."""
+    if INTERPRETED or not _lean:
+        plain: _Function = numba.njit(**_OPTIONS)(function)
+        return plain
+    made: Any = _Helper(function, targetoptions={"nopython": True, **_OPTIONS}, pipeline_class=_HelperCompiler)
+    return made  # type: ignore[no-any-return]
+
+
+def entry(function: _Function) -> _Function:
+    """A function that Python calls: its machine code, with all that it calls, is kept on disk."""
+    folder, before = _cache_folder(), numba.config.CACHE_DIR
+    if folder is None:
+        return compiled(function)
+    numba.config.CACHE_DIR = folder  # read when a function is decorated, and only then
+    try:
+        made: _Function = numba.njit(cache=True, **_OPTIONS)(function)
+    finally:
+        numba.config.CACHE_DIR = before
+    return made
+
+
+def _cache_folder() -> str | None:
+    """Where machine code is kept; none, and a line says so once, where nothing can be written."""
+    global _folder
+    if _folder is not None:
+        return _folder or None
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version}".encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode())
+        digest.update(source.read_bytes())
+    folder = base / "paceline" / "compiled" / digest.hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".written-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        print(f"the compiled engine compiles anew each time: {folder} cannot be written ({error.strerror})", file=sys.stderr)  # noqa: T201
+        _folder = ""
+        return None
+    _folder = str(folder)
+    return _folder
+
+
+_folder: str | None = None
+
+# -- faster compilation of helpers -------------------------------------------------------
+
+# numba optimises each function by itself, with all that it calls, makes machine code of it,
+# and does so for every combination of sizes of integers that it is called with. A function
+# that only others call is needed in theirs alone: this halves the time of a cold start.
+# Where a version of numba does not allow it, helpers are compiled in the ordinary way.
+
+try:
+    from numba.core import compiler, typed_passes
+    from numba.core.compiler_machinery import register_pass
+    from numba.core.registry import CPUDispatcher
+
+    class _Helper(CPUDispatcher):  # type: ignore[misc]
+        """Compiled once, for 64-bit integers."""
+
+        def get_call_template(self, args: Any, kws: Any) -> Any:
+            return super().get_call_template(tuple(types.int64 if isinstance(one, types.Integer) else one for one in args), kws)
+
+        def add_overload(self, cres: Any) -> None:
+            self.overloads[tuple(cres.signature.args)] = cres
+
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class _HelperLowering(typed_passes.NativeLowering):  # type: ignore[misc]
+        """Makes no machine code: whoever calls it optimises and compiles it with its own."""
+
+        _name = "helper_lowering"
+
+        def run_pass(self, state: Any) -> bool:
+            library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+            library.enable_object_caching()
+            library._optimize_final_module = lambda: None
+            library._finalize_final_module = lambda: setattr(library, "_finalized", True)
+            state.library = library
+            state.flags = state.flags.copy()
+            state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
+            super().run_pass(state)
+            result = state["cr"]
+            key = f"helper {result.fndesc.mangled_name}"
+            state["cr"] = result._replace(cfunc=key)
+            state.targetctx.insert_user_function(key, result.fndesc, [library])
+            return True
+
+    class _HelperCompiler(compiler.CompilerBase):  # type: ignore[misc]
+        def define_pipelines(self) -> Any:
+            manager = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+            manager.passes = [(_HelperLowering if one is typed_passes.NativeLowering else one, text) for one, text in manager.passes]
+            manager.finalize()
+            return [manager]
+
+    _lean = not INTERPRETED
+except (ImportError, AttributeError):
+    _lean = False
+
+
+def table(dtype: np.dtype[Any]) -> Table:
+    """How compiled functions read the records of such tables."""
+    if INTERPRETED:
+        return lambda address, index: _arrays[int(address)][index]
+    record = numba.from_dtype(dtype)
+    size = dtype.itemsize
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def at(_context: Any, _address: Any, _index: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            address, index = arguments
+            offset = builder.mul(index, ir.Constant(index.type, size))
+            return builder.inttoptr(builder.add(address, offset), context.get_value_type(record))
+
+        return record(types.int64, types.int64), generate
+
+    read: Table = at
+    return read
+
+
+def remember(array: np.ndarray[Any, Any]) -> int:
+    """The address of a table, which the caller keeps alive until it is forgotten."""
+    address = int(array.ctypes.data)
+    if INTERPRETED:
+        _arrays[address] = array.view(np.recarray)
+    return address
+
+
+def forget(address: int) -> None:
+    """A table is no longer used."""
+    _arrays.pop(address, None)

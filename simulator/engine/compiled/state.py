@@ -1,0 +1,326 @@
+"""The tables of one simulation: made, grown and read by Python, changed by machine code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.engine.compiled import layout
+from simulator.engine.compiled.ample import shared_crossings
+from simulator.engine.compiled.layout import AWAY
+from simulator.engine.compiled.machine import INTERPRETED, Record, forget, remember
+from simulator.network.fairness import PATIENCE
+from simulator.program.program import Cores, Floats, Paths, Ports
+from simulator.transport import Transport
+
+__all__ = ["State"]
+
+_FIRST_ROOM = 1 << 10
+_RINGS = {"soon": "soon_first", "at_end": "end_first"}
+_ROOMS = {"calendar": "entries_room", "soon": "soon_room", "at_end": "end_room", "messages": "messages_room", "works": "works_room"}
+
+
+class State:
+    """Calendar, network and cores of one simulation.
+
+    Parameters
+    ----------
+    ports, paths
+        The network; each path is a connection.
+    hosts
+        How many hosts the paths name.
+    transport
+        What messages between hosts cost, and how they take turns.
+    cores, slowdown
+        The cores that all share, none if there are none, and of each task on them the share by which its work takes longer for
+        each other core that is busy. The hosts have a task each after those.
+    weight
+        Of each path, a multiple of 2**-24; left out: 1.
+    leaves_out
+        Whether ports that can never be full are left out of the sharing.
+    spare
+        Messages that what happens at once may begin, and other things that may follow from it.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        paths: Paths,
+        hosts: int,
+        transport: Transport,
+        *,
+        cores: Cores | None = None,
+        slowdown: Floats | None = None,
+        weight: Floats | None = None,
+        leaves_out: bool = True,
+        spare: int = 64,
+    ) -> None:
+        self._tables: dict[str, NDArray[Any]] = {}
+        self._ports = ports
+        self._state = np.zeros(1, layout.STATE)
+        self.address = remember(self._state)
+        self.s: Record = self._state.view(np.recarray)[0]
+        s = self.s
+        s.spare = spare
+        s.messages_free = s.works_free = -1
+        s.ending = -1
+        s.patience = PATIENCE
+        weights = np.ones(len(paths)) if weight is None else weight
+        shared = shared_crossings(ports, paths, weights) if leaves_out else np.ones(len(paths.port), dtype=np.bool_)
+        self._make_calendar()
+        self._make_ports(ports, paths, shared)
+        self._make_connections(paths, weights, shared)
+        self._make_hosts(hosts, paths, transport)
+        self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
+        alarms = int(s.ports_n) + (len(self._tables["tasks"]) if cores is not None else 0)
+        self._add("alarms", np.empty(alarms, layout.ALARM))
+        self._add("alarm_of", _numbers(alarms))
+
+    # -- making ----------------------------------------------------------------------
+
+    def _add(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Keep a table under its name, and let machine code know where it is."""
+        old = self._tables.get(name)
+        if old is not None:
+            forget(int(self._state[name][0]))
+        if not len(array):
+            array = np.zeros(1, array.dtype)
+        self._tables[name] = array
+        self._state[name] = remember(array)
+        return array
+
+    def _make_calendar(self) -> None:
+        for name, dtype in (
+            ("calendar", layout.ENTRY),
+            ("soon", layout.ITEM),
+            ("at_end", layout.ITEM),
+            ("messages", layout.MESSAGE),
+            ("works", layout.WORK),
+        ):
+            self._add(name, np.empty(_FIRST_ROOM, dtype))
+            self._state[_ROOMS[name]] = _FIRST_ROOM
+
+    def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
+        users = np.bincount(paths.port[shared], minlength=len(ports.capacity))
+        self._shared = np.flatnonzero(users)  # numbers of the ports that are shared
+        self._number = np.full(len(ports.capacity), -1, dtype=np.int32)
+        self._number[self._shared] = np.arange(len(self._shared))
+        count = len(self._shared)
+        table = np.zeros(count, layout.PORT)
+        for name in ("capacity", "ceiling", "incast_loss", "incast_flows"):
+            table[name] = getattr(ports, name)[self._shared]
+        table["floor"] = np.inf
+        for name in ("queue", "queue_last", "active", "active_last", "foreign", "foreign_last", "coupled", "coupled_last"):
+            table[name] = -1
+        table["epoch"] = 1
+        several = np.bincount(np.repeat(np.arange(len(paths)), np.diff(paths.first))[shared], minlength=len(paths)) > 1
+        table["alone"] = 1
+        mixed = self._number[paths.port[shared & np.repeat(several, np.diff(paths.first))]]
+        table["alone"][mixed] = 0
+        rooms = users[self._shared] + users[self._shared] // 2 + 4  # what is stale is dropped when a heap is full
+        begins = np.concatenate(([0], np.cumsum(rooms)))
+        heaps = self._add("heaps", np.empty(int(begins[-1]), layout.HEAPED))
+        table["heap_room"] = rooms
+        table["heap"] = int(heaps.ctypes.data) + begins[:-1] * layout.HEAPED.itemsize
+        self._heap_begins = begins
+        self._add("ports", table)
+        self.s.ports_n = count
+        self._add("carried", np.zeros(len(ports.capacity), layout.REAL))
+        for name in ("dirty", "work", "touched", "owners", "component", "frontier"):
+            self._add(name, np.empty(count, layout.NUMBER))
+        if INTERPRETED:
+            for number, begin in enumerate(begins[:-1]):
+                remember(heaps[begin:])
+                table["heap"][number] = heaps[begin:].ctypes.data
+
+    def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_]) -> None:
+        count = len(paths)
+        table = np.zeros(count, layout.CONNECTION)
+        path = np.repeat(np.arange(count), np.diff(paths.first))
+        kept = np.bincount(path[shared], minlength=count)
+        first = np.concatenate(([0], np.cumsum(kept)))
+        pairs = np.where(kept > 1, kept * kept, 0)
+        first_pair = np.concatenate(([0], np.cumsum(pairs)))
+        table["weight"] = weights
+        table["latency_s"] = paths.latency_s
+        table["front"] = table["last"] = table["owner"] = -1
+        table["before"] = AWAY
+        table["first"] = first[:-1]
+        table["shared"] = kept
+        table["pairs"] = first_pair[:-1]
+        table["crosses"] = paths.first[:-1]
+        table["crossed"] = np.diff(paths.first)
+        table["hosted"] = paths.source >= 0
+        table["asked_for"] = paths.asked_for
+        self._add("connections", table)
+        incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
+        incidences["port"] = self._number[paths.port[shared]]
+        incidences["connection"] = path[shared]
+        incidences["foreign_before"] = AWAY
+        self._add("incidences", incidences)
+        self._add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
+        self._add("crossed", paths.port.astype(np.int32).view(layout.NUMBER))
+        self._add("fresh", np.empty(count, layout.NUMBER))
+        self._add("reached", np.empty(count, layout.NUMBER))
+        self._add("levels", np.zeros(count, layout.LEVEL))
+        self._add("candidates", np.empty(max(count, int(self.s.ports_n)), layout.HEAPED))
+
+    def _make_hosts(self, hosts: int, paths: Paths, transport: Transport) -> None:
+        s = self.s
+        s.hosts_n = hosts
+        s.message_s = transport.cpu_per_message_s
+        s.copy_per_byte_s = transport.copy_per_byte_s
+        s.turned = transport.at_a_time is not None
+        s.weighted = transport.weight_sigma is not None
+        s.begins_anew = s.turned or s.weighted
+        s.queued = transport.queue_s is not None
+        table = np.zeros(hosts, layout.HOST)
+        for name in ("targets", "targets_last", "sources", "sources_last"):
+            table[name] = -1
+        self._add("hosts", table)
+        ends = np.zeros(len(paths) if hosts else 0, layout.ENDS)
+        if hosts:
+            ends["source"], ends["target"] = paths.source, paths.target
+        self._add("ends", ends)
+        self._make_turns(hosts, paths, transport.at_a_time)
+        self._add("weights", np.zeros(0, layout.REAL))
+        if transport.queue_s is None or transport.buffer_s is None:
+            self._add("edges", np.zeros(0, layout.EDGE))
+            self._add("edge_of", np.zeros(0, layout.NUMBER))
+            return
+        s.own_s, s.most_s, s.requests = transport.queue_s, transport.buffer_s, transport.requests_per_pull
+        pairs, edge_of = np.unique(paths.source * (hosts + 1) + paths.target, return_inverse=True)
+        edges = np.zeros(len(pairs), layout.EDGE)
+        edges["source"], edges["target"] = pairs // (hosts + 1), pairs % (hosts + 1)
+        self._add("edges", edges)
+        self._add("edge_of", edge_of.astype(np.int32).view(layout.NUMBER))
+
+    def _make_turns(self, hosts: int, paths: Paths, at_a_time: int | None) -> None:
+        count = 2 * hosts if at_a_time is not None else 0
+        turns = np.zeros(count, layout.TURNS)
+        hosted = paths.source >= 0
+        users = np.zeros(count, dtype=np.int64)
+        if count:
+            users[0::2] = np.bincount(paths.source[hosted], minlength=hosts)
+            users[1::2] = np.bincount(paths.target[hosted], minlength=hosts)
+            turns["free"] = at_a_time
+        begins = np.concatenate(([0], np.cumsum(users)))
+        parked = self._add("parked", np.empty(int(begins[-1]) + 1, layout.PARKED))
+        turns["parked"] = int(parked.ctypes.data) + begins[:-1] * layout.PARKED.itemsize
+        if INTERPRETED:
+            for begin in begins[:-1]:
+                remember(parked[begin:])
+        self._add("turns", turns)
+        most = int(hosted.sum()) if count else 0
+        self._add("came", np.empty(most, layout.PARKED))
+        self._add("due", np.empty(most + count, layout.PARKED))
+        self._add("gave_back", np.empty(count, layout.NUMBER))
+
+    def _make_cores(self, cores: Cores | None, slowdown: Floats, hosts: int) -> None:
+        s = self.s
+        s.running = s.running_last = s.waiting = s.waiting_last = -1
+        tasks = np.zeros(0, layout.TASK)
+        if cores is not None:
+            s.cores, s.number, s.slice_s = 1, cores.number, cores.slice_s
+            s.host_tasks = len(slowdown)
+            tasks = np.zeros(len(slowdown) + hosts, layout.TASK)
+            tasks["slowdown"][: len(slowdown)] = slowdown
+            tasks["stretch"] = 1.0
+            tasks["works"] = tasks["works_last"] = -1
+        self._add("tasks", tasks)
+
+    # -- growing ---------------------------------------------------------------------
+
+    def grow(self) -> None:
+        """Make room for whatever may happen next."""
+        s = self.s
+        most = int(s.messages_n + s.spare) + 8
+        for name, need in (
+            ("calendar", int(s.entries) + most),
+            ("soon", int(s.soon_n) + 2 * most),
+            ("at_end", int(s.end_n + s.spare) + 8),
+            ("messages", most),
+            ("works", int(s.works_n + s.spare) + 8),
+        ):
+            room = int(self._state[_ROOMS[name]][0])
+            while room < need:
+                room *= 2
+            old = self._tables[name]
+            if room == len(old):
+                continue
+            new = np.empty(room, old.dtype)
+            if name in _RINGS:
+                first = int(self._state[_RINGS[name]][0]) & (len(old) - 1)
+                new[: len(old)] = np.roll(old, -first)
+                self._state[_RINGS[name]] = 0
+            else:
+                new[: len(old)] = old
+            self._add(name, new)
+            self._state[_ROOMS[name]] = room
+
+    def add_weights(self, weights: Floats) -> None:
+        """Weights of the messages that come to the front after those that have some."""
+        s = self.s
+        left = self._tables["weights"][int(s.weights_next) : int(s.weights_n)]
+        self._add("weights", np.concatenate((left, weights.view(layout.REAL))))
+        s.weights_next, s.weights_n = 0, len(left) + len(weights)
+
+    @property
+    def weights_needed(self) -> int:
+        """How many weights it lacks for whatever may happen next."""
+        s = self.s
+        return max(int(s.messages_n + s.spare) + 8 - int(s.weights_n - s.weights_next), 0)
+
+    # -- reading ---------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tables."""
+        return sum(array.nbytes for array in self._tables.values())
+
+    @property
+    def carried_bytes(self) -> Floats:
+        """Bytes that each port has carried, counted when a message ends."""
+        return self._tables["carried"]["x"].copy()
+
+    def busy_until(self, now: float) -> Floats:
+        """Seconds in which each port was in use up to now; 0 of those that are left out of the sharing."""
+        table = self._tables["ports"][: int(self.s.ports_n)]
+        busy_s = np.zeros(len(self._ports.capacity))
+        busy_s[self._shared] = table["busy_s"] + np.where(table["active_n"] > 0, now - table["busy_since"], 0.0)
+        return busy_s
+
+    def in_use_s(self, now: float) -> Floats:
+        """Of each port, as :meth:`simulator.network.ports.Port.in_use_s`."""
+        return np.where(self._ports.incast_loss > 0, self.busy_until(now), self._tables["carried"]["x"] / self._ports.capacity)
+
+    def hosts_in_use_s(self, now: float) -> Floats:
+        """Of each host, as :meth:`simulator.network.hosts.Host.in_use_s`."""
+        s = self.s
+        if s.cores:
+            return self.tasks_in_use_s(now)[int(s.host_tasks) :]
+        table = self._tables["hosts"][: int(s.hosts_n)]
+        used: Floats = table["worked_s"] - np.maximum(table["free_s"] - now, 0.0)
+        return used
+
+    def tasks_in_use_s(self, now: float) -> Floats:
+        """Of each task, seconds up to now in which it had something to do."""
+        table = self._tables["tasks"]
+        used: Floats = table["busy_s"] + np.where(table["works"] >= 0, now - table["begun_s"], 0.0)
+        return used
+
+    def cores_in_use_s(self, now: float) -> float:
+        """Seconds for which a core was busy up to now, in the mean over all of them."""
+        s, tasks = self.s, self._tables["tasks"]
+        running_s, task = 0.0, int(s.running)
+        while task >= 0:
+            running_s += now - float(tasks["began_s"][task])
+            task = int(tasks["after"][task])
+        return (float(s.busy_s) + running_s) / float(s.number)
+
+
+def _numbers(count: int) -> NDArray[Any]:
+    """Numbers, none yet."""
+    return np.full(count, -1, dtype=np.int32).view(layout.NUMBER)

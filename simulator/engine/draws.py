@@ -1,0 +1,328 @@
+"""All that one replication draws, as arrays, the same for every engine.
+
+Each worker has streams of its own, named and numbered (``simulator/rng.py``), so that no
+draw depends on how many workers there are, on the order in which engines ask, or on how
+many draws they ask for at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.defaults import start_of
+from simulator.laws import Law, Slowdown
+from simulator.network.flows import weights_of
+from simulator.pcg64 import Sampler, Words, doubles
+from simulator.rng import Streams
+from simulator.scenario import Scenario
+from simulator.workload import Workload
+
+__all__ = ["Draws", "Factors", "Jitter", "process_factors"]
+
+_LEAST_BLOCK, _MOST_BLOCK = 16, 128
+
+
+class Draws:
+    """What one replication of a scenario draws.
+
+    Parameters
+    ----------
+    scenario
+        With the replication's parameters drawn, one replica a worker.
+    streams
+        Of the replication.
+
+    Attributes
+    ----------
+    ranks
+        How many replicas.
+    forward_s, backward_s, apply_s
+        Mean seconds of each phase of a step on each replica's device, shape (ranks,).
+    start_s
+        When its first step begins, shape (ranks,).
+    input_s
+        Seconds in which each prepares a batch, while the one before is computed; 0 where a
+        client does that for all, shape (ranks,).
+    constant
+        Whether every factor of a rank is 1, shape (ranks,).
+    block
+        A good number of factors to ask for at a time.
+    """
+
+    def __init__(self, scenario: Scenario, streams: Streams) -> None:
+        load, cluster, batch = scenario.workload, scenario.cluster, scenario.batch
+        self.ranks = ranks = scenario.replicas
+        self._streams = streams
+        self._scenario = scenario
+        self._sampler: Sampler | None = None
+        each = scenario.replicas_per_process
+        processes = np.arange(scenario.processes)
+        of_process = process_factors(load, streams, processes, scenario.machines_of(processes * each))
+        process_factor: NDArray[np.float64] = np.repeat(of_process, each)[:ranks]
+        index = np.arange(ranks)
+        node = index // cluster.replicas_per_node
+        slowness = process_factor / cluster.speeds_of(node)
+        self.forward_s = load.forward(batch) * slowness
+        self.backward_s = load.backward(batch) * slowness
+        self.apply_s = load.apply_s * slowness
+        fed = getattr(scenario.strategy, "replication", "") == "in-graph"
+        self.input_s = np.full(ranks, 0.0 if fed else load.input(batch))  # else the client prepares it
+        spread = scenario.run.start_spread_s or (scenario.full_step_s if start_of(scenario) == "random-phase" else 0.0)
+        self.start_s = spread * doubles(streams.states("start", index)) if spread else np.zeros(ranks)
+        self.block = min(max(scenario.run.steps, _LEAST_BLOCK), _MOST_BLOCK, max(1_000_000 // ranks, _LEAST_BLOCK))
+        self._orders: tuple[Words, Words] | None = None  # states of the streams of pull orders, and what is left over of a word
+        # nor is a fast process faster than the fastest step seen
+        least = load.jitter_least / process_factor if load.jitter_least else None
+        self._jitter: list[Jitter] = []
+        begins = 0
+        for kind in cluster.node_classes:
+            ends = min(begins + kind.nodes * cluster.replicas_per_node, ranks)
+            law, floor = (load.jitter, least) if kind.jitter is None else (kind.jitter, None)
+            self._add(law, kind.slowdown, begins, ends, floor)
+            begins = ends
+        self._add(load.jitter, None, begins, ranks, least)
+        self.constant = np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter])
+
+    def _add(self, law: Law, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None) -> None:
+        if begins < ends:
+            self._jitter.append(
+                Jitter(law, slowdown, self._streams, np.arange(begins, ends), None if least is None else least[begins:ends], self._with)
+            )
+
+    def _with(self) -> Sampler:
+        """The generator by which all streams of the replication draw."""
+        if self._sampler is None:
+            self._sampler = Sampler()
+        return self._sampler
+
+    def fill(self, ranks: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+        """The next factors by which the steps of some ranks are multiplied.
+
+        Parameters
+        ----------
+        ranks
+            Each once, shape (n,).
+        out
+            Takes the next factors of each, in the order of its steps: shape (n, any).
+        """
+        begins = 0
+        for jitter in self._jitter:
+            ends = begins + len(jitter)
+            if len(self._jitter) == 1:
+                jitter.fill(ranks, out)
+                return
+            places = np.flatnonzero((ranks >= begins) & (ranks < ends))
+            if len(places):
+                part = np.empty((len(places), out.shape[1]))
+                jitter.fill(ranks[places] - begins, part)
+                out[places] = part
+            begins = ends
+
+    def factors(self, ranks: NDArray[np.int64], block: int) -> NDArray[np.float64]:
+        """The same in a new array, shape (n, block)."""
+        found = np.empty((len(ranks), block))
+        self.fill(ranks, found)
+        return found
+
+    def pull_orders(self, ranks: NDArray[np.int64], count: int, out: NDArray[np.int32] | None = None, block: int = 1) -> NDArray[np.int32]:
+        """The orders in which the next steps of some workers pull so many messages at random.
+
+        Parameters
+        ----------
+        ranks
+            Each once, shape (n,).
+        count
+            Messages of a step.
+        out
+            Takes the orders, shape (n, block, count); a new array if left out.
+        block
+            Steps, where there is none.
+        """
+        found = np.empty((len(ranks), block, count), dtype=np.int32) if out is None else out
+        if self._orders is None:
+            self._orders = self._streams.states("pull-order", np.arange(self.ranks)), np.zeros(self.ranks, dtype=np.uint64)
+        sampler, straight = self._with(), np.tile(np.arange(count), (found.shape[1], 1))
+        # row by row the same as successive permutations of range(count)
+        for place in sampler.each(*self._orders, ranks):
+            found[place] = sampler.generator.permuted(straight, axis=1)
+        return found
+
+    def weights(self) -> Iterator[NDArray[np.float64]]:
+        """Weights of messages in order of their beginning, endless, in blocks; of transports that have random ones."""
+        sigma = self._scenario.cluster.transport.weight_sigma
+        assert sigma is not None, "the transport has no random weights"
+        return weights_of(sigma, self._streams.generator("weights"))
+
+
+class Factors:
+    """The factors of one rank, step by step.
+
+    Attributes
+    ----------
+    constant
+        Whether every factor is 1.
+    """
+
+    __slots__ = ("_draws", "_left", "_rank", "constant")
+
+    def __init__(self, draws: Draws, rank: int) -> None:
+        self._draws = draws
+        self._rank = np.array([rank])
+        self._left: Iterator[float] = iter(())
+        self.constant = bool(draws.constant[rank])
+
+    def next(self) -> float:
+        """The next factor."""
+        if self.constant:
+            return 1.0
+        for factor in self._left:
+            return factor
+        self._left = iter(self._draws.factors(self._rank, self._draws.block)[0].tolist())
+        return next(self._left)
+
+
+class _Slow(NamedTuple):
+    """Which workers of a kind are slow, and for how long; arrays of shape (workers,)."""
+
+    states: Words
+    now: NDArray[np.bool_]
+    left: NDArray[np.int64]
+    """Steps that the present state still lasts."""
+
+
+class Jitter:
+    """What the step times of workers are multiplied by: jitter of mean 1, times a slow-down where they have one.
+
+    Drawn from each worker's own streams; the draws do not depend on the size of the
+    blocks that they are asked for in.
+
+    Parameters
+    ----------
+    law
+        Of jitter.
+    slowdown
+        None: their devices are never slow.
+    streams
+        Of the replication.
+    workers
+        The numbers of those whose factors are of this kind, shape (workers,).
+    least
+        The fastest step that was seen of each, below which no factor is before it is slowed down; none: any.
+    """
+
+    def __init__(
+        self,
+        law: Law,
+        slowdown: Slowdown | None,
+        streams: Streams,
+        workers: NDArray[np.int64],
+        least: NDArray[np.float64] | None = None,
+        sampler: Callable[[], Sampler] = Sampler,
+    ) -> None:
+        self._workers = len(workers)
+        self._law = law
+        self._mean = law.mean()
+        self._least = least
+        self._slowdown = slowdown
+        drawn = law.kind != "constant"
+        self.constant = not drawn and slowdown is None
+        if not self.constant:
+            self._sampler = sampler()
+        self._states = streams.states("compute", workers) if drawn else None
+        # half of a word of 64 bits that a draw of 32 bits has left over
+        self._spare = np.zeros(len(workers), dtype=np.uint64) if law.kind == "empirical" else None
+        self._slow: _Slow | None = None
+        if slowdown is not None:
+            states = streams.states("slowdown", workers)
+            now = doubles(states) < slowdown.slow_share
+            self._slow = _Slow(states, now, np.empty(len(workers), dtype=np.int64))
+            for worker in self._sampler.each(states, None, np.arange(len(workers))):
+                self._slow.left[worker] = self._sojourn(slowdown, slow=bool(now[worker]))
+
+    def __len__(self) -> int:
+        return self._workers
+
+    def fill(self, which: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+        """The next factors of some of the workers, by their place in the list of them; arrays as of :meth:`Draws.fill`."""
+        if self.constant:
+            out[...] = 1.0
+            return
+        if self._states is None:
+            out[...] = 1.0
+        else:
+            drawn, generator, size = self._law.drawn, self._sampler.generator, out.shape[1]
+            for place in self._sampler.each(self._states, self._spare, which):
+                out[place] = drawn(generator, size)
+            np.divide(self._law.shaped(out), self._mean, out=out)
+        if self._least is not None:
+            np.maximum(out, self._least[which, None], out=out)
+        if self._slow is not None and self._slowdown is not None:
+            self._slow_down(which, out, self._slow, self._slowdown)
+
+    def _slow_down(self, which: NDArray[np.int64], out: NDArray[np.float64], slow: _Slow, slowdown: Slowdown) -> None:
+        size = out.shape[1]
+        stays = slow.left[which] > size
+        out[stays & slow.now[which]] *= slowdown.factor
+        slow.left[which[stays]] -= size
+        changing = np.flatnonzero(~stays)
+        for place, row in zip(self._sampler.each(slow.states, None, which[changing]), out[changing], strict=True):
+            worker = which[changing[place]]
+            self._changing(row, worker, slow, slowdown)
+            out[changing[place]] = row
+
+    def _changing(self, row: NDArray[np.float64], worker: np.int64, slow: _Slow, slowdown: Slowdown) -> None:
+        """Slow down the steps of one worker, whose state changes within them."""
+        at, now, left = 0, bool(slow.now[worker]), int(slow.left[worker])
+        while at < len(row):
+            run = min(left, len(row) - at)
+            if now:
+                row[at : at + run] *= slowdown.factor
+            at += run
+            left -= run
+            if not left:
+                now = not now
+                left = self._sojourn(slowdown, slow=now)
+        slow.now[worker], slow.left[worker] = now, left
+
+    def _sojourn(self, slowdown: Slowdown, *, slow: bool) -> int:
+        """Steps that a state lasts."""
+        mean = slowdown.mean_slow_steps if slow else slowdown.mean_normal_steps
+        return int(self._sampler.generator.geometric(1.0 / mean))
+
+
+def process_factors(load: Workload, streams: Streams, processes: NDArray[np.int64], machines: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How much longer worker processes take for everything in this run: lognormal with mean 1 and the workload's spread.
+
+    Each process draws its own part of the variance, and has the other, ``run_to_run_shared``,
+    in common with all processes of its machine.
+
+    Parameters
+    ----------
+    processes
+        Their numbers, shape (n,).
+    machines
+        The machine of each, shape (n,).
+    """
+    if not load.run_to_run_cv:
+        return np.ones(len(processes))
+    variance = math.log1p(load.run_to_run_cv**2)
+    shared = load.run_to_run_shared or 0.0
+    logarithms = math.sqrt((1.0 - shared) * variance) * _normals(streams, "run", processes)
+    if shared:
+        known, place = np.unique(machines, return_inverse=True)
+        logarithms += math.sqrt(shared * variance) * _normals(streams, "machine", known)[place]
+    # not numpy's exponential, whose last bit depends on the processor
+    return np.array([math.exp(logarithm - variance / 2) for logarithm in logarithms.tolist()])
+
+
+def _normals(streams: Streams, name: str, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The first standard normal of each stream."""
+    sampler, values = Sampler(), np.empty(len(indices))
+    for place in sampler.each(streams.states(name, indices), None, np.arange(len(indices))):
+        values[place] = sampler.generator.standard_normal()
+    return values

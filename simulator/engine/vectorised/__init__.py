@@ -1,0 +1,1 @@
+"""Programs whose ranks meet in collectives alone, as arrays over all ranks."""

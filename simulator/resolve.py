@@ -1,0 +1,112 @@
+"""What a scenario leaves open, decided before it is simulated: on which device its workload runs, when its workers begin, how they pull.
+
+A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`)
+is that of what was written. What it means beyond that is decided here, in three parts, each
+of which can be told to a reader: a workload that was measured on another device than the
+cluster has is moved to it (:mod:`simulator.moving`); what is left out is taken as TensorFlow
+was measured to do it (:mod:`simulator.defaults`); and links of which a sort alone is known
+get rates that are uncertain (:mod:`simulator.practice`), drawn for each replication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from simulator import catalog
+from simulator.complaints import validated
+from simulator.defaults import assumptions, filled_in
+from simulator.moving import moved_to
+from simulator.practice import assumed_in_practice
+from simulator.reading import read_toml
+from simulator.results import Assumed
+from simulator.scenario import Scenario
+from simulator.speeds import plain
+from simulator.workload import Moved, Workload
+
+__all__ = ["Resolved", "resolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A scenario with nothing left out that decides its result.
+
+    Attributes
+    ----------
+    given
+        As it was written.
+    scenario
+        As it is simulated: its workload on the cluster's device, its defaults filled in.
+    """
+
+    given: Scenario
+    scenario: Scenario
+
+    @property
+    def moved(self) -> Moved | None:
+        """To which device the workload was moved and by which rule; none where it was measured there, or is taken as it is."""
+        moved = self.scenario.workload.moved
+        return moved if moved is not None and moved.applied else None
+
+    @property
+    def assumed(self) -> tuple[Assumed, ...]:
+        """What was taken for what the scenario leaves out, where another value would give another result."""
+        return (*assumptions(self.given), *assumed_in_practice(self.scenario))
+
+
+def resolve(scenario: Scenario) -> Resolved:
+    """Decide what a scenario leaves open.
+
+    What is resolved already stays as it is, so that whoever needs a scenario's times may ask
+    for them again. It takes microseconds but for the first time that a workload is moved.
+
+    Raises
+    ------
+    ScenarioError
+        The workload was measured on another device than the cluster has, and no rule leads there.
+
+    Examples
+    --------
+    >>> from simulator.loading import load_scenario
+    >>> given = load_scenario("async-ps", [("run.start", "together")])
+    >>> found = resolve(given)
+    >>> found.scenario.strategy.pull_order, [each.path for each in found.assumed]
+    ('random', ['strategy.pull_order'])
+    >>> found.scenario == resolve(found.scenario).scenario
+    True
+    """
+    load, device = scenario.workload, scenario.cluster.device
+    on_device = scenario
+    if device and ((load.calibrated is not None and load.calibrated.device) or load.moved is not None):
+        there = _moved(_This(load), device)
+        on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
+    return Resolved(scenario, filled_in(on_device))
+
+
+class _This:
+    """A workload as a key: itself, not one that is equal, since comparing all of its draws takes longer than moving it."""
+
+    __slots__ = ("load",)
+
+    def __init__(self, load: Workload) -> None:
+        self.load = load
+
+    def __hash__(self) -> int:
+        return id(self.load)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _This) and other.load is self.load
+
+
+@lru_cache(maxsize=256)
+def _moved(this: _This, device: str) -> Workload:
+    return moved_to(this.load, device, _of_the_same_model(this.load))
+
+
+def _of_the_same_model(load: Workload) -> Iterator[Workload]:
+    """Workloads of the catalogue of the same model."""
+    for path in catalog.entries("workloads").values():
+        table = read_toml(path)
+        if load.model and plain(str(table.get("model", ""))) == plain(load.model):
+            yield validated(Workload, table, str(path))

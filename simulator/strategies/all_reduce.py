@@ -1,0 +1,360 @@
+"""What the strategies have in common whose replicas make each step together and all-reduce their gradients.
+
+Every replica computes forward and backward on its own batch; gradients are fused into
+buckets in the order in which they become ready (Li et al., "PyTorch Distributed", VLDB
+2020, section 3.2.2; TensorFlow's ``bytes_per_pack``), each bucket is all-reduced while
+the backward pass goes on, and every replica applies the same mean. One replica alone has
+nothing to reduce. With ``sync_every`` above 1 (local SGD: Stich, ICLR 2019) each replica
+applies its own gradients, and the variables are averaged now and then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from simulator.fusion import Bucket
+from simulator.program.program import Cores, Devices, HostCopies, Names, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.program.program import Reduction as Rule
+from simulator.program.wiring import Wiring
+from simulator.rng import Streams
+from simulator.spec import Bytes, Seconds
+from simulator.strategies.setup import Setup
+from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Strategy, cores_s, counted
+from simulator.units import format_bytes, format_seconds
+
+__all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
+
+NOTHING = Bucket(1.0, 0.0)
+"""What a step reduces where there is nothing to reduce."""
+
+# beyond these a simulation would not end, or not fit into memory
+_MOST_PIECES = 100_000
+_MOST_CYCLES = 10**12
+
+Algorithm = Literal[
+    "ring",
+    "bidirectional-ring",
+    "halving-doubling",
+    "double-binary-tree",
+    "hierarchical",
+    "reduce-to-one-device",
+    "hierarchical-copy",
+    "auto",
+]
+
+
+class AllReduceStrategy(Strategy):
+    """What the two strategies that all-reduce have in common."""
+
+    keys_of_before: ClassVar[Mapping[str, Any]] = {"messages": False}
+
+    algorithm: Algorithm = Field(
+        default="ring",
+        description="how gradients are all-reduced; auto: whichever is fastest for the size of each bucket, with one of NCCL's protocols "
+        "among what NCCL has (ring, double-binary-tree), with protocol = none among all",
+    )
+    protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
+        default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
+    )
+    pipeline_chunk_bytes: Annotated[Bytes, Field(gt=0)] = Field(
+        default=512 * 1024.0, description="pieces in which the double binary tree passes a buffer on"
+    )
+    bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+        default=None,
+        description="gradients are fused into all-reduces of at least this size as they become ready "
+        "(tf.distribute's bytes_per_pack); with fusion_cycle, of at most this size; left out: one all-reduce after the backward pass",
+    )
+    fusion_cycle_s: Annotated[Seconds, Field(ge=1e-6)] | None = Field(
+        default=None,
+        description="every cycle, the gradients that are ready on all replicas are fused and reduced (Horovod's HOROVOD_CYCLE_TIME)",
+    )
+    priority: Literal["ready", "forward"] = Field(
+        default="ready",
+        description="ready: buckets are reduced in the order in which they become ready, and all before the next step begins; forward: "
+        "those go first that the next forward pass needs first, and it begins when they have come (ByteScheduler, P3)",
+    )
+    through_host: bool = Field(
+        default=False, description="gradients are copied to the host, reduced there and copied back (gRPC rings); needs cluster.host_link"
+    )
+    sync_every: int = Field(
+        default=1,
+        ge=1,
+        le=10**6,
+        description="local SGD: replicas average their variables every so many steps and are on their own between",
+    )
+
+    @property
+    def pace(self) -> Pace:
+        """All together, every step or every so many."""
+        return Pace(every=self.sync_every)
+
+    @property
+    def reduction(self) -> Reduction:
+        """The all-reduce of a step."""
+        return Reduction(
+            algorithm=self.algorithm,
+            protocol=self.protocol,
+            pipeline_chunk_bytes=self.pipeline_chunk_bytes,
+            bucket_size_bytes=self.bucket_size_bytes,
+            in_cycles=self.fusion_cycle_s is not None,
+            forward_first=self.priority == "forward",
+            through_host=self.through_host,
+        )
+
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then."""
+        cluster, replicas = setup.cluster, setup.layout.replicas
+        if replicas == 1:
+            return program_together(setup, streams, every=self.sync_every)
+        copies = None
+        if self.through_host:
+            assert cluster.host_link is not None
+            # of a link that several devices share each has its equal part: the replicas of a node copy at about the same time
+            sharing = min(cluster.devices_per_host_link, replicas)
+            copies = HostCopies(cluster.host_link.latency_s, sharing / cluster.host_link.bandwidth_bytes_per_s)
+        rule = Rule(self.fusion_cycle_s, self.bucket_size_bytes or math.inf, self.priority == "forward", copies)
+        fused = self.reduction.buckets(setup.workload, setup.batch, replicas)
+        return program_together(setup, streams, fused, self.sync_every, rule)
+
+    @property
+    def copies_to_host(self) -> bool:
+        """Whether gradients are reduced by the hosts."""
+        return self.through_host
+
+    def check(self, setup: Setup) -> None:
+        """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
+        cluster, replicas = setup.cluster, setup.layout.replicas
+        if self.through_host and cluster.host_link is None:
+            raise ValueError("strategy.through_host needs cluster.host_link, over which gradients are copied to the host")
+        if self.fusion_cycle_s is not None and self.bucket_size_bytes is None:
+            raise ValueError("strategy.fusion_cycle needs strategy.bucket_size, the most that is fused (Horovod's fusion threshold)")
+        self._check_at_once(setup)
+        if self.sync_every > 1 and (self.bucket_size_bytes is not None or self.priority == "forward"):
+            raise ValueError(
+                "strategy.sync_every averages whole variables after a step: bucket_size and priority have nothing to overlap with"
+            )
+        measured = setup.run.steps - setup.run.warmup
+        if self.sync_every > measured:
+            raise ValueError(
+                f"strategy.sync_every ({self.sync_every}) must be at most the {measured} steps that are measured "
+                "(run.steps - run.warmup_steps), else replicas do not average in them: raise run.steps"
+            )
+        self._check_messages(setup)
+        if self.algorithm in ("reduce-to-one-device", "hierarchical-copy") and replicas > cluster.replicas_per_node:
+            raise ValueError(f"strategy.algorithm = {self.algorithm!r} works among the devices of one node; over several take another")
+        if self.algorithm == "hierarchical" and replicas % min(cluster.replicas_per_node, replicas):
+            raise ValueError(
+                f'strategy.algorithm = "hierarchical" needs full nodes: {replicas} replicas are no multiple of the '
+                f"{cluster.replicas_per_node} that a node takes"
+            )
+
+    def _check_at_once(self, setup: Setup) -> None:
+        """Rules of what is simulated for all ranks at once."""
+        cluster, at_once, by_messages = setup.cluster, "is simulated for all ranks at once", setup.run.detail == "messages"
+        if setup.run.detail == "at-once" and setup.hosts_share_cores:
+            raise ValueError(
+                'run.detail = "at-once" evaluates an all-reduce without its single messages, for which the work of hosts on '
+                'cluster.shared_cores queues: leave it out, or give "messages"'
+            )
+        for key, given in (("fusion_cycle", self.fusion_cycle_s is not None), ('priority = "forward"', self.priority == "forward"),
+                           ("through_host", self.through_host)):  # fmt: skip
+            if given and by_messages:
+                raise ValueError(f'run.detail = "messages" goes rank by rank, but strategy.{key} {at_once}: keep one of them')
+            if given and cluster.replicas_per_device > 1:
+                raise ValueError(f"strategy.{key} {at_once}, which cluster.replicas_per_device above 1 rules out")
+            if given and cluster.shared_cores is not None:
+                raise ValueError(f"strategy.{key} {at_once}, which cluster.shared_cores rules out: keep one of them")
+            if given and cluster.overlap_slowdown and key != "through_host":
+                raise ValueError(f"strategy.{key} and cluster.overlap_slowdown cannot be simulated together yet: set one of them aside")
+        if cluster.overlap_slowdown and cluster.shared_cores is not None:
+            raise ValueError(f"cluster.overlap_slowdown {at_once} in an all-reduce, which cluster.shared_cores rules out: keep one of them")
+        if cluster.overlap_slowdown and by_messages:
+            raise ValueError(
+                f'run.detail = "messages" goes rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them'
+            )
+
+    def _check_messages(self, setup: Setup) -> None:
+        """Rules that keep the messages of an all-reduce countable."""
+        ranks, sizes = setup.layout.replicas, [variable.gradient_bytes(setup.batch) for variable in setup.workload.variables]
+        fused, buckets = sum(sizes), 1
+        if self.bucket_size_bytes is not None and self.sync_every == 1:
+            fused = min(fused, self.bucket_size_bytes + max(sizes))
+            buckets = max(1, round(min(sum(sizes) / self.bucket_size_bytes, len(sizes))))
+        pieces = fused / self.pipeline_chunk_bytes if self.algorithm in ("double-binary-tree", "auto") else 0.0
+        if pieces > _MOST_PIECES:
+            raise ValueError(
+                f"strategy.pipeline_chunk ({format_bytes(self.pipeline_chunk_bytes)}) cuts a buffer of {format_bytes(fused)} into "
+                f"{counted(pieces)} pieces; at most {_MOST_PIECES:,} are simulated: take larger ones"
+            )
+        if setup.rank_messages:
+            local = min(setup.cluster.replicas_per_node, ranks)
+            each = {
+                "halving-doubling": 2 * ranks.bit_length(),
+                "double-binary-tree": 2 * max(pieces, 1),
+                "hierarchical": 2 * (local + ranks // local),
+            }
+            asked = setup.run.detail == "messages"
+            cause, nearly = ('run.detail = "messages"', ", which gives nearly the same times") if asked else ("cluster.shared_cores", "")
+            if (messages := ranks * each.get(self.algorithm, 2 * ranks) * buckets) > MOST_MESSAGES:
+                raise ValueError(
+                    f"{cause} would simulate about {counted(messages)} messages a step one by one; at most {MOST_MESSAGES:,} are: "
+                    f"leave it out{nearly}"
+                )
+        if self.fusion_cycle_s is not None and (cycles := setup.run.steps * self.lone_step_s(setup) / self.fusion_cycle_s) > _MOST_CYCLES:
+            raise ValueError(
+                f"strategy.fusion_cycle ({format_seconds(self.fusion_cycle_s)}) comes about {counted(cycles)} times in this run; "
+                f"at most {counted(_MOST_CYCLES)} can be told apart: take a longer one"
+            )
+
+    def lone_step_s(self, setup: Setup) -> float:
+        """Seconds of a step whose transfers have all links to themselves: its compute, then 2 (n - 1) turns of a ring."""
+        load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
+        size = sum(variable.gradient_bytes(batch) for variable in load.variables)
+        link, copy_s = cluster.intra_node, 0.0  # of both hosts, for each byte on the wire
+        if self.link == "inter_node":
+            link = cluster.inter_node
+            size *= cluster.transport.wire_bytes_per_byte
+            copy_s = 2 * cluster.transport.copy_per_byte_s / cluster.transport.wire_bytes_per_byte
+        chunk = size / replicas
+        turns = 2 * (replicas - 1)
+        return super().lone_step_s(setup) + float(turns * (chunk / link.bandwidth_bytes_per_s + link.latency_s + copy_s * chunk))
+
+    def cores_s(self, setup: Setup) -> float:
+        """Seconds of shared cores; of n replicas on several nodes each sends and gets 2 (n - 1) / n of its gradients."""
+        copied, layout = 0.0, setup.layout
+        if layout.worker_nodes > 1:
+            total = sum(variable.gradient_bytes(setup.batch) for variable in setup.workload.variables)
+            copied = 2 * (layout.replicas - 1) / layout.replicas * total
+        return cores_s(setup, copied, updates_on_host=setup.cluster.device_is_host)
+
+    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
+        """Seconds of transfers that no step can be without; none where they hide behind the next forward pass or are left out."""
+        load, cluster, replicas = setup.workload, setup.cluster, setup.layout.replicas
+        if replicas == 1:
+            return 0.0
+        if self.priority == "forward" or self.sync_every > 1:
+            return None
+        total = sum(variable.gradient_bytes(setup.batch) for variable in load.variables)
+        if self.bucket_size_bytes is not None:
+            total = load.variables[-1].gradient_bytes(setup.batch)
+        if self.algorithm == "ring":
+            # its hop has all of its chunks to send, and the last of them depends on one that goes round at least once
+            return (replicas - 1) * (2 * total / replicas / bandwidth_bytes_per_s + latency_s)
+        # whoever is last, its own data still has to reach everybody, and everybody else's to reach it
+        ports = replicas - 1 if cluster.intra_node_topology == "mesh" else 1
+        least_s = (replicas - 1) / replicas * total / bandwidth_bytes_per_s / ports
+        if self.algorithm in ("reduce-to-one-device", "hierarchical-copy", "auto"):
+            return least_s  # of copies to one device, this one only sends if it is the last, and ends when all has left it
+        return least_s + latency_s
+
+    def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
+        """Whether replicas average now and then, after a step."""
+        return self.sync_every > 1
+
+    @property
+    def variant(self) -> str:
+        """Its algorithm."""
+        return self.algorithm
+
+    @property
+    def way(self) -> str:
+        """The algorithm, and that it is an all-reduce."""
+        return f"{self.algorithm} all-reduce"
+
+    @property
+    def in_words(self) -> str:
+        """In few words, without its number of workers."""
+        return f"{self.way}{self._local}"
+
+    @property
+    def _local(self) -> str:
+        return f", every {self.sync_every} steps" if self.sync_every > 1 else ""
+
+
+# -- the program -------------------------------------------------------------------------
+
+
+def program_together(
+    setup: Setup, streams: Streams, fused: Sequence[Bucket] = (NOTHING,), every: int = 1, rule: Rule | None = None
+) -> Program:
+    """The program of replicas that make each step together, or of one replica alone.
+
+    Parameters
+    ----------
+    setup
+        As drawn for a replication.
+    streams
+        Choose the routes of connections.
+    fused
+        What a step reduces, in the order in which it becomes ready.
+    every
+        Steps after which replicas average their variables; 1: they reduce their gradients in every step.
+    rule
+        How they reduce; none: they do not.
+    """
+    cluster, ranks = setup.cluster, setup.layout.replicas
+    wiring = Wiring(cluster, streams)
+    device = np.arange(ranks) // cluster.replicas_per_device
+    seat = wiring.on_device(device) if cluster.replicas_per_device > 1 else np.full(ranks, -1)
+    ports, links, paths, hosts = wiring.tables()
+    return Program(
+        ports=ports,
+        links=links,
+        paths=paths,
+        hosts=hosts,
+        devices=Devices(
+            -(-ranks // cluster.replicas_per_device),
+            cluster.shared_cores is not None and cluster.device_is_host,
+            cluster.overlap_slowdown if ranks > 1 else 0.0,
+            setup.workload.busy_core_slowdown,
+        ),
+        servers=Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
+        ranks=Ranks(
+            device=device,
+            copy=np.arange(ranks),
+            routine=np.zeros(ranks, dtype=np.int64),
+            seat=seat,
+            path=np.empty((ranks, 0), dtype=np.int64),
+            peer=np.empty((ranks, 0), dtype=np.int64),
+            names=Names(ranks, lambda rank: f"replica {rank}"),
+        ),
+        routines=(_routine(fused, setup.workload.parameter_bytes, every, together=ranks > 1),),
+        rules=Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule),
+        transport=cluster.transport,
+        cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
+        groups=(np.arange(ranks),),
+    )
+
+
+def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, together: bool) -> Routine:
+    """Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then."""
+    operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
+    reduced: list[int] = []
+    done = 0.0
+    for number, (ready, size_bytes) in enumerate(fused if every == 1 else [NOTHING]):
+        name = "backward" if number else "forward and backward"
+        after = () if number else (1,)
+        operations.append(Operation(kind="compute", name=name, after=after, forward=0.0 if number else 1.0, backward=ready - done))
+        done = ready
+        if together and every == 1:
+            reduce = Operation(
+                kind="collective",
+                name=f"all-reduce {number}",
+                after=(len(operations) - 1,),
+                size_bytes=size_bytes,
+                bucket=number,
+                ready=ready,
+            )
+            reduced.append(len(operations))
+            operations.append(reduce)
+    operations.append(Operation(kind="compute", name="apply", after=tuple(reduced), apply=1.0))
+    if together and every > 1:
+        operations.append(
+            Operation(kind="collective", name="average", after=(len(operations) - 1,), size_bytes=variables_bytes, bucket=0, every=every)
+        )
+    return Routine(tuple(operations))

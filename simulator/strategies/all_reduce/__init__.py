@@ -1,1 +1,0 @@
-"""Synchronous data parallelism by all-reduce: single, mirrored, multi-worker-mirrored, and local SGD."""

@@ -1,0 +1,45 @@
+"""The strategies that there are: a new one is listed here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from simulator.strategies.gossip import Gossip
+from simulator.strategies.mirrored import Mirrored
+from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
+from simulator.strategies.parameter_server import ParameterServer
+from simulator.strategies.single import Single
+from simulator.strategies.strategy import Strategy
+
+__all__ = ["ALONE", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of"]
+
+AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer | Gossip, Field(discriminator="kind")]
+"""``[strategy]`` of a scenario."""
+
+KINDS: dict[str, type[Strategy]] = {its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, ParameterServer, Gossip)}
+"""Every strategy by its ``kind``."""
+
+SHORT_NAMES: dict[str, Mapping[str, Any]] = {name: keys for its in KINDS.values() for name, keys in its.short_names.items()}
+"""Each name that a plan takes, with what it sets in ``[strategy]``; other keys are the scenario's own, where it has the same kind."""
+
+ALONE = Single()
+"""One replica by itself, which speed-up is counted against."""
+
+
+def kind_of(table: object) -> type[Strategy]:
+    """The strategy that a table's ``kind`` names; where there is none, the base of all, and validation says what is wrong."""
+    kind = KINDS.get(str(table.get("kind"))) if isinstance(table, Mapping) else None
+    return Strategy if kind is None else kind
+
+
+def _known(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"must be one of {', '.join(KINDS)}")
+    return kind
+
+
+Kind = Annotated[str, AfterValidator(_known)]
+"""The ``kind`` of a strategy that there is."""

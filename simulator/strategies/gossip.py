@@ -1,0 +1,129 @@
+"""Decentralised training: each worker averages its variables with two neighbours of a circle.
+
+D-PSGD: Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?",
+NeurIPS 2017, algorithm 1. In each step a worker sends its variables to its neighbours and
+computes a gradient meanwhile; when it has its neighbours' variables it takes the mean of
+all three and applies its gradient to it. It waits for two others, never for all, so that
+one slow step holds up neighbours first, and the far side of the circle only n/2 steps
+later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from simulator.cluster import Cluster
+from simulator.program.program import Cores, Devices, Names, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.program.wiring import Wiring
+from simulator.records import OWN, PEER, Place
+from simulator.rng import Streams
+from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.strategy import Count, Strategy
+
+__all__ = ["Gossip"]
+
+
+class Gossip(Strategy):
+    """Decentralised training (D-PSGD): each worker averages its variables with two neighbours, every step."""
+
+    short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"gossip": {"kind": "gossip"}}
+
+    kind: Literal["gossip"] = "gossip"
+    workers: Count | None = Field(default=None, description="workers in a circle; left out: as many as fill the cluster")
+
+    # -- layout and rules ------------------------------------------------------------
+
+    def layout(self, cluster: Cluster) -> Layout:
+        """Workers of one device each fill node after node."""
+        workers = self.workers or (cluster.nodes or 1) * cluster.replicas_per_node
+        return Layout(replicas=workers, replicas_per_node=cluster.replicas_per_node, replicas_per_process=1)
+
+    def check_layout(self, cluster: Cluster) -> None:
+        """Raise ValueError if it is not known how many workers there are."""
+        if self.workers is None and cluster.nodes is None:
+            raise ValueError("strategy.workers is left out and so is cluster.nodes; give one of them")
+
+    # -- what a step does ------------------------------------------------------------
+
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """Send to both neighbours, compute meanwhile, receive from both, apply."""
+        cluster, workers = setup.cluster, setup.layout.replicas
+        wiring = Wiring(cluster, streams)
+        worker = np.arange(workers)
+        sides = [(worker + way) % workers for way in _ways(workers)]
+        path = [wiring.between_replicas(worker, other) for other in sides]
+        device = worker // cluster.replicas_per_device
+        seat = wiring.on_device(device) if cluster.replicas_per_device > 1 else np.full(workers, -1)
+        ports, links, paths, hosts = wiring.tables()
+        return Program(
+            ports=ports,
+            links=links,
+            paths=paths,
+            hosts=hosts,
+            devices=Devices(
+                -(-workers // cluster.replicas_per_device),
+                cluster.shared_cores is not None and cluster.device_is_host,
+                cluster.overlap_slowdown,
+                setup.workload.busy_core_slowdown,
+            ),
+            servers=Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
+            ranks=Ranks(
+                device=device,
+                copy=worker,
+                routine=np.zeros(workers, dtype=np.int64),
+                seat=seat,
+                path=np.stack(path, axis=1) if path else np.empty((workers, 0), dtype=np.int64),
+                peer=np.stack(sides, axis=1) if sides else np.empty((workers, 0), dtype=np.int64),
+                names=Names(workers, lambda number: f"worker {number}"),
+            ),
+            routines=(_routine(setup.workload.parameter_bytes, len(sides)),),
+            rules=Rules(steps_each=setup.run.steps),
+            transport=cluster.transport,
+            cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
+            groups=(worker,),
+        )
+
+    # -- estimates -------------------------------------------------------------------
+
+    def lone_step_s(self, setup: Setup) -> float:
+        """Seconds of a step without jitter: compute or communication, whichever takes longer, and the update."""
+        link, load, messages = setup.cluster.inter_node, setup.workload, len(_ways(setup.layout.replicas))
+        sent_bytes = messages * load.parameter_bytes * setup.cluster.transport.wire_bytes_per_byte
+        sent_s = sent_bytes / link.bandwidth_bytes_per_s + link.latency_s if messages else 0.0
+        return float(max(load.compute_s(setup.batch), sent_s) + load.apply_s)
+
+    def messages_a_step(self, setup: Setup) -> int:
+        """One to each neighbour."""
+        return len(_ways(setup.layout.replicas))
+
+    # -- names -----------------------------------------------------------------------
+
+    @property
+    def in_words(self) -> str:
+        """Without its number of workers."""
+        return "gossip with two neighbours"
+
+
+def _ways(workers: int) -> tuple[int, ...]:
+    """Steps along the circle to a worker's neighbours: two, or fewer of fewer than three workers."""
+    return (-1, 1)[: max(min(workers - 1, 2), 0)]
+
+
+def _routine(size_bytes: float, neighbours: int) -> Routine:
+    """Whatever is sent one way along the circle comes from the other."""
+    operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
+    for way in range(neighbours):
+        send = Operation(kind="send", name=f"variables {way}", after=(1,), slot=way, size_bytes=size_bytes,
+                         source=Place("device", OWN), target=Place("device", PEER), departs=True, lands=True, channel=way)  # fmt: skip
+        operations.append(send)
+    computed = len(operations)
+    operations.append(Operation(kind="compute", name="forward and backward", after=(1,), forward=1.0, backward=1.0))
+    received = [Operation(kind="receive", name=f"variables {way}", after=(computed,), channel=way) for way in range(neighbours)]
+    operations += received
+    last = len(operations)
+    operations.append(Operation(kind="compute", name="apply", after=tuple(range(computed + 1, last)), apply=1.0))
+    return Routine(tuple(operations))

@@ -1,0 +1,607 @@
+"""Parameter servers: workers pull variables from them and push gradients to them, synchronously, asynchronously or in between.
+
+Every worker repeats: pull all variables, compute on its batch, push each gradient as it
+becomes ready in the backward pass, wait. Asynchronously (Dean et al., "Large Scale
+Distributed Deep Networks", 2012) it goes on once its last gradient is applied;
+synchronously when an update lets it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from simulator.cluster import Cluster
+from simulator.placement import Partitioner, shard_count
+from simulator.program.program import (
+    Asynchronous,
+    Client,
+    Cores,
+    Devices,
+    Dispatcher,
+    Integers,
+    Names,
+    Operation,
+    Program,
+    Ranks,
+    Routine,
+    Rules,
+    Servers,
+    Synchronous,
+)
+from simulator.program.wiring import Wiring
+from simulator.records import OWN, Place
+from simulator.rng import Streams
+from simulator.spec import Seconds, Spec
+from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Strategy, check_workers, cores_s, counted
+from simulator.strategies.tensors import Cutting, Tensors, tensors_of
+from simulator.workload import Workload
+
+__all__ = ["Coordinator", "ParameterServer"]
+
+# beyond these a simulation would not end, or not fit into memory
+_MOST_TENSORS = 1_000_000
+_MOST_PAIRS = 5_000_000
+
+_RANDOM_PULLS = (
+    "TensorFlow answers the reads of a step in random order (Hashemi et al., TicTac, 2019; in order of need, throughput of real runs "
+    "came out 11% too high, docs/fidelity.md)"
+)
+_APART = "between-graph workers are started one by one, so their steps begin at different times"
+_AT_ONCE = "one coordinator hands all workers their first step at the same time, and lines them up again whenever it is waited for"
+_ONE_CLIENT = "one client starts all workers"
+
+_WORKER, _DEVICE, _HOST = Place("worker", OWN), Place("device", OWN), Place("host", OWN)
+_CLIENT = Place("client")
+_OF_ONE_MODE = {"bound": "ssp", "backup_workers": "sync", "late_workers": "sync", "coordinator": "async"}
+"""Keys that only one mode takes."""
+
+
+class Coordinator(Spec):
+    """The one process that hands out steps in ParameterServerStrategy (``ClusterCoordinator``)."""
+
+    dispatch_s: Seconds = Field(default=0.0, ge=0, description="its own work for a step; it does one at a time")
+    latency_s: Seconds = Field(default=0.0, ge=0, description="between a step's end and the next one's begin besides")
+
+
+class ParameterServer(Strategy):
+    """``tf.distribute.ParameterServerStrategy`` (async) or ``SyncReplicasOptimizer`` (sync)."""
+
+    has_servers: ClassVar[bool] = True
+    keys_of_before: ClassVar[Mapping[str, Any]] = {"tensor_grouping": "none"}
+    short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "sync-ps": {"kind": "parameter-server", "mode": "sync"},
+        "backup": {"kind": "parameter-server", "mode": "sync", "backup_workers": 1},
+        "async-ps": {"kind": "parameter-server", "mode": "async"},
+        "ssp": {"kind": "parameter-server", "mode": "ssp", "bound": 3},
+    }
+
+    kind: Literal["parameter-server"] = "parameter-server"
+    mode: Literal["sync", "async", "ssp"] = Field(
+        description="sync: gradients are averaged each step; async: each is applied when it comes; ssp: async, but nobody "
+        "runs more than bound steps ahead of the slowest"
+    )
+    workers: Count | None = Field(default=None, description="left out: as many as fill the cluster's nodes")
+    replicas_per_worker: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="a worker is a process on one node, with so many devices, which sum their gradients before it pushes them as one",
+    )
+    servers: Count = Field(default=1, description="parameter servers, which hold the variables")
+    bound: int | None = Field(default=None, ge=0, le=10**9, description="ssp: steps that a worker may be ahead of the slowest")
+    backup_workers: int = Field(
+        default=0,
+        ge=0,
+        le=100_000,
+        description="sync: each step averages the first workers - backup_workers gradients and drops the others",
+    )
+    late_workers: Literal["finish", "cancel"] = Field(
+        default="finish",
+        description="what a worker does whose gradient comes too late: finish its step for nothing (SyncReplicasOptimizer), "
+        "or stop computing and begin the next (Chen et al. 2016)",
+    )
+    server_placement: Literal["dedicated", "colocated"] = Field(
+        default="dedicated", description="servers on nodes of their own, or server i on worker node i, sharing its link"
+    )
+    variable_placement: Literal["round-robin", "greedy"] = Field(
+        default="round-robin",
+        description="variables in turn (TensorFlow's default), or each onto the server with the fewest bytes so far "
+        "(GreedyLoadBalancingStrategy)",
+    )
+    partitioner: Partitioner | None = Field(default=None, description="left out: a variable is not cut")
+    pull_order: Literal["forward", "random", "together"] | None = Field(
+        default=None,
+        description="in which order a server sends its variables, while the forward pass goes on with those that have come: as that "
+        "pass needs them, at random, or all at once, so that it begins when the last has come; left out: at random, as TensorFlow does",
+    )
+    coordinator: Coordinator | None = Field(default=None, description="left out: none, each worker drives itself (between-graph)")
+    replication: Literal["between-graph", "in-graph"] = Field(
+        default="between-graph", description="each worker reads its own input, or one client on a node of its own feeds them all"
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the devices of a worker where it has one, so that the hash of such a scenario stays what it was."""
+        written: dict[str, Any] = handler(self)
+        if self.replicas_per_worker == 1:
+            written.pop("replicas_per_worker", None)
+        return written
+
+    @property
+    def pulls(self) -> Literal["forward", "random", "together"]:
+        """In which order a server sends its variables: as given, or at random, as TensorFlow does."""
+        return self.pull_order or "random"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ParameterServer:
+        if self.mode == "ssp" and self.bound is None:
+            raise ValueError('mode = "ssp" needs bound, the steps that a worker may be ahead of the slowest, such as bound = 3')
+        if self.mode != "ssp" and self.bound is not None:
+            raise ValueError(f'bound ({self.bound}) is of mode = "ssp", not of "{self.mode}"; leave it out or change mode')
+        if self.backup_workers and self.mode != "sync":
+            raise ValueError(f'backup_workers ({self.backup_workers}) need mode = "sync": where nobody waits, nobody is late')
+        if self.late_workers == "cancel" and not self.backup_workers:
+            raise ValueError('late_workers = "cancel" needs backup_workers: without them no gradient comes too late; give both or neither')
+        if self.coordinator is not None and self.mode != "async":
+            raise ValueError(f'coordinator needs mode = "async", not "{self.mode}": ClusterCoordinator hands out steps one by one')
+        return self
+
+    # -- layout and rules ------------------------------------------------------------
+
+    def layout(self, cluster: Cluster) -> Layout:
+        """Workers on the first nodes; servers on nodes of their own or beside them; the client of in-graph replication last."""
+        apart, in_graph = self.server_placement == "dedicated", self.replication == "in-graph"
+        worker_nodes = (cluster.nodes or 1) - (self.servers if apart else 0) - int(in_graph)
+        fill = max(worker_nodes, 1) * cluster.replicas_per_node // self.replicas_per_worker
+        return Layout(
+            replicas=(self.workers or max(fill, 1)) * self.replicas_per_worker,
+            replicas_per_node=cluster.replicas_per_node,
+            replicas_per_process=self.replicas_per_worker,
+            servers=self.servers,
+            servers_beside=not apart,
+            client=in_graph,
+        )
+
+    @property
+    def team(self) -> int:
+        """Devices of a worker."""
+        return self.replicas_per_worker
+
+    def of_teams(self, processes: int) -> Self:
+        """The same with each worker's devices as one worker."""
+        return self.model_copy(update={"replicas_per_worker": 1, "workers": processes})
+
+    def check_layout(self, cluster: Cluster) -> None:
+        """Raise ValueError if it is not known how many workers there are, or nodes cannot hold whole ones."""
+        check_workers(cluster, self.workers, self.replicas_per_worker)
+
+    def check(self, setup: Setup) -> None:
+        """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
+        cluster, layout = setup.cluster, setup.layout
+        if self.backup_workers >= layout.processes:
+            raise ValueError(
+                f"strategy.backup_workers ({self.backup_workers}) must be below the {layout.processes} workers: "
+                "a step averages the gradients of the others, at least one"
+            )
+        self._check_messages(setup)
+        if self.replication == "in-graph" and setup.workload.input_bytes_per_sample is None:
+            raise ValueError(
+                'strategy.replication = "in-graph" needs workload.input_bytes_per_sample: '
+                "the client sends each worker its input over the network"
+            )
+        if self.replication == "in-graph" and self.coordinator is not None:
+            raise ValueError(
+                'strategy.coordinator and strategy.replication = "in-graph" exclude each other: the one client is its own driver'
+            )
+        if self.late_workers == "cancel" and (cluster.replicas_per_device > 1 or cluster.device_is_host):
+            raise ValueError(
+                'strategy.late_workers = "cancel" needs a device for each replica: what others share cannot be stopped for one'
+            )
+        if cluster.servers_on_devices and cluster.devices_per_node > 1:
+            raise ValueError(
+                "cluster.device_is_host needs devices_per_node = 1: a host has one CPU to share (or give cluster.shared_cores)"
+            )
+        if self.mode == "ssp" and setup.run.sharing == "shared" and setup.run.drain:
+            raise ValueError('run.drain with mode = "ssp" needs run.sharing = "each-its-own": clocks count the steps of each worker')
+
+    def _check_messages(self, setup: Setup) -> None:
+        """Rules that keep tensors, connections and messages countable."""
+        cluster, replicas, tensors = setup.cluster, setup.layout.replicas, self._tensors(setup.workload)
+        if tensors > _MOST_TENSORS:
+            raise ValueError(
+                f"strategy.partitioner cuts the variables into {counted(tensors)} shards; at most {_MOST_TENSORS:,} are simulated: "
+                "take fewer or larger shards"
+            )
+        if self.servers > tensors:
+            cut = "even as the partitioner cuts them" if self.partitioner else "since a variable is not cut without a partitioner"
+            raise ValueError(f"strategy.servers ({self.servers}) must be at most the workload's {tensors} variables, {cut}")
+        if self.replicas_per_worker > 1 and (cluster.replicas_per_device > 1 or cluster.device_is_host or cluster.shared_cores is not None):
+            raise ValueError(
+                f"strategy.replicas_per_worker ({self.replicas_per_worker}) needs a device for each replica: leave out "
+                "cluster.replicas_per_device, device_is_host and shared_cores"
+            )
+        if replicas * self.servers > _MOST_PAIRS:
+            raise ValueError(
+                f"strategy has {replicas:,} workers connected with {self.servers:,} servers; "
+                f"at most {_MOST_PAIRS:,} pairs of them are simulated: take fewer servers"
+            )
+        if (messages := replicas * self.messages_a_step(setup)) > MOST_MESSAGES:
+            raise ValueError(
+                f"strategy sends {messages:,} messages a step (variables and gradients of {replicas:,} workers); at most "
+                f'{MOST_MESSAGES:,} are simulated: set run.grouping = "per-server", or take fewer shards'
+            )
+
+    # -- what a step does ------------------------------------------------------------
+
+    @property
+    def pace(self) -> Pace:
+        """Who waits for whom, by the mode."""
+        if self.mode == "sync":
+            return Pace(backups=self.backup_workers, cancels=self.late_workers == "cancel")
+        driver = self.coordinator
+        start: Literal["together", "random-phase"] = "together"
+        reason = _AT_ONCE if driver is not None else _ONE_CLIENT
+        if driver is None and self.replication == "between-graph":
+            start, reason = "random-phase", _APART
+        return Pace(
+            asynchronous=True,
+            bound=self.bound,
+            coordinated=driver is not None,
+            dispatch_s=driver.dispatch_s if driver is not None else 0.0,
+            latency_s=driver.latency_s if driver is not None else 0.0,
+            start=start,
+            start_reason=reason,
+        )
+
+    @property
+    def copies_to_host(self) -> bool:
+        """Servers are hosts."""
+        return True
+
+    def sends_apart(self, setup: Setup) -> bool:
+        """Whether all gradients for a server travel after the backward pass, and all variables before the forward pass."""
+        return setup.run.grouping == "per-server"
+
+    def uses_inner_links(self, layout: Layout) -> bool:
+        """Between a worker and a server beside it, or among the devices of a worker."""
+        return layout.servers_beside or self.replicas_per_worker > 1
+
+    def in_random_order(self, workload: Workload) -> bool:
+        """Whether a server sends several variables in random order."""
+        return self.pulls == "random" and len(workload.variables) > 1
+
+    def left_open(self, setup: Setup) -> Iterator[LeftOpen]:
+        """The order in which variables come, where they come one by one."""
+        several = len(setup.workload.variables) > 1 or self.partitioner is not None
+        if self.pull_order is None and setup.run.grouping == "none" and several:
+            yield LeftOpen("strategy.pull_order", self.pulls, _RANDOM_PULLS)
+
+    def filled_in(self) -> Self:
+        """With the order in which variables come."""
+        return self if self.pull_order is not None else self.model_copy(update={"pull_order": self.pulls})
+
+    def checked_as(self, setup: Setup) -> tuple[str, bool] | None:
+        """Its mode, and whether gradients and variables overlap with compute; none if no such training was run."""
+        if self.partitioner or self.server_placement == "colocated" or self.replication == "in-graph":
+            return None
+        if self.late_workers == "cancel":
+            return None
+        layers = len({variable.ready for variable in setup.workload.variables}) > 1
+        return self.mode, layers and setup.run.grouping == "none" and self.pulls != "together"
+
+    def tensors(self, setup: Setup) -> Tensors:
+        """Variables and gradients, cut, placed and grouped."""
+        return tensors_of(setup, Cutting(self.servers, self.partitioner, self.variable_placement, self.pulls))
+
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """Pull all variables, compute as they come, push each gradient as it becomes ready, wait."""
+        cluster, layout = setup.cluster, setup.layout
+        ranks = layout.replicas
+        wiring = Wiring(
+            cluster, streams, first_server_node=0 if layout.servers_beside else layout.worker_nodes, client_node=layout.client_node
+        )
+        slots, path = _paths(wiring, cluster, layout)
+        seat, server_seat = _seats(wiring, cluster, layout)
+        ports, links, paths, hosts = wiring.tables()
+        on_cores = cluster.shared_cores is not None
+        tensors = self.tensors(setup)
+        return Program(
+            ports=ports,
+            links=links,
+            paths=paths,
+            hosts=hosts,
+            devices=Devices(
+                -(-ranks // cluster.replicas_per_device),
+                on_cores and cluster.device_is_host,
+                cluster.overlap_slowdown,
+                setup.workload.busy_core_slowdown,
+            ),
+            servers=Servers(self.servers, server_seat, on_cores),
+            ranks=Ranks(
+                device=np.arange(ranks) // cluster.replicas_per_device,
+                copy=np.arange(ranks),
+                routine=np.zeros(ranks, dtype=np.int64),
+                seat=seat,
+                path=path,
+                peer=np.broadcast_to(np.int64(-1), path.shape),
+                names=Names(ranks, lambda rank: f"worker {rank}"),
+            ),
+            routines=(_routine(setup, self, tensors, slots),),
+            rules=_rules(setup, self, tensors),
+            transport=cluster.transport,
+            cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
+            groups=(np.arange(ranks),),
+        )
+
+    # -- estimates -------------------------------------------------------------------
+
+    def _tensors(self, workload: Workload) -> int:
+        """Variables, or the shards that they are cut into."""
+        return sum(shard_count(variable, self.partitioner) for variable in workload.variables)
+
+    def messages_a_step(self, setup: Setup) -> int:
+        """Of variables to a worker, and of its gradients to the servers."""
+        tensors = self._tensors(setup.workload)
+        grouped = min(tensors, self.servers)
+        if setup.run.grouping == "per-server":
+            return 2 * grouped
+        return tensors + (grouped if self.pulls == "together" else tensors)
+
+    def lone_step_s(self, setup: Setup) -> float:
+        """Seconds of a step of one worker that has links and servers to itself, but for their service."""
+        load, cluster, batch, pace = setup.workload, setup.cluster, setup.batch, self.pace
+        link, wire = cluster.inter_node, cluster.transport.wire_bytes_per_byte
+        size = sum(variable.gradient_bytes(batch) for variable in load.variables) * wire
+        size += sum(variable.pull_bytes(batch) for variable in load.variables) * wire
+        copy_s = 2 * cluster.transport.copy_per_byte_s / wire  # of both hosts, for each byte on the wire
+        step_s = super().lone_step_s(setup) + (pace.dispatch_s + pace.latency_s)
+        return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size)
+
+    def full_step_s(self, setup: Setup) -> float:
+        """Seconds of a step with all workers under way: what it takes alone, or what a server, link, driver or the cores need for all."""
+        load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
+        s_per_byte = cluster.transport.wire_bytes_per_byte / cluster.link_of(0).bandwidth_bytes_per_s
+        sizes = [variable.gradient_bytes(batch) for variable in load.variables]
+        pulled = sum(variable.pull_bytes(batch) for variable in load.variables)
+        each_s = max(pulled, sum(sizes)) * s_per_byte / self.servers, sum(load.server(size) for size in sizes) / self.servers
+        copied_s = (pulled + sum(sizes)) * cluster.transport.copy_per_byte_s / self.servers
+        busiest_s = replicas * max(*each_s, self.pace.dispatch_s, copied_s)
+        return float(max(self.lone_step_s(setup), busiest_s, load.input(batch), self.cores_s(setup)))
+
+    def cores_s(self, setup: Setup) -> float:
+        """Seconds of shared cores, on which servers and the coordinator work too."""
+        load, batch = setup.workload, setup.batch
+        sizes = [variable.gradient_bytes(batch) for variable in load.variables]
+        copied = sum(sizes) + sum(variable.pull_bytes(batch) for variable in load.variables)
+        served_s = sum(load.server(size) for size in sizes)
+        return cores_s(setup, copied, served_s, self.pace.dispatch_s, updates_on_host=False)
+
+    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
+        """Of the first variables and the last gradient, which compute cannot hide; none where a step may be cancelled."""
+        if self.late_workers == "cancel":
+            return None
+        variables, batch = setup.workload.variables, setup.batch
+        # compute can begin with what the forward pass needs first, and the last gradient follows it
+        first = min(variable.pull_bytes(batch) for variable in variables)
+        if self.pulls == "together" or setup.run.grouping == "per-server":
+            first = sum(variable.pull_bytes(batch) for variable in variables) / self.servers
+        last = min(variable.gradient_bytes(batch) for variable in variables)
+        cut = 1 if self.partitioner is None else math.inf
+        return (first + last) / cut / bandwidth_bytes_per_s + 2 * latency_s
+
+    # -- names -----------------------------------------------------------------------
+
+    @property
+    def variant(self) -> str:
+        """Its mode."""
+        return self.mode
+
+    @property
+    def way(self) -> str:
+        """The way of training in two words."""
+        return f"{self.mode} PS"
+
+    @property
+    def _counted_servers(self) -> str:
+        return f"{self.servers} server{'s' if self.servers > 1 else ''}"
+
+    @property
+    def in_words(self) -> str:
+        """In few words, without its number of workers."""
+        bound = "" if self.bound is None else f" (bound {self.bound})"
+        backup = f", {self.backup_workers} backup" if self.backup_workers else ""
+        where = " beside workers" if self.server_placement == "colocated" else ""
+        return f"{self.way}{bound}, {self._counted_servers}{where}{backup}"
+
+    def label(self, replicas: int) -> str:
+        """In few words, with how many of the workers are backup."""
+        backup = f", {self.backup_workers} of {replicas} workers backup" if self.backup_workers else ""
+        return f"{self.way}, {self._counted_servers}{backup}"
+
+    def title(self, *, servers: bool = True) -> str:
+        """What a curve is called."""
+        return f"Parameter server, {self.mode}{f', {self._counted_servers}' if servers else ''}"
+
+    # -- sweeps and plans ------------------------------------------------------------
+
+    @classmethod
+    def keys_for(cls, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
+        """``[strategy]`` under one of its short names, with those of the scenario's own keys that its mode takes."""
+        given = cls.short_names[name]
+        kept = {key: value for key, value in own.items() if key not in _OF_ONE_MODE or _OF_ONE_MODE[key] == given["mode"]}
+        if name == "sync-ps":  # without backup workers, which have a name of their own
+            kept = {key: value for key, value in kept.items() if key not in ("backup_workers", "late_workers")}
+        fixed = {key: value for key, value in given.items() if key not in ("bound", "backup_workers") or key not in kept}
+        return {**kept, **fixed}
+
+    def fewer(self, replicas: int, before: int) -> Self:
+        """With fewer workers, and as large a share of them for backup."""
+        backup = self.backup_workers * replicas // before
+        late = {} if backup else {"late_workers": "finish"}
+        return self.changed(workers=replicas, backup_workers=backup, **late)
+
+
+# -- the program -------------------------------------------------------------------------
+
+
+class _Slots(NamedTuple):
+    """Where a rank's paths stand: from and to each server, and if there are such, between host and device, and from the client."""
+
+    down: int
+    up: int
+    into: int | None
+    out: int | None
+    feed: int | None
+
+
+# -- paths -------------------------------------------------------------------------------
+
+
+def _paths(wiring: Wiring, cluster: Cluster, layout: Layout) -> tuple[_Slots, Integers]:
+    """The paths of every rank, shape (ranks, slots)."""
+    ranks, servers = layout.replicas, layout.servers
+    rank = np.arange(ranks)
+    everyone, server = np.repeat(rank, servers), np.tile(np.arange(servers), ranks)
+    columns = [wiring.from_server(server, everyone).reshape(ranks, servers), wiring.to_server(everyone, server).reshape(ranks, servers)]
+    into = out = feed = None
+    if cluster.host_link is not None:
+        into, out = 2 * servers, 2 * servers + 1
+        columns += [wiring.to_device(rank)[:, None], wiring.from_device(rank)[:, None]]
+    if layout.client:
+        feed = sum(column.shape[1] for column in columns)
+        columns.append(wiring.from_client(rank)[:, None])
+    return _Slots(0, servers, into, out, feed), np.concatenate(columns, axis=1)
+
+
+def _seats(wiring: Wiring, cluster: Cluster, layout: Layout) -> tuple[Integers, Integers]:
+    """The seats of ranks and of servers on devices that several of them use; -1 where there is none."""
+    ranks = layout.replicas
+    device = np.arange(ranks) // cluster.replicas_per_device
+    neighbour = np.arange(layout.servers) * cluster.replicas_per_node  # the first replica on a server's node
+    on_devices = cluster.servers_on_devices and layout.servers_beside
+    with_rank = (neighbour < ranks) & on_devices
+    seat, server_seat = np.full(ranks, -1), np.full(layout.servers, -1)
+    shared = np.isin(device, device[neighbour[with_rank]]) | (cluster.replicas_per_device > 1)
+    if shared.any():
+        seat[shared] = wiring.on_device(device[shared])
+        server_seat[with_rank] = wiring.on_device(device[neighbour[with_rank]])
+    return seat, server_seat
+
+
+# -- the routine -------------------------------------------------------------------------
+
+
+def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _Slots) -> Routine:
+    """Read, compute as what is read comes in, push what becomes ready, wait for the update."""
+    operations = [Operation(kind="gate", name="turn")]
+
+    def then(operation: Operation) -> int:
+        operations.append(operation)
+        return len(operations) - 1
+
+    if slots.feed is not None:
+        # a batch that takes the client no time leaves it before the variables leave their servers
+        prepared = then(Operation(kind="gate", name="prepare", after=(0,))) if setup.workload.input(setup.batch) else 0
+        input_bytes = (setup.workload.input_bytes_per_sample or 0.0) * setup.batch
+        then(_send("input", slots.feed, input_bytes, _CLIENT, _WORKER, (prepared,), feeds=True))
+    first = len(operations)
+    pulled = [
+        then(_send(f"pull {one.index}", slots.down + one.server, one.size_bytes, Place("server", one.server), _WORKER, (0,),
+                   departs=True, lands=slots.into is None))
+        for one in tensors.variables
+    ]  # fmt: skip
+    shuffled = (first, len(operations)) if strategy.pulls == "random" and len(pulled) > 1 else (0, 0)
+    if slots.into is not None:
+        pulled = [
+            then(_send(f"to device {one.index}", slots.into, one.size_bytes, _HOST, _DEVICE, (pull,), lands=True))
+            for one, pull in zip(tensors.variables, pulled, strict=True)
+        ]
+    needs: tuple[int, ...] = ()
+    for number, (share, needed) in enumerate(tensors.forward):
+        needs = tuple(pulled[index] for index in sorted(needed))
+        if not number:
+            needs = (then(Operation(kind="gate", name="input", after=needs)),)
+        following = tensors.forward[number + 1][0] if number + 1 < len(tensors.forward) else 1.0
+        then(Operation(kind="compute", name="forward", after=needs, forward=following - share, joins=True))
+    served: list[int] = []
+    done = 0.0
+    for number, (ready, indices) in enumerate(tensors.backward):
+        name = "backward" if number else "forward and backward"
+        computed = then(Operation(kind="compute", name=name, backward=ready - done))
+        done = ready
+        for gradient in (tensors.gradients[index] for index in indices):
+            copied = computed
+            if slots.out is not None:
+                copied = then(_send(f"from device {gradient.index}", slots.out, gradient.size_bytes, _DEVICE, _HOST,
+                                    (computed,), departs=True))  # fmt: skip
+            pushed = then(_send(f"push {gradient.index}", slots.up + gradient.server, gradient.size_bytes, _WORKER,
+                                Place("server", gradient.server), (copied,), departs=slots.out is None, lands=True))  # fmt: skip
+            served.append(
+                then(
+                    Operation(
+                        kind="serve",
+                        name=f"{'accumulate' if strategy.mode == 'sync' else 'apply'} {gradient.index}",
+                        after=(pushed,),
+                        server=gradient.server,
+                        tensor=gradient.index,
+                        cost_s=gradient.cost_s,
+                    )
+                )
+            )
+    then(Operation(kind="gate", name="update", after=tuple(served)))
+    return Routine(tuple(operations), shuffled)
+
+
+def _send(
+    name: str,
+    slot: int,
+    size_bytes: float,
+    source: Place,
+    target: Place,
+    after: tuple[int, ...],
+    *,
+    departs: bool = False,
+    lands: bool = False,
+    feeds: bool = False,
+) -> Operation:
+    return Operation(kind="send", name=name, after=after, slot=slot, size_bytes=size_bytes, source=source, target=target,
+                     departs=departs, lands=lands, feeds=feeds)  # fmt: skip
+
+
+# -- the rules ---------------------------------------------------------------------------
+
+
+def _rules(setup: Setup, strategy: ParameterServer, tensors: Tensors) -> Rules:
+    run, ranks = setup.run, setup.layout.replicas
+    dispatcher = None
+    if strategy.coordinator is not None:
+        dispatcher = Dispatcher(strategy.coordinator.dispatch_s, strategy.coordinator.latency_s)
+    input_s = float(setup.workload.input(setup.batch)) if strategy.replication == "in-graph" else 0.0
+    client = Client(input_s) if input_s else None
+    if strategy.mode == "sync":
+        # an update needs as many workers to its end; with backups some make more steps than others
+        updates = Synchronous(
+            required=ranks - strategy.backup_workers,
+            cancel=strategy.late_workers == "cancel",
+            server=tuple(gradient.server for gradient in tensors.gradients),
+            cost_s=tuple(gradient.cost_s for gradient in tensors.gradients),
+        )
+        return Rules(client=client, updates=updates)
+    parts = Counter(gradient.server for gradient in tensors.gradients)
+    each = run.sharing == "each-its-own"
+    return Rules(
+        steps_shared=run.total_steps(ranks) if run.drain and not each else None,
+        steps_each=run.steps if each else None,
+        closes=not run.drain,
+        bound=strategy.bound,
+        dispatcher=dispatcher,
+        client=client,
+        updates=Asynchronous(tuple(parts[server] for server in range(strategy.servers))),
+    )

@@ -1,1 +1,0 @@
-"""Training with parameter servers: synchronous, with backup workers, asynchronous and stale-synchronous."""

@@ -1,0 +1,146 @@
+"""What a strategy is asked about: the rest of the scenario, and where the processes of a training sit."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Protocol
+
+from simulator.cluster import Cluster
+from simulator.workload import Workload
+
+__all__ = ["Layout", "Length", "Setup"]
+
+
+class Length(Protocol):
+    """How long a training is simulated, as far as a strategy asks."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of each worker."""
+
+    @property
+    def warmup(self) -> int:
+        """Of these the first that are not measured."""
+
+    @property
+    def sharing(self) -> Literal["shared", "each-its-own"]:
+        """Whether workers share the steps of a job."""
+
+    def total_steps(self, replicas: int) -> int:
+        """Steps of all replicas together."""
+
+    @property
+    def drain(self) -> bool:
+        """Whether no more steps are handed out than the job has."""
+
+    @property
+    def detail(self) -> Literal["auto", "at-once", "messages"]:
+        """How all-reduces are simulated."""
+
+    @property
+    def grouping(self) -> Literal["none", "per-server"]:
+        """What travels as one between workers and servers."""
+
+
+class Setup(Protocol):
+    """What a strategy is asked about: the scenario that it is part of, as far as a strategy needs to know it."""
+
+    @property
+    def workload(self) -> Workload:
+        """What a step costs."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where it runs."""
+
+    @property
+    def run(self) -> Length:
+        """How long."""
+
+    @property
+    def batch(self) -> int:
+        """Samples that each replica takes a step."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where the strategy's processes sit on this cluster."""
+
+    @property
+    def rank_messages(self) -> bool:
+        """Whether every message of an all-reduce is simulated."""
+
+    @property
+    def hosts_share_cores(self) -> bool:
+        """Whether hosts' work on messages between nodes waits for cores that all share."""
+
+
+class Layout(NamedTuple):
+    """Where the processes of a training sit.
+
+    Replica r sits on node ``r // replicas_per_node``. Servers on nodes of their own come
+    after the workers' nodes, or server i sits on worker node i; the client that feeds all
+    workers has the last node.
+
+    Attributes
+    ----------
+    replicas
+        Copies of the model that train.
+    replicas_per_node
+        Of them, on one node at most.
+    replicas_per_process
+        Replicas that one worker process drives.
+    servers
+        Parameter servers.
+    servers_beside
+        Whether they sit on the workers' nodes.
+    client
+        Whether one client feeds all workers.
+    one_process
+        Whether one process drives all replicas, so that these are what is counted as workers.
+    """
+
+    replicas: int
+    replicas_per_node: int
+    replicas_per_process: int
+    servers: int = 0
+    servers_beside: bool = False
+    client: bool = False
+    one_process: bool = False
+
+    @property
+    def processes(self) -> int:
+        """Worker processes."""
+        return -(-self.replicas // self.replicas_per_process)
+
+    @property
+    def workers(self) -> int:
+        """How many train, as the strategy counts them: processes, or the replicas of the one process that drives all."""
+        return self.replicas if self.one_process else self.processes
+
+    @property
+    def worker_nodes(self) -> int:
+        """Nodes that hold replicas."""
+        return -(-self.replicas // self.replicas_per_node)
+
+    @property
+    def server_nodes(self) -> int:
+        """Nodes that hold parameter servers and nothing else, where servers have nodes of their own."""
+        return 0 if self.servers_beside else self.servers
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that replicas, servers and the client take together."""
+        beside = self.servers if self.servers_beside else 0
+        return max(self.worker_nodes, beside) + self.server_nodes + int(self.client)
+
+    @property
+    def client_node(self) -> int | None:
+        """The node of the client; none where there is no client."""
+        return self.nodes - 1 if self.client else None
+
+    def node_of(self, replica: int) -> int:
+        """The node that a replica sits on."""
+        return replica // self.replicas_per_node
+
+    def node_of_server(self, server: int) -> int:
+        """The node that a parameter server sits on."""
+        return server if self.servers_beside else self.worker_nodes + server

@@ -1,0 +1,42 @@
+"""One device, nothing to communicate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from simulator.cluster import Cluster
+from simulator.program.program import Program
+from simulator.rng import Streams
+from simulator.strategies.all_reduce import program_together
+from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.strategy import Strategy
+
+__all__ = ["Single"]
+
+
+class Single(Strategy):
+    """One replica on one device, nothing to communicate: ``tf.distribute.get_strategy()``."""
+
+    count_key: ClassVar[str] = ""
+    link: ClassVar[Literal["intra_node", "inter_node", ""]] = ""
+    short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"single": {"kind": "single"}}
+
+    kind: Literal["single"] = "single"
+
+    def layout(self, cluster: Cluster) -> Layout:
+        """One replica, one process."""
+        return Layout(replicas=1, replicas_per_node=cluster.replicas_per_node, replicas_per_process=1)
+
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """Compute, and apply."""
+        return program_together(setup, streams)
+
+    @property
+    def in_words(self) -> str:
+        """Without its number of workers, which is one."""
+        return "single device"
+
+    def label(self, replicas: int) -> str:  # noqa: ARG002
+        """Its kind, which is short enough."""
+        return self.kind

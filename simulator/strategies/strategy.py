@@ -1,0 +1,345 @@
+"""What every strategy answers: the questions that the rest of Paceline asks of the way in which a training is distributed.
+
+A strategy is one file: what a user writes of it (a :class:`Strategy`, a frozen spec with a
+``kind``), what it cannot be combined with, how its processes are laid over nodes, who waits
+for whom, what a step sends, and what it is called. Nothing else knows its name; consumers
+ask these questions, and :mod:`simulator.strategies.catalogue` lists who answers them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+from pydantic import Field
+
+from simulator.cluster import Cluster
+from simulator.fusion import Bucket, buckets
+from simulator.program.program import Program
+from simulator.rng import Streams
+from simulator.spec import Spec
+from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.tensors import Tensors
+from simulator.workload import Workload
+
+__all__ = [
+    "MOST_MESSAGES",
+    "Count",
+    "LeftOpen",
+    "Pace",
+    "Reduction",
+    "Strategy",
+    "check_workers",
+    "cores_s",
+    "counted",
+]
+
+Count = Annotated[int, Field(ge=1, le=100_000)]
+"""How many processes of a kind there are."""
+
+MOST_MESSAGES = 100_000_000
+"""Messages a step that are simulated one by one at most: beyond it a simulation would not end, or not fit into memory."""
+
+
+class Pace(NamedTuple):
+    """Who waits for whom.
+
+    Attributes
+    ----------
+    asynchronous
+        Whether each update is applied when it comes, so that workers go on without each other.
+    bound
+        Of these, the steps that a worker may be ahead of the slowest; none: any number.
+    backups
+        Gradients of a step that nobody waits for.
+    cancels
+        Whether a worker whose gradient comes too late stops computing and begins the next step.
+    every
+        Steps after which replicas agree; between, they are on their own.
+    coordinated
+        Whether one coordinator hands out the steps.
+    dispatch_s, latency_s
+        Its own work for a step, and what else lies between a step's end and the next one's begin.
+    start, start_reason
+        How workers of this kind begin, and why.
+    """
+
+    asynchronous: bool = False
+    bound: int | None = None
+    backups: int = 0
+    cancels: bool = False
+    every: int = 1
+    coordinated: bool = False
+    dispatch_s: float = 0.0
+    latency_s: float = 0.0
+    start: Literal["together", "random-phase"] = "together"
+    start_reason: str = "all make each step together, whenever they begin"
+
+    @property
+    def together(self) -> bool:
+        """Whether all replicas make each step together, so that nobody is ahead or late."""
+        return not self.asynchronous and not self.backups
+
+    def awaited(self, replicas: int) -> int:
+        """How many replicas a step waits for, of so many."""
+        return 1 if self.asynchronous else replicas - self.backups
+
+
+class Reduction(NamedTuple):
+    """How replicas reduce their gradients among themselves.
+
+    Attributes
+    ----------
+    algorithm, protocol
+        As the strategy names them.
+    pipeline_chunk_bytes
+        Pieces in which a tree passes a buffer on.
+    bucket_size_bytes
+        Gradients are fused up to this size; none: all of them.
+    in_cycles
+        Whether what is ready is fused again and again, whatever its size.
+    forward_first
+        Whether what the next forward pass needs first goes first.
+    through_host
+        Whether it goes by the hosts' memory.
+    """
+
+    algorithm: str
+    protocol: str
+    pipeline_chunk_bytes: float
+    bucket_size_bytes: float | None = None
+    in_cycles: bool = False
+    forward_first: bool = False
+    through_host: bool = False
+
+    @property
+    def after_backward(self) -> bool:
+        """Whether one all-reduce of everything follows the backward pass, which nothing hides."""
+        return self.bucket_size_bytes is None and not self.in_cycles and not self.forward_first
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the algorithm or the protocol is chosen for each size."""
+        return "auto" in (self.algorithm, self.protocol)
+
+    def buckets(self, workload: Workload, batch: int, replicas: int) -> list[Bucket]:
+        """What is reduced as one in a step; each gradient by itself where that depends on when all replicas have it."""
+        return buckets(workload, batch, 1.0 if self.in_cycles else self.bucket_size_bytes, replicas)
+
+
+class LeftOpen(NamedTuple):
+    """A setting that is left out and decides results: its dotted path, what it is taken as, and why."""
+
+    path: str
+    value: str
+    reason: str
+
+
+class Strategy(Spec):
+    """Base of every strategy; what is not overridden is that of replicas that make each step together and have no servers."""
+
+    count_key: ClassVar[str] = "workers"
+    """The key that says how many train; empty where there is no such number."""
+    keys_of_before: ClassVar[Mapping[str, Any]] = {}
+    """Keys that moved to ``run``, with what they said where they were left out: content hashes hold them still."""
+    has_servers: ClassVar[bool] = False
+    """Whether there are parameter servers, as many as the key ``servers`` says."""
+    link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"
+    """The cluster's link that gradients cross; empty where none do."""
+    short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Names that a plan takes, each with the keys that it sets."""
+
+    # -- layout and rules ------------------------------------------------------------
+
+    @abstractmethod
+    def layout(self, cluster: Cluster) -> Layout:
+        """Where its processes sit on a cluster; what is left out fills the cluster."""
+
+    @abstractmethod
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """What happens in a step, for every engine; ``streams`` choose the routes of connections."""
+
+    @property
+    def team(self) -> int:
+        """Devices of a worker whose gradients are summed before it pushes them as one."""
+        return 1
+
+    def of_teams(self, processes: int) -> Self:
+        """The same with each team as one worker."""
+        raise NotImplementedError(f"{type(self).__name__} has no teams")
+
+    def check_layout(self, cluster: Cluster) -> None:
+        """Raise ValueError, with a sentence that says why, if the cluster cannot hold it."""
+
+    def check(self, setup: Setup) -> None:
+        """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
+
+    # -- what a step does ------------------------------------------------------------
+
+    @property
+    def pace(self) -> Pace:
+        """Who waits for whom."""
+        return Pace()
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """How replicas reduce their gradients among themselves; none where they do not."""
+        return None
+
+    def tensors(self, setup: Setup) -> Tensors:  # noqa: ARG002
+        """What travels between workers and servers in a step; nothing without servers."""
+        return Tensors((), (), (), ())
+
+    @property
+    def copies_to_host(self) -> bool:
+        """Whether what is sent is copied between a device's memory and its host's."""
+        return False
+
+    def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
+        """Whether nothing is ever sent while a replica computes, by what is asked for."""
+        return False
+
+    def uses_inner_links(self, layout: Layout) -> bool:
+        """Whether anything crosses the links inside a node."""
+        return min(layout.replicas, layout.replicas_per_node) > 1
+
+    def in_random_order(self, workload: Workload) -> bool:  # noqa: ARG002
+        """Whether chance decides the order in which messages go."""
+        return False
+
+    def left_open(self, setup: Setup) -> Iterator[LeftOpen]:  # noqa: ARG002
+        """Its settings that are left out and decide the result."""
+        yield from ()
+
+    def filled_in(self) -> Self:
+        """With what it leaves out that decides the result; itself where it leaves out nothing."""
+        return self
+
+    def checked_as(self, setup: Setup) -> tuple[str, bool] | None:  # noqa: ARG002
+        """Mode and whether messages overlap with compute, as ``models/evidence.toml`` lists what was run; none if this never was."""
+        return None
+
+    # -- estimates -------------------------------------------------------------------
+
+    def lone_step_s(self, setup: Setup) -> float:
+        """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
+        return float(setup.workload.compute_s(setup.batch) + setup.workload.apply_s)
+
+    def full_step_s(self, setup: Setup) -> float:
+        """Seconds of a step when all workers are under way: what it takes alone, or what one link, server or the cores need for all."""
+        return max(self.lone_step_s(setup), float(setup.workload.input(setup.batch)), self.cores_s(setup))
+
+    def cores_s(self, setup: Setup) -> float:
+        """Seconds that the cores which all nodes share need for a step of every replica; hosts' work on single messages left out."""
+        return cores_s(setup, 0.0, updates_on_host=setup.cluster.device_is_host)
+
+    def messages_a_step(self, setup: Setup) -> int:  # noqa: ARG002
+        """Messages of a worker's step in both directions, as they are simulated one by one."""
+        return 0
+
+    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
+        """Seconds of transfers that no step can be without, beside its compute, over links of so much; none where nothing is known."""
+        return 0.0
+
+    # -- names -----------------------------------------------------------------------
+
+    @classmethod
+    def name_of_kind(cls) -> str:
+        """The ``kind`` that a user writes."""
+        return str(cls.model_fields["kind"].default)
+
+    @property
+    def variant(self) -> str:
+        """Its mode or algorithm, as a table adds it to the kind; empty where there is none."""
+        return ""
+
+    @property
+    def way(self) -> str:
+        """The way of training in two words: ``async PS``."""
+        return self.name_of_kind()
+
+    @property
+    def in_words(self) -> str:
+        """In few words, without its number of workers: ``async PS, 2 servers``."""
+        return self.way
+
+    def label(self, replicas: int) -> str:  # noqa: ARG002
+        """In few words, for a table of results of so many replicas."""
+        return self.in_words
+
+    def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
+        """What a curve is called: without its number of workers, with that of its servers unless told otherwise."""
+        return self.in_words.capitalize()
+
+    # -- sweeps and plans ------------------------------------------------------------
+
+    @classmethod
+    def keys_for(cls, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
+        """``[strategy]`` under one of its short names, with what makes sense of a scenario's own keys of this kind."""
+        return {**own, **cls.short_names[name]}
+
+    def with_count(self, count: int) -> Self:
+        """With another number of workers (or of replicas, where one process drives all); itself where there is no such number."""
+        return self.model_copy(update={self.count_key: count}) if self.count_key else self
+
+    def with_servers(self, count: int) -> Self:
+        """With another number of parameter servers; itself where it has none."""
+        return self.model_copy(update={"servers": count}) if self.has_servers else self
+
+    def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
+        """With so many replicas in place of so many before, validated anew.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            There is no such strategy.
+        """
+        return self.changed(**{self.count_key: replicas}) if self.count_key else self
+
+    def changed(self, **keys: Any) -> Self:
+        """With other keys, validated anew."""
+        return type(self).model_validate(self.model_dump() | keys)
+
+
+def cores_s(setup: Setup, copied_bytes: float, *hosts_s: float, updates_on_host: bool) -> float:
+    """Seconds that the cores which all nodes share need for a step of every replica; 0 where they share none.
+
+    Parameters
+    ----------
+    setup
+        What is trained, and where.
+    copied_bytes
+        What a replica's step sends and gets between processes, copied once at each end.
+    hosts_s
+        What a replica's step costs hosts besides.
+    updates_on_host
+        Whether the optimizer's update is the replicas' work on these cores.
+    """
+    load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
+    if cluster.shared_cores is None:
+        return 0.0
+    busy = min(float(replicas), cluster.shared_cores)
+    slowed = 1.0 + load.busy_core_slowdown * (busy - 1.0)
+    work_s = load.input(batch) + (load.compute_s(batch) * slowed if cluster.device_is_host else 0.0)
+    for each_s in hosts_s:
+        work_s += each_s
+    if updates_on_host:
+        work_s += load.apply_s * slowed
+    return float(replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied_bytes) / cluster.shared_cores)
+
+
+def counted(number: float) -> str:
+    """A count for reading: in full, or where that is too long, its size."""
+    return f"{number:,.0f}" if number < 1e12 else f"{number:.1e}"
+
+
+def check_workers(cluster: Cluster, workers: int | None, replicas_per_worker: int) -> None:
+    """Raise ValueError if it is not known how many workers fill the cluster, or a node cannot hold whole ones."""
+    if workers is None and cluster.nodes is None:
+        raise ValueError("strategy.workers is left out and so is cluster.nodes; give one of them")
+    if cluster.replicas_per_node % replicas_per_worker:
+        raise ValueError(
+            f"strategy.replicas_per_worker ({replicas_per_worker}) must divide the {cluster.replicas_per_node} replicas "
+            "that a node takes (cluster.devices_per_node x cluster.replicas_per_device), since a worker is a process on one node"
+        )

@@ -1,0 +1,119 @@
+"""The compiled network and cores against the reference: random cases, everything equal to the last bit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from sample_engines import Case, by_compiled, by_simpy, tables_of
+
+from simulator.engine.compiled.ample import shared_crossings
+from simulator.network import fairness
+from simulator.network.limits import Limits
+from simulator.network.ports import Connection, Port, exact_weight, leave_out_ample
+
+SIZES = st.one_of(st.sampled_from([0.5, 1.0, 2.0, 5.0]), st.floats(0.01, 10.0))
+TIMES = st.one_of(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0]), st.floats(0.0, 12.0))
+CAPACITIES = st.sampled_from([1.0, 1.0, 1.0, 2.0, 3.5, 10.0])
+CEILINGS = st.sampled_from([math.inf, math.inf, math.inf, 0.4, 1.0])
+LATENCIES = st.sampled_from([0.0, 0.0, 0.5, 0.123])
+
+TRANSPORTS = st.sampled_from(
+    [
+        {"discipline": "in-order"},
+        {"discipline": "streams", "streams": 2},
+        {"discipline": "weighted", "weight_sigma": 0.5},
+        {"discipline": "weighted", "weight_sigma": 0.5, "queue_s": 0.25, "buffer_s": 0.6},
+        {"discipline": "weighted", "weight_sigma": 0.5, "queue_s": 0.5, "buffer_s": 2.0, "requests_per_pull": 2},
+        {"discipline": "fair"},
+    ]
+)
+WORK = st.sampled_from([{}, {"cpu_per_message_s": 0.25}, {"copy_per_byte_s": 0.125}, {"cpu_per_message_s": 0.1, "copy_per_byte_s": 0.05}])
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, most_paths: int = 10, most_messages: int = 25) -> Case:
+    """Round numbers make ties common."""
+    n_ports = draw(st.integers(1, 6))
+    limited = draw(st.booleans())
+    ports = [
+        (draw(CAPACITIES), draw(CEILINGS) if limited else math.inf, draw(st.sampled_from([0.0, 0.25])) if limited else 0.0, 1)
+        for _ in range(n_ports)
+    ]
+    n_hosts = draw(st.sampled_from([0, 0, 2, 4]))
+    transport: dict[str, Any] = {**draw(TRANSPORTS), **draw(WORK)} if n_hosts else {}
+    if n_hosts and not (set(transport) - {"discipline"}) and transport["discipline"] != "in-order":
+        n_hosts = 0
+    widest = draw(st.integers(1, 3))
+    paths = []
+    for _ in range(draw(st.integers(1, most_paths))):
+        crossed = tuple(draw(st.lists(st.integers(0, n_ports - 1), min_size=1, max_size=min(widest, n_ports), unique=True)))
+        ends = (
+            draw(st.tuples(st.integers(0, n_hosts - 1), st.integers(0, n_hosts - 1))) if n_hosts and draw(st.integers(0, 4)) else (-1, -1)
+        )
+        paths.append((crossed, draw(LATENCIES), *ends, draw(st.booleans())))
+    weights = [exact_weight(draw(st.sampled_from([1.0, 1.0, 0.5, 2.0, 1.7]))) for _ in paths] if draw(st.booleans()) else []
+    n_messages = draw(st.integers(1, most_messages))
+    messages = [(draw(st.integers(0, len(paths) - 1)), draw(SIZES), draw(st.booleans())) for _ in range(n_messages)]
+    cores = (draw(st.sampled_from([1, 2, 1.5])), draw(st.sampled_from([0.5, 0.3]))) if draw(st.integers(0, 2)) == 0 else None
+    slowdowns = [draw(st.sampled_from([0.0, 0.0, 0.25])) for _ in range(draw(st.integers(1, 4)))] if cores else []
+    works = [(draw(st.integers(0, len(slowdowns) - 1)), draw(SIZES)) for _ in range(draw(st.integers(0, 8)))] if cores else []
+    begins, after = [], {}
+    for number in range(n_messages + len(works)):
+        if number and draw(st.integers(0, 2)) == 0:
+            after.setdefault(draw(st.integers(0, number - 1)), []).append((draw(st.sampled_from([None, None, 0.0, 0.5])), number))
+        else:
+            begins.append((draw(TIMES), number))
+    return Case(
+        ports, paths, messages, begins, works, after, transport, weights, cores, slowdowns, draw(st.booleans()), draw(st.integers(0, 3))
+    )
+
+
+SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+@settings(SETTINGS, max_examples=1500)
+@given(cases())
+def test_both_networks_are_equal_to_the_last_bit(case: Case) -> None:
+    assert by_compiled(case) == by_simpy(case)
+
+
+@settings(SETTINGS, max_examples=60)
+@given(cases(most_paths=40, most_messages=150), st.integers(1, 20))
+def test_larger_ones_are_too_in_slices(case: Case, most_events: int) -> None:
+    assert by_compiled(case, most_events) == by_simpy(case)
+
+
+@settings(SETTINGS, max_examples=300)
+@given(cases(most_paths=20, most_messages=40), st.sampled_from([0, 1]))
+def test_they_are_equal_where_the_whole_component_is_shared_out_anew(case: Case, patience: int) -> None:
+    """Repairing the shares port by port hardly ever takes so long; here it may not take any longer."""
+    filled: list[int] = []
+
+    def fill(*given: Any) -> Any:
+        filled.append(1)
+        return fill_component(*given)
+
+    fill_component = fairness._fill_component
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fairness, "PATIENCE", patience)
+        patch.setattr(fairness, "_fill_component", fill)
+        assert by_compiled(case) == by_simpy(case)
+    event(f"filled: {bool(filled)}")
+
+
+@settings(SETTINGS, max_examples=300)
+@given(cases(most_paths=30, most_messages=1))
+def test_the_same_ports_are_left_out(case: Case) -> None:
+    ports = [Port(str(number), capacity, Limits(*limits)) for number, (capacity, *limits) in enumerate(case.ports)]
+    weights = case.weights or [1.0] * len(case.paths)
+    connections = [
+        Connection(tuple(ports[one] for one in path[0]), 0.0, weight=weight) for path, weight in zip(case.paths, weights, strict=True)
+    ]
+    leave_out_ample(connections)
+    shared = shared_crossings(*tables_of(case), np.array(weights))
+    assert shared.tolist() == [port in connection.shared for connection in connections for port in connection.ports]

@@ -1,0 +1,232 @@
+"""Collectives of any group, every operation, and groups beside one another: at once against message by message."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sample_networks import INTER, INTRA, by_messages, collective, grouped, meshed, switched
+
+from simulator.closed_form import all_to_all_s, pipelined_chain_s, ring_half_s
+from simulator.collectives import ALGORITHMS, ByMessages, Group, leave_out_ample_of
+from simulator.kernel import Kernel
+from simulator.network.flows import Network
+
+SIZE = 5e6
+CHUNK = 1e6
+
+
+def near(value):
+    return pytest.approx(value, rel=1e-9, abs=1e-18)
+
+
+def random_group(rng: np.random.Generator, ranks: int, per_node: int, of: int) -> Group:
+    chosen = rng.permutation(of)[:ranks].tolist()
+    return Group(tuple(chosen), tuple(rank // per_node for rank in chosen))
+
+
+def random_ready(seed: int, ranks: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.exponential(rng.choice([1e-5, 1e-3, 1e-2]), ranks)
+
+
+def more_of(operation: str, ranks: int) -> dict:
+    return {"operation": operation, "chunk_bytes": CHUNK, "root": ranks // 2 if operation in ("broadcast", "reduce") else 0}
+
+
+def all_by_messages(collectives, fresh, ready_s: np.ndarray, size_bytes: float) -> np.ndarray:
+    """When each rank of each group has ended, shape (groups, ranks): all groups on one network."""
+    kernel, connect = Kernel(), fresh()
+    network = Network(kernel)
+    runs = [ByMessages(kernel, network, [some.plan(size_bytes)], [size_bytes], connect=connect, alone=False) for some in collectives]
+    leave_out_ample_of(runs)
+    finish_s = np.full(ready_s.shape, np.nan)
+    for (group, rank), at_s in np.ndenumerate(ready_s):
+        run = runs[group]
+        run.finished(rank).callbacks.append(lambda _, at=(group, rank): finish_s.__setitem__(at, kernel.now))
+        kernel.call_later(float(at_s), lambda _, run=run, rank=rank: run.ready(rank, 0))
+    kernel.run()
+    return finish_s
+
+
+@pytest.mark.parametrize(("operation", "algorithm"), ALGORITHMS)
+def test_names_of_ranks_do_not_matter(operation, algorithm):
+    """A group on a network of unequal links takes what ranks 0 to n - 1 take on a network that is so labelled, to the last bit."""
+    rng = np.random.default_rng(5)
+    links = {(i, j): (rng.uniform(0.5e9, 2e9), rng.uniform(0, 1e-4)) for i in range(20) for j in range(20)}
+    for ranks in (1, 2, 3, 6, 8):
+        group = random_group(rng, ranks, 1, 20)
+        of_all = meshed(lambda source, target: links[source, target])
+        of_these = meshed(lambda source, target, group=group: links[group.ranks[source], group.ranks[target]])
+        here = grouped(algorithm, group, of_all, **more_of(operation, ranks))
+        there = grouped(algorithm, Group.in_order(ranks, 1), of_these, **more_of(operation, ranks))
+        ready_s = random_ready(ranks, ranks)
+        assert here.finish_s(ready_s, SIZE).tolist() == there.finish_s(ready_s, SIZE).tolist()
+        assert by_messages(here, ready_s, SIZE).tolist() == by_messages(there, ready_s, SIZE).tolist()
+        assert here.least_s(SIZE) <= here.duration_s(SIZE) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("protocol", ["none", "ll"])
+@pytest.mark.parametrize(("operation", "algorithm"), ALGORITHMS)
+def test_groups_scattered_over_nodes(operation, algorithm, protocol):
+    """Four devices a node, ranks in any order. Exact, but where hops of a ring that differ share a port: then never early."""
+    rng = np.random.default_rng(11)
+    for ranks in (2, 5, 8, 12):
+        group = random_group(rng, ranks, 4, 16)
+        some = grouped(algorithm, group, switched(4), protocol, **more_of(operation, ranks))
+        got, want = some.finish_s(np.zeros(ranks), SIZE), by_messages(some, np.zeros(ranks), SIZE)
+        # a hierarchical all-reduce is a ring where its ranks' neighbours do not sit on their nodes
+        if ("ring" in algorithm and operation not in ("broadcast", "reduce")) or algorithm == "hierarchical":
+            assert np.all(got >= want * (1 - 1e-9))
+            assert got.max() <= want.max() * 1.35
+        else:
+            assert got == near(want)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@pytest.mark.parametrize("algorithm", ["ring", "bidirectional-ring"])
+@pytest.mark.parametrize("operation", ["reduce-scatter", "all-gather"])
+def test_half_rings_of_ranks_that_enter_apart(operation, algorithm, ranks, seed):
+    rng = np.random.default_rng(seed)
+    links = {(i, j): (rng.uniform(0.5e9, 2e9), rng.uniform(0, 1e-4)) for i in range(ranks) for j in range(ranks)}
+    for fresh in (meshed(), meshed(lambda source, target: links[source, target])):
+        some = grouped(algorithm, Group.in_order(ranks, 1), fresh, operation=operation)
+        ready_s = random_ready(seed, ranks)
+        assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ranks", [2, 3, 5, 9])
+@pytest.mark.parametrize("operation", ["broadcast", "reduce"])
+def test_chains_of_ranks_that_enter_apart(operation, ranks, seed):
+    rng = np.random.default_rng(seed)
+    for rates in ([], rng.uniform(0.2e9, 5e9, ranks).tolist()):
+        some = grouped("ring", Group.in_order(ranks, 1), switched(rates=rates), **more_of(operation, ranks))
+        ready_s = random_ready(seed, ranks)
+        assert not some.aligned
+        assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+@pytest.mark.parametrize("operation", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_several_right_after_one_another(operation, times):
+    for ranks in (2, 3, 8):
+        some = grouped("ring", Group.in_order(ranks, 1), switched(), operation=operation)
+        ready_s = random_ready(times, ranks)
+        finish_s, free_s = ready_s, np.full(ranks, -np.inf)
+        for _ in range(times):
+            finish_s = some.finish_s(finish_s, SIZE, free_s)
+        assert some.finish_run_s(ready_s, [SIZE] * times) == near(finish_s)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("operation", "algorithm"), [pair for pair in ALGORITHMS if pair[1] in ("ring", "bidirectional-ring")])
+def test_buckets_of_every_operation_follow_one_another(operation, algorithm, seed):
+    """Also of a root that has the data of all buckets long before the others have entered the first."""
+    ranks, buckets, sizes = 5, 9, [3e6, 1e5, 2e6]
+    ready_s = np.cumsum(np.random.default_rng(seed).exponential([2e-2, 2e-3, 1e-5][seed], (buckets, ranks)), axis=0)
+    ready_s[:, ranks // 2] = 0.0
+    some = grouped(algorithm, Group.in_order(ranks, 1), meshed(), **more_of(operation, ranks))
+    finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
+    want = {}
+    for bucket in range(buckets):
+        finish_s = some.finish_s(np.maximum(ready_s[bucket], finish_s), sizes[bucket % 3], free_s)
+        want |= {(rank, bucket): at_s for rank, at_s in enumerate(finish_s.tolist())}
+
+    kernel = Kernel()
+    got: dict[tuple[int, int], float] = {}
+    run = ByMessages(
+        kernel, Network(kernel), [some.plan(size) for size in sizes], sizes, ended=lambda *which: got.setdefault(which, kernel.now)
+    )
+    for (bucket, rank), at_s in np.ndenumerate(ready_s):
+        kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket % 3))
+    kernel.run()
+    assert got == near(want)
+
+
+def test_operations_may_differ_from_bucket_to_bucket():
+    """A root is done with broadcasts that the end of its chain has not entered yet, and sends it nothing of an all-reduce before it has."""
+    ranks, group, fresh = 5, Group.in_order(5, 1), meshed()
+    kinds = [grouped("ring", group, fresh, **more_of("broadcast", ranks))] * 2
+    kinds.append(grouped("bidirectional-ring", group, fresh))
+    ready_s = np.zeros((3, ranks))
+    ready_s[:, 1] = 1.0, 1.1, 1.2  # rank 2 is the root, rank 1 the end of its chain, which the counter-clockwise ring sends to first
+    kernel, got = Kernel(), {}
+    run = ByMessages(
+        kernel, Network(kernel), [some.plan(SIZE) for some in kinds], [SIZE] * 3, ended=lambda *which: got.setdefault(which, kernel.now)
+    )
+    for (bucket, rank), at_s in np.ndenumerate(ready_s):
+        kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket))
+    kernel.run()
+    assert max(got[2, 0], got[2, 1]) < 0.1 < 1.0 < got[1, 0] < got[1, 1] < got[1, 2]
+    finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
+    for bucket, some in enumerate(kinds):
+        finish_s = some.finish_s(np.maximum(ready_s[bucket], finish_s), SIZE, free_s)
+        assert [got[rank, bucket] for rank in range(ranks)] == near(finish_s)
+
+
+# -- groups beside one another ------------------------------------------------------------
+
+COLUMNS = tuple(Group((k, 4 + k, 8 + k), (0, 1, 2)) for k in range(4))  # the k-th device of each of three nodes
+PAIRS = tuple(Group((k, k + 1, 4 + k, 5 + k, 8 + k, 9 + k, 12 + k, 13 + k), (0, 0, 1, 1, 2, 2, 3, 3)) for k in (0, 2))
+
+
+@pytest.mark.parametrize("groups", [COLUMNS, PAIRS])
+@pytest.mark.parametrize(("operation", "algorithm"), [pair for pair in ALGORITHMS if pair[1] != "bidirectional-ring"])
+def test_equal_groups_share_the_links_of_their_nodes(operation, algorithm, groups):
+    """As data-parallel groups of tensor-parallel devices do: exact for ranks that enter together."""
+    fresh, ranks = switched(4), len(groups[0])
+    more = more_of(operation, ranks)
+    every = [grouped(algorithm, group, fresh, beside=tuple(set(groups) - {group}), **more) for group in groups]
+    want = all_by_messages(every, fresh, np.zeros((len(groups), ranks)), SIZE)
+    for some, want_s in zip(every, want, strict=True):
+        assert some.finish_s(np.zeros(ranks), SIZE) == near(want_s)
+    # it would be wrong to know nothing of the others
+    alone = grouped(algorithm, groups[0], fresh, **more)
+    assert alone.duration_s(SIZE) < want.max() * 0.95
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("operation", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_groups_that_enter_apart_are_never_early(operation, seed):
+    fresh = switched(4)
+    every = [grouped("ring", group, fresh, operation=operation, beside=tuple(set(COLUMNS) - {group})) for group in COLUMNS]
+    ready_s = random_ready(seed, 12).reshape(4, 3)
+    want = all_by_messages(every, fresh, ready_s, SIZE)
+    for some, enter_s, want_s in zip(every, ready_s, want, strict=True):
+        assert np.all(some.finish_s(enter_s, SIZE) >= want_s - 1e-12)
+
+
+def test_groups_on_links_of_their_own_do_not_disturb_one_another():
+    groups = (Group((0, 1), (0, 1)), Group((2, 3), (2, 3)))
+    alone, beside = (grouped("ring", groups[0], switched(), beside=others) for others in ((), groups[1:]))
+    assert alone.duration_s(SIZE) == beside.duration_s(SIZE)
+
+
+# -- closed forms -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 31])
+def test_closed_forms_of_the_other_operations(ranks):
+    group, chunk = Group.in_order(ranks, 1), SIZE / 8
+    for operation in ("reduce-scatter", "all-gather"):
+        assert grouped("ring", group, switched(), operation=operation).duration_s(SIZE) == near(ring_half_s(ranks, SIZE, *INTER))
+    for operation in ("broadcast", "reduce"):
+        some = grouped("ring", group, switched(), operation=operation, root=ranks - 1, chunk_bytes=chunk)
+        assert some.duration_s(SIZE) == near(pipelined_chain_s(ranks, SIZE, *INTER, 8))
+    assert grouped("direct", group, switched(), operation="all-to-all").duration_s(SIZE) == near(all_to_all_s(ranks, SIZE, *INTER))
+
+
+def test_all_to_all_within_a_node_and_between_nodes():
+    """Each device sends 3 parts inside its node and 12 out of it; a node's link carries 4 x 12."""
+    some = grouped("direct", Group.in_order(16, 4), switched(4), operation="all-to-all")
+    between_s = INTER[1] + 48 * SIZE / 16 / INTER[0]
+    assert between_s > INTRA[1] + 3 * SIZE / 16 / INTRA[0]
+    assert some.duration_s(SIZE) == near(between_s)
+
+
+def test_a_hierarchical_all_reduce_in_one_node_is_a_ring():
+    """However many of the node's devices take part."""
+    for ranks in (4, 5, 6, 8):
+        hierarchical, ring = (collective(name, ranks, switched(8), 8) for name in ("hierarchical", "ring"))
+        assert hierarchical.duration_s(SIZE) == near(ring.duration_s(SIZE))

@@ -1,0 +1,101 @@
+"""Which engine runs: as asked for, else by how much there is to do; where the compiled one cannot, a sentence and SimPy."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from simulator import load_scenario, simulate
+from simulator.engine import choosing
+from simulator.engine.choosing import choose, expected_events
+from simulator.errors import EngineWarning, InputError
+from simulator.program.compile import compile_program
+from simulator.replication import replicate
+
+COMPILED = "simulator.engine.compiled"
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """Stands a compiled engine in, which says what it is given to say; forgets what was asked before."""
+
+    def stand_in(said: str | Exception | None) -> None:
+        module = ModuleType(COMPILED)
+
+        def available() -> str | None:
+            if isinstance(said, Exception):
+                raise said
+            return said
+
+        module.available = available
+        # None makes the import fail, as a package that is not there
+        monkeypatch.setitem(sys.modules, COMPILED, None if isinstance(said, ImportError) else module)
+
+    choosing.unavailable.cache_clear()
+    yield stand_in
+    choosing.unavailable.cache_clear()
+
+
+def test_much_to_do_is_compiled_and_little_is_not(engine):
+    engine(None)
+    assert choose("auto", 20_000) == "simpy"
+    assert choose("auto", 1e6) == "compiled"
+    assert choose("auto", 20_000) == "compiled", "its machine code is loaded by now"
+    assert choose("auto", 100) == "simpy"
+
+
+def test_what_is_asked_for_runs(engine):
+    engine(None)
+    assert choose("simpy", 1e12) == "simpy"
+    assert choose("compiled", 1) == "compiled"
+
+
+def test_little_to_do_loads_nothing(engine):
+    engine(AssertionError("it was asked"))
+    assert choose("auto", 100) == "simpy"
+    assert choose("simpy", 1e12) == "simpy"
+
+
+@pytest.mark.parametrize("said", ["its cache folder /nowhere cannot be written", ImportError()], ids=["cache", "numba"])
+def test_where_it_cannot_run_a_sentence_is_told_and_simpy_runs(engine, said):
+    engine(said)
+    with pytest.warns(EngineWarning, match=r"cannot run here: (its cache folder|numba).*; SimPy runs") as told:
+        assert choose("auto", 1e9) == "simpy"
+    assert len(told) == 1
+    assert "\n" not in str(told[0].message)
+
+
+@pytest.mark.parametrize("said", ["its cache folder /nowhere cannot be written", ImportError()], ids=["cache", "numba"])
+def test_asked_for_by_name_it_is_refused_where_it_cannot_run(engine, said):
+    engine(said)
+    with pytest.raises(InputError, match=r'^run.engine: "compiled" cannot run here: .*"simpy"') as refused:
+        simulate(load_scenario("ring", [("run.engine", "compiled"), ("run.steps", 3), ("run.replications", 2)]))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("async-ps", {}),
+        ("sync-ps", {"strategy.workers": 16}),
+        ("ssp", {}),
+        ("backup-workers", {}),
+        ("oversubscribed-fabric", {}),
+        ("async-ps", {"run.grouping": "per-server"}),
+    ],
+)
+def test_the_events_are_about_those_that_come(name, settings):
+    scenario = load_scenario(name, [*settings.items(), ("run.steps", 30)])
+    come = replicate(scenario, 0).events
+    assert come / 3 < expected_events(compile_program(scenario), 30) < 3 * come
+
+
+def test_messages_of_collectives_are_counted():
+    ranks, steps = 8, 10
+    scenario = load_scenario("ring", [("strategy.workers", ranks), ("run.detail", "messages"), ("run.steps", steps)])
+    program = compile_program(scenario)
+    collectives = sum(operation.kind == "collective" for operation in program.routines[0].operations)
+    come = replicate(scenario, 0).events
+    assert come / 3 < expected_events(program, steps, messages=collectives * 2 * ranks * (ranks - 1)) < 3 * come

@@ -1,0 +1,60 @@
+"""What a scenario leaves open is decided in one step, which says what it took, and changes nothing that was written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sample_modes import LOAD, MODES
+from sample_scenarios import scenario_table
+
+from simulator import Scenario, load_scenario, scenario_from_table, simulate
+from simulator.catalog import entries
+from simulator.cautions import cautions
+from simulator.cluster import Cluster
+from simulator.errors import ScenarioError
+from simulator.evidence import coverage
+from simulator.resolve import resolve
+
+
+def of(mode: str, left_out: bool = True) -> Scenario:
+    strategy, cluster, run = MODES[mode]
+    table = scenario_table(workload=LOAD, strategy=strategy, cluster=cluster, run=run)
+    if left_out:
+        del table["run"]["start"]
+        table["strategy"].pop("pull_order", None)
+    return scenario_from_table(table, "test")
+
+
+@given(st.sampled_from(sorted(MODES)), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_resolving_leaves_nothing_out_and_is_done_once(mode, left_out):
+    written = of(mode, left_out)
+    found = resolve(written)
+    assert found.given is written
+    assert found.scenario.run.start is not None
+    assert getattr(found.scenario.strategy, "pull_order", "") is not None
+    assert resolve(found.scenario).scenario is found.scenario
+    # and so does not change what follows from it
+    assert (cautions(found.scenario), coverage(found.scenario)) == (cautions(written), coverage(written))
+
+
+@pytest.mark.parametrize("name", sorted(entries("scenarios")))
+def test_a_result_is_that_of_the_resolved_scenario_and_holds_the_written_one(name):
+    written = load_scenario(name, [("run.steps", 8), ("run.warmup_steps", 0), ("run.replications", 2)])
+    found = resolve(written)
+    first, again = simulate(written), simulate(found.scenario)
+    assert first.scenario is written
+    assert first.scenario_hash == written.hash
+    assert first.assumed == found.assumed
+    given = {"scenario", "scenario_hash", "assumed", "wall_time_s", "seed"}
+    assert first.model_dump(exclude=given) == again.model_dump(exclude=given)
+    assert simulate(found).model_dump(exclude={"wall_time_s"}) == first.model_dump(exclude={"wall_time_s"})
+
+
+def test_a_scenario_that_was_never_in_a_file_is_refused_when_it_is_simulated():
+    table = scenario_table(workload={"calibrated": {"batch": [1, 64], "device": "here"}})
+    scenario = scenario_from_table(table, "test")
+    elsewhere = scenario.model_copy(update={"cluster": Cluster.model_validate({**scenario.cluster.model_dump(), "device": "there"})})
+    with pytest.raises(ScenarioError, match=r"^cluster\.device: the workload 'plain' was measured on 'here', the cluster has 'there'"):
+        simulate(elsewhere)
