@@ -151,8 +151,8 @@ def async_one_server(quick: bool) -> Report:
 def ring_by_messages(quick: bool) -> Report:
     ranks, steps = 128 if quick else 1024, 2
     return _beside_all(
-        ring(ranks, steps, messages=True),
-        ring(4, 2, messages=True),
+        ring(ranks, steps, detail="messages"),
+        ring(4, 2, detail="messages"),
         steps * 2 * ranks * (ranks - 1),
         lambda program, seed: _c_ring(program, ranks, steps, seed),
         lambda _: _plain_ring(ranks),
@@ -334,7 +334,9 @@ def reference(quick: bool) -> Report:
         runs += [ours, plain]
         findings.append(_held(name, ours.per_s / plain.per_s, slower=MOST_SLOWER))
     ranks = 64 if quick else 256
-    around, plain = in_turn(repeats, _ours(ring(ranks, 2, messages=True), "simpy", 4 * ranks * (ranks - 1)), lambda _: _plain_ring(ranks))
+    around, plain = in_turn(
+        repeats, _ours(ring(ranks, 2, detail="messages"), "simpy", 4 * ranks * (ranks - 1)), lambda _: _plain_ring(ranks)
+    )
     findings.append(_held(f"ring of {ranks} ranks message by message", around.per_s / plain.per_s, slower=MOST_SLOWER))
     return Report([*runs, around, plain], findings)
 

@@ -15,12 +15,11 @@ from typing import Any, Literal, TypeVar
 from scenarios import asynchronous, ring
 
 from simulator import Scenario
+from simulator.engine.choosing import Engine, unavailable
 from simulator.replication import replicate
-from simulator.scenario import Run
 
 __all__ = ["Engine", "Finding", "Ran", "alone", "in_turn", "missing", "simulated", "timed", "with_engine"]
 
-Engine = Literal["compiled", "simpy"]
 AnswerT = TypeVar("AnswerT")
 _ALONE_S = 3600
 
@@ -92,19 +91,11 @@ def timed(action: Callable[[], AnswerT]) -> tuple[float, AnswerT]:
 
 def missing(engine: Engine) -> str | None:
     """Why an engine cannot be asked here; None if it can."""
-    if engine == "simpy":
-        return None
-    try:
-        from simulator.engine.choosing import unavailable
-    except ImportError:
-        return "this version has no compiled engine"
-    return unavailable()
+    return None if engine == "simpy" else unavailable()
 
 
 def with_engine(scenario: Scenario, engine: Engine) -> Scenario:
     """The scenario, run by that engine."""
-    if "engine" not in Run.model_fields:
-        return scenario
     return scenario.model_copy(update={"run": scenario.run.model_copy(update={"engine": engine})})
 
 

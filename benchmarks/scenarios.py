@@ -38,7 +38,16 @@ def asynchronous(
     )
 
 
-def ring(ranks: int, steps: int, *, tensors: int = 1, sigma: float = SIGMA, odd: dict[str, Any] | None = None, **strategy: Any) -> Scenario:
+def ring(
+    ranks: int,
+    steps: int,
+    *,
+    tensors: int = 1,
+    sigma: float = SIGMA,
+    detail: str = "auto",
+    odd: dict[str, Any] | None = None,
+    **strategy: Any,
+) -> Scenario:
     """Ranks with a jitter each that all-reduce around a ring; ``odd`` is what one of them has of its own."""
     variables = [
         {"name": f"v{i}", "size_bytes": RING_BYTES / tensors, "creation_index": tensors - 1 - i, "ready": (i + 1) / tensors}
@@ -60,7 +69,7 @@ def ring(ranks: int, steps: int, *, tensors: int = 1, sigma: float = SIGMA, odd:
                 "node_classes": [{"name": "odd", "nodes": 1, **odd}] if odd else [],
             },
             "strategy": {"kind": "multi-worker-mirrored", "workers": ranks, **strategy},
-            "run": {"steps": steps, "warmup_steps": 1, "replications": 2},
+            "run": {"steps": steps, "warmup_steps": 1, "replications": 2, "detail": detail},
         },
         "benchmark",
     )

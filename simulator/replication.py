@@ -10,6 +10,7 @@ from simulator.cores import cores_of
 from simulator.engine.collective import collective_of
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
+from simulator.engine.recorder import Measured
 from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.vectorised.lockstep import Lockstep
@@ -18,7 +19,7 @@ from simulator.network.flows import Network
 from simulator.network.topology import Topology
 from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
-from simulator.recorder import Measured, Recorder, Resource
+from simulator.recorder import KernelRecorder, Resource
 from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams
@@ -51,7 +52,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     kernel = Kernel()
     cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
     network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
-    recorder = Recorder(kernel, drawn, observer)
+    recorder = KernelRecorder(kernel, drawn, observer)
     recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
     if cores is not None:
         recorder.watch("cores", lambda: [cores])
@@ -67,7 +68,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     return recorder.measured
 
 
-def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, draws: Draws, recorder: Recorder) -> None:
+def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, draws: Draws, recorder: KernelRecorder) -> None:
     """Compile, and run the program to its end."""
     program = compile_program(drawn, streams)
     topology = Topology(drawn, streams)

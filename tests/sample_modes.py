@@ -101,6 +101,7 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "halving": ({**_RING, "algorithm": "halving-doubling"}, {}, {"detail": "messages"}),
     "hierarchical": ({**_RING, "algorithm": "hierarchical"}, {"devices_per_node": 2}, {}),
     "to one device": ({"kind": "mirrored", "replicas": 4, "algorithm": "reduce-to-one-device"}, {"devices_per_node": 4}, {}),
+    "gossip": ({"kind": "gossip", "workers": 5}, {"devices_per_node": 2}, {}),
     "in two groups": ({"kind": "mirrored", "replicas": 4, "algorithm": "hierarchical-copy"}, {"devices_per_node": 4}, {}),
 }
 """Strategy, cluster and run of each, to overlay the sample scenario with; the workload is :data:`LOAD`."""

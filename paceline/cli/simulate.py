@@ -51,6 +51,14 @@ def simulate(
     audit: Annotated[
         bool, typer.Option("--audit", help="Check every law of a sound simulation on the first replication; exit 1 where one is broken.")
     ] = False,
+    program: Annotated[
+        bool,
+        typer.Option(
+            "--program",
+            help="Simulate nothing: print what would be simulated, its links, ranks, the operations of a step and the rules; with --json "
+            "all of it, a row a line.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -63,6 +71,8 @@ def simulate(
     """
     from contextlib import ExitStack
 
+    if program:
+        _simulates_nothing({"--trace": trace is not None, "--tensorboard": tensorboard is not None, "--audit": audit})
     from paceline.cli.asking import agree_to_one
     from paceline.cli.showing import note, progress_bar, show_result
     from simulator import load_scenario
@@ -80,6 +90,11 @@ def simulate(
     loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []], prices)
     for text in prices.notes():
         note(text)
+    if program:
+        from paceline.cli.showing_program import print_program
+
+        print_program(loaded, json=json)
+        return
     agree_to_one(loaded, str(scenario), yes=yes)
     observers: list[Observer] = []
     recording = Recording()
@@ -113,3 +128,11 @@ def simulate(
     show_result(result)
     if audit:
         show_laws(laws, recording)
+
+
+def _simulates_nothing(given: dict[str, bool]) -> None:
+    """Refuse options that look at a run, where none is made."""
+    from simulator.errors import InputError
+
+    for option in (name for name, is_given in given.items() if is_given):
+        raise InputError(f"--program and {option}: --program simulates nothing that {option} could look at; leave one of them out")

@@ -200,13 +200,13 @@ def flattened(schedule: Schedule) -> Tables:
     source, target, number, messages, each = np.ascontiguousarray(columns.T)
     incoming = np.bincount(target, weights=messages, minlength=schedule.ranks).astype(np.int32)
     out = np.searchsorted(source, np.arange(schedule.ranks + 1)).astype(np.int32)
-    awaits = _needs([[(ids[each.source, lane.source, each.number], each) for each in lane.awaits] for lane in lanes])
-    meets = _needs([[(ids[each.source, lane.target, each.number], each) for each in lane.meets or ()] for lane in lanes])
+    awaits = _needs([[(ids[one.source, lane.source, one.number], one) for one in lane.awaits] for lane in lanes])
+    meets = _needs([[(ids[one.source, lane.target, one.number], one) for one in lane.meets or ()] for lane in lanes])
     meeting = np.array([lane.meets is not None for lane in lanes], dtype=np.bool_)
     return Tables(schedule.ranks, schedule.parts, out, incoming, source, target, number, messages, each, awaits, meets, meeting)
 
 
 def _needs(of_lanes: list[list[tuple[int, Await]]]) -> Needs:
     start = np.cumsum([0, *map(len, of_lanes)]).astype(np.int32)
-    rows = [(lane, each.base, each.slope, each.start) for needs in of_lanes for lane, each in needs]
+    rows = [(lane, one.base, one.slope, one.start) for needs in of_lanes for lane, one in needs]
     return Needs(start, *np.ascontiguousarray(np.array(rows, dtype=np.int32).reshape(len(rows), 4).T))

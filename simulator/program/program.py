@@ -15,6 +15,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.collectives.schedule import Tables
 from simulator.records import EVERYBODY, Place
 from simulator.transport import Transport
 
@@ -24,6 +25,7 @@ __all__ = [
     "Cores",
     "Devices",
     "Dispatcher",
+    "Exchange",
     "Flags",
     "Floats",
     "HostCopies",
@@ -387,6 +389,25 @@ class Reduction:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """The messages of one collective, lane by lane; ranks are counted within the group.
+
+    Attributes
+    ----------
+    tables
+        Who sends how many messages to whom, and what each must await.
+    path
+        The path of each lane, shape (lanes,). Lanes of several exchanges between the same two ranks may have it in common.
+    size_bytes
+        Of each message of a lane, shape (lanes,).
+    """
+
+    tables: Tables
+    path: Integers
+    size_bytes: Floats
+
+
+@dataclass(frozen=True)
 class Rules:
     """What is no graph: small state machines with integers for state.
 
@@ -431,6 +452,8 @@ class Program:
         Ports before this number are links; those from it on are caps of single connections, and devices.
     groups
         Ordered lists of ranks that do something together.
+    exchanges
+        Of each bucket of the first group's routine its messages, where collectives are simulated message by message; else nothing.
     """
 
     ports: Ports
@@ -445,6 +468,7 @@ class Program:
     transport: Transport
     cores: Cores | None = None
     groups: tuple[Integers, ...] = field(default=())
+    exchanges: tuple[Exchange, ...] = ()
 
     @property
     def together(self) -> bool:

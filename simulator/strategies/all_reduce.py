@@ -51,6 +51,7 @@ Algorithm = Literal[
 class AllReduceStrategy(Strategy):
     """What the two strategies that all-reduce have in common."""
 
+    variant_key: ClassVar[str] = "algorithm"
     keys_of_before: ClassVar[Mapping[str, Any]] = {"messages": False}
 
     algorithm: Algorithm = Field(
@@ -255,11 +256,6 @@ class AllReduceStrategy(Strategy):
     def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether replicas average now and then, after a step."""
         return self.sync_every > 1
-
-    @property
-    def variant(self) -> str:
-        """Its algorithm."""
-        return self.algorithm
 
     @property
     def way(self) -> str:

@@ -35,7 +35,7 @@ __all__ = [
     "counted",
 ]
 
-Count = Annotated[int, Field(ge=1, le=100_000)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
 """How many processes of a kind there are."""
 
 MOST_MESSAGES = 100_000_000
@@ -147,6 +147,8 @@ class Strategy(Spec):
     """Whether there are parameter servers, as many as the key ``servers`` says."""
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"
     """The cluster's link that gradients cross; empty where none do."""
+    variant_key: ClassVar[str] = ""
+    """The key whose value :attr:`variant` is."""
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Names that a plan takes, each with the keys that it sets."""
 
@@ -252,7 +254,13 @@ class Strategy(Spec):
     @property
     def variant(self) -> str:
         """Its mode or algorithm, as a table adds it to the kind; empty where there is none."""
-        return ""
+        return str(getattr(self, self.variant_key)) if self.variant_key else ""
+
+    @classmethod
+    def keys_of_names(cls) -> tuple[str, ...]:
+        """Keys that its names, its number of workers and that of its servers say already."""
+        keys = ("kind", cls.count_key, cls.variant_key, "servers" if cls.has_servers else "")
+        return tuple(key for key in keys if key)
 
     @property
     def way(self) -> str:

@@ -72,7 +72,7 @@ def test_a_ring_ends_as_the_closed_form_says(scenarios, plain, program, ranks):
     want_s = steps * (compute_s + ring_all_reduce_s(ranks, size, rate, latency_s))
     assert theirs["messages"] == steps * 2 * ranks * (ranks - 1)
     assert theirs["end_s"] == pytest.approx(want_s, rel=1e-12)
-    ours = replicate(scenarios.ring(ranks, steps, sigma=0.0, messages=True), 0)
+    ours = replicate(scenarios.ring(ranks, steps, sigma=0.0, detail="messages"), 0)
     assert ours.run_s == pytest.approx(theirs["end_s"], rel=1e-9)
 
 
@@ -82,5 +82,5 @@ def test_a_ring_of_ranks_that_differ_agrees(scenarios, plain, program):
     # ours scales draws to a mean of 1, theirs has a median of 1
     median_s = scenarios.COMPUTE_S / 2.718281828459045 ** (sigma**2 / 2)
     theirs = [plain.ring(program, ranks, steps, *rest, median_s, sigma, seed)["end_s"] for seed in SEEDS]
-    built = scenarios.ring(ranks, steps, sigma=sigma, messages=True)
+    built = scenarios.ring(ranks, steps, sigma=sigma, detail="messages")
     _as_drawn([replicate(built, replication).run_s for replication in range(3)], theirs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,9 +53,10 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64]) ->
 
 
 @entry
-def _leave_out(  # type: ignore[no-untyped-def]
-    order, begins, by_port, path, first, crossed, weight, capacity, ceiling, incast_loss, incast_flows, shared
-):  # fmt: skip
+def _leave_out(
+    order: Any, begins: Any, by_port: Any, path: Any, first: Any, crossed: Any, weight: Any,
+    capacity: Any, ceiling: Any, incast_loss: Any, incast_flows: Any, shared: Any,
+) -> None:  # fmt: skip
     """Go through the ports by their number of users, and mark where they are left out."""
     for port in order:
         users = begins[port + 1] - begins[port]

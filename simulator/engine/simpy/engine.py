@@ -10,7 +10,9 @@ from simpy.events import Event
 
 from simulator.cores import Task
 from simulator.engine.draws import Draws
-from simulator.engine.log import Log, OperationLog
+from simulator.engine.log import Log
+from simulator.engine.operation_log import OperationLog
+from simulator.engine.recorder import Parts
 from simulator.engine.simpy.collectives import Collectives
 from simulator.engine.simpy.device import Device, Seat
 from simulator.engine.simpy.overlap import Overlap
@@ -24,7 +26,7 @@ from simulator.network.hosts import Host
 from simulator.network.limits import Limits
 from simulator.network.ports import Connection, Port, leave_out_ample
 from simulator.program.program import Operation, Program, Synchronous
-from simulator.recorder import Parts, Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import NOTHING, Update
 
 __all__ = ["Engine"]
@@ -56,7 +58,7 @@ class Engine:
         network: Network,
         program: Program,
         draws: Draws,
-        recorder: Recorder,
+        recorder: KernelRecorder,
         collectives: Collectives | None = None,
         log: Log | None = None,
     ) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from simulator.engine.log import OperationLog
+from simulator.engine.operation_log import OperationLog
 from simulator.engine.simpy.rank import Rank
 from simulator.engine.simpy.server import Job, Server
 from simulator.kernel import Kernel
 from simulator.program.program import Asynchronous, Operation, Synchronous
-from simulator.recorder import Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import NOTHING, Update
 
 __all__ = ["AsynchronousUpdates", "SynchronousUpdates", "Updates"]
@@ -43,7 +43,7 @@ class Updates(Protocol):
 class _AtServers:
     """What both ways have in common: a queue before each server."""
 
-    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: Recorder, end: Ends, log: OperationLog | None) -> None:
+    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends, log: OperationLog | None) -> None:
         self._kernel = kernel
         self._servers = servers
         self._recorder = recorder
@@ -67,7 +67,7 @@ class AsynchronousUpdates(_AtServers):
     """Each gradient is applied when its turn comes at its server (Dean et al. 2012)."""
 
     def __init__(
-        self, rule: Asynchronous, kernel: Kernel, servers: Sequence[Server], recorder: Recorder, end: Ends, log: OperationLog | None
+        self, rule: Asynchronous, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends, log: OperationLog | None
     ) -> None:
         super().__init__(kernel, servers, recorder, end, log)
         self._parts_on_server = rule.parts
@@ -152,7 +152,7 @@ class SynchronousUpdates(_AtServers):
         rule: Synchronous,
         kernel: Kernel,
         servers: Sequence[Server],
-        recorder: Recorder,
+        recorder: KernelRecorder,
         end: Ends,
         log: OperationLog | None,
         ranks: int,

@@ -1,0 +1,55 @@
+"""What is about to be simulated, before anything is drawn or run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.engine.collective import collective_of
+from simulator.network.topology import Topology
+from simulator.practice import nominally_in_practice
+from simulator.program.compile import compile_program
+from simulator.program.printing import Printed, Reduced
+from simulator.program.program import Program
+from simulator.resolve import resolve
+from simulator.rng import Streams
+from simulator.scenario import Scenario
+from simulator.teams import as_workers
+
+__all__ = ["preview"]
+
+
+def preview(scenario: Scenario) -> Printed:
+    """The program of a scenario with every parameter at its mean, routes as in the first replication.
+
+    Raises
+    ------
+    ScenarioError
+        It cannot be resolved.
+    """
+    plain = as_workers(nominally_in_practice(resolve(scenario).scenario))
+    streams = Streams(plain.run.seed, 0)
+    program = compile_program(plain, streams)
+    load, cluster = plain.workload, plain.cluster
+    speed = np.ones(len(program.ranks))
+    if cluster.node_classes or cluster.node_speed:
+        nodes = np.arange(len(program.ranks)) // cluster.replicas_per_node
+        speed = np.array([cluster.speed_of(node) for node in range(int(nodes[-1]) + 1)])[nodes]
+    return Printed(
+        scenario=scenario.hash,
+        program=program,
+        forward_s=float(load.forward(plain.batch)),
+        backward_s=float(load.backward(plain.batch)),
+        apply_s=load.apply_s,
+        speed=speed,
+        reduced=_reduced(plain, program, streams),
+    )
+
+
+def _reduced(scenario: Scenario, program: Program, streams: Streams) -> dict[float, Reduced]:
+    """By size, how it is reduced."""
+    sizes = {its.size_bytes for routine in program.routines for its in routine.operations if its.kind == "collective"}
+    collective = collective_of(scenario, streams, Topology(scenario, streams)) if sizes else None
+    if collective is None:
+        return {}
+    choices = {size: collective.choice(size) for size in sizes}
+    return {size: Reduced(its.algorithm, its.protocol, collective.duration_s(size)) for size, its in choices.items()}

@@ -1,0 +1,76 @@
+"""``paceline simulate --program``: what would be simulated, and nothing simulated; ``run.engine`` from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from simulator.engine import choosing
+from tests.cli.conftest import Answer
+from tests.cli.test_bad_input import refused
+
+Runner = Callable[..., Answer]
+
+
+@pytest.fixture
+def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any simulation fails."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("it was simulated")
+
+    monkeypatch.setattr("simulator.run.replicate", fail)
+
+
+@pytest.mark.usefixtures("no_run")
+def test_it_shows_what_an_expert_checks(paceline: Runner) -> None:
+    answer = paceline("simulate", "s.toml", "--program", "--set", "strategy.workers=3")
+    assert (answer.code, answer.stderr) == (0, "")
+    for words in ("3 replicas", "Ports", "node * in", "8 Gbit/s", "Paths", "20 µs", "0 to 2", "Routine 0", "pull 0", "977 KiB", "apply 1"):
+        assert words in answer.stdout
+    assert "Each gradient is applied when its turn comes at its server" in " ".join(answer.stdout.split())
+
+
+@pytest.mark.usefixtures("no_run")
+def test_as_data_it_is_a_row_a_line(paceline: Runner) -> None:
+    answer = paceline("simulate", "s.toml", "--program", "--json")
+    assert (answer.code, answer.stderr) == (0, "")
+    rows = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert rows[0]["schema_version"] == 1
+    assert rows[0]["rows"]["rank"] == 2
+    assert [row["name"] for row in rows if row["table"] == "rank"] == ["worker 0", "worker 1"]
+    assert paceline("simulate", "s.toml", "--program", "--json").stdout == answer.stdout
+
+
+@pytest.mark.usefixtures("no_run")
+def test_a_training_of_years_is_shown_at_once(paceline: Runner) -> None:
+    answer = paceline("simulate", "s.toml", "--program", "--set", "run.steps=10000000", "--set", "strategy.workers=1000")
+    assert answer.code == 0
+
+
+@pytest.mark.usefixtures("no_run")
+@pytest.mark.parametrize("option", [("--trace", "t.json"), ("--tensorboard", "logs"), ("--audit",)])
+def test_what_looks_at_a_run_is_refused_beside_it(paceline: Runner, option: tuple[str, ...]) -> None:
+    refused(paceline("simulate", "s.toml", "--program", *option), f"--program and {option[0]}", "leave one of them out")
+
+
+def test_an_unknown_engine_is_refused(paceline: Runner) -> None:
+    refused(paceline("simulate", "s.toml", "--set", "run.engine=fortran"), "run.engine", "fortran", "simpy", "compiled")
+
+
+@pytest.fixture
+def no_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable() -> str:
+        return "its cache folder /nowhere cannot be written"
+
+    unavailable.cache_info = choosing.unavailable.cache_info  # type: ignore[attr-defined]
+    monkeypatch.setattr(choosing, "unavailable", unavailable)
+
+
+@pytest.mark.usefixtures("no_compiled_engine", "no_run")
+def test_an_engine_that_cannot_run_is_refused(paceline: Runner) -> None:
+    refused(
+        paceline("simulate", "s.toml", "--set", "run.engine=compiled"), 'run.engine: "compiled" cannot run here: its cache folder /nowhere'
+    )

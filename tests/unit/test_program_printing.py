@@ -1,0 +1,197 @@
+"""A program as it is printed: the rows leave nothing out, the tables count everything, and no rule goes without a sentence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sample_modes import LOAD, MODES
+from sample_scenarios import scenario_table
+
+from simulator import load_scenario, scenario_from_table
+from simulator.preview import preview
+from simulator.program import Rules
+from simulator.program.printing import Listing, Printed, rows_of, sentences_of, tables_of
+from simulator.program.program import Asynchronous, Client, Dispatcher, HostCopies, Reduction, Synchronous
+
+
+def printed_of(mode: str) -> Printed:
+    strategy, cluster, run = MODES[mode]
+    return preview(scenario_from_table(scenario_table(workload=LOAD, strategy=strategy, cluster=cluster, run=run), mode))
+
+
+def table_rows(printed: Printed) -> dict[str, list[dict]]:
+    found: dict[str, list[dict]] = {}
+    for row in rows_of(printed):
+        found.setdefault(row["table"], []).append(json.loads(json.dumps(row, allow_nan=False)))
+    return found
+
+
+def listing(printed: Printed, title: str) -> Listing:
+    return next(its for its in tables_of(printed) if its.title.startswith(title))
+
+
+def column(its: Listing, name: str) -> list[str]:
+    return [row[its.columns.index(name)] for row in its.rows]
+
+
+def total(its: Listing) -> int:
+    return sum(int(count.replace(",", "")) for count in column(its, "count"))
+
+
+# -- rows -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_say_all_that_the_program_holds(mode):
+    printed = printed_of(mode)
+    program, rows = printed.program, table_rows(printed)
+    first = rows["program"][0]
+    assert first["schema_version"] == 1
+    assert {name: len(rows.get(name, [])) for name in first["rows"]} == first["rows"]
+    assert all([row["number"] for row in rows.get(name, [])] == list(range(first["rows"][name])) for name in ("port", "path", "rank"))
+    capacity = [row.get("capacity", row.get("capacity_bytes_per_s")) for row in rows.get("port", [])]
+    np.testing.assert_array_equal(capacity, program.ports.capacity)
+    paths = program.paths
+    for number, row in enumerate(rows.get("path", [])):
+        assert row["ports"] == paths.port[paths.first[number] : paths.first[number + 1]].tolist()
+        assert row["latency_s"] == paths.latency_s[number]
+        assert row["asked_for"] == paths.asked_for[number]
+    for number, row in enumerate(rows["rank"]):
+        assert [-1 if path is None else path for path in row["path"]] == program.ranks.path[number].tolist()
+        assert (row["device"], row["copy"], row["routine"]) == tuple(
+            its[number] for its in (program.ranks.device, program.ranks.copy, program.ranks.routine)
+        )
+    operations = [operation for routine in program.routines for operation in routine.operations]
+    for row, operation in zip(rows["operation"], operations, strict=True):
+        for name in row.keys() - {"table", "routine", "number", "mean_s", "algorithm", "protocol", "alone_s"}:
+            value = getattr(operation, name)
+            assert row[name] == {"after": list, "source": str, "target": str}.get(name, lambda value: value)(value)
+        left_out = {name for name in type(operation).__dataclass_fields__ if name not in row}
+        plain = type(operation)(kind=operation.kind, name=operation.name)
+        assert all(getattr(operation, name) == getattr(plain, name) for name in left_out), "what is not printed says nothing"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_computes_add_up_to_a_step(mode):
+    printed = printed_of(mode)
+    rows = table_rows(printed)
+    computed_s = sum(row["mean_s"] for row in rows["operation"] if row["kind"] == "compute")
+    at_servers = any(row["kind"] == "serve" for row in rows["operation"])
+    assert computed_s == pytest.approx(printed.forward_s + printed.backward_s + (0.0 if at_servers else printed.apply_s), rel=1e-9)
+
+
+# -- tables ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tables_count_everything_once(mode):
+    printed = printed_of(mode)
+    program, listings = printed.program, list(tables_of(printed))
+    assert all(len(row) == len(its.columns) for its in listings for row in its.rows)
+    if len(program.ports.capacity):
+        assert total(listing(printed, "Ports")) == len(program.ports.capacity)
+        assert total(listing(printed, "Paths")) == len(program.paths)
+    assert total(listing(printed, "Ranks")) == len(program.ranks)
+    its = listing(printed, "Routine 0")
+    count = len(program.routines[0].operations)
+    assert (len(its.rows) if "number" in its.columns else total(its)) == count
+
+
+def test_ranks_that_differ_stand_apart():
+    its = listing(printed_of("async, classes of nodes"), "Ranks")
+    assert column(its, "count") == ["1", "1", "2"]
+    assert column(its, "speed") == ["0.5", "1", "1"]
+    assert len(set(column(its, "kind of path of each slot"))) == 2, "a thin link is another kind of path"
+
+
+def test_many_ranks_are_a_few_lines():
+    printed = preview(load_scenario("async-ps", [("strategy.workers", 20_000), ("strategy.servers", 2)]))
+    lines = sum(len(its.rows) for its in tables_of(printed) if not its.title.startswith("Routine"))
+    assert lines < 10
+    assert column(listing(printed, "Ranks"), "ranks") == ["0 to 19,999"]
+
+
+def test_a_long_routine_is_summed_up():
+    variables = [{"name": f"v{i}", "size": "1 MiB", "creation_index": i, "ready": (i + 1) / 100} for i in range(100)]
+    strategy = {"kind": "parameter-server", "mode": "async", "workers": 2, "servers": 4}
+    printed = preview(scenario_from_table(scenario_table(workload={"variables": variables}, strategy=strategy), "long"))
+    its = listing(printed, "Routine 0")
+    assert len(its.rows) < 12
+    assert total(its) == len(printed.program.routines[0].operations)
+    (pulls,) = (row for row in its.rows if row[its.columns.index("name")] == "pull *")
+    assert pulls[its.columns.index("count")] == "100"
+    assert pulls[-1] == "100 MiB in all, 1 MiB each; slots 0 to 3"
+    assert "backward" in next(row for row in its.rows if row[its.columns.index("name")] == "push *")[its.columns.index("after")]
+
+
+# -- rules ----------------------------------------------------------------------------
+
+GIVEN = {
+    "steps_shared": 77,
+    "steps_each": 78,
+    "bound": 3,
+    "dispatcher": Dispatcher(1e-3, 2e-3),
+    "client": Client(4e-3),
+    "sync_every": 8,
+    "reduction": Reduction(),
+}
+
+
+def sentences(printed: Printed, **rules: object) -> str:
+    return " ".join(sentences_of(replace(printed.program, rules=Rules(**rules))))
+
+
+@pytest.mark.parametrize("rule", GIVEN)
+def test_every_rule_has_a_sentence(rule):
+    printed = printed_of("async")
+    assert sentences(printed, **{rule: GIVEN[rule]}) != sentences(printed)
+
+
+def test_no_rule_is_forgotten():
+    assert set(Rules.__dataclass_fields__) == {*GIVEN, "closes", "updates"}
+    printed = printed_of("async")
+    assert sentences(printed, steps_each=5, closes=True) != sentences(printed, steps_each=5)
+
+
+@pytest.mark.parametrize(
+    ("updates", "words"),
+    [
+        (Asynchronous((3, 2)), "2 to 3 of a step on each of 2 servers"),
+        (Synchronous(3, False, (0, 1), (1e-3, 2e-3)), "3 of 4 ranks"),
+        (Synchronous(3, False, (0, 1), (1e-3, 2e-3)), "finishes its step, for nothing"),
+        (Synchronous(3, True, (0, 1), (1e-3, 2e-3)), "stops computing"),
+        (Synchronous(4, False, (0, 1), (1e-3, 2e-3)), "3 ms for 2 tensors on 2 servers"),
+    ],
+)
+def test_updates_are_told_with_their_numbers(updates, words):
+    assert words in sentences(printed_of("async"), updates=updates)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "words"),
+    [
+        (Reduction(cycle_s=5e-3, most_bytes=2**26), "Every 5 ms, what is ready on all ranks is fused and reduced, up to 64 MiB"),
+        (Reduction(by_need=True), "that the next forward pass needs first"),
+        (Reduction(copies=HostCopies(3e-6, 1e-10)), "80 Gbit/s of a rank in each direction, 3 µs a copy"),
+    ],
+)
+def test_reductions_are_told_with_their_numbers(reduction, words):
+    assert words in sentences(printed_of("async"), reduction=reduction)
+
+
+@pytest.mark.parametrize("mode", [mode for mode, (_, cluster, _) in MODES.items() if "transport" in cluster])
+def test_what_messages_cost_is_named(mode):
+    printed = printed_of(mode)
+    said = " ".join(sentences_of(printed.program))
+    for key in MODES[mode][1]["transport"]:
+        assert key in said
+
+
+def test_cores_are_told():
+    said = " ".join(sentences_of(printed_of("async, shared cores").program))
+    assert "share its 3 cores" in said
+    assert "Devices compute on these cores." in said
+    assert "Servers work on these cores." in said
