@@ -30,7 +30,7 @@ from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, leave_out_ample
-from simulator.records import NOTHING, Place
+from simulator.records import NOTHING
 
 __all__ = ["ByMessages", "leave_out_ample_of"]
 
@@ -246,7 +246,7 @@ class ByMessages:
         left: Callable[[Event | None], None] | None = partial(self._left, source) if index == program.messages[lane] - 1 else None
         if self._log is not None:
             when = self._kernel.now, self._cause[source]
-            arrived = partial(self._tell_of_message, arrived, self._log, program, lane, f"bucket {number} chunk {index}", size_bytes, *when)
+            arrived = partial(self._tell_of_message, arrived, self._log, program, lane, (number, index), size_bytes, *when)
             left = partial(self._tell_of_sending, left, self._log, program, source, *when) if left is not None else None
         self._network.send(program.connections[lane], size_bytes, arrived, left)
 
@@ -256,15 +256,15 @@ class ByMessages:
         log: Log,
         program: _Program,
         lane: int,
-        name: str,
+        which: tuple[int, int],
         size_bytes: float,
         sent_s: float,
         cause: int,
         event: Event | None,
     ) -> None:
         ranks, target = program.plan.wire.group.ranks, program.target[lane]
-        ends = Place("device", ranks[program.source[lane]]), Place("device", ranks[target])
-        told = log.transfer(program.connections[lane], *ends, name, size_bytes, sent_s, self._kernel.now, cause)
+        ends = ranks[program.source[lane]], ranks[target]
+        told = log.chunk(program.connections[lane], ends, which, size_bytes, sent_s, self._kernel.now, cause)
         self._had_to_wait_for(target, told)
         arrived(event)
 

@@ -54,13 +54,38 @@ class Log:
         self._observer.record(Transfer(source, target, name, size_bytes, sent_s, arrived_s, begun_s, number, first, cause))
         return number
 
-    def collective(
-        self, rank: int, name: str, size_bytes: float, sent_s: float, joined_s: float, ended_s: float, sender: int, cause: int
+    def chunk(
+        self,
+        connection: Hashable,
+        ends: tuple[int, int],
+        which: tuple[int, int],
+        size_bytes: float,
+        sent_s: float,
+        arrived_s: float,
+        cause: int,
     ) -> int:
-        """A rank has ended a collective of which no messages are simulated.
+        """A message of a collective has arrived.
 
         Parameters
         ----------
+        ends
+            The ranks that it came from and went to.
+        which
+            The bucket, counted over all steps, and the message's number on its lane.
+        """
+        source, target = (Place("device", rank) for rank in ends)
+        bucket, index = which
+        return self.transfer(connection, source, target, f"bucket {bucket} chunk {index}", size_bytes, sent_s, arrived_s, cause)
+
+    def collective(
+        self, rank: int, bucket: int, size_bytes: float, sent_s: float, joined_s: float, ended_s: float, sender: int, cause: int
+    ) -> int:
+        """A rank has ended an all-reduce of which no messages are simulated.
+
+        Parameters
+        ----------
+        bucket
+            Its number in the step.
         sent_s, sender
             When the rank had its data, and what made them.
         joined_s, cause
@@ -68,9 +93,8 @@ class Log:
         """
         number = self._next()
         first, begun_s = self._first((EVERYBODY, rank), number, joined_s, ended_s, cause)
-        self._observer.record(
-            Transfer(Place("device", rank), EVERYBODY, name, size_bytes, sent_s, ended_s, min(begun_s, ended_s), number, first, sender)
-        )
+        source, name = Place("device", rank), f"all-reduce {bucket}"
+        self._observer.record(Transfer(source, EVERYBODY, name, size_bytes, sent_s, ended_s, min(begun_s, ended_s), number, first, sender))
         return number
 
     def service(self, server: int, name: str, worker: int, tensor: int, start_s: float, end_s: float, cause: int) -> int:

@@ -8,6 +8,7 @@ from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sample_random import random_scenarios
 from sample_scenarios import scenario_table
 
 from simulator import scenario_from_table
@@ -15,7 +16,7 @@ from simulator.observing.chrome_trace import chrome_trace
 from simulator.observing.critical_path import critical_path
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.records import EVERYBODY, NOTHING, begin_of, end_of
+from simulator.records import EVERYBODY, NOTHING, Service, Transfer, begin_of, end_of
 from simulator.replication import replicate
 from tests.property.test_invariants import scenarios
 
@@ -46,6 +47,7 @@ MECHANISMS = {
     "through-hosts": {"strategy": RING | {"through_host": True, "bucket_size": "1 MB"}, "cluster": HOST_LINK},
     "local-steps": {"strategy": RING | {"sync_every": 3}},
     "local-steps-with-messages": {"strategy": RING | {"sync_every": 3, "messages": True}},
+    "gossip": {"strategy": {"kind": "gossip", "workers": 5}},
     "shared-devices": {"strategy": RING, "cluster": {"replicas_per_device": 2}},
     "shared-devices-local-steps": {"strategy": RING | {"sync_every": 2}, "cluster": {"replicas_per_device": 2}},
 }
@@ -87,12 +89,14 @@ def check_causes(recording, *, at_once):
     assert len(work) == sum(1 for _ in recording.work)
     for number, one in work.items():
         assert begin_of(one) <= end_of(one)
-        for cause in {one.cause, getattr(one, "sender", NOTHING)} - {NOTHING}:
-            assert cause < number  # so that causes lead in no circle
-        if one.cause != NOTHING:
-            assert end_of(work[one.cause]) <= begin_of(one)
-        else:
+        assert one.cause < number  # so that causes lead in no circle
+        if one.cause == NOTHING:
             assert begin_of(one) == 0.0  # only the beginning has no cause
+        else:
+            assert end_of(work[one.cause]) <= begin_of(one)
+        if isinstance(one, Transfer | Service) and one.sender != NOTHING:
+            assert one.sender < number
+            assert end_of(work[one.sender]) <= (one.sent_s if isinstance(one, Transfer) else one.start_s)
     if not at_once:
         ends = [end_of(work[number]) for number in range(len(work))]
         assert ends == sorted(ends)
@@ -101,10 +105,15 @@ def check_causes(recording, *, at_once):
 
 
 @SETTINGS
-@given(scenarios())
-def test_causes_end_before_what_they_let_begin(scenario):
+@given(random_scenarios())
+def test_causes_end_before_what_they_let_begin_and_leave_no_time_unexplained(scenario):
     recording = recorded(scenario)
     check_causes(recording, at_once=any(transfer.target == EVERYBODY for transfer in recording.transfers))
+    work = recording.by_number()
+    for step in recording.steps:
+        path = critical_path(recording, step, work)
+        check_path(path)
+        assert all(segment.record is not None for segment in path.segments)
 
 
 @SETTINGS

@@ -117,6 +117,22 @@ def test_a_ring_waits_for_its_slowest_rank(messages, kinds):
     assert shown(other)[-1] == ("compute", "replica 0", 0.5)
 
 
+def test_a_rank_that_sends_last_goes_on_when_its_last_byte_has_left():
+    """1 MB from device 1 to 0 and back at 1 GB/s with 0.25 of latency: device 0 ends when it has sent, device 1 when it has received."""
+    strategy = {"kind": "mirrored", "replicas": 2, "algorithm": "reduce-to-one-device"}
+    cluster = {"devices_per_node": 2, "intra_node": {"bandwidth": "1 GB/s", "latency": "0.25 ms"}}
+    path = path_of(0, number=1, cluster=cluster, strategy=strategy, run={"detail": "messages"})
+    assert shown(path) == [
+        ("compute", "replica 1", 6),
+        ("transfer", "device 1 to device 0", 1.25),
+        ("transfer", "replica 0", 1),
+        ("compute", "replica 0", 0.5),
+    ]
+    assert "26% messages between devices" in bound_of_step(path)
+    other = path_of(1, number=1, cluster=cluster, strategy=strategy, run={"detail": "messages"})
+    assert shown(other)[2] == ("transfer", "device 0 to device 1", 1.25)
+
+
 def test_a_chain_of_messages_round_a_ring():
     """Four equal ranks, chunks of 0.25 MB: six messages one after the other, each enabled by the one before."""
     path = path_of(strategy={"kind": "multi-worker-mirrored", "workers": 4, "messages": True})

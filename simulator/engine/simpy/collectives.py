@@ -139,7 +139,7 @@ class AtOnce:
             # the last one ends now, if not for rounding
             ended_s = now if bucket == len(self._buckets) - 1 else min(ended_s, now)
             made_by = int(self._made_by[bucket, rank])
-            told = log.collective(rank, f"all-reduce {bucket}", size_bytes, ready_s, joined_s, ended_s, made_by, cause)
+            told = log.collective(rank, bucket, size_bytes, ready_s, joined_s, ended_s, made_by, cause)
         return told
 
 

@@ -127,6 +127,6 @@ class Teller:
         joined_s, cause = float(reduction.ready_s[last]), made_by[last]
         columns = zip(reduction.ready_s.tolist(), reduction.finish_s.tolist(), made_by, strict=True)
         return [
-            self._log.collective(rank, f"all-reduce {number}", reduction.size_bytes, ready_s, joined_s, finish_s, sender, cause)
+            self._log.collective(rank, number, reduction.size_bytes, ready_s, joined_s, finish_s, sender, cause)
             for rank, (ready_s, finish_s, sender) in enumerate(columns)
         ]
