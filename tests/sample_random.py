@@ -189,7 +189,8 @@ def _cluster(pick: Pick, rules: _Rules, *, servers: bool, shape: Table) -> Table
         cluster["nics_per_node"] = 2
     if pick((False,) * 6 + (True,)):
         cluster["fabric"] = {
-            "nodes_per_leaf": pick((1, 2, 3)), "oversubscription": pick((1.0, 2.0, 4.0)), "spines": pick((1, 2)), "latency_s": rules.short_s(),
+            "nodes_per_leaf": pick((1, 2, 3)), "oversubscription": pick((1.0, 2.0, 4.0)), "spines": pick((1, 2)),
+            "latency_s": rules.short_s(),
         }  # fmt: skip
     if pick((False,) * (4 if servers else 2) + (True,)):
         cluster["host_link"] = rules.link(2, 1, 8)

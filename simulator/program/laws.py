@@ -144,7 +144,8 @@ def tables_fit_together(program: Program, scenario: Scenario) -> None:
         ("paths: ports", paths.port, ports), ("paths: sources", paths.source, program.hosts.count),
         ("paths: targets", paths.target, program.hosts.count), ("ranks: devices", ranks.device, program.devices.count),
         ("ranks: routines", ranks.routine, len(program.routines)), ("ranks: seats", ranks.seat, len(paths)),
-        ("ranks: paths", ranks.path, len(paths)), ("ranks: peers", ranks.peer, len(ranks)), ("servers: seats", program.servers.seat, len(paths)),
+        ("ranks: paths", ranks.path, len(paths)), ("ranks: peers", ranks.peer, len(ranks)),
+        ("servers: seats", program.servers.seat, len(paths)),
     ):  # fmt: skip
         least = 0 if name in ("paths: ports", "ranks: devices", "ranks: routines") else -1
         if column.size and not least <= column.min() <= column.max() < end:
@@ -230,7 +231,8 @@ def passes_are_whole(program: Program, scenario: Scenario) -> None:
     for walk in _walks(program):
         computes = [walk.operations[index] for index in walk.computes]
         wanted = 1.0, 1.0, 0.0 if program.servers.count else 1.0
-        for name, column, total in zip(("forward", "backward", "apply"), zip(*((its.forward, its.backward, its.apply) for its in computes), strict=True), wanted, strict=True):  # fmt: skip
+        shares = zip(*((its.forward, its.backward, its.apply) for its in computes), strict=True)
+        for name, column, total in zip(("forward", "backward", "apply"), shares, wanted, strict=True):
             if min(column) < 0 or not _same(sum(column), total):
                 raise _broken(passes_are_whole, f"routine {walk.number}: shares of {name} {column} do not sum to {total:g}")
         phases = [phase for its in computes for phase, share in enumerate((its.forward, its.backward, its.apply)) if share]
