@@ -20,6 +20,8 @@ from simulator.errors import InvariantError
 from simulator.network.ports import Port
 from simulator.network.topology import Topology
 from simulator.observing.recording import Recording
+from simulator.program.compile import compile_program
+from simulator.program.laws import check_program
 from simulator.records import Service, Span, Step
 from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
@@ -31,7 +33,7 @@ _SLACK = 1e-9
 
 
 def audit(scenario: Scenario, replication: int = 0) -> Recording:
-    """Run one replication with full records and check every law of :data:`LAWS`.
+    """Run one replication with full records and check every law: those of its program, and those of :data:`LAWS`.
 
     Returns
     -------
@@ -45,7 +47,9 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
     """
     recording = Recording()
     replicate(scenario, replication, recording)
-    simulated = drawn_scenario(scenario, Streams(scenario.run.seed, replication))
+    streams = Streams(scenario.run.seed, replication)
+    simulated = drawn_scenario(scenario, streams)
+    check_program(compile_program(simulated, streams), simulated)
     for law in LAWS:
         law(simulated, recording)
     return recording
