@@ -58,8 +58,8 @@ def _replication_s(scenario: Scenario) -> float:
     """Seconds of one core that one replication takes besides, by the model."""
     strategy, replicas, run = scenario.strategy, scenario.replicas, scenario.run
     each_s = replicas * _RANK_S
-    if scenario.servers:
-        step_s = _WORKER_STEP_S + _MESSAGE_S * strategy.messages_a_step(scenario)
+    if messages := strategy.messages_a_step(scenario):
+        step_s = _WORKER_STEP_S + _MESSAGE_S * messages
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
     step_s = _STEP_S + replicas * _RANK_STEP_S
     if strategy.reduction is not None and replicas > 1:

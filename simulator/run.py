@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections.abc import Callable
 from functools import lru_cache
 
 from simulator.effort import check_memory
-from simulator.engine.choosing import choose
+from simulator.engine.choosing import check
 from simulator.engine.recorder import Measured
 from simulator.metrics import alone_scenario, summarise
 from simulator.records import Observer
@@ -62,8 +61,7 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
-    if scenario.run.engine == "compiled":
-        choose("compiled", math.inf)
+    check(scenario.run.engine)
     check_memory(scenario)
     count = scenario.run.replications
     alone = _Alone(alone_scenario(scenario))

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from simulator.fusion import Bucket
+from simulator.fusion import Bucket, buckets
 from simulator.program.program import Cores, Devices, HostCopies, Names, Operation, Program, Ranks, Routine, Rules, Servers
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
@@ -232,6 +232,12 @@ class AllReduceStrategy(Strategy):
             total = sum(variable.gradient_bytes(setup.batch) for variable in setup.workload.variables)
             copied = 2 * (layout.replicas - 1) / layout.replicas * total
         return cores_s(setup, copied, updates_on_host=setup.cluster.device_is_host)
+
+    def message_bytes(self, setup: Setup) -> Sequence[float]:
+        """Of n replicas each sends the n-th part of a bucket at a time."""
+        replicas = setup.layout.replicas
+        fused = buckets(setup.workload, setup.batch, self.bucket_size_bytes, replicas)
+        return [bucket.size_bytes / replicas for bucket in fused]
 
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
         """Seconds of transfers that no step can be without; none where they hide behind the next forward pass or are left out."""

@@ -59,6 +59,8 @@ def test_answers_of_a_strategy_agree_with_each_other(mode: str) -> None:
     assert KINDS[strategy.kind] is type(strategy)
     assert 1 <= pace.awaited(layout.replicas) <= layout.replicas
     assert pace.together == (pace.awaited(layout.replicas) == layout.replicas) or layout.replicas == 1
+    assert all(size > 0 for size in strategy.message_bytes(scenario))
+    assert bool(strategy.message_bytes(scenario)) == (layout.replicas > 1 or strategy.has_servers)
     assert bool(layout.servers) == strategy.has_servers
     assert bool(strategy.tensors(scenario).gradients) == strategy.has_servers
     assert not (strategy.has_servers and strategy.reduction)
@@ -113,7 +115,7 @@ def test_a_strategy_without_layout_or_program_is_none() -> None:
         Unfinished()
 
 
-@pytest.mark.parametrize("table", [{"kind": "gossip"}, {}, {"kind": ["single"]}, None, 3])
+@pytest.mark.parametrize("table", [{"kind": "none-such"}, {}, {"kind": ["single"]}, None, 3])
 def test_what_no_strategy_is_named_has_the_answers_of_most_until_it_is_refused(table: object) -> None:
     assert kind_of(table) is Strategy
 
@@ -126,7 +128,7 @@ def test_evidence_is_of_strategies_that_there_are() -> None:
         Checked.model_validate({**given_, "kind": "multi-worker"})
 
 
-_OWN_FILES = {f"simulator.strategies.{name}" for name in ("single", "mirrored", "multi_worker_mirrored", "parameter_server", "all_reduce")}
+_OWN_FILES = {kind.__module__ for kind in KINDS.values()} | {"simulator.strategies.all_reduce"}
 _ASKING = ("isinstance", "getattr", "hasattr", "type")
 
 

@@ -22,4 +22,4 @@ def available() -> str | None:
     """
     from simulator.engine.compiled.machine import obstacle  # which loads numba
 
-    return obstacle()
+    return obstacle() or "it carries messages, and runs no programs yet"
