@@ -139,7 +139,6 @@ def tables_fit_together(program: Program, scenario: Scenario) -> None:
     paths, ranks, ports = program.paths, program.ranks, len(program.ports.capacity)
     if len(paths.first) != len(paths) + 1 or paths.first[0] != 0 or paths.first[-1] != len(paths.port) or np.any(np.diff(paths.first) < 0):
         raise _broken(law, "paths: the first ports of paths do not cut the list of ports")
-<<<<<<< HEAD
     numbers = {
         "paths: ports": (paths.port, ports),
         "paths: sources": (paths.source, program.hosts.count),
@@ -152,15 +151,6 @@ def tables_fit_together(program: Program, scenario: Scenario) -> None:
         "servers: seats": (program.servers.seat, len(paths)),
     }
     for name, (column, end) in numbers.items():
-=======
-    for name, column, end in (
-        ("paths: ports", paths.port, ports), ("paths: sources", paths.source, program.hosts.count),
-        ("paths: targets", paths.target, program.hosts.count), ("ranks: devices", ranks.device, program.devices.count),
-        ("ranks: routines", ranks.routine, len(program.routines)), ("ranks: seats", ranks.seat, len(paths)),
-        ("ranks: paths", ranks.path, len(paths)), ("ranks: peers", ranks.peer, len(ranks)),
-        ("servers: seats", program.servers.seat, len(paths)),
-    ):  # fmt: skip
->>>>>>> main
         least = 0 if name in ("paths: ports", "ranks: devices", "ranks: routines") else -1
         if column.size and not least <= column.min() <= column.max() < end:
             raise _broken(law, f"{name} lie between {column.min()} and {column.max()}, but there are {end}")
@@ -246,19 +236,11 @@ def passes_are_whole(program: Program, scenario: Scenario) -> None:
     del scenario
     for walk in _walks(program):
         computes = [walk.operations[index] for index in walk.computes]
-<<<<<<< HEAD
         totals = {"forward": 1.0, "backward": 1.0, "apply": 0.0 if program.servers.count else 1.0}
         for name, total in totals.items():
             shares_of = [getattr(its, name) for its in computes]
             if min(shares_of, default=0.0) < 0 or not _same(sum(shares_of), total):
                 raise _broken(passes_are_whole, f"routine {walk.number}: shares of {name} {shares_of} do not sum to {total:g}")
-=======
-        wanted = 1.0, 1.0, 0.0 if program.servers.count else 1.0
-        shares = zip(*((its.forward, its.backward, its.apply) for its in computes), strict=True)
-        for name, column, total in zip(("forward", "backward", "apply"), shares, wanted, strict=True):
-            if min(column) < 0 or not _same(sum(column), total):
-                raise _broken(passes_are_whole, f"routine {walk.number}: shares of {name} {column} do not sum to {total:g}")
->>>>>>> main
         phases = [phase for its in computes for phase, share in enumerate((its.forward, its.backward, its.apply)) if share]
         if phases != sorted(phases):
             raise _broken(passes_are_whole, f"routine {walk.number}: goes back from a pass to one before it")
