@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import gc
-from functools import partial
 
-from simulator.collectives import ByMessages
 from simulator.cores import cores_of
-from simulator.engine.collective import collective_of
 from simulator.engine.draws import Draws
-from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
+from simulator.engine.simpy.collectives import AtOnce
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.vectorised.lockstep import Lockstep
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
-from simulator.network.topology import Topology
 from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
-from simulator.recorder import Measured, Recorder, Resource
+from simulator.recorder import Measured, Recorder
 from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.reducing import collective_of
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 
@@ -69,29 +66,18 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
 def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, draws: Draws, recorder: Recorder) -> None:
     """Compile, and run the program to its end."""
     program = compile_program(drawn, streams)
-    topology = Topology(drawn, streams)
-    collective = collective_of(drawn, streams, topology)
-
-    def links() -> list[Resource]:
-        return [*topology.ports, *topology.hosts]
-
+    collective = collective_of(drawn, drawn.strategy.reduction, streams)
     sizes = tuple(its.size_bytes for its in program.routines[0].operations if its.kind == "collective")
     lockstep = None
-    if program.together and not drawn.rank_messages:
-        lockstep = Lockstep(kernel, program, draws, recorder, collective, links)
+    if program.together and not program.exchanges:
+        lockstep = Lockstep(kernel, program, draws, recorder, collective)
     else:
-        collectives: Collectives | None = None
-        if collective is not None and drawn.rank_messages:
-            plans = [collective.plan(size) for size in sizes]
-            begin = partial(ByMessages, kernel, network, plans, sizes, recorder.observer)
-            collectives = MessageByMessage(lambda ended: begin(ended=ended), len(sizes), links)
-        elif collective is not None:
-            collectives = AtOnce(kernel, collective, sizes, draws.ranks, links)
-        Engine(kernel, network, program, draws, recorder, collectives).start()
+        at_once = AtOnce(kernel, collective, sizes, draws.ranks) if collective is not None and not program.exchanges else None
+        Engine(kernel, network, program, draws, recorder, at_once).start()
     recorder.begin()
     kernel.run(recorder.done)
     if collective is not None:
-        recorder.measured.aligned = collective.aligned and not drawn.rank_messages
+        recorder.measured.aligned = collective.aligned and not program.exchanges
         reduced = lockstep.sizes if lockstep is not None else sizes
         choices = {size: collective.choice(size) for size in dict.fromkeys(reduced)}
         recorder.measured.algorithms = tuple((size, choice.algorithm, choice.protocol) for size, choice in choices.items())
