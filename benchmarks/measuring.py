@@ -109,9 +109,12 @@ def simulated(scenario: Scenario, engine: Engine, units: int, replication: int =
 
 
 def in_turn(repeats: int, *each: Callable[[int], Ran]) -> list[Ran]:
-    """Several, run in turn, ``repeats`` times; of each the run of median CPU time."""
-    runs = [[action(repeat) for action in each] for repeat in range(repeats)]
-    return [sorted(its, key=lambda run: run.cpu_s)[(repeats - 1) // 2] for its in zip(*runs, strict=True)]
+    """Several, run in turn, ``repeats`` times: the runs of the turn in which the first stood to the last as in the median turn.
+
+    Machines are faster at one time than at another, so that only runs of one turn are compared.
+    """
+    turns = [[action(repeat) for action in each] for repeat in range(repeats)]
+    return sorted(turns, key=lambda runs: runs[0].cpu_s / (runs[-1].cpu_s if len(runs) > 1 else 1.0))[repeats // 2]
 
 
 # -- in a process of its own ----------------------------------------------------------

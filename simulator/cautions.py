@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from simulator.defaults import start_of
 from simulator.evidence import coverage
-from simulator.fusion import buckets
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.practice import felt_by
 from simulator.resolve import resolve
@@ -189,8 +188,8 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
     yield from _without_effect(scenario)
     known = cluster.calibrated
     if known is not None and known.message_bytes is not None:
-        sizes = _message_bytes(scenario)
-        for size in sorted({min(sizes), max(sizes)}):
+        sizes = scenario.strategy.message_bytes(scenario)
+        for size in sorted({min(sizes), max(sizes)} if sizes else ()):
             yield from _outside("cluster.calibrated.message_bytes", size, known.message_bytes, "bytes of a message")
     if known is not None and known.bandwidth_bytes_per_s is not None:
         rate = cluster.inter_node.bandwidth_bytes_per_s
@@ -224,16 +223,6 @@ def _without_effect(scenario: Scenario) -> Iterator[Warned]:
                 "which the classes before it fill",
             )  # fmt: skip
         first += kind.nodes
-
-
-def _message_bytes(scenario: Scenario) -> list[float]:
-    """Sizes of the messages that the strategy sends between replicas or to servers."""
-    load, reduction = scenario.workload, scenario.strategy.reduction
-    if reduction is not None:
-        fused = buckets(load, scenario.batch, reduction.bucket_size_bytes, scenario.replicas)
-        return [size / scenario.replicas for _, size in fused]
-    tensors = scenario.strategy.tensors(scenario)
-    return [variable.size_bytes for variable in tensors.variables] + [gradient.size_bytes for gradient in tensors.gradients]
 
 
 def _on_the_run(scenario: Scenario) -> Iterator[Warned]:

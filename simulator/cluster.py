@@ -64,7 +64,7 @@ class Fabric(Spec):
     spine, chosen at random as equal-cost multi-path routing does.
     """
 
-    nodes_per_leaf: int = Field(ge=1, le=1_000_000, description="nodes on one leaf switch (a rack); node 0 on are those of leaf 0")
+    nodes_per_leaf: int = Field(ge=1, le=10_000_000, description="nodes on one leaf switch (a rack); node 0 on are those of leaf 0")
     oversubscription: float = Field(default=1.0, ge=1, le=1000, description="bandwidth into a leaf from its nodes over that to the spines")
     spines: int = Field(default=1, ge=1, le=1024, description="switches that join the leaves, over which these links spread")
     latency_s: Seconds = Field(default=0.0, ge=0, description="added to a message that goes by a spine")
@@ -97,7 +97,7 @@ class NodeClass(Spec):
     """Nodes that differ from what was measured: other devices, another link, stragglers."""
 
     name: str = Field(min_length=1, max_length=200, description="for readers; reports tell classes apart by it")
-    nodes: int = Field(ge=1, le=1_000_000, description="how many nodes of this class; classes fill the nodes in the order given")
+    nodes: int = Field(ge=1, le=10_000_000, description="how many nodes of this class; classes fill the nodes in the order given")
     speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(default=1.0, description="of the devices, relative to the measured one")
     jitter: Law | None = Field(default=None, description="in place of the workload's")
     slowdown: Slowdown | None = Field(default=None, description="devices that stay slow for a while")
@@ -161,12 +161,12 @@ class Cluster(Spec):
         default="assumed", description="where the figures come from; a result says when they are assumed"
     )
     device: str = ""
-    nodes: int | None = Field(default=None, ge=1, le=1_000_000, description="left out: as many as the strategy needs")
+    nodes: int | None = Field(default=None, ge=1, le=10_000_000, description="left out: as many as the strategy needs")
     devices_per_node: int = Field(default=1, ge=1, le=1024, description="GPUs of a node, or 1 where the CPU computes")
     replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device, each getting an equal part of it")
     node_speed: tuple[Annotated[Moderate, Field(gt=0, le=1e6)], ...] = Field(
         default=(),
-        max_length=1_000_000,
+        max_length=10_000_000,
         description="speed of the devices of node 0, 1, ... relative to the measured one; nodes beyond the list have 1",
     )
     node_classes: tuple[NodeClass, ...] = Field(

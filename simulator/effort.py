@@ -1,4 +1,4 @@
-"""How long simulating a scenario takes, estimated before it is begun.
+"""How long simulating a scenario takes, and how much memory, estimated before it is begun.
 
 The model counts what a step is simulated with: messages of parameter servers, all-reduces
 of all ranks at once, or their messages one by one. Its constants are of one core of a 2.x GHz
@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import time
 
-from simulator.errors import SimulationError
+from simulator.available import available_bytes
+from simulator.engine.choosing import Engine
+from simulator.errors import InputError, SimulationError
 from simulator.metrics import alone_scenario
 from simulator.replication import replicate
 from simulator.scenario import Scenario
+from simulator.units import format_bytes
 
-__all__ = ["effort_s", "timed_effort_s"]
+__all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
 _REPLICATION_S = 1e-3
 """Draws of a replication, its and its baseline's beginning and end."""
@@ -32,6 +35,16 @@ _SHARED_CORES = 2.0
 """Work of hosts on cores that all share makes as many events again."""
 _TIMED_S = 0.3
 """What the run of some steps should take, and ten times what it may."""
+_WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5500.0, 200.0, 2000.0
+"""The SimPy engine with parameter servers: a worker with one server; each message of its step; each further server of its."""
+_RANK_BYTES, _BUCKET_BYTES, _RANK_BY_RANK_BYTES = 1900.0, 60.0, 40_000.0
+"""All-reduces in the SimPy engine: a rank, all at once; each bucket of it; a rank whose messages are simulated."""
+_COMPILED_BYTES = 512.0
+"""A worker in the compiled engine."""
+_KEPT_BYTES = 330.0
+"""What either keeps of a replica until the result: names of links and devices, and how long each was in use, a replication."""
+_NEVER_ASKED_BYTES = 256e6
+"""Below this nobody looks how much there is."""
 
 
 def effort_s(scenario: Scenario) -> float:
@@ -45,14 +58,58 @@ def _replication_s(scenario: Scenario) -> float:
     """Seconds of one core that one replication takes besides, by the model."""
     strategy, replicas, run = scenario.strategy, scenario.replicas, scenario.run
     each_s = replicas * _RANK_S
-    if scenario.servers:
-        step_s = _WORKER_STEP_S + _MESSAGE_S * strategy.messages_a_step(scenario)
+    if messages := strategy.messages_a_step(scenario):
+        step_s = _WORKER_STEP_S + _MESSAGE_S * messages
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
     step_s = _STEP_S + replicas * _RANK_STEP_S
     if strategy.reduction is not None and replicas > 1:
         fused = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
         step_s += fused * (_RANK_MESSAGE_S * 2 * replicas * (replicas - 1) if scenario.rank_messages else _ALL_REDUCE_S)
     return each_s + run.steps * step_s
+
+
+def memory_bytes(scenario: Scenario, engine: Engine) -> float:
+    """Bytes of memory that simulating takes at most at a time, beyond those of an idle process.
+
+    A model as that of the time: bytes a replica, from the peak memory of processes that
+    simulated 4,000 to 40,000 of them; within a factor of about two.
+    """
+    replicas = scenario.replicas
+    kept = _KEPT_BYTES * scenario.run.replications
+    return replicas * (kept + (_COMPILED_BYTES if engine == "compiled" else _simpy_bytes(scenario)))
+
+
+def _simpy_bytes(scenario: Scenario) -> float:
+    """Bytes that the SimPy engine takes for a replica."""
+    strategy, replicas = scenario.strategy, scenario.replicas
+    if scenario.servers:
+        messages = strategy.messages_a_step(scenario)
+        return _WORKER_BYTES + _MESSAGE_BYTES * max(messages - 2, 0) + _PAIR_BYTES * (scenario.servers - 1)
+    if scenario.rank_messages:
+        return _RANK_BY_RANK_BYTES
+    if strategy.reduction is None:
+        return _RANK_BYTES
+    return _RANK_BYTES + _BUCKET_BYTES * len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))
+
+
+def check_memory(scenario: Scenario, engine: Engine = "simpy") -> None:
+    """Refuse a scenario that does not fit into memory before anything is built of it.
+
+    Raises
+    ------
+    InputError
+        It takes more than there is.
+    """
+    needed = memory_bytes(scenario, engine)
+    if needed <= _NEVER_ASKED_BYTES:
+        return
+    there = available_bytes()
+    if there is not None and needed > there:
+        raise InputError(
+            f"simulating {scenario.replicas:,} replicas takes about {format_bytes(needed)} of memory (engine {engine}), and "
+            f"{format_bytes(there)} are available: take fewer {'workers or servers' if scenario.servers else 'replicas'}, "
+            'fewer run.replications, or run.grouping = "per-server" where servers hold many variables'
+        )
 
 
 def timed_effort_s(scenario: Scenario) -> float:

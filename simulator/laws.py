@@ -185,7 +185,8 @@ class Empirical(_Law):
     def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
         """A bootstrap copy of a law that stands for ``seen`` measured values (Efron 1979): what another such sample might have shown."""
         size = min(seen, _MOST_VALUES)
-        return Empirical(values=tuple(rng.choice(self._sample.values, size).tolist()))
+        # made of values that have been validated
+        return Empirical.model_construct(values=tuple(rng.choice(self._sample.values, size).tolist()))
 
 
 Law = Annotated[

@@ -6,18 +6,19 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
 from simulator.cost import placement_of
 from simulator.discrepancy import Doubt, Off, off_of
+from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
 from simulator.inadequacy import doubt_of
 from simulator.intervals import prediction_interval, widened
 from simulator.phases import random_order
 from simulator.practice import nominally_in_practice
-from simulator.recorder import Kind, Measured
 from simulator.resolve import Resolved, resolve
 from simulator.results import (
     Breakdown,
@@ -190,9 +191,6 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
     return Quantiles(mean=pooled.mean(), p50=p50, p95=p95, p99=p99)
 
 
-_LISTED_WORKERS = 1024
-
-
 def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
     pooled, mixed = CountHistogram(), CountHistogram()
     servers = [CountHistogram() for _ in runs[0].server_staleness]
@@ -205,7 +203,7 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
         if workers is not None and run.worker_staleness is not None:
             workers.merge(run.worker_staleness)
     values = sorted(pooled.counts)
-    listed = workers if workers is not None and scenario.replicas <= _LISTED_WORKERS else None
+    listed = workers if scenario.replicas <= LISTED_WORKERS else None
     reads = sum(mixed.counts.values())
     bound = scenario.strategy.pace.bound
     return Staleness(
@@ -252,27 +250,39 @@ def _breakdown(runs: Sequence[Measured]) -> Breakdown:
 def _utilisation(runs: Sequence[Measured]) -> Utilisation:
     window_s = sum(run.window_s for run in runs)
 
-    def shares(kind: Kind) -> dict[str, float]:
-        # by name: over which spines messages go differs from replication to replication
-        used_s: dict[str, float] = {}
-        for run in runs:
-            for name, seconds in zip(run.names.get(kind, ()), run.in_use_s.get(kind, np.zeros(0)).tolist(), strict=True):
-                used_s[name] = used_s.get(name, 0.0) + seconds
+    def shares(kind: Kind) -> tuple[Sequence[str], NDArray[np.float64]]:
+        names, used_s = _used_s(runs, kind)
         # a link's bytes are counted when a message ends, so one that began before the window may bring it above the whole
-        return {name: min(seconds / window_s, 1.0) for name, seconds in used_s.items()}
+        return names, np.minimum(used_s / window_s, 1.0)
 
-    devices, links, servers = shares("devices"), shares("links"), shares("servers")
-    busiest = max(links, key=lambda name: links[name], default="")
+    (_, devices), (names, links), (_, servers), (_, cores) = shares("devices"), shares("links"), shares("servers"), shares("cores")
+    busiest = int(links.argmax()) if len(links) else None
     return Utilisation(
         devices=_mean(devices),
         links=_mean(links),
         servers=_mean(servers),
-        busiest_link=links.get(busiest, 0.0),
-        busiest_link_name=busiest,
-        busiest_server=max(servers.values(), default=0.0),
-        cores=_mean(shares("cores")),
+        busiest_link=0.0 if busiest is None else float(links[busiest]),
+        busiest_link_name="" if busiest is None else names[busiest],
+        busiest_server=float(servers.max(initial=0.0)),
+        cores=_mean(cores),
     )
 
 
-def _mean(shares: dict[str, float]) -> float:
-    return float(np.mean(list(shares.values()))) if shares else 0.0
+def _used_s(runs: Sequence[Measured], kind: Kind) -> tuple[Sequence[str], NDArray[np.float64]]:
+    """Names of all resources of a kind, and for how many seconds of all runs each was in use."""
+    names = runs[0].names.get(kind, [])
+    if all(run.names.get(kind, []) == names for run in runs):
+        total_s = np.zeros(len(names))
+        for run in runs:
+            total_s += run.in_use_s.get(kind, 0.0)
+        return names, total_s
+    # by name: over which spines messages go differs from replication to replication
+    used_s: dict[str, float] = {}
+    for run in runs:
+        for name, seconds in zip(run.names.get(kind, []), run.in_use_s.get(kind, np.zeros(0)).tolist(), strict=True):
+            used_s[name] = used_s.get(name, 0.0) + seconds
+    return list(used_s), np.array(list(used_s.values()))
+
+
+def _mean(shares: NDArray[np.float64]) -> float:
+    return float(shares.mean()) if len(shares) else 0.0

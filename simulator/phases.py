@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["Phases", "random_order"]
 
@@ -53,25 +54,50 @@ class Phases:
         self._total_s = 0.0
         self._recent: list[tuple[float, float]] = []
 
-    def step(self, worker: int, start_s: float, end_s: float) -> None:
-        """A worker has ended a step, and begins its next."""
-        self._begun_s[worker] = end_s
-        self._total_s += end_s - start_s
-        self._steps += 1
-        if self._steps < self._workers:
-            return
-        if self._total_s > 0 and not np.isnan(self._begun_s).any():
-            self._look(end_s, self._total_s / self._steps)
-        self._steps, self._total_s = 0, 0.0
+    def steps(self, workers: NDArray[np.int64], start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> None:
+        """Workers have ended steps, in the order of their ends, and begin their next; shapes (n,)."""
+        first = min(self._workers - self._steps, len(workers))
+        self._begin(workers[:first], start_s[:first], end_s[:first])
+        rounds = (len(workers) - first) // self._workers
+        rest = first + rounds * self._workers
+        if rounds:
+            each = rounds, self._workers
+            self._rounds(workers[first:rest].reshape(each), start_s[first:rest].reshape(each), end_s[first:rest].reshape(each))
+        self._begin(workers[rest:], start_s[rest:], end_s[rest:])
 
-    def _look(self, now_s: float, step_s: float) -> None:
-        angles = 2 * np.pi * (now_s - self._begun_s) / step_s
-        order = float(np.hypot(np.cos(angles).mean(), np.sin(angles).mean()))
-        if self.first is None:
-            self.first = order
-        self._recent = [*self._recent[-(_IN_A_ROW - 1) :], (now_s, order)]
-        if self.mixed_s is None and len(self._recent) == _IN_A_ROW and self.last <= random_order(self._workers):
-            self.mixed_s = self._recent[0][0]
+    def _begin(self, workers: NDArray[np.int64], start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> None:
+        """A part of a round, or its end."""
+        if not len(workers):
+            return
+        self._begun_s[workers] = end_s
+        # one after the other, which no other sum is equal to
+        self._total_s = float(np.cumsum(np.append(self._total_s, end_s - start_s))[-1])
+        self._steps += len(workers)
+        if self._steps == self._workers:
+            self._look(end_s[-1:], self._begun_s[None, :], np.array([self._total_s]))
+            self._steps, self._total_s = 0, 0.0
+
+    def _rounds(self, workers: NDArray[np.int64], start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> None:
+        """Whole rounds, shapes (rounds, workers)."""
+        begun_s = np.full((len(workers) + 1, self._workers), np.nan)
+        begun_s[0] = self._begun_s
+        begun_s[np.arange(1, len(begun_s))[:, None], workers] = end_s
+        begun_s = np.fmax.accumulate(begun_s)[1:]  # who ends none in a round is where it was
+        self._begun_s = begun_s[-1].copy()
+        self._look(end_s[:, -1], begun_s, np.cumsum(end_s - start_s, axis=1)[:, -1])
+
+    def _look(self, now_s: NDArray[np.float64], begun_s: NDArray[np.float64], total_s: NDArray[np.float64]) -> None:
+        """At the end of some rounds, shape (rounds,): when each worker has begun its step, and seconds of the round's steps together."""
+        seen = (total_s > 0) & ~np.isnan(begun_s).any(axis=1)
+        now_s, begun_s, step_s = now_s[seen], begun_s[seen], total_s[seen] / self._workers
+        angles = 2 * np.pi * (now_s[:, None] - begun_s) / step_s[:, None]
+        orders = np.hypot(np.cos(angles).mean(axis=1), np.sin(angles).mean(axis=1))
+        for now, order in zip(now_s.tolist(), orders.tolist(), strict=True):
+            if self.first is None:
+                self.first = order
+            self._recent = [*self._recent[-(_IN_A_ROW - 1) :], (now, order)]
+            if self.mixed_s is None and len(self._recent) == _IN_A_ROW and self.last <= random_order(self._workers):
+                self.mixed_s = self._recent[0][0]
 
     @property
     def last(self) -> float:

@@ -6,6 +6,7 @@ import gc
 
 from simulator.cores import cores_of
 from simulator.engine.draws import Draws
+from simulator.engine.recorder import Measured
 from simulator.engine.simpy.collectives import AtOnce
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.vectorised.lockstep import Lockstep
@@ -13,7 +14,7 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
-from simulator.recorder import Measured, Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams
@@ -47,7 +48,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     kernel = Kernel()
     cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
     network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
-    recorder = Recorder(kernel, drawn, observer)
+    recorder = KernelRecorder(kernel, drawn, observer)
     recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
     if cores is not None:
         recorder.watch("cores", lambda: [cores])
@@ -63,7 +64,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     return recorder.measured
 
 
-def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, draws: Draws, recorder: Recorder) -> None:
+def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, draws: Draws, recorder: KernelRecorder) -> None:
     """Compile, and run the program to its end."""
     program = compile_program(drawn, streams)
     collective = collective_of(drawn, drawn.strategy.reduction, streams)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import gc
 import time
 from collections.abc import Callable
+from functools import lru_cache
 
-from simulator.engine.choosing import choose
+from simulator.effort import check_memory
+from simulator.engine.choosing import check
+from simulator.engine.recorder import Measured
 from simulator.metrics import alone_scenario, summarise
 from simulator.records import Observer
 from simulator.replication import replicate
@@ -15,6 +18,9 @@ from simulator.results import Result
 from simulator.scenario import Scenario
 
 __all__ = ["simulate"]
+
+_MANY = 1000
+"""Replicas from which on a replication takes megabytes."""
 
 
 def simulate(
@@ -41,7 +47,7 @@ def simulate(
     ScenarioError
         It cannot be resolved (:func:`simulator.resolve.resolve`).
     InputError
-        ``run.engine`` asks for an engine that cannot run here.
+        It does not fit into memory, or ``run.engine`` asks for an engine that cannot run here.
     SimulationError
         The engine found an impossible state, such as a dead-lock.
 
@@ -55,18 +61,40 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
-    if scenario.run.engine == "compiled":
-        choose("compiled", math.inf)
+    check(scenario.run.engine)
+    check_memory(scenario)
     count = scenario.run.replications
-    alone = alone_scenario(scenario)
-    same = alone == scenario
+    alone = _Alone(alone_scenario(scenario))
+    same = alone.scenario == scenario
     runs, baseline = [], []
     for replication in range(count):
         run = replicate(scenario, replication, observer if replication == 0 else None)
+        if scenario.replicas >= _MANY:
+            gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
         runs.append(run)
         # the same streams, so that what both have in common cancels in the speed-up
-        baseline.append(run if same else replicate(alone, replication))
+        baseline.append(run if same else _baseline(alone, replication))
         if progress is not None:
             progress(replication + 1, count)
     result = summarise(resolved, runs, baseline)
     return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
+
+
+class _Alone:
+    """A scenario that is equal to others of the same content."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self._hash = scenario.hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Alone) and self._hash == other._hash
+
+    def __hash__(self) -> int:
+        return hash(self._hash)
+
+
+@lru_cache(maxsize=256)
+def _baseline(alone: _Alone, replication: int) -> Measured:
+    """One replica alone: often the same for many scenarios of a sweep, whose numbers of workers differ."""
+    return replicate(alone.scenario, replication)

@@ -163,7 +163,7 @@ def _as_given(value: Any, plain: str) -> Any:
     if plain == "truth":
         return value if isinstance(value, bool) else _Unfit(value)
     if isinstance(value, (list, tuple)):
-        return [_as_given(item, plain) for item in value]
+        return [item if type(item) in (float, int) else _as_given(item, plain) for item in value]
     return _Unfit(value) if isinstance(value, (str, bool)) else value
 
 

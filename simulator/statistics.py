@@ -19,24 +19,43 @@ class TimeSketch:
     """
 
     def __init__(self) -> None:
-        self._bins: dict[int, int] = {}
+        self._first = 0  # key of the first bin
+        self._bins = np.zeros(0, dtype=np.int64)
         self.count = 0
         self.total = 0.0
 
     def add(self, values: NDArray[np.float64]) -> None:
         """Take values, in seconds, shape (n,)."""
-        if not len(values):
+        self.add_each(values[None, :])
+
+    def add_each(self, values: NDArray[np.float64]) -> None:
+        """Take several rows of values one after the other, shape (rows, n)."""
+        if not values.size:
             return
-        keys, counts = np.unique(np.rint(np.log(np.maximum(values, _LEAST_S)) / _GROWTH).astype(np.int64), return_counts=True)
-        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-            self._bins[key] = self._bins.get(key, 0) + count
-        self.count += len(values)
-        self.total += float(values.sum())
+        keys = np.rint(np.log(np.maximum(values, _LEAST_S)) / _GROWTH).astype(np.int64)
+        first = int(keys.min())
+        self._count(first, np.bincount((keys - first).ravel()))
+        self.count += values.size
+        for total in values.sum(axis=1).tolist():
+            self.total += total
+
+    def _count(self, first: int, counts: NDArray[np.int64]) -> None:
+        """Add counts of successive bins."""
+        bins, end = self._bins, first + len(counts)
+        if not len(counts):
+            return
+        if not len(bins):
+            self._first, self._bins = first, counts.copy()
+            return
+        before, behind = max(self._first - first, 0), max(end - self._first - len(bins), 0)
+        if before or behind:
+            self._first -= before
+            self._bins = bins = np.concatenate([np.zeros(before, dtype=np.int64), bins, np.zeros(behind, dtype=np.int64)])
+        bins[first - self._first : end - self._first] += counts
 
     def merge(self, other: TimeSketch) -> None:
         """Take all that another sketch has taken."""
-        for key, count in other._bins.items():
-            self._bins[key] = self._bins.get(key, 0) + count
+        self._count(other._first, other._bins)
         self.count += other.count
         self.total += other.total
 
@@ -48,10 +67,9 @@ class TimeSketch:
         """Quantiles in seconds, each to half a percent; zeros of nothing."""
         if not self.count:
             return [0.0 for _ in shares]
-        keys = np.array(sorted(self._bins))
-        counts = np.cumsum([self._bins[key] for key in keys.tolist()])
-        places: NDArray[np.intp] = np.searchsorted(counts, np.asarray(shares) * self.count)
-        values = np.exp(keys[np.minimum(places, len(keys) - 1)] * _GROWTH)
+        filled = np.flatnonzero(self._bins)
+        places: NDArray[np.intp] = np.searchsorted(np.cumsum(self._bins[filled]), np.asarray(shares) * self.count)
+        values = np.exp((self._first + filled[np.minimum(places, len(filled) - 1)]) * _GROWTH)
         return [0.0 if value <= _LEAST_S * 1.01 else float(value) for value in values]
 
 
@@ -64,6 +82,12 @@ class CountHistogram:
     def add(self, value: int, times: int = 1) -> None:
         """Count a value, or the same value several times."""
         self.counts[value] = self.counts.get(value, 0) + times
+
+    def add_all(self, values: NDArray[np.int64]) -> None:
+        """Count values, shape (n,)."""
+        distinct, times = np.unique(values, return_counts=True)
+        for value, count in zip(distinct.tolist(), times.tolist(), strict=True):
+            self.add(value, count)
 
     def merge(self, other: CountHistogram) -> None:
         """Take all that another histogram has taken."""

@@ -57,11 +57,11 @@ class _Rules:
 def random_table(pick: Pick) -> Table:
     """A scenario as a table; a few of them break a rule of scenarios."""
     rules = _Rules(pick)
-    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 9, *("parameter-server",) * 14))
-    servers, alone = kind == "parameter-server", kind == "single"
+    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 8, *("parameter-server",) * 14, *("gossip",) * 2))
+    servers = kind == "parameter-server"
     shape = _shape(pick, kind)
     mode = pick(("async", "async", "ssp", "sync", "sync")) if servers else ""
-    workers = 1 if alone else pick((1, 2, 2, 3, 3, 4, 4, 5, 6))
+    workers = 1 if kind == "single" else pick((1, 2, 2, 3, 3, 4, 4, 5, 6))
     team = 1
     if kind in ("parameter-server", "multi-worker-mirrored") and shape.get("replicas_per_device", 1) == 1 and len(shape) <= 1:
         team = pick((1,) * 6 + (2, 3))
@@ -73,13 +73,13 @@ def random_table(pick: Pick) -> Table:
     run = _run(pick, rules, mode, workers * team)
     if servers:
         strategy = _servers(pick, rules, mode, workers, load, cluster, run)
-    elif alone:
+    elif kind in ("single", "gossip"):
         strategy = {"kind": kind}
     else:
         strategy = _all_reduce(pick, rules, kind, workers * team, load, cluster, run)
     if team > 1:
         strategy["replicas_per_worker"] = team
-    if kind in ("parameter-server", "multi-worker-mirrored"):
+    if kind in ("parameter-server", "multi-worker-mirrored", "gossip"):
         strategy["workers"] = workers
     if pick((False,) * 12 + (True,)):
         del load["batch_per_replica"]
@@ -189,7 +189,8 @@ def _cluster(pick: Pick, rules: _Rules, *, servers: bool, shape: Table) -> Table
         cluster["nics_per_node"] = 2
     if pick((False,) * 6 + (True,)):
         cluster["fabric"] = {
-            "nodes_per_leaf": pick((1, 2, 3)), "oversubscription": pick((1.0, 2.0, 4.0)), "spines": pick((1, 2)), "latency_s": rules.short_s(),
+            "nodes_per_leaf": pick((1, 2, 3)), "oversubscription": pick((1.0, 2.0, 4.0)), "spines": pick((1, 2)),
+            "latency_s": rules.short_s(),
         }  # fmt: skip
     if pick((False,) * (4 if servers else 2) + (True,)):
         cluster["host_link"] = rules.link(2, 1, 8)

@@ -13,9 +13,9 @@ from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import factors_of
 from simulator.discrepancy import Doubt, off_of
+from simulator.engine.recorder import Measured
 from simulator.intervals import prediction_interval, widened
 from simulator.metrics import doubt_of_runs
-from simulator.recorder import Measured
 from simulator.replication import replicate
 from simulator.results import Estimate
 

@@ -132,7 +132,7 @@ def _links(scenario: Scenario) -> Iterator[_Change]:
             yield _Change("half latency", "nothing to gain: the cluster's latency between nodes is 0")
     else:
         yield _Change("2x network", "nothing to gain: everything is on one node")
-    inside = scenario.replicas > 1 and cluster.replicas_per_node > 1 and scenario.strategy.reduction is not None
+    inside = not scenario.servers and scenario.strategy.uses_inner_links(scenario.layout)
     if inside:
         rates = f"{format_rate(cluster.intra_node.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.intra_node.bandwidth_bytes_per_s)}"
         yield _tried("2x links in a node", f"links inside a node from {rates}", lambda: with_inner_links(scenario, 2.0))

@@ -9,26 +9,14 @@ from typing import Any, Literal
 from paceline.reporting.naming import clean, setting_text, settings_of
 from simulator.results import Result
 from simulator.scenario import Scenario
+from simulator.strategies.catalogue import KEYS_OF_NAMES
 
 __all__ = ["ABSENT", "Coordinates", "Curve", "Group", "Key", "coordinates_of", "scaling_of"]
 
 ABSENT = -1
 """Place of a point on a key that it does not have, such as servers of an all-reduce."""
 
-_OWN = frozenset(
-    {
-        "cluster.name",
-        "cluster.nodes",
-        "run.seed",
-        "strategy.algorithm",
-        "strategy.kind",
-        "strategy.mode",
-        "strategy.replicas",
-        "strategy.servers",
-        "strategy.workers",
-        "workload.name",
-    }
-)
+_OWN = KEYS_OF_NAMES | {"cluster.name", "cluster.nodes", "run.seed", "workload.name"}
 """Settings that the replicas, a label or a key of their own say already."""
 
 _LAST_RESORT = ("cluster.nodes", "strategy.workers", "run.seed")

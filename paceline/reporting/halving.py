@@ -61,7 +61,7 @@ def _changes(scenario: Scenario) -> Iterator[tuple[str, str, str, Callable[[], S
         if link.latency_s > 0:
             times = f"{format_seconds(link.latency_s)} to {format_seconds(2 * link.latency_s)}"
             yield "latency", "2x latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 2.0)
-    if scenario.replicas > 1 and cluster.replicas_per_node > 1 and strategy.reduction is not None:
+    if not scenario.servers and strategy.uses_inner_links(scenario.layout):
         text = f"links inside a node from {_halved(cluster.intra_node.bandwidth_bytes_per_s)}"
         yield "links in a node", "half links in a node", text, lambda: with_inner_links(scenario, 0.5)
     if cluster.host_link is not None and strategy.copies_to_host:

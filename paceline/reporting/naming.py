@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from simulator.results import Result
 from simulator.scenario import Scenario
+from simulator.strategies.catalogue import KEYS_OF_NAMES
 from simulator.units import format_bytes, format_rate, format_seconds
 
 __all__ = ["LONGEST", "clean", "series_names", "setting_text", "settings_of", "varied_settings"]
@@ -17,19 +18,7 @@ __all__ = ["LONGEST", "clean", "series_names", "setting_text", "settings_of", "v
 LONGEST = 72
 """Characters of a name that a legend or a heading shows."""
 
-_ALWAYS_APART = frozenset(
-    {
-        "strategy.kind",
-        "strategy.algorithm",
-        "strategy.mode",
-        "strategy.servers",
-        "strategy.workers",
-        "strategy.replicas",
-        "cluster.nodes",
-        "schema_version",
-        "run.seed",
-    }
-)
+_ALWAYS_APART = KEYS_OF_NAMES | {"cluster.nodes", "schema_version", "run.seed"}
 _PROSE = ("description", "provenance", "fit", "calibrated", "uncertainty", "variables", "schema_version")
 _OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.global_batch", "workload.precision")
 _MOST_NAMED = 3

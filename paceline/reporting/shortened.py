@@ -65,6 +65,7 @@ def records_a_step(scenario: Scenario, replicas: int) -> int:
         messages = carried + copied + 2 * len(tensors.gradients) + len(tensors.forward) + len(tensors.backward)
     else:
         messages = all_reduces_a_step(scenario) * (2 * (replicas - 1) if scenario.rank_messages else 1)
+        messages += scenario.strategy.messages_a_step(scenario)
     return replicas * (messages + _BESIDES)
 
 

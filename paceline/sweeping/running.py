@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from paceline.sweeping.backends import Workers, local_workers
 from paceline.sweeping.on_dask import check_dask_address, dask_workers
 from paceline.sweeping.on_ray import check_ray_address, ray_workers
+from simulator.engine.choosing import check
 from simulator.errors import InputError, PacelineError
 from simulator.resolve import Resolved, resolve
 from simulator.results import Failed, Failure, Result
@@ -91,7 +92,7 @@ class Runner:
         Raises
         ------
         InputError
-            The cluster cannot be reached, or does not have this version of Paceline.
+            The cluster cannot be reached, or does not have this version of Paceline; or ``run.engine`` cannot run on this machine.
         SimulationError
             A worker process was killed, or the cluster was lost.
         """
@@ -99,6 +100,8 @@ class Runner:
         first = list(itertools.islice(waiting, 1))
         if not first:
             return
+        if self.backend == "local":
+            check(first[0].run.engine)
         with ExitStack() as stack:
             workers = self._workers or stack.enter_context(self._connection())
             begin = 0

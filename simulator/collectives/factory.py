@@ -60,8 +60,8 @@ def collective_for(
         is fastest for each size. With one of NCCL's protocols it chooses among what NCCL
         has, otherwise among all that are sensible.
     protocol, chunk_bytes
-        As in :class:`simulator.strategies.all_reduce.AllReduceStrategy`; chunks are also the pieces of a
-        broadcast and of a reduction.
+        As in :class:`~simulator.strategies.strategy.Reduction`; chunks are also the pieces of a broadcast
+        and of a reduction.
     cluster
         Its protocols count.
     group

@@ -7,6 +7,7 @@ compiled engine for less.
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import cache
 from importlib import import_module
@@ -17,7 +18,7 @@ import numpy as np
 from simulator.errors import EngineWarning, InputError
 from simulator.program import Program
 
-__all__ = ["Asked", "Engine", "choose", "expected_events", "unavailable"]
+__all__ = ["Asked", "Engine", "check", "choose", "expected_events", "unavailable"]
 
 Asked = Literal["auto", "simpy", "compiled"]
 """What ``run.engine`` says."""
@@ -79,6 +80,18 @@ def choose(asked: Asked, events: float) -> Engine:
         f"the compiled engine cannot run here: {reason}; SimPy runs in its place, which takes longer", EngineWarning, stacklevel=2
     )
     return "simpy"
+
+
+def check(asked: Asked) -> None:
+    """Refuse, before anything is begun, an engine that cannot run here.
+
+    Raises
+    ------
+    InputError
+        The compiled engine is asked for, and cannot run here.
+    """
+    if asked == "compiled":
+        choose(asked, math.inf)
 
 
 def expected_events(program: Program, steps: float, *, messages: float = 0.0) -> float:

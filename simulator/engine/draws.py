@@ -70,7 +70,7 @@ class Draws:
         self.forward_s = load.forward(batch) * slowness
         self.backward_s = load.backward(batch) * slowness
         self.apply_s = load.apply_s * slowness
-        fed = getattr(scenario.strategy, "replication", "") == "in-graph"
+        fed = scenario.layout.client
         self.input_s = np.full(ranks, 0.0 if fed else load.input(batch))  # else the client prepares it
         spread = scenario.run.start_spread_s or (scenario.full_step_s if start_of(scenario) == "random-phase" else 0.0)
         self.start_s = spread * doubles(streams.states("start", index)) if spread else np.zeros(ranks)

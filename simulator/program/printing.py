@@ -171,7 +171,9 @@ def _rank_rows(printed: Printed) -> Iterator[dict[str, Any]]:
     for number, (device, copy, routine, seat, path, speed) in enumerate(columns):
         yield {
             "table": "rank", "number": number, "name": its.names[number], "device": device, "copy": copy, "routine": routine,
-            "seat": _there(seat), "path": [_there(one) for one in path.tolist()], "speed": speed,
+            "seat": _there(seat), "path": [_there(one) for one in path.tolist()],
+            "peer": [_there(one) for one in its.peer[number].tolist()],
+            "speed": speed,
         }  # fmt: skip
 
 
@@ -191,7 +193,8 @@ def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[di
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "gate": (),
     "compute": ("forward", "backward", "apply", "joins"),
-    "send": ("slot", "size_bytes", "source", "target", "departs", "lands", "feeds"),
+    "send": ("slot", "size_bytes", "source", "target", "departs", "lands", "feeds", "channel"),
+    "receive": ("channel",),
     "serve": ("server", "tensor", "cost_s"),
     "collective": ("bucket", "size_bytes", "every", "ready"),
 }
@@ -367,8 +370,10 @@ def _what(printed: Printed, its: Operation) -> str:
         case "compute":
             return _computed(printed, its)
         case "send":
-            feeds = "; brings the batch" if its.feeds else ""
-            return f"{format_bytes(its.size_bytes)}, slot {its.slot}: {_rank(its.source)} to {_rank(its.target)}{feeds}"
+            besides = "; brings the batch" if its.feeds else f"; channel {its.channel}" if its.channel >= 0 else ""
+            return f"{format_bytes(its.size_bytes)}, slot {its.slot}: {_rank(its.source)} to {_rank(its.target)}{besides}"
+        case "receive":
+            return f"the next message of channel {its.channel}"
         case "serve":
             return f"server {its.server}, tensor {its.tensor}: {_time(its.cost_s)}"
         case "collective":
@@ -390,7 +395,7 @@ _GATES = {
 
 
 def _rank(end: str) -> str:
-    return end.replace("{rank}", "r")
+    return end.replace("{rank}", "r").replace("{peer}", "peer")
 
 
 def _computed(printed: Printed, its: Operation) -> str:
@@ -442,6 +447,8 @@ def _all(printed: Printed, operations: Sequence[Operation]) -> str:
         case "send":
             slots = np.unique([its.slot for its in operations])
             return f"{_sizes([its.size_bytes for its in operations])}; slots {_numbers(slots)}"
+        case "receive":
+            return f"channels {_numbers(np.unique([its.channel for its in operations]))}"
         case "serve":
             servers = np.unique([its.server for its in operations])
             total_s = _time(sum(its.cost_s for its in operations))

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
-from simulator.fusion import Bucket
+from simulator.fusion import Bucket, buckets
 from simulator.program.program import Cores, Devices, Exchange, HostCopies, Names, Operation, Program, Ranks, Routine, Rules, Servers
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
@@ -54,6 +54,7 @@ Algorithm = Literal[
 class AllReduceStrategy(Strategy):
     """What the two strategies that all-reduce have in common."""
 
+    variant_key: ClassVar[str] = "algorithm"
     keys_of_before: ClassVar[Mapping[str, Any]] = {"messages": False}
 
     algorithm: Algorithm = Field(
@@ -236,6 +237,12 @@ class AllReduceStrategy(Strategy):
             copied = 2 * (layout.replicas - 1) / layout.replicas * total
         return cores_s(setup, copied, updates_on_host=setup.cluster.device_is_host)
 
+    def message_bytes(self, setup: Setup) -> Sequence[float]:
+        """Of n replicas each sends the n-th part of a bucket at a time."""
+        replicas = setup.layout.replicas
+        fused = buckets(setup.workload, setup.batch, self.bucket_size_bytes, replicas)
+        return [bucket.size_bytes / replicas for bucket in fused]
+
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
         """Seconds of transfers that no step can be without; none where they hide behind the next forward pass or are left out."""
         load, cluster, replicas = setup.workload, setup.cluster, setup.layout.replicas
@@ -259,11 +266,6 @@ class AllReduceStrategy(Strategy):
     def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether replicas average now and then, after a step."""
         return self.sync_every > 1
-
-    @property
-    def variant(self) -> str:
-        """Its algorithm."""
-        return self.algorithm
 
     @property
     def way(self) -> str:

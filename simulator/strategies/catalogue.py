@@ -14,7 +14,7 @@ from simulator.strategies.parameter_server import ParameterServer
 from simulator.strategies.single import Single
 from simulator.strategies.strategy import Strategy
 
-__all__ = ["ALONE", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of"]
+__all__ = ["ALONE", "KEYS_OF_NAMES", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of"]
 
 AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer | Gossip, Field(discriminator="kind")]
 """``[strategy]`` of a scenario."""
@@ -24,6 +24,9 @@ KINDS: dict[str, type[Strategy]] = {its.name_of_kind(): its for its in (Single, 
 
 SHORT_NAMES: dict[str, Mapping[str, Any]] = {name: keys for its in KINDS.values() for name, keys in its.short_names.items()}
 """Each name that a plan takes, with what it sets in ``[strategy]``; other keys are the scenario's own, where it has the same kind."""
+
+KEYS_OF_NAMES = frozenset(f"strategy.{key}" for its in KINDS.values() for key in its.keys_of_names())
+"""Settings that the names and numbers of strategies say already."""
 
 ALONE = Single()
 """One replica by itself, which speed-up is counted against."""

@@ -10,7 +10,7 @@ later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from simulator.program.program import Cores, Devices, Names, Operation, Program,
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.strategies.setup import Layout, Setup
-from simulator.strategies.strategy import Count, Strategy
+from simulator.strategies.strategy import Count, Pace, Strategy
 
 __all__ = ["Gossip"]
 
@@ -86,6 +86,11 @@ class Gossip(Strategy):
             groups=(worker,),
         )
 
+    @property
+    def pace(self) -> Pace:
+        """A worker waits for its two neighbours, and for nobody else."""
+        return Pace(waits_for=3)
+
     # -- estimates -------------------------------------------------------------------
 
     def lone_step_s(self, setup: Setup) -> float:
@@ -98,6 +103,10 @@ class Gossip(Strategy):
     def messages_a_step(self, setup: Setup) -> int:
         """One to each neighbour."""
         return len(_ways(setup.layout.replicas))
+
+    def message_bytes(self, setup: Setup) -> Sequence[float]:
+        """All variables, to each neighbour."""
+        return [setup.workload.parameter_bytes] * self.messages_a_step(setup)
 
     # -- names -----------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ __all__ = ["Coordinator", "ParameterServer"]
 
 # beyond these a simulation would not end, or not fit into memory
 _MOST_TENSORS = 1_000_000
-_MOST_PAIRS = 5_000_000
+_MOST_PAIRS = 100_000_000
 
 _RANDOM_PULLS = (
     "TensorFlow answers the reads of a step in random order (Hashemi et al., TicTac, 2019; in order of need, throughput of real runs "
@@ -71,6 +71,7 @@ class ParameterServer(Strategy):
     """``tf.distribute.ParameterServerStrategy`` (async) or ``SyncReplicasOptimizer`` (sync)."""
 
     has_servers: ClassVar[bool] = True
+    variant_key: ClassVar[str] = "mode"
     keys_of_before: ClassVar[Mapping[str, Any]] = {"tensor_grouping": "none"}
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "sync-ps": {"kind": "parameter-server", "mode": "sync"},
@@ -96,7 +97,7 @@ class ParameterServer(Strategy):
     backup_workers: int = Field(
         default=0,
         ge=0,
-        le=100_000,
+        le=10_000_000,
         description="sync: each step averages the first workers - backup_workers gradients and drops the others",
     )
     late_workers: Literal["finish", "cancel"] = Field(
@@ -394,11 +395,6 @@ class ParameterServer(Strategy):
         return (first + last) / cut / bandwidth_bytes_per_s + 2 * latency_s
 
     # -- names -----------------------------------------------------------------------
-
-    @property
-    def variant(self) -> str:
-        """Its mode."""
-        return self.mode
 
     @property
     def way(self) -> str:

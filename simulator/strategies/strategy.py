@@ -9,7 +9,7 @@ ask these questions, and :mod:`simulator.strategies.catalogue` lists who answers
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
@@ -35,7 +35,7 @@ __all__ = [
     "counted",
 ]
 
-Count = Annotated[int, Field(ge=1, le=100_000)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
 """How many processes of a kind there are."""
 
 MOST_MESSAGES = 100_000_000
@@ -51,6 +51,8 @@ class Pace(NamedTuple):
         Whether each update is applied when it comes, so that workers go on without each other.
     bound
         Of these, the steps that a worker may be ahead of the slowest; none: any number.
+    waits_for
+        Replicas that a replica's step waits for, itself included; none: all.
     backups
         Gradients of a step that nobody waits for.
     cancels
@@ -67,6 +69,7 @@ class Pace(NamedTuple):
 
     asynchronous: bool = False
     bound: int | None = None
+    waits_for: int | None = None
     backups: int = 0
     cancels: bool = False
     every: int = 1
@@ -79,11 +82,13 @@ class Pace(NamedTuple):
     @property
     def together(self) -> bool:
         """Whether all replicas make each step together, so that nobody is ahead or late."""
-        return not self.asynchronous and not self.backups
+        return not self.asynchronous and self.waits_for is None and not self.backups
 
     def awaited(self, replicas: int) -> int:
         """How many replicas a step waits for, of so many."""
-        return 1 if self.asynchronous else replicas - self.backups
+        if self.asynchronous:
+            return 1
+        return min(replicas - self.backups, self.waits_for or replicas)
 
 
 class Reduction(NamedTuple):
@@ -147,6 +152,8 @@ class Strategy(Spec):
     """Whether there are parameter servers, as many as the key ``servers`` says."""
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"
     """The cluster's link that gradients cross; empty where none do."""
+    variant_key: ClassVar[str] = ""
+    """The key whose value :attr:`variant` is."""
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Names that a plan takes, each with the keys that it sets."""
 
@@ -238,6 +245,11 @@ class Strategy(Spec):
         """Messages of a worker's step in both directions, as they are simulated one by one."""
         return 0
 
+    def message_bytes(self, setup: Setup) -> Sequence[float]:
+        """Sizes of the messages that are sent between replicas or to servers; empty where none are."""
+        tensors = self.tensors(setup)
+        return [*(each.size_bytes for each in tensors.variables), *(each.size_bytes for each in tensors.gradients)]
+
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
         """Seconds of transfers that no step can be without, beside its compute, over links of so much; none where nothing is known."""
         return 0.0
@@ -252,7 +264,13 @@ class Strategy(Spec):
     @property
     def variant(self) -> str:
         """Its mode or algorithm, as a table adds it to the kind; empty where there is none."""
-        return ""
+        return str(getattr(self, self.variant_key)) if self.variant_key else ""
+
+    @classmethod
+    def keys_of_names(cls) -> tuple[str, ...]:
+        """Keys that its names, its number of workers and that of its servers say already."""
+        keys = ("kind", cls.count_key, cls.variant_key, "servers" if cls.has_servers else "")
+        return tuple(key for key in keys if key)
 
     @property
     def way(self) -> str:

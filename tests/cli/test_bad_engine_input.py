@@ -172,8 +172,8 @@ SIZES: list[Case] = [
     ),
     (
         ASYNC,
-        "strategy.workers=100000 strategy.servers=100 strategy.partitioner={kind='fixed-shards',shards=100}",
-        "strategy has 100,000 workers connected with 100 servers; at most 5,000,000 pairs of them",
+        "strategy.workers=10000000 strategy.servers=100 strategy.partitioner={kind='fixed-shards',shards=100}",
+        "strategy has 10,000,000 workers connected with 100 servers; at most 100,000,000 pairs of them",
     ),
     (
         ASYNC,

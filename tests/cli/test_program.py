@@ -74,3 +74,11 @@ def test_an_engine_that_cannot_run_is_refused(paceline: Runner) -> None:
     refused(
         paceline("simulate", "s.toml", "--set", "run.engine=compiled"), 'run.engine: "compiled" cannot run here: its cache folder /nowhere'
     )
+
+
+@pytest.mark.usefixtures("no_compiled_engine", "no_run")
+def test_a_sweep_by_an_engine_that_cannot_run_is_refused_at_once(paceline: Runner) -> None:
+    answer = paceline(
+        "sweep", "s.toml", "--over", "strategy.workers=1,2", "--out", "r.ndjson", "--set", "run.engine=compiled", "--jobs", "1"
+    )
+    refused(answer, 'run.engine: "compiled" cannot run here')

@@ -16,8 +16,9 @@ def followed(offsets: list[float], rounds: int) -> Phases:
     """The phases of workers whose steps take 1 s each and end at such offsets."""
     phases = Phases(len(offsets))
     for number in range(1, rounds + 1):
-        for worker, offset in sorted(enumerate(offsets), key=lambda item: item[1]):
-            phases.step(worker, number - 1 + offset, number + offset)
+        workers = np.argsort(offsets, kind="stable")
+        ends = number + np.array(offsets)[workers]
+        phases.steps(workers, ends - 1, ends)
     return phases
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from types import ModuleType
 
@@ -99,3 +101,42 @@ def test_messages_of_collectives_are_counted():
     collectives = sum(operation.kind == "collective" for operation in program.routines[0].operations)
     come = replicate(scenario, 0).events
     assert come / 3 < expected_events(program, steps, messages=collectives * 2 * ranks * (ranks - 1)) < 3 * come
+
+
+# -- the real one, in a process of its own -------------------------------------------
+
+
+def asked_alone(**environment: str) -> str:
+    """What a fresh process says of why the compiled engine cannot run; "None" if it can."""
+    program = "from simulator.engine.choosing import unavailable; print(unavailable())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.mark.xfail(reason="it runs no programs yet")
+def test_it_can_run_where_its_cache_can_be_written(tmp_path):
+    assert asked_alone(XDG_CACHE_HOME=str(tmp_path)) == "None"
+
+
+def test_a_cache_that_cannot_be_written_is_named():
+    assert "/proc/nothing/paceline/compiled" in asked_alone(XDG_CACHE_HOME="/proc/nothing")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("raise ImportError('Numba needs NumPy 2.5 or less')", "cannot be imported (Numba needs NumPy 2.5 or less)"),
+        ("raise SystemError('wrong build')", "does not work (wrong build)"),
+        ("x = 1", "cannot be imported (cannot import name "),
+    ],
+    ids=["refuses", "breaks", "another"],
+)
+def test_a_numba_that_does_not_work_is_named(tmp_path, source, words):
+    (tmp_path / "numba.py").write_text(source)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    said = asked_alone(PYTHONPATH=path)
+    assert said.startswith("numba, which it needs, ")
+    assert words in said

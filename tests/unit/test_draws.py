@@ -86,7 +86,7 @@ def test_many_streams_are_seeded_in_several_goes():
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("slowdown", [None, SLOWDOWN])
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**64), replication=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_factors_are_those_of_a_generator_for_each_worker(law, slowdown, seed, replication, sizes):
     its, sample = LAWS[law]

@@ -21,7 +21,7 @@ def of(mode: str, left_out: bool = True) -> Scenario:
     strategy, cluster, run = MODES[mode]
     table = scenario_table(workload=LOAD, strategy=strategy, cluster=cluster, run=run)
     if left_out:
-        del table["run"]["start"]
+        table["run"] = {key: value for key, value in table["run"].items() if not key.startswith("start")}
         table["strategy"].pop("pull_order", None)
     return scenario_from_table(table, "test")
 

@@ -19,6 +19,7 @@ from paceline.sweeping.backends import KILLED, WorkersLostError
 from paceline.sweeping.lines import LineReader
 from simulator import Scenario, simulate
 from simulator.errors import InputError, ResultsError, SimulationError
+from simulator.resolve import Resolved
 from simulator.results import Failure, Result
 
 Build = Callable[..., Scenario]
@@ -190,8 +191,8 @@ def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tm
     scenarios = many(scenario, (1, 2, 3, 4))
     sweep(scenarios, tmp_path / "whole.ndjson", jobs=1)
 
-    def moody(one: Scenario) -> Result:
-        if one.replicas in (2, 4):
+    def moody(one: Resolved) -> Result:
+        if one.given.replicas in (2, 4):
             raise SimulationError("not in the mood\nfor this")
         return simulate(one)
 

@@ -6,3 +6,20 @@ beside ``simulator.kernel``; ``ports``, ``fairness``, ``flows``, ``admission`` a
 What happens, in which order, and every rounding are the same; where the reference has an
 ordered dictionary, there is a linked list here. Only this package imports numba.
 """
+
+from __future__ import annotations
+
+__all__ = ["available"]
+
+
+def available() -> str | None:
+    """Why this engine cannot run here, as the middle of a sentence; None if it can.
+
+    Raises
+    ------
+    Exception
+        Whatever a numba that is missing or broken fails with.
+    """
+    from simulator.engine.compiled.machine import obstacle  # which loads numba
+
+    return obstacle() or "it carries messages, and runs no programs yet"

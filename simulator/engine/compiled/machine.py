@@ -16,6 +16,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["INTERPRETED", "Record", "Table", "compiled", "entry", "forget", "remember", "table"]
+__all__ = ["INTERPRETED", "Record", "Table", "compiled", "entry", "forget", "obstacle", "remember", "table"]
 
 Record = Any
 """A record of a table: its fields are attributes, which can be set."""
@@ -55,7 +56,7 @@ def compiled(function: _Function) -> _Function:
 
 def entry(function: _Function) -> _Function:
     """A function that Python calls: its machine code, with all that it calls, is kept on disk."""
-    folder, before = _cache_folder(), _config.CACHE_DIR
+    (folder, _), before = _cache_folder(), _config.CACHE_DIR
     if folder is None:
         return compiled(function)
     _config.CACHE_DIR = folder  # read when a function is decorated, and only then
@@ -66,11 +67,9 @@ def entry(function: _Function) -> _Function:
     return made
 
 
-def _cache_folder() -> str | None:
-    """Where machine code is kept; none, and a line says so once, where nothing can be written."""
-    global _folder
-    if _folder is not None:
-        return _folder or None
+@cache
+def _cache_folder() -> tuple[str | None, str | None]:
+    """Where machine code is kept; or none, and why."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version}".encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
@@ -83,14 +82,14 @@ def _cache_folder() -> str | None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        print(f"the compiled engine compiles anew each time: {folder} cannot be written ({error.strerror})", file=sys.stderr)  # noqa: T201
-        _folder = ""
-        return None
-    _folder = str(folder)
-    return _folder
+        return None, f"its machine code cannot be kept: {folder} cannot be written ({error.strerror})"
+    return str(folder), None
 
 
-_folder: str | None = None
+def obstacle() -> str | None:
+    """Why machine code cannot be kept here, so that it would be compiled anew each time; None where it can."""
+    return _cache_folder()[1]
+
 
 # -- faster compilation of helpers -------------------------------------------------------
 

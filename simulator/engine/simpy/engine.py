@@ -10,6 +10,7 @@ from simpy.events import Event
 
 from simulator.cores import Task
 from simulator.engine.draws import Draws
+from simulator.engine.recorder import Parts
 from simulator.engine.simpy.collectives import Collectives, MessageByMessage
 from simulator.engine.simpy.device import Device, Done, Seat
 from simulator.engine.simpy.overlap import Overlap
@@ -22,7 +23,7 @@ from simulator.network.flows import Network
 from simulator.network.objects import network_of
 from simulator.network.ports import Connection, leave_out_ample
 from simulator.program.program import Operation, Program, Synchronous
-from simulator.recorder import Parts, Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import Span, Transfer, Update
 
 __all__ = ["Engine"]
@@ -51,7 +52,7 @@ class Engine:
         network: Network,
         program: Program,
         draws: Draws,
-        recorder: Recorder,
+        recorder: KernelRecorder,
         collectives: Collectives | None = None,
     ) -> None:
         self._kernel = kernel

@@ -11,7 +11,7 @@ from simulator.engine.simpy.rank import Rank
 from simulator.engine.simpy.server import Job, Server
 from simulator.kernel import Kernel
 from simulator.program.program import Asynchronous, Operation, Synchronous
-from simulator.recorder import Recorder
+from simulator.recorder import KernelRecorder
 from simulator.records import Service, Update
 
 __all__ = ["AsynchronousUpdates", "SynchronousUpdates", "Updates"]
@@ -42,7 +42,7 @@ class Updates(Protocol):
 class _AtServers:
     """What both ways have in common: a queue before each server."""
 
-    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: Recorder, end: Ends) -> None:
+    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends) -> None:
         self._kernel = kernel
         self._servers = servers
         self._recorder = recorder
@@ -65,7 +65,7 @@ class _AtServers:
 class AsynchronousUpdates(_AtServers):
     """Each gradient is applied when its turn comes at its server (Dean et al. 2012)."""
 
-    def __init__(self, rule: Asynchronous, kernel: Kernel, servers: Sequence[Server], recorder: Recorder, end: Ends) -> None:
+    def __init__(self, rule: Asynchronous, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends) -> None:
         super().__init__(kernel, servers, recorder, end)
         self._parts_on_server = rule.parts
         self._parts = sum(rule.parts)
@@ -150,7 +150,7 @@ class SynchronousUpdates(_AtServers):
         rule: Synchronous,
         kernel: Kernel,
         servers: Sequence[Server],
-        recorder: Recorder,
+        recorder: KernelRecorder,
         end: Ends,
         ranks: int,
         released: Callable[[], None],

@@ -23,7 +23,7 @@ from simulator.fusion import Bucket
 from simulator.kernel import Kernel
 from simulator.program.program import Program
 from simulator.program.program import Reduction as Rule
-from simulator.recorder import Recorder, Resource
+from simulator.recorder import KernelRecorder, Resource
 from simulator.records import Span, Transfer, Update
 
 __all__ = ["Lockstep"]
@@ -87,7 +87,7 @@ class Lockstep:
         kernel: Kernel,
         program: Program,
         draws: Draws,
-        recorder: Recorder,
+        recorder: KernelRecorder,
         collective: Collective | None,
     ) -> None:
         rules = program.rules

@@ -1,0 +1,415 @@
+"""Counts steps, cuts the warm-up, and keeps the statistics of what is measured.
+
+The window opens when ``opens_at`` replica-steps have ended and closes when ``closes_at``
+have, or when an engine closes it; the simulation ends there. Where replicas make each step
+together, none can end a step before all have ended the one before, so the window holds
+whole steps; of local SGD it holds whole averaging periods.
+
+An engine tells what happens in the order in which it happens, one by one or in blocks of
+any size, which makes no difference to any statistic. It stops where the window opens and
+where it closes, to say how long everything has been in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.errors import SimulationError
+from simulator.phases import Phases
+from simulator.records import Observer, Step, Update
+from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
+
+__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Names", "Parts", "Recorder"]
+
+STEP_COLUMNS = ("replica", "start_s", "end_s", "input_s", "compute_s", "waiting_s", "apply_s", "hidden_s", "accepted")
+"""Of a block of steps; all but the first three as in :class:`Parts`."""
+
+UPDATE_COLUMNS = ("worker", "read_s", "applied_s", "read_version", "applied_version")
+"""Of a block of updates; the staleness on each server follows, where servers count their own."""
+
+LISTED_WORKERS = 1024
+"""Up to so many workers, each one's staleness is measured."""
+
+_BLOCK = 1024
+
+Kind = Literal["devices", "links", "servers", "cores"]
+Seconds = NDArray[np.float64]
+
+
+class Parts(NamedTuple):
+    """Where a step's time went, in seconds; what these leave over was communication that nothing hid.
+
+    ``hidden_s`` is communication that went on while the replica computed: it adds nothing
+    to the step. ``accepted`` is the share of the step's gradients that entered an update.
+    """
+
+    input_s: float
+    compute_s: float
+    waiting_s: float
+    apply_s: float
+    hidden_s: float = 0.0
+    accepted: float = 1.0
+
+
+class Names(Sequence[str]):
+    """Names that are made when they are asked for.
+
+    Parameters
+    ----------
+    count
+        How many.
+    name_of
+        Gives each from its place. Two lists of as many names by the same function are equal.
+    """
+
+    def __init__(self, count: int, name_of: Callable[[int], str]) -> None:
+        self._count = count
+        self._name_of = name_of
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        """The name at a place, or those of a part."""
+        places = range(self._count)[place]
+        return self._name_of(places) if isinstance(places, int) else [self._name_of(each) for each in places]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._name_of, range(self._count))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Names) and self._name_of == other._name_of:
+            return self._count == other._count
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class InUse(NamedTuple):
+    """How long the resources of a kind have been in use up to now."""
+
+    names: Sequence[str]
+    """Of each, unique among its kind."""
+    seconds: Seconds
+    """Of work, or for a link of its whole bandwidth; shape (resources,)."""
+
+
+@dataclass
+class Measured:
+    """What one replication measured in its window."""
+
+    window_s: float = 0.0
+    run_s: float = 0.0
+    """When the window closed."""
+    steps: int = 0
+    updates: int = 0
+    accepted_steps: float = 0.0
+    """Steps whose gradients entered an update; a step of which a part did counts as that part."""
+    hidden_s: float = 0.0
+    step_time: TimeSketch = field(default_factory=TimeSketch)
+    staleness: CountHistogram = field(default_factory=CountHistogram)
+    server_staleness: list[CountHistogram] = field(default_factory=list)
+    worker_staleness: GroupedCounts | None = None
+    """None where workers do not update by themselves, or are too many to be listed."""
+    mixed_reads: CountHistogram = field(default_factory=CountHistogram)
+    """Of each read, by how many updates the versions differ that it found on the servers."""
+    parts_s: Seconds = field(default_factory=lambda: np.zeros(5))
+    """Sums over steps: input, compute, communication, waiting, apply."""
+    names: dict[Kind, Sequence[str]] = field(default_factory=dict)
+    in_use_s: dict[Kind, Seconds] = field(default_factory=dict)
+    """Seconds of use of the resources of each kind, in the order of their names."""
+    phases: Phases | None = None
+    aligned: bool = False
+    """Whether ranks entered a collective together though they were not ready together."""
+    algorithms: tuple[tuple[float, str, str], ...] = ()
+    """Of each size in bytes that was all-reduced: algorithm and protocol."""
+    events: int = 0
+    drawn_s: tuple[float, float] = (1.0, 1.0)
+    """Of the parameters as they were drawn: seconds of compute, and of a whole step when all workers are under way."""
+
+
+class Recorder:
+    """The recorder of one replication.
+
+    Parameters
+    ----------
+    replicas
+        How many make steps.
+    opens_at, closes_at
+        How many steps of all replicas have ended when the window opens and when it closes.
+    apart
+        Whether each makes and applies its steps by itself, so that phases and each
+        worker's staleness are measured.
+    observer
+        Receives every step and update, where given.
+
+    Attributes
+    ----------
+    measured
+        What has been measured so far; complete when the window is closed.
+    ended
+        Steps of all replicas that have ended so far.
+    is_open
+        Whether what happens is measured.
+    """
+
+    def __init__(self, replicas: int, opens_at: int, closes_at: int, *, apart: bool, observer: Observer | None = None) -> None:
+        self.measured = Measured()
+        self.observer = observer
+        self.opens_at = opens_at
+        self.closes_at = closes_at
+        self.ended = 0
+        self.is_open = False
+        if apart and replicas > 1:
+            self.measured.phases = Phases(replicas)
+            self.measured.worker_staleness = GroupedCounts(replicas) if replicas <= LISTED_WORKERS else None
+        self._opened_s = 0.0
+        self._before: Mapping[Kind, Seconds] = {}
+        # what is still to be folded into the statistics
+        self._steps = _Block(self._fold_steps)
+        self._updates = _Block(self._fold_updates)
+        self._joint: list[Seconds] = []
+
+    # -- what happens --------------------------------------------------------------------
+
+    def step(self, replica: int, start_s: float, end_s: float, parts: Parts) -> None:
+        """A replica has ended a step; :meth:`open` or :meth:`close` must follow where the window does."""
+        if self.ended >= self.closes_at:
+            return
+        self.ended += 1
+        if self.observer is not None:
+            self._show(self.observer, replica, start_s, end_s, *parts)
+        if self.is_open or self.measured.phases is not None:
+            self._steps.add((replica, start_s, end_s, *parts))
+
+    def steps(self, rows: Seconds) -> None:
+        """Replicas have ended steps; no more of them than are left until the window opens or closes.
+
+        Parameters
+        ----------
+        rows
+            Columns as in ``STEP_COLUMNS``, shape (n, 9).
+        """
+        if self.ended >= self.closes_at:
+            return
+        self.ended += len(rows)
+        assert self.ended <= (self.closes_at if self.is_open else self.opens_at), "the engine stops where the window opens and closes"
+        if self.observer is not None:
+            for replica, *values in rows.tolist():
+                self._show(self.observer, int(replica), *values)
+        if self.is_open or self.measured.phases is not None:
+            self._steps.extend(rows)
+
+    def _show(
+        self, observer: Observer, replica: int, start_s: float, end_s: float, input_s: float, compute_s: float, waiting_s: float,
+        apply_s: float, *_: float
+    ) -> None:  # fmt: skip
+        communication_s = end_s - start_s - input_s - compute_s - waiting_s - apply_s
+        observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s))
+
+    def together(self, start_s: Seconds, end_s: Seconds, parts: Seconds) -> None:
+        """All replicas have ended a step of theirs; :meth:`open` or :meth:`close` must follow where the window does.
+
+        Parameters
+        ----------
+        start_s, end_s
+            Of each replica's step, shape (replicas,).
+        parts
+            Rows as in :class:`Parts`, without ``accepted``: shape (5, replicas).
+        """
+        durations = end_s - start_s
+        input_s, compute_s, waiting_s, apply_s, hidden_s = parts
+        communication_s = durations - input_s - compute_s - waiting_s - apply_s
+        if self.observer is not None:
+            columns = (start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s)
+            for replica, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+                self.observer.record(Step(replica, *values))
+        if self.is_open:
+            self._joint.append(np.array([durations, hidden_s, input_s, compute_s, communication_s, waiting_s, apply_s]))
+            if len(self._joint) * len(durations) >= _BLOCK:
+                self._fold_joint()
+        self.ended += len(durations)
+
+    def update(self, update: Update) -> None:
+        """An update of the model has been applied."""
+        if self.ended >= self.closes_at:
+            return
+        if self.observer is not None:
+            self.observer.record(update)
+        if self.is_open:
+            worker, read_s, applied_s, read_version, applied_version, server_staleness = update
+            self._updates.add((worker, read_s, applied_s, read_version, applied_version, *server_staleness))
+
+    def updates(self, rows: Seconds) -> None:
+        """Updates have been applied, none before the window's opening with one after it.
+
+        Parameters
+        ----------
+        rows
+            Columns as in ``UPDATE_COLUMNS``, and the staleness on each server where they count their own; shape (n, 5 + servers).
+        """
+        if self.ended >= self.closes_at:
+            return
+        if self.observer is not None:
+            for worker, read_s, applied_s, read_version, applied_version, *of_servers in rows.tolist():
+                staleness = tuple(map(int, of_servers))
+                self.observer.record(Update(int(worker), read_s, applied_s, int(read_version), int(applied_version), staleness))
+        if self.is_open:
+            self._updates.extend(rows)
+
+    def reads(self, spreads: NDArray[np.int64]) -> None:
+        """Workers begin to read; by how many updates the versions on the servers differ at each, shape (n,)."""
+        if self.is_open:
+            self.measured.mixed_reads.add_all(spreads)
+
+    # -- the window ------------------------------------------------------------------------
+
+    def open(self, now: float, in_use_s: Mapping[Kind, Seconds]) -> None:
+        """What happens from now on is measured.
+
+        Parameters
+        ----------
+        now
+            In seconds.
+        in_use_s
+            How long the resources of each kind have been in use, shapes (resources,).
+        """
+        self._steps.fold()
+        self.is_open = True
+        self._opened_s = now
+        self._before = in_use_s
+
+    def close(self, now: float, in_use: Mapping[Kind, InUse], events: int) -> None:
+        """Nothing more is measured; the run ends.
+
+        Parameters
+        ----------
+        now
+            In seconds.
+        in_use
+            Of each kind; there may be more resources behind those that there were when the window opened.
+        events
+            Of the engine's calendar so far.
+
+        Raises
+        ------
+        SimulationError
+            The warm-up has not ended yet: a worker of those that make their own steps has outrun the others.
+        """
+        if not self.is_open:
+            raise SimulationError(
+                "the first worker ended its last step before the warm-up of all was over, so nothing was measured; "
+                "set run.drain = true, or a smaller run.warmup_steps"
+            )
+        self._steps.fold()
+        self._updates.fold()
+        self._fold_joint()
+        self.is_open = False
+        measured = self.measured
+        measured.window_s = now - self._opened_s
+        measured.run_s = now
+        for kind, (names, seconds) in in_use.items():
+            measured.names[kind] = names
+            measured.in_use_s[kind] = seconds.copy()
+            measured.in_use_s[kind][: len(self._before[kind])] -= self._before[kind]
+        measured.events = events
+        self.closes_at = self.ended
+
+    # -- statistics ------------------------------------------------------------------------
+
+    def _fold_steps(self, rows: Seconds) -> None:
+        measured = self.measured
+        if measured.phases is not None:
+            measured.phases.steps(rows[:, 0].astype(np.int64), rows[:, 1], rows[:, 2])
+        if not self.is_open:
+            return
+        parts = np.empty((len(rows), 8))  # a step after the other, as sums of it are rounded
+        durations = rows[:, 2] - rows[:, 1]
+        parts[:, 0], parts[:, 1], parts[:, 2] = durations, rows[:, 7], rows[:, 8]
+        parts[:, 3], parts[:, 4], parts[:, 6], parts[:, 7] = rows[:, 3], rows[:, 4], rows[:, 5], rows[:, 6]
+        parts[:, 5] = durations - rows[:, 3] - rows[:, 4] - rows[:, 5] - rows[:, 6]
+        columns = parts.T
+        measured.steps += len(rows)
+        measured.step_time.add(columns[0])
+        measured.hidden_s += float(columns[1].sum())
+        measured.accepted_steps += float(columns[2].sum())
+        measured.parts_s += columns[3:].sum(axis=1)
+
+    def _fold_joint(self) -> None:
+        if not self._joint:
+            return
+        measured, joint = self.measured, np.array(self._joint)  # shape (steps, 7, replicas)
+        self._joint.clear()
+        steps, _, replicas = joint.shape
+        measured.steps += steps * replicas
+        measured.accepted_steps += steps * replicas
+        measured.step_time.add_each(joint[:, 0])
+        for hidden_s, *parts_s in joint[:, 1:].sum(axis=2).tolist():
+            measured.hidden_s += hidden_s
+            measured.parts_s += parts_s
+
+    def _fold_updates(self, rows: Seconds) -> None:
+        measured = self.measured
+        counts = rows.astype(np.int64)
+        measured.updates += len(rows)
+        staleness = counts[:, 4] - counts[:, 3]
+        measured.staleness.add_all(staleness)
+        if measured.worker_staleness is not None:
+            measured.worker_staleness.add(counts[:, 0], staleness)
+        servers = counts.shape[1] - len(UPDATE_COLUMNS)
+        if len(measured.server_staleness) != servers:
+            measured.server_staleness = [CountHistogram() for _ in range(servers)]
+        for histogram, values in zip(measured.server_staleness, counts[:, len(UPDATE_COLUMNS) :].T, strict=True):
+            histogram.add_all(values)
+
+
+class _Block:
+    """Rows that come one by one or in blocks, and are folded in blocks of one size, so that memory does not grow with their number."""
+
+    def __init__(self, fold: Callable[[Seconds], None]) -> None:
+        self._fold = fold
+        self._rows: list[tuple[float, ...]] = []
+        self._blocks: list[Seconds] = []  # that came before those rows
+        self._room = _BLOCK  # of rows until the next one is folded, but for those
+
+    def add(self, row: tuple[float, ...]) -> None:
+        """Take one."""
+        self._rows.append(row)
+        if len(self._rows) == self._room:
+            self.fold()
+
+    def extend(self, rows: Seconds) -> None:
+        """Take several, shape (n, columns); the array may change afterwards."""
+        self._gather()
+        while len(rows) >= self._room:
+            whole, rows = rows[: self._room], rows[self._room :]
+            if self._blocks:
+                self._blocks.append(whole)
+                self.fold()
+            else:
+                self._fold(whole)
+        if len(rows):
+            self._blocks.append(rows.copy())
+            self._room -= len(rows)
+
+    def fold(self) -> None:
+        """Fold all there are, though they are fewer than a block."""
+        self._gather()
+        blocks, self._blocks, self._room = self._blocks, [], _BLOCK
+        if blocks:
+            self._fold(np.concatenate(blocks) if len(blocks) > 1 else blocks[0])
+
+    def _gather(self) -> None:
+        if self._rows:
+            self._blocks.append(np.array(self._rows, dtype=np.float64))
+            self._room -= len(self._rows)
+            self._rows.clear()

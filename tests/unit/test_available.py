@@ -1,0 +1,122 @@
+"""What does not fit into memory is refused in one line before it is begun; checking millions of workers takes no memory of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from sample_scenarios import scenario_table
+
+from simulator import available, effort, scenario_from_table, simulate
+from simulator.available import available_bytes
+from simulator.cautions import cautions
+from simulator.effort import effort_s, memory_bytes
+from simulator.errors import InputError
+
+MOST = 10_000_000
+ASYNC = {"kind": "parameter-server", "mode": "async"}
+RING = {"kind": "multi-worker-mirrored"}
+
+
+def scenario(workers: int, strategy: dict, **parts):
+    return scenario_from_table(scenario_table(strategy={**strategy, "workers": workers}, **parts), "test")
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [ASYNC, {**ASYNC, "mode": "sync", "backup_workers": 10}, {**ASYNC, "mode": "ssp", "bound": 2}, RING, RING | {"algorithm": "auto"}],
+    ids=["async", "backup", "ssp", "ring", "auto"],
+)
+def test_ten_million_workers_are_checked_as_fast_as_ten(strategy):
+    def measured(workers: int) -> tuple[float, float]:
+        cluster = {"node_classes": [{"name": "slow", "nodes": workers // 2, "speed": 0.5}]}
+        tracemalloc.start()
+        begun = time.process_time()
+        found = scenario(workers, strategy, cluster=cluster)
+        assert found.replicas == workers
+        effort_s(found), memory_bytes(found, "simpy"), found.hash, found.full_step_s, found.nodes_needed, cautions(found)
+        took_s, peak = time.process_time() - begun, tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return took_s, peak
+
+    measured(20)
+    assert measured(MOST)[1] < measured(20)[1] + 100_000
+    assert min(measured(MOST)[0] for _ in range(3)) < 1.0  # ten million of anything take longer
+
+
+def test_what_does_not_fit_is_refused_at_once_and_says_what_to_try(monkeypatch):
+    monkeypatch.setattr(effort, "available_bytes", lambda: 8e9)
+    begun = time.process_time()
+    with pytest.raises(InputError, match=r"10,000,000 replicas takes about .* of memory .* are available: take fewer workers or servers"):
+        simulate(scenario(MOST, ASYNC))
+    assert time.process_time() - begun < 2.0
+    monkeypatch.setattr(effort, "available_bytes", lambda: None)  # nobody knows: it is tried
+    effort.check_memory(scenario(MOST, ASYNC))
+
+
+def test_memory_grows_with_workers_servers_messages_and_replications():
+    def of(workers=1000, strategy=ASYNC, engine="simpy", **run):
+        load = {"variables": [{"name": f"v{i}", "size": "1 MB", "creation_index": i, "ready": 1.0} for i in range(4)]}
+        return memory_bytes(scenario(workers, strategy, workload=load, run=run), engine)
+
+    assert of(2000) == 2 * of(1000)
+    assert of(strategy={**ASYNC, "servers": 4}) > of() > of(strategy=RING) > of(engine="compiled")
+    assert of(grouping="per-server") < of()
+    assert of(replications=20) > of()
+    assert of(strategy=RING, detail="messages") > of(strategy=RING)
+
+
+PEAK = """
+import json, sys
+from pathlib import Path
+from simulator import scenario_from_table, simulate
+
+def peak_bytes():  # of this program alone: getrusage counts that of the one that started it too
+    status = Path("/proc/self/status").read_text().split()
+    return int(status[status.index("VmHWM:") + 1]) * 1024
+
+for table in json.load(sys.stdin):
+    before = peak_bytes()
+    simulate(scenario_from_table(table, "test"))
+    print(peak_bytes() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is told by /proc")
+@pytest.mark.parametrize(("strategy", "workers"), [(ASYNC, 4000), (RING, 30_000)], ids=["async", "ring"])
+def test_the_estimate_holds_within_a_factor_of_two(strategy, workers):
+    """Against the peak memory of a process of its own, after a few replicas have had everything imported."""
+    few, many = (
+        scenario_table(
+            workload={"jitter": {"kind": "exponential"}}, strategy={**strategy, "workers": count}, run={"steps": 3, "warmup_steps": 1}
+        )
+        for count in (10, workers)
+    )
+    told = subprocess.run([sys.executable, "-c", PEAK], input=json.dumps([few, many]), capture_output=True, text=True, check=True)
+    took = float(told.stdout.split()[-1])
+    assert took / 2 < memory_bytes(scenario_from_table(many, "test"), "simpy") < 2 * took
+
+
+def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch):
+    (tmp_path / "memory.max").write_text("3000\n")
+    (tmp_path / "memory.current").write_text("1500\n")
+    (tmp_path / "memory.stat").write_text("anon 1000\ninactive_file 200\n")
+    monkeypatch.setattr(available, "_CGROUPS", ((tmp_path, "memory.max", "memory.current"),))
+    assert available_bytes() == 3000 - 1500 + 200
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_bytes() > 1e6
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the limit of a process is told by /proc")
+def test_the_limit_of_the_process_counts():
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, -1)); "
+        "from simulator.available import available_bytes; print(available_bytes())"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0 < float(told.stdout) < 4 * 2**30
