@@ -22,6 +22,7 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.objects import network_of
 from simulator.network.ports import Connection, leave_out_ample
+from simulator.program.overlapping import may_overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import KernelRecorder
 from simulator.records import Span, Transfer, Update
@@ -109,7 +110,7 @@ class Engine:
         found = []
         for index, (device, routine, seat) in enumerate(zip(its.device.tolist(), its.routine.tolist(), its.seat.tolist(), strict=True)):
             plan, own = plans[routine], self._devices[device]
-            overlap = Overlap(kernel, own) if _may_overlap(program, plan) else None
+            overlap = Overlap(kernel, own) if may_overlap(program, plan.routine) else None
             seated = own.seat(connections[seat] if seat >= 0 else None)
             paths = [connections[path] if path >= 0 else None for path in its.path[index].tolist()]
             found.append(Rank(index, plan, draws, own, seated, paths, overlap))
@@ -522,19 +523,3 @@ def _servers(kernel: Kernel, network: Network, program: Program, connections: Se
 def _on_cores(network: Network) -> Seat | None:
     """How a process works on the cores that all share; none if it has one of its own."""
     return Task(network.cores).work if network.cores is not None else None
-
-
-def _may_overlap(program: Program, plan: Plan) -> bool:
-    """Whether a rank can compute while one of its messages is on its way."""
-    rule = program.rules.updates
-    if isinstance(rule, Synchronous) and rule.cancel:
-        return True
-    before: list[set[int]] = []  # of each operation, all that must have ended
-    last: set[int] = set()  # the compute before, and what that waited for
-    for number, operation in enumerate(plan.operations):
-        chain = last if operation.kind == "compute" else set()
-        before.append(chain.union(operation.after, *(before[one] for one in operation.after)))
-        if operation.kind == "compute":
-            last = {number, *before[-1]}
-    sends = [number for number, operation in enumerate(plan.operations) if operation.kind == "send"]
-    return any(send not in before[compute] and compute not in before[send] for send in sends for compute in plan.computes)
