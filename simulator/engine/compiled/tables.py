@@ -11,8 +11,8 @@ from simulator.engine.compiled import kinds, layout
 from simulator.engine.compiled.state import State
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
-from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 from simulator.program.overlapping import may_overlap
+from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 
 __all__ = ["Simulation"]
 
