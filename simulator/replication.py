@@ -86,7 +86,7 @@ class _Run:
         if self.together or self.drawn.rank_messages or self.observer is not None:
             return False
         run = self.drawn.run
-        events = replications * expected_events(self.program, run.steps + run.warmup_steps)
+        events = replications * expected_events(self.program, run.steps)
         return choose(run.engine, events) == "compiled"
 
     @property
@@ -105,7 +105,7 @@ class _Run:
             observer=self.observer,
         )
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.run.warmup_steps)
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.warmup)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 
