@@ -15,10 +15,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from simulator.engine.collective import collective_of
+import numpy as np
+
+from simulator.collectives.schedule import columns
 from simulator.errors import InvariantError
-from simulator.network.ports import Port
-from simulator.network.topology import Topology
 from simulator.observing.recording import Recording
 from simulator.program.compile import compile_program
 from simulator.program.laws import check_program
@@ -26,6 +26,7 @@ from simulator.records import Service, Span, Step
 from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.reducing import collective_of
 
 __all__ = ["LAWS", "audit"]
 
@@ -263,23 +264,27 @@ class _SendingTimes:
     """Seconds that the links out of a rank need for what it sends in an all-reduce: the schedule's bytes, no simulated time."""
 
     def __init__(self, scenario: Scenario) -> None:
-        streams = Streams(scenario.run.seed, 0)
-        self._connect = Topology(scenario, streams).between_replicas
-        collective = collective_of(scenario, streams, Topology(scenario, streams))
+        collective = collective_of(scenario, scenario.strategy.reduction, Streams(scenario.run.seed, 0))
         assert collective is not None, "there is something to reduce"
         self._collective = collective
-        self._known: dict[tuple[int, float], float] = {}
+        self._known: dict[float, list[float]] = {}  # of all ranks, by size
 
     def __call__(self, rank: int, size_bytes: float) -> float:
-        known = self._known.get((rank, size_bytes))
+        known = self._known.get(size_bytes)
         if known is None:
-            schedule, wire = self._collective.plan(size_bytes)
-            port_s: dict[Port, float] = defaultdict(float)
-            for lane in schedule.lanes_from(rank):
-                for port in self._connect(lane.source, lane.target).ports:
-                    port_s[port] += schedule.share(lane) * size_bytes * wire.bytes_per_byte / port.capacity
-            known = self._known[rank, size_bytes] = max(port_s.values(), default=0.0)
-        return known
+            known = self._known[size_bytes] = self._of_all(size_bytes)
+        return known[rank]
+
+    def _of_all(self, size_bytes: float) -> list[float]:
+        schedule, wire = self._collective.plan(size_bytes)
+        source, target, _, messages, parts = columns(schedule)
+        laid = wire.laid(source, target)
+        carried = messages * (parts / schedule.parts) * size_bytes * wire.bytes_per_byte
+        carried_s = carried[laid.path] / laid.ports.capacity[laid.paths.port]
+        port_s = np.zeros((schedule.ranks, len(laid.ports.capacity)))
+        np.add.at(port_s, (source[laid.path], laid.paths.port), carried_s)
+        most_s: list[float] = port_s.max(axis=1, initial=0.0).tolist()
+        return most_s
 
 
 LAWS: Sequence[Callable[[Scenario, Recording], None]] = (

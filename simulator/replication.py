@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import gc
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 
-from simulator.collectives import ByMessages
+from simulator.collectives.collective import Collective
 from simulator.cores import cores_of
-from simulator.engine.collective import collective_of
+from simulator.engine.choosing import choose, expected_events
 from simulator.engine.draws import Draws
-from simulator.engine.recorder import Measured
-from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
+from simulator.engine.recorder import Measured, Recorder
+from simulator.engine.simpy.collectives import AtOnce
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.vectorised.lockstep import Lockstep
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
-from simulator.network.topology import Topology
 from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
-from simulator.recorder import KernelRecorder, Resource
+from simulator.program.program import Program
+from simulator.recorder import KernelRecorder
 from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.reducing import collective_of
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 
@@ -48,54 +51,97 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     """
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
-    kernel = Kernel()
-    cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-    network = Network(kernel, drawn.cluster.transport, streams.generator("weights"), cores)
-    recorder = KernelRecorder(kernel, drawn, observer)
-    recorder.measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
-    if cores is not None:
-        recorder.watch("cores", lambda: [cores])
-    draws = Draws(drawn, streams)
+    program = compile_program(drawn, streams)
+    run = _Run(drawn, streams, program, Draws(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams), observer)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
     try:
-        _run(drawn, streams, kernel, network, draws, recorder)
+        measured = run.compiled() if run.takes_compiled(scenario.run.replications) else run.simpy()
     finally:
         if collecting:
             gc.enable()
-    return recorder.measured
+    measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
+    return measured
 
 
-def _run(drawn: Scenario, streams: Streams, kernel: Kernel, network: Network, draws: Draws, recorder: KernelRecorder) -> None:
-    """Compile, and run the program to its end."""
-    program = compile_program(drawn, streams)
-    topology = Topology(drawn, streams)
-    collective = collective_of(drawn, streams, topology)
+@dataclass
+class _Run:
+    """One replication, before an engine has been chosen."""
 
-    def links() -> list[Resource]:
-        return [*topology.ports, *topology.hosts]
+    drawn: Scenario
+    streams: Streams
+    program: Program
+    draws: Draws
+    collective: Collective | None
+    observer: Observer | None
 
-    sizes = tuple(its.size_bytes for its in program.routines[0].operations if its.kind == "collective")
-    lockstep = None
-    if program.together and not drawn.rank_messages:
-        lockstep = Lockstep(kernel, program, draws, recorder, collective, links)
-    else:
-        collectives: Collectives | None = None
-        if collective is not None and drawn.rank_messages:
-            plans = [collective.plan(size) for size in sizes]
-            begin = partial(ByMessages, kernel, network, plans, sizes, recorder.observer)
-            collectives = MessageByMessage(lambda ended: begin(ended=ended), len(sizes), links)
-        elif collective is not None:
-            collectives = AtOnce(kernel, collective, sizes, draws.ranks, links)
-        Engine(kernel, network, program, draws, recorder, collectives).start()
-    recorder.begin()
-    kernel.run(recorder.done)
-    if collective is not None:
-        recorder.measured.aligned = collective.aligned and not drawn.rank_messages
-        reduced = lockstep.sizes if lockstep is not None else sizes
-        choices = {size: collective.choice(size) for size in dict.fromkeys(reduced)}
-        recorder.measured.algorithms = tuple((size, choice.algorithm, choice.protocol) for size, choice in choices.items())
+    @property
+    def together(self) -> bool:
+        """Whether all ranks' steps are computed at once."""
+        return self.program.together and not self.program.exchanges
+
+    def takes_compiled(self, replications: int) -> bool:
+        """Whether the compiled engine runs it."""
+        if self.together or self.drawn.rank_messages or self.observer is not None:
+            return False
+        run = self.drawn.run
+        events = replications * expected_events(self.program, run.steps)
+        return choose(run.engine, events) == "compiled"
+
+    @property
+    def at_once(self) -> Collective | None:
+        """What finds the times of all ranks at once, where buckets are reduced so."""
+        return None if self.program.exchanges else self.collective
+
+    def compiled(self) -> Measured:
+        """By the compiled engine."""
+        drawn = self.drawn
+        recorder = Recorder(
+            drawn.replicas,
+            drawn.warmup * drawn.replicas,
+            drawn.run.total_steps(drawn.replicas),
+            apart=drawn.strategy.pace.asynchronous,
+            observer=self.observer,
+        )
+        run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.warmup)
+        self._note_collective(recorder.measured, self._sizes)
+        return recorder.measured
+
+    def simpy(self) -> Measured:
+        """By SimPy; where all ranks' steps are computed at once, by no more than its calendar."""
+        drawn, program = self.drawn, self.program
+        kernel = Kernel()
+        cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
+        network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
+        recorder = KernelRecorder(kernel, drawn, self.observer)
+        if cores is not None:
+            recorder.watch("cores", lambda: [cores])
+        sizes: Sequence[float] = self._sizes
+        if self.together:
+            lockstep = Lockstep(kernel, program, self.draws, recorder, self.collective)
+            recorder.begin()
+            kernel.run(recorder.done)
+            sizes = lockstep.sizes
+        else:
+            at_once = AtOnce(kernel, self.at_once, self._sizes, self.draws.ranks) if self.at_once is not None else None
+            Engine(kernel, network, program, self.draws, recorder, at_once).start()
+            recorder.begin()
+            kernel.run(recorder.done)
+        self._note_collective(recorder.measured, sizes)
+        return recorder.measured
+
+    @property
+    def _sizes(self) -> tuple[float, ...]:
+        return tuple(its.size_bytes for its in self.program.routines[0].operations if its.kind == "collective")
+
+    def _note_collective(self, measured: Measured, sizes: Iterable[float]) -> None:
+        if self.collective is None:
+            return
+        measured.aligned = self.collective.aligned and not self.program.exchanges
+        choices = {size: self.collective.choice(size) for size in dict.fromkeys(sizes)}
+        measured.algorithms = tuple((size, choice.algorithm, choice.protocol) for size, choice in choices.items())
 
 
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:

@@ -10,7 +10,8 @@ import numpy as np
 
 from simulator.cores import Cores, Task
 from simulator.engine.compiled import codes
-from simulator.engine.compiled.loop import DRAINED, FULL, HANDLE, WEIGHTS, act
+from simulator.engine.compiled.interpreter import act
+from simulator.engine.compiled.loop import DRAINED, FULL, HANDLE, WEIGHTS
 from simulator.engine.compiled.state import State
 from simulator.kernel import Kernel
 from simulator.network import fairness
@@ -189,7 +190,7 @@ def by_compiled(case: Case, most_events: int = 1 << 60) -> Outcome:
         state.grow()
         later(at_s, number)
     while True:
-        why = act(address, 0, min(int(s.serial) + most_events, 1 << 62), 0.0, 0, 0, 0)
+        why = act(address, 8, min(int(s.serial) + most_events, 1 << 62), 0.0, 0, 0, 0)
         if why == DRAINED:
             break
         if why == FULL:

@@ -15,12 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.laws import least_shares, shares
-from simulator.engine.collective import collective_of
 from simulator.errors import InvariantError
-from simulator.network.topology import Topology
 from simulator.program.program import Asynchronous, Operation, Program, Routine, Synchronous
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.reducing import collective_of
 
 __all__ = ["PROGRAM_LAWS", "check_program"]
 
@@ -517,7 +516,7 @@ def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
     """The messages of an all-reduce move all that any algorithm must: 2 (n - 1) / n of the buffer a rank, and everybody's once."""
     streams = Streams(scenario.run.seed, 0)
     sizes = {its.size_bytes for walk in _walks(program) for _, its in walk.of_kind("collective")}
-    collective = collective_of(scenario, streams, Topology(scenario, streams)) if sizes else None
+    collective = collective_of(scenario, scenario.strategy.reduction, streams) if sizes else None
     if collective is None:
         return
     ranks = len(program.ranks)

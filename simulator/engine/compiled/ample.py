@@ -35,20 +35,9 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64]) ->
     np.minimum.at(appears, paths.port, np.arange(crossings))
     order = np.lexsort((appears, users))
     shared = np.ones(crossings, dtype=np.bool_)
-    _leave_out(
-        order,
-        begins,
-        by_port,
-        path,
-        paths.first,
-        paths.port,
-        weight,
-        ports.capacity,
-        ports.ceiling,
-        ports.incast_loss,
-        ports.incast_flows,
-        shared,
-    )
+    numbers = (np.require(one, np.int64, ("C", "W")) for one in (order, begins, by_port, path, paths.first, paths.port))
+    reals = (np.require(one, np.float64, ("C", "W")) for one in (weight, ports.capacity, ports.ceiling, ports.incast_loss))
+    _leave_out(*numbers, *reals, np.require(ports.incast_flows, np.int64, ("C", "W")), shared)
     return shared
 
 

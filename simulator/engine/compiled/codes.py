@@ -1,8 +1,13 @@
-"""What can happen: codes of the network and of the cores; the interpreter's own begin at ``FIRST``."""
+"""What can happen: codes of the network and of the cores, and from ``FIRST`` on of programs."""
 
 from __future__ import annotations
 
-__all__ = ["ADMIT", "BEGIN", "FIRST", "RECEIVED", "SETTLE", "STAND_FOR_LINK"]
+__all__ = [
+    "ADMIT", "ALL_REDUCED", "ARRIVED", "BATCH_COMES", "BEGIN", "BEGIN_OPERATION", "CLOSE", "COMPUTED", "DELIVERED", "DISPATCHED",
+    "END_OPERATION", "FIRST", "FIRST_FREE", "GO_ON", "PREFETCH", "PREFETCHED", "PREPARED", "READ", "RECEIVED", "SERVED", "SETTLE",
+    "STAND_FOR_LINK", "WAKE",
+]  # fmt: skip
+
 
 STAND_FOR_LINK = 1
 """The sending host's work on a message is done."""
@@ -15,3 +20,40 @@ SETTLE = 4
 ADMIT = 5
 """Messages are given their turns."""
 FIRST = 16
+
+# -- of programs -------------------------------------------------------------------------
+
+BEGIN_OPERATION = FIRST
+"""A rank's operation begins; ``about`` packs step and operation."""
+END_OPERATION = FIRST + 1
+"""A rank's operation has ended."""
+READ = FIRST + 2
+"""The step is the rank's, which begins to read."""
+DISPATCHED = FIRST + 3
+"""The coordinator has done its work on cores for a rank."""
+PREPARED = FIRST + 4
+"""The client has done its work on cores for a rank's operation."""
+BATCH_COMES = FIRST + 5
+"""The batch that a rank has prepared by itself is there."""
+PREFETCH = FIRST + 6
+"""A rank begins to prepare a batch on cores."""
+PREFETCHED = FIRST + 7
+"""It has."""
+COMPUTED = FIRST + 8
+"""A rank's work, number ``about``, has ended on a device that it shares, or on cores."""
+WAKE = FIRST + 9
+"""A device that one rank has to itself has worked, if its turn is still ``about``."""
+GO_ON = FIRST + 10
+"""A rank goes on with its computes, if its step is still ``about``."""
+ARRIVED = FIRST + 11
+"""A rank's message has arrived."""
+DELIVERED = FIRST + 12
+"""A rank's message to another has arrived."""
+SERVED = FIRST + 13
+"""A server has done what is in front."""
+ALL_REDUCED = FIRST + 14
+"""A rank has all buckets of the step."""
+CLOSE = FIRST + 15
+"""A rank is out of steps, and the measurement ends."""
+FIRST_FREE = FIRST + 16
+"""Codes from here on are those of collectives message by message."""

@@ -9,16 +9,26 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.engine.compiled.machine import table
+from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
-    "ALARM", "AWAY", "CONNECTION", "EDGE", "ENDS", "ENTRY", "HEAPED", "HOST", "INCIDENCE", "ITEM", "LEVEL", "MESSAGE", "NUMBER", "PAIR",
-    "PARKED", "PORT", "REAL", "STATE", "TASK", "TURNS", "WORK", "alarm_at", "connection_at", "edge_at", "ends_at", "entry_at", "heaped_at",
-    "host_at", "incidence_at", "item_at", "level_at", "message_at", "number_at", "pair_at", "parked_at", "port_at", "real_at", "state_at",
-    "task_at", "turns_at", "work_at",
+    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY", "HEAPED", "HOST",
+    "INCIDENCE", "INPUT", "ITEM", "JOB", "LAST_READY", "LEVEL", "LONG", "MEETING", "MESSAGE", "NUMBER", "ONE_BY_ONE", "OPERATION",
+    "OVERLAP", "PAIR", "PARKED", "PORT", "RANK", "READ", "REAL", "ROUTINE", "SERVER", "STATE", "TASK", "TENSOR", "TURNS", "WORK",
+    "alarm_at", "channel_at", "coming_at", "connection_at", "count_at", "device_at", "edge_at", "ended_step_at", "ends_at",
+    "entry_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "last_ready_at", "level_at", "long_at",
+    "meeting_at", "message_at", "number_at", "one_by_one_at", "operation_at", "overlap_at", "pair_at", "parked_at", "port_at",
+    "rank_at", "read_at", "real_at", "routine_at", "server_at", "state_at", "task_at", "tensor_at", "turns_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
 """The backward link of a record that is in no list."""
+
+ONE_BY_ONE = np.dtype([("work_s", "f8"), ("latency_s", "f8"), ("free_s", "f8"), ("task", "i8")])
+"""A process that does one thing at a time; ``task`` is that on shared cores, -1: none."""
+
+LAST_READY = np.dtype([("step", "i8"), ("ready_s", "f8")])
+"""Of a step, when the last rank had all that it reduces."""
 
 STATE = np.dtype(
     [
@@ -46,6 +56,32 @@ STATE = np.dtype(
         ("cores", "i8"), ("number", "f8"), ("slice_s", "f8"), ("busy_s", "f8"), ("paced_for", "i8"), ("running_n", "i8"), ("running", "i8"),
         ("running_last", "i8"), ("waiting", "i8"), ("waiting_last", "i8"), ("host_tasks", "i8"),
         ("works_n", "i8"), ("works_room", "i8"), ("works_free", "i8"), ("works_made", "i8"),
+        # a program: tables of what is done, by operation, by routine, by rank, at servers
+        *((name, "i8") for name in (
+            "operations", "then", "computes", "buckets", "routines", "ranks", "missing", "slots", "peers", "inputs", "meetings", "entered",
+            "finished", "ready", "devices", "overlaps", "servers", "jobs", "factors", "filled", "orders", "ordered", "versions",
+            "channels", "comings", "sent", "clocks", "behind", "tensors", "waiting_ranks", "steps", "updates", "reads", "processes", "last_ready",
+        )),
+        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
+        ("soon_spare", "i8"), ("rows_spare", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"), ("on_servers", "i8"), ("on_inputs", "i8"),
+        # tasks on shared cores: the first of devices, of servers, the coordinator's, the client's; -1: none
+        ("device_tasks", "i8"), ("server_tasks", "i8"),
+        ("slowing", "f8"),
+        # who hands out steps, and who prepares batches
+        ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"), ("preparing", "i8"),
+        # clocks
+        ("bound", "i8"), ("slowest", "i8"), ("at_slowest", "i8"), ("behind_n", "i8"),
+        # servers and updates
+        ("servers_n", "i8"), ("jobs_n", "i8"), ("jobs_room", "i8"), ("jobs_free", "i8"), ("jobs_made", "i8"),
+        ("version", "i8"), ("parts", "i8"), ("synchronous", "i8"), ("required", "i8"), ("cancels", "i8"), ("unapplied", "i8"),
+        ("released_s", "f8"), ("last_push_s", "f8"), ("tokens_taken", "i8"), ("waiting_first", "i8"), ("waiting_n", "i8"),
+        # ranks that meet
+        ("every", "i8"), ("buckets_n", "i8"), ("unready", "i8"), ("applied_s", "f8"), ("applied", "i8"),
+        ("sent_n", "i8"), ("channels_n", "i8"), ("comings_n", "i8"), ("comings_room", "i8"), ("comings_free", "i8"), ("comings_made", "i8"),
+        # what is recorded
+        ("ended", "i8"), ("stops_at", "i8"), ("closes_at", "i8"), ("is_open", "i8"), ("turning", "i8"), ("turn_row", "i8"), ("turn_serial", "i8"),
+        ("steps_n", "i8"), ("steps_room", "i8"), ("updates_n", "i8"), ("updates_room", "i8"), ("update_width", "i8"),
+        ("reads_n", "i8"), ("reads_room", "i8"),
     ],
     align=True,
 )  # fmt: skip
@@ -158,6 +194,78 @@ TASK = np.dtype(
 WORK = np.dtype([("work_s", "f8"), ("what", "i8"), ("about", "i8"), ("after", "i8")])
 """Something that a task is to do, and what follows."""
 
+# -- a program -----------------------------------------------------------------------------
+
+OPERATION = np.dtype(
+    [
+        ("forward", "f8"), ("backward", "f8"), ("apply", "f8"), ("size_bytes", "f8"), ("cost_s", "f8"),
+        ("kind", "i4"), ("gate", "i4"), ("missing", "i4"), ("then", "i4"), ("then_n", "i4"),
+        ("joins", "i4"), ("slot", "i4"), ("departs", "i4"), ("lands", "i4"), ("feeds", "i4"),
+        ("channel", "i4"), ("sent", "i4"), ("server", "i4"), ("tensor", "i4"), ("bucket", "i4"), ("every", "i4"),
+    ],
+    align=True,
+)  # fmt: skip
+"""An operation; ``then`` is the first of those that wait for it, ``sent`` its place among those that send to ranks."""
+
+ROUTINE = np.dtype(
+    [(name, "i4") for name in (
+        "operations", "operations_n", "computes", "computes_n", "buckets", "buckets_n", "shuffled", "shuffled_n", "before",
+        "parts", "input", "update", "feeds", "channels_n", "overlaps",
+    )]
+)  # fmt: skip
+"""A routine: where its operations, computes and collectives begin in their tables; ``before`` of those that are shuffled wait for the first."""
+
+RANK = np.dtype(
+    [
+        ("forward_s", "f8"), ("backward_s", "f8"), ("update_s", "f8"),
+        ("start_s", "f8"), ("held_s", "f8"), ("input_s", "f8"), ("compute_s", "f8"), ("pushed_s", "f8"), ("began_s", "f8"),
+        ("read_s", "f8"), ("read_version", "i8"),
+        ("routine", "i4"), ("device", "i4"), ("seat", "i4"), ("step", "i4"), ("left", "i4"), ("work", "i4"), ("arrived", "i4"),
+        ("accepted", "i4"), ("local_step", "i4"), ("token_step", "i4"), ("at", "i4"), ("first", "i4"),
+        ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"), ("wants_batch", "i1"),
+    ],
+    align=True,
+)  # fmt: skip
+"""A rank, as :class:`simulator.engine.simpy.rank.Rank`; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes."""
+
+INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("task", "i8")])
+"""A rank's input, where it has some."""
+
+MEETING = np.dtype(
+    [("computed_s", "f8"), ("apply_s", "f8"), ("ready_s", "f8"), ("begun_by_s", "f8"), ("received_s", "f8"), ("entered_n", "i8")]
+)
+"""What a rank knows of its step besides, where ranks meet without servers."""
+
+DEVICE = np.dtype(
+    [("busy_s", "f8"), ("free_s", "f8"), ("since_s", "f8"), ("left_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")]
+)
+"""A device that one rank has to itself; ``done``: the rank's work in progress, -1: none."""
+
+OVERLAP = np.dtype([("since_s", "f8"), ("hidden_s", "f8"), ("flights", "i4"), ("computing", "i4")])
+
+SERVER = np.dtype(
+    [("busy_s", "f8"), ("busy_since", "f8"), ("version", "i8"), ("parts", "i8"), ("front", "i4"), ("last", "i4"), ("seat", "i4"), ("task", "i4")]
+)
+"""A server: its jobs, the path of its seat, its task on shared cores."""
+
+JOB = np.dtype([("cost_s", "f8"), ("about", "i8"), ("rank", "i4"), ("after", "i4")])
+"""What a server is to do: for the rank's operation ``about``, or for the mean of tensor ``about`` (rank -1)."""
+
+READ = np.dtype([("read", "i8"), ("stale", "i8"), ("left", "i8")])
+"""Of a rank and a server: the version when it read, its staleness, gradients that are still to be applied."""
+
+CHANNEL = np.dtype([("front", "i4"), ("last", "i4"), ("receiving", "i4")])
+"""Of a rank: the messages that have come and were not received yet; the receive that waits, -1: none."""
+
+COMING = np.dtype([("sent_s", "f8"), ("after", "i8")])
+
+TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("taking", "i4"), ("server", "i4")], align=True)
+"""A tensor's accumulator, and what its update costs."""
+
+ENDED_STEP = np.dtype([(name, "f8") for name in STEP_COLUMNS])
+COUNT = np.dtype([("n", "i2")])
+LONG = np.dtype([("n", "i8")])
+
 state_at = table(STATE)
 entry_at = table(ENTRY)
 item_at = table(ITEM)
@@ -178,3 +286,21 @@ parked_at = table(PARKED)
 edge_at = table(EDGE)
 task_at = table(TASK)
 work_at = table(WORK)
+operation_at = table(OPERATION)
+routine_at = table(ROUTINE)
+rank_at = table(RANK)
+input_at = table(INPUT)
+meeting_at = table(MEETING)
+device_at = table(DEVICE)
+overlap_at = table(OVERLAP)
+server_at = table(SERVER)
+job_at = table(JOB)
+read_at = table(READ)
+channel_at = table(CHANNEL)
+coming_at = table(COMING)
+tensor_at = table(TENSOR)
+ended_step_at = table(ENDED_STEP)
+count_at = table(COUNT)
+long_at = table(LONG)
+one_by_one_at = table(ONE_BY_ONE)
+last_ready_at = table(LAST_READY)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.admission import decide_next, gather
-from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, next_entry, next_of, number_of, soon
-from simulator.engine.compiled.cores import leave, work
-from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, received, send, settle_all, stand_for_link
-from simulator.engine.compiled.layout import item_at, state_at
-from simulator.engine.compiled.machine import Record, compiled, entry
+from simulator.engine.compiled.calendar import code_of, next_entry, next_of, number_of
+from simulator.engine.compiled.cores import leave
+from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, received, settle_all, stand_for_link
+from simulator.engine.compiled.layout import item_at
+from simulator.engine.compiled.machine import Record, compiled
 
-__all__ = ["DRAINED", "FULL", "HANDLE", "OVER", "REFUSED", "SLICE", "WEIGHTS", "act", "advance"]
+__all__ = ["DRAINED", "FULL", "HANDLE", "OVER", "REFUSED", "SLICE", "WEIGHTS", "advance"]
 
 SLICE = 0
 """As much has happened as was asked for."""
@@ -34,10 +34,12 @@ def _is_full(s: Record) -> bool:
     most = s.messages_n + s.spare + 8
     return (
         s.entries + most > s.entries_room
-        or s.soon_n + 2 * most > s.soon_room
+        or s.soon_n + 2 * most + s.soon_spare > s.soon_room
         or most > s.messages_room
         or s.works_n + s.spare + 8 > s.works_room
         or s.end_n + s.spare + 8 > s.end_room
+        or s.jobs_n + s.spare > s.jobs_room
+        or s.comings_n + s.spare > s.comings_room
     )
 
 
@@ -100,26 +102,3 @@ def advance(s: Record, until: int) -> int:
                 if connection < 0:
                     break
                 begin_admitted(s, connection)
-
-
-@entry
-def act(address: int, verb: int, number: int, amount: float, what: int, about: int, left: int) -> int:
-    """One thing that Python asks of the network, so that one function is compiled for all.
-
-    0: :func:`advance` until ``number``; 1: :func:`send` over path ``number``; 2: :func:`work`
-    of task ``number``; 3: :func:`call_later`; 4: :func:`soon`; 5: :func:`at_end_of_instant`.
-    """
-    s = state_at(address, 0)
-    if verb == 0:
-        return advance(s, number)
-    if verb == 1:
-        send(s, number, amount, what, about, left)
-    elif verb == 2:
-        work(s, number, amount, what, about)
-    elif verb == 3:
-        call_later(s, amount, what, about)
-    elif verb == 4:
-        soon(s, what, about)
-    else:
-        at_end_of_instant(s, what, about)
-    return 0

@@ -19,7 +19,15 @@ __all__ = ["State"]
 
 _FIRST_ROOM = 1 << 10
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
-_ROOMS = {"calendar": "entries_room", "soon": "soon_room", "at_end": "end_room", "messages": "messages_room", "works": "works_room"}
+_ROOMS = {
+    "calendar": "entries_room",
+    "soon": "soon_room",
+    "at_end": "end_room",
+    "messages": "messages_room",
+    "works": "works_room",
+    "jobs": "jobs_room",
+    "comings": "comings_room",
+}
 
 
 class State:
@@ -57,14 +65,14 @@ class State:
         leaves_out: bool = True,
         spare: int = 64,
     ) -> None:
-        self._tables: dict[str, NDArray[Any]] = {}
+        self.tables: dict[str, NDArray[Any]] = {}
         self._ports = ports
         self._state = np.zeros(1, layout.STATE)
         self.address = remember(self._state)
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
         s.spare = spare
-        s.messages_free = s.works_free = -1
+        s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
         s.ending = -1
         s.patience = PATIENCE
         weights = np.ones(len(paths)) if weight is None else weight
@@ -74,20 +82,20 @@ class State:
         self._make_connections(paths, weights, shared)
         self._make_hosts(hosts, paths, transport)
         self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
-        alarms = int(s.ports_n) + (len(self._tables["tasks"]) if cores is not None else 0)
-        self._add("alarms", np.empty(alarms, layout.ALARM))
-        self._add("alarm_of", _numbers(alarms))
+        alarms = int(s.ports_n) + (len(self.tables["tasks"]) if cores is not None else 0)
+        self.add("alarms", np.empty(alarms, layout.ALARM))
+        self.add("alarm_of", _numbers(alarms))
 
     # -- making ----------------------------------------------------------------------
 
-    def _add(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    def add(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Keep a table under its name, and let machine code know where it is."""
-        old = self._tables.get(name)
+        old = self.tables.get(name)
         if old is not None:
             forget(int(self._state[name][0]))
         if not len(array):
             array = np.zeros(1, array.dtype)
-        self._tables[name] = array
+        self.tables[name] = array
         self._state[name] = remember(array)
         return array
 
@@ -98,8 +106,10 @@ class State:
             ("at_end", layout.ITEM),
             ("messages", layout.MESSAGE),
             ("works", layout.WORK),
+            ("jobs", layout.JOB),
+            ("comings", layout.COMING),
         ):
-            self._add(name, np.empty(_FIRST_ROOM, dtype))
+            self.add(name, np.empty(_FIRST_ROOM, dtype))
             self._state[_ROOMS[name]] = _FIRST_ROOM
 
     def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
@@ -121,15 +131,15 @@ class State:
         table["alone"][mixed] = 0
         rooms = users[self._shared] + users[self._shared] // 2 + 4  # what is stale is dropped when a heap is full
         begins = np.concatenate(([0], np.cumsum(rooms)))
-        heaps = self._add("heaps", np.empty(int(begins[-1]), layout.HEAPED))
+        heaps = self.add("heaps", np.empty(int(begins[-1]), layout.HEAPED))
         table["heap_room"] = rooms
         table["heap"] = int(heaps.ctypes.data) + begins[:-1] * layout.HEAPED.itemsize
         self._heap_begins = begins
-        self._add("ports", table)
+        self.add("ports", table)
         self.s.ports_n = count
-        self._add("carried", np.zeros(len(ports.capacity), layout.REAL))
+        self.add("carried", np.zeros(len(ports.capacity), layout.REAL))
         for name in ("dirty", "work", "touched", "owners", "component", "frontier"):
-            self._add(name, np.empty(count, layout.NUMBER))
+            self.add(name, np.empty(count, layout.NUMBER))
         if INTERPRETED:
             for number, begin in enumerate(begins[:-1]):
                 remember(heaps[begin:])
@@ -154,18 +164,18 @@ class State:
         table["crossed"] = np.diff(paths.first)
         table["hosted"] = paths.source >= 0
         table["asked_for"] = paths.asked_for
-        self._add("connections", table)
+        self.add("connections", table)
         incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
         incidences["port"] = self._number[paths.port[shared]]
         incidences["connection"] = path[shared]
         incidences["foreign_before"] = AWAY
-        self._add("incidences", incidences)
-        self._add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
-        self._add("crossed", paths.port.astype(np.int32).view(layout.NUMBER))
-        self._add("fresh", np.empty(count, layout.NUMBER))
-        self._add("reached", np.empty(count, layout.NUMBER))
-        self._add("levels", np.zeros(count, layout.LEVEL))
-        self._add("candidates", np.empty(max(count, int(self.s.ports_n)), layout.HEAPED))
+        self.add("incidences", incidences)
+        self.add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
+        self.add("crossed", paths.port.astype(np.int32).view(layout.NUMBER))
+        self.add("fresh", np.empty(count, layout.NUMBER))
+        self.add("reached", np.empty(count, layout.NUMBER))
+        self.add("levels", np.zeros(count, layout.LEVEL))
+        self.add("candidates", np.empty(max(count, int(self.s.ports_n)), layout.HEAPED))
 
     def _make_hosts(self, hosts: int, paths: Paths, transport: Transport) -> None:
         s = self.s
@@ -179,23 +189,23 @@ class State:
         table = np.zeros(hosts, layout.HOST)
         for name in ("targets", "targets_last", "sources", "sources_last"):
             table[name] = -1
-        self._add("hosts", table)
+        self.add("hosts", table)
         ends = np.zeros(len(paths) if hosts else 0, layout.ENDS)
         if hosts:
             ends["source"], ends["target"] = paths.source, paths.target
-        self._add("ends", ends)
+        self.add("ends", ends)
         self._make_turns(hosts, paths, transport.at_a_time)
-        self._add("weights", np.zeros(0, layout.REAL))
+        self.add("weights", np.zeros(0, layout.REAL))
         if transport.queue_s is None or transport.buffer_s is None:
-            self._add("edges", np.zeros(0, layout.EDGE))
-            self._add("edge_of", np.zeros(0, layout.NUMBER))
+            self.add("edges", np.zeros(0, layout.EDGE))
+            self.add("edge_of", np.zeros(0, layout.NUMBER))
             return
         s.own_s, s.most_s, s.requests = transport.queue_s, transport.buffer_s, transport.requests_per_pull
         pairs, edge_of = np.unique(paths.source * (hosts + 1) + paths.target, return_inverse=True)
         edges = np.zeros(len(pairs), layout.EDGE)
         edges["source"], edges["target"] = pairs // (hosts + 1), pairs % (hosts + 1)
-        self._add("edges", edges)
-        self._add("edge_of", edge_of.astype(np.int32).view(layout.NUMBER))
+        self.add("edges", edges)
+        self.add("edge_of", edge_of.astype(np.int32).view(layout.NUMBER))
 
     def _make_turns(self, hosts: int, paths: Paths, at_a_time: int | None) -> None:
         count = 2 * hosts if at_a_time is not None else 0
@@ -207,16 +217,16 @@ class State:
             users[1::2] = np.bincount(paths.target[hosted], minlength=hosts)
             turns["free"] = at_a_time
         begins = np.concatenate(([0], np.cumsum(users)))
-        parked = self._add("parked", np.empty(int(begins[-1]) + 1, layout.PARKED))
+        parked = self.add("parked", np.empty(int(begins[-1]) + 1, layout.PARKED))
         turns["parked"] = int(parked.ctypes.data) + begins[:-1] * layout.PARKED.itemsize
         if INTERPRETED:
             for begin in begins[:-1]:
                 remember(parked[begin:])
-        self._add("turns", turns)
+        self.add("turns", turns)
         most = int(hosted.sum()) if count else 0
-        self._add("came", np.empty(most, layout.PARKED))
-        self._add("due", np.empty(most + count, layout.PARKED))
-        self._add("gave_back", np.empty(count, layout.NUMBER))
+        self.add("came", np.empty(most, layout.PARKED))
+        self.add("due", np.empty(most + count, layout.PARKED))
+        self.add("gave_back", np.empty(count, layout.NUMBER))
 
     def _make_cores(self, cores: Cores | None, slowdown: Floats, hosts: int) -> None:
         s = self.s
@@ -229,25 +239,27 @@ class State:
             tasks["slowdown"][: len(slowdown)] = slowdown
             tasks["stretch"] = 1.0
             tasks["works"] = tasks["works_last"] = -1
-        self._add("tasks", tasks)
+        self.add("tasks", tasks)
 
     # -- growing ---------------------------------------------------------------------
 
-    def grow(self) -> None:
-        """Make room for whatever may happen next."""
+    def grow(self, more: int = 0) -> None:
+        """Make room for whatever may happen next, and for so many entries more."""
         s = self.s
         most = int(s.messages_n + s.spare) + 8
         for name, need in (
-            ("calendar", int(s.entries) + most),
-            ("soon", int(s.soon_n) + 2 * most),
+            ("calendar", int(s.entries) + most + more),
+            ("soon", int(s.soon_n + s.soon_spare) + 2 * most + more),
             ("at_end", int(s.end_n + s.spare) + 8),
             ("messages", most),
             ("works", int(s.works_n + s.spare) + 8),
+            ("jobs", int(s.jobs_n + s.spare)),
+            ("comings", int(s.comings_n + s.spare)),
         ):
             room = int(self._state[_ROOMS[name]][0])
             while room < need:
                 room *= 2
-            old = self._tables[name]
+            old = self.tables[name]
             if room == len(old):
                 continue
             new = np.empty(room, old.dtype)
@@ -257,14 +269,14 @@ class State:
                 self._state[_RINGS[name]] = 0
             else:
                 new[: len(old)] = old
-            self._add(name, new)
+            self.add(name, new)
             self._state[_ROOMS[name]] = room
 
     def add_weights(self, weights: Floats) -> None:
         """Weights of the messages that come to the front after those that have some."""
         s = self.s
-        left = self._tables["weights"][int(s.weights_next) : int(s.weights_n)]
-        self._add("weights", np.concatenate((left, weights.view(layout.REAL))))
+        left = self.tables["weights"][int(s.weights_next) : int(s.weights_n)]
+        self.add("weights", np.concatenate((left, weights.view(layout.REAL))))
         s.weights_next, s.weights_n = 0, len(left) + len(weights)
 
     @property
@@ -278,42 +290,42 @@ class State:
     @property
     def nbytes(self) -> int:
         """Bytes of all tables."""
-        return sum(array.nbytes for array in self._tables.values())
+        return sum(array.nbytes for array in self.tables.values())
 
     @property
     def carried_bytes(self) -> Floats:
         """Bytes that each port has carried, counted when a message ends."""
-        return self._tables["carried"]["x"].copy()
+        return self.tables["carried"]["x"].copy()
 
     def busy_until(self, now: float) -> Floats:
         """Seconds in which each port was in use up to now; 0 of those that are left out of the sharing."""
-        table = self._tables["ports"][: int(self.s.ports_n)]
+        table = self.tables["ports"][: int(self.s.ports_n)]
         busy_s = np.zeros(len(self._ports.capacity))
         busy_s[self._shared] = table["busy_s"] + np.where(table["active_n"] > 0, now - table["busy_since"], 0.0)
         return busy_s
 
     def in_use_s(self, now: float) -> Floats:
         """Of each port, as :meth:`simulator.network.ports.Port.in_use_s`."""
-        return np.where(self._ports.incast_loss > 0, self.busy_until(now), self._tables["carried"]["x"] / self._ports.capacity)
+        return np.where(self._ports.incast_loss > 0, self.busy_until(now), self.tables["carried"]["x"] / self._ports.capacity)
 
     def hosts_in_use_s(self, now: float) -> Floats:
         """Of each host, as :meth:`simulator.network.hosts.Host.in_use_s`."""
         s = self.s
         if s.cores:
-            return self.tasks_in_use_s(now)[int(s.host_tasks) :]
-        table = self._tables["hosts"][: int(s.hosts_n)]
+            return self.tasks_in_use_s(now)[int(s.host_tasks) :][: int(s.hosts_n)]
+        table = self.tables["hosts"][: int(s.hosts_n)]
         used: Floats = table["worked_s"] - np.maximum(table["free_s"] - now, 0.0)
         return used
 
     def tasks_in_use_s(self, now: float) -> Floats:
         """Of each task, seconds up to now in which it had something to do."""
-        table = self._tables["tasks"]
+        table = self.tables["tasks"]
         used: Floats = table["busy_s"] + np.where(table["works"] >= 0, now - table["begun_s"], 0.0)
         return used
 
     def cores_in_use_s(self, now: float) -> float:
         """Seconds for which a core was busy up to now, in the mean over all of them."""
-        s, tasks = self.s, self._tables["tasks"]
+        s, tasks = self.s, self.tables["tasks"]
         running_s, task = 0.0, int(s.running)
         while task >= 0:
             running_s += now - float(tasks["began_s"][task])

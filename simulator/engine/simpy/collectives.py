@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 from simpy.events import Event
 
-from simulator.collectives import ByMessages, Collective
+from simulator.collectives.by_messages import ByMessages
+from simulator.collectives.collective import Collective
 from simulator.kernel import Kernel
+from simulator.network.flows import Network
+from simulator.network.ports import Connection
+from simulator.program.program import Program
 from simulator.recorder import Resource
+from simulator.records import Observer
 
 __all__ = ["AtOnce", "Collectives", "MessageByMessage"]
 
@@ -23,7 +28,7 @@ class Collectives(Protocol):
     """One collective per bucket and step, the buckets in order."""
 
     @property
-    def links(self) -> Sequence[Resource]:
+    def links(self) -> Iterable[Resource]:
         """What they use besides the program's own ports."""
 
     def start(self, ended: Ended) -> None:
@@ -49,8 +54,6 @@ class AtOnce:
         Size of each bucket.
     ranks
         How many take part.
-    links
-        Gives the ports that it counts on.
     """
 
     def __init__(
@@ -59,14 +62,12 @@ class AtOnce:
         collective: Collective,
         buckets_bytes: Sequence[float],
         ranks: int,
-        links: Callable[[], Sequence[Resource]],
     ) -> None:
         self._kernel = kernel
         self._collective = collective
         self._buckets = buckets_bytes
-        self._links = links
         for size_bytes in buckets_bytes:
-            collective.ports(size_bytes)  # so that they are there to be watched from the beginning
+            collective.watch(size_bytes)
         self._ready_s = np.zeros((len(buckets_bytes), ranks))
         self._free_s = np.zeros(ranks)
         self._missing = len(buckets_bytes) * ranks
@@ -74,9 +75,9 @@ class AtOnce:
         self._ended: Ended = _nobody
 
     @property
-    def links(self) -> Sequence[Resource]:
-        """The ports that it counts on."""
-        return self._links()
+    def links(self) -> Iterable[Resource]:
+        """The links that its collective counts."""
+        return self._collective.links()
 
     def start(self, ended: Ended) -> None:
         """Whom to tell that a rank has ended a bucket."""
@@ -116,28 +117,32 @@ class AtOnce:
 
 
 class MessageByMessage:
-    """Every message a transfer of its own on the network that all share.
+    """Every message of a program's exchanges a transfer of its own on the network that all share.
 
     Parameters
     ----------
-    begin
-        Makes the run, given whom it tells that a rank has ended a bucket (counted over all steps).
-    buckets
-        How many a step has.
-    links
-        Gives the ports that its messages cross.
+    kernel, network
+        What carries the messages.
+    program
+        Has the exchanges.
+    connections
+        Of each of its paths.
+    observer
+        Told of every transfer.
     """
 
-    def __init__(self, begin: Callable[[Ended], ByMessages], buckets: int, links: Callable[[], Sequence[Resource]]) -> None:
-        self._run = begin(self._has_ended)
-        self._buckets = buckets
-        self._links = links
+    def __init__(
+        self, kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection], observer: Observer | None = None
+    ) -> None:
+        group, exchanges = program.groups[0].tolist(), program.exchanges
+        self._run = ByMessages(kernel, network, exchanges, connections, group, observer, ended=self._has_ended)
+        self._buckets = len(exchanges)
         self._ended: Ended = _nobody
 
     @property
-    def links(self) -> Sequence[Resource]:
-        """The ports that its messages cross."""
-        return self._links()
+    def links(self) -> Iterable[Resource]:
+        """None besides the program's own."""
+        return ()
 
     def start(self, ended: Ended) -> None:
         """Whom to tell that a rank has ended a bucket."""

@@ -11,7 +11,7 @@ from simpy.events import Event
 from simulator.cores import Task
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import Parts
-from simulator.engine.simpy.collectives import Collectives
+from simulator.engine.simpy.collectives import Collectives, MessageByMessage
 from simulator.engine.simpy.device import Device, Done, Seat
 from simulator.engine.simpy.overlap import Overlap
 from simulator.engine.simpy.rank import Plan, Rank
@@ -20,9 +20,9 @@ from simulator.engine.simpy.server import Server
 from simulator.engine.simpy.updates import AsynchronousUpdates, SynchronousUpdates, Updates
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
-from simulator.network.hosts import Host
-from simulator.network.limits import Limits
-from simulator.network.ports import Connection, Port, leave_out_ample
+from simulator.network.objects import network_of
+from simulator.network.ports import Connection, leave_out_ample
+from simulator.program.overlapping import may_overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import KernelRecorder
 from simulator.records import Span, Transfer, Update
@@ -44,7 +44,7 @@ class Engine:
     recorder
         Keeps what is measured.
     collectives
-        What reduces buckets among the ranks; none where nothing is reduced.
+        What reduces buckets among the ranks; none where nothing is reduced, or where the program has the messages.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class Engine:
         self._recorder = recorder
         self._program = program
         rules = program.rules
-        self._ports, connections, self._hosts = _network_of(program)
+        ports, connections, self._hosts = network_of(program.ports, program.paths, program.hosts, program.transport.at_a_time)
+        self._ports = ports[: program.links]
         plans = [Plan(routine) for routine in program.routines]
         self._devices = _devices(kernel, network, program, connections)
         self._ranks = self._make_ranks(plans, draws, connections)
@@ -78,6 +79,8 @@ class Engine:
         self._dispatcher = coordinator(kernel, rules.dispatcher, _on_cores(network)) if rules.dispatcher is not None else None
         self._client = preparing_client(kernel, rules.client, _on_cores(network)) if rules.client is not None else None
         self._inputs = [Task(network.cores) if network.cores is not None and rank.input_time_s else None for rank in self._ranks]
+        if program.exchanges:
+            collectives = MessageByMessage(kernel, network, program, connections, recorder.observer)
         self._collectives = collectives
         if collectives is not None:
             collectives.start(self._collective_ended)
@@ -107,7 +110,7 @@ class Engine:
         found = []
         for index, (device, routine, seat) in enumerate(zip(its.device.tolist(), its.routine.tolist(), its.seat.tolist(), strict=True)):
             plan, own = plans[routine], self._devices[device]
-            overlap = Overlap(kernel, own) if _may_overlap(program, plan) else None
+            overlap = Overlap(kernel, own) if may_overlap(program, plan.routine) else None
             seated = own.seat(connections[seat] if seat >= 0 else None)
             paths = [connections[path] if path >= 0 else None for path in its.path[index].tolist()]
             found.append(Rank(index, plan, draws, own, seated, paths, overlap))
@@ -491,29 +494,6 @@ def _hidden_s(entered_s: Sequence[float], ended_s: Sequence[float], computed_s: 
 # -- from tables to objects ----------------------------------------------------------------
 
 
-def _network_of(program: Program) -> tuple[list[Port], list[Connection], list[Host]]:
-    """The links, all connections, and the hosts of a program."""
-    its, transport = program.ports, program.transport
-    limits = {
-        key: Limits(*key) if key[0] < np.inf or key[1] else None
-        for key in set(zip(its.ceiling.tolist(), its.incast_loss.tolist(), its.incast_flows.tolist(), strict=True))
-    }
-    keys = zip(its.ceiling.tolist(), its.incast_loss.tolist(), its.incast_flows.tolist(), strict=True)
-    ports = [Port(name, capacity, limits[key]) for name, capacity, key in zip(its.names, its.capacity.tolist(), keys, strict=True)]
-    hosts = [Host(name, transport.at_a_time) for name in program.hosts.names]
-    paths = program.paths
-    first, crossed = paths.first.tolist(), paths.port.tolist()
-    connections = []
-    columns = zip(paths.latency_s.tolist(), paths.source.tolist(), paths.target.tolist(), paths.asked_for.tolist(), strict=True)
-    for number, (latency_s, source, target, asked_for) in enumerate(columns):
-        its_ports = tuple(ports[port] for port in crossed[first[number] : first[number + 1]])
-        source_host, target_host = (hosts[end] if end >= 0 else None for end in (source, target))
-        connection = Connection(its_ports, latency_s, source=source_host, target=target_host)
-        connection.asked_for = asked_for
-        connections.append(connection)
-    return ports[: program.links], connections, hosts
-
-
 def _devices(kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection]) -> list[Device]:
     its = program.devices
     seats = {
@@ -543,19 +523,3 @@ def _servers(kernel: Kernel, network: Network, program: Program, connections: Se
 def _on_cores(network: Network) -> Seat | None:
     """How a process works on the cores that all share; none if it has one of its own."""
     return Task(network.cores).work if network.cores is not None else None
-
-
-def _may_overlap(program: Program, plan: Plan) -> bool:
-    """Whether a rank can compute while one of its messages is on its way."""
-    rule = program.rules.updates
-    if isinstance(rule, Synchronous) and rule.cancel:
-        return True
-    before: list[set[int]] = []  # of each operation, all that must have ended
-    last: set[int] = set()  # the compute before, and what that waited for
-    for number, operation in enumerate(plan.operations):
-        chain = last if operation.kind == "compute" else set()
-        before.append(chain.union(operation.after, *(before[one] for one in operation.after)))
-        if operation.kind == "compute":
-            last = {number, *before[-1]}
-    sends = [number for number, operation in enumerate(plan.operations) if operation.kind == "send"]
-    return any(send not in before[compute] and compute not in before[send] for send in sends for compute in plan.computes)

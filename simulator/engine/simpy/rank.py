@@ -18,8 +18,8 @@ class Plan:
 
     Attributes
     ----------
-    operations
-        All of a step.
+    routine, operations
+        What is walked, and all operations of a step.
     missing
         Of each, how many others must have ended before it may begin.
     then
@@ -41,6 +41,7 @@ class Plan:
     """
 
     def __init__(self, routine: Routine) -> None:
+        self.routine = routine
         self.operations: tuple[Operation, ...] = routine.operations
         self.missing = [len(operation.after) for operation in self.operations]
         then: dict[int, list[int]] = defaultdict(list)

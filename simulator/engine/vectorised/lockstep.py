@@ -7,14 +7,15 @@ comes out is what an engine computes event by event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from simpy.events import Event
 
-from simulator.collectives import Collective
+from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
 from simulator.engine.vectorised.copies import HostCopies
 from simulator.engine.vectorised.fusing import Fuser, Reduction
@@ -79,8 +80,6 @@ class Lockstep:
         How fast each rank computes.
     collective
         How buckets are reduced; none of one rank alone.
-    links
-        The ports that it counts on.
     """
 
     def __init__(
@@ -90,7 +89,6 @@ class Lockstep:
         draws: Draws,
         recorder: KernelRecorder,
         collective: Collective | None,
-        links: Callable[[], Sequence[Resource]],
     ) -> None:
         rules = program.rules
         reduction = rules.reduction or Rule()
@@ -120,7 +118,7 @@ class Lockstep:
         self._row = 0
         self._applied_s = 0.0
         self._updates = 0
-        self._links = links
+        self._collective = collective
         self._copies = copies
         recorder.watch("devices", lambda: [_Use(self._used_s, rank) for rank in range(draws.ranks)])
         recorder.watch("links", self._used_links)
@@ -131,10 +129,11 @@ class Lockstep:
         """Sizes in bytes that have been reduced, the first hundred of them."""
         return self._fuser.sizes if self._fuser is not None else ()
 
-    def _used_links(self) -> list[Resource]:
-        if self._fuser is not None:
-            self._fuser.count()
-        return [*self._links(), *(self._copies.links if self._copies is not None else ())]
+    def _used_links(self) -> Iterable[Resource]:
+        if self._collective is None or self._fuser is None:
+            return ()
+        self._fuser.count()
+        return chain(self._collective.links(), self._copies.links if self._copies is not None else ())
 
     def _draw(self) -> Times:
         """Factors of all ranks for the next step, each from its own stream, in blocks of steps."""

@@ -1,0 +1,99 @@
+"""Devices: the compiled counterpart of ``simulator.engine.simpy.device``, which explains them."""
+
+from __future__ import annotations
+
+from simulator.engine.compiled import codes, kinds
+from simulator.engine.compiled.calendar import call_later, pack, soon
+from simulator.engine.compiled.cores import work
+from simulator.engine.compiled.flows import send
+from simulator.engine.compiled.layout import device_at, rank_at
+from simulator.engine.compiled.machine import Record, compiled
+
+__all__ = ["cancel", "communicate", "compute_on", "wake"]
+
+
+@compiled
+def compute_on(s: Record, rank: int, work_s: float) -> None:
+    """Let a rank do so many seconds of work where it computes."""
+    r = rank_at(s.ranks, rank)
+    manner = r.manner
+    if manner == kinds.ALONE:
+        d = device_at(s.devices, r.device)
+        d.busy_s += work_s
+        d.free_s = s.now + work_s
+        _wake_after(s, d, r.device, rank, r.work, work_s)
+    elif manner == kinds.STRETCHED:
+        d = device_at(s.devices, r.device)
+        d.done = r.work
+        d.rank = rank
+        d.left_s = work_s
+        d.since_s = s.now
+        _schedule(s, d, r.device)
+    elif not work_s > 0.0:
+        soon(s, pack(codes.COMPUTED, rank), r.work)
+    elif manner == kinds.SHARED:
+        send(s, r.seat, work_s, pack(codes.COMPUTED, rank), r.work, 0)
+    else:
+        work(s, s.device_tasks + r.device, work_s, pack(codes.COMPUTED, rank), r.work)
+
+
+@compiled
+def _wake_after(s: Record, d: Record, device: int, rank: int, done: int, wait_s: float) -> None:
+    d.done = done
+    d.rank = rank
+    turn = d.turn + 1
+    d.turn = turn
+    if wait_s > 0.0:
+        call_later(s, wait_s, pack(codes.WAKE, device), turn)
+    else:
+        soon(s, pack(codes.WAKE, device), turn)
+
+
+@compiled
+def cancel(s: Record, device: int) -> None:
+    """Stop the work in progress of a rank that has the device to itself."""
+    d = device_at(s.devices, device)
+    now = s.now
+    if d.free_s > now:
+        d.busy_s -= d.free_s - now
+        d.free_s = now
+    d.turn += 1
+    d.done = -1
+
+
+@compiled
+def wake(s: Record, device: int, turn: int) -> int:
+    """Whether the work in progress has ended: its number, or -1 if it was cancelled or its speed has changed since."""
+    d = device_at(s.devices, device)
+    if turn != d.turn:
+        return -1
+    done = d.done
+    d.done = -1
+    return done
+
+
+# -- compute that communication slows down -----------------------------------------------
+
+
+@compiled
+def _schedule(s: Record, d: Record, device: int) -> None:
+    """Wake up when the work in progress ends at the present speed."""
+    wait_s = d.left_s * (1.0 + s.slowing if d.flights else 1.0)
+    now = s.now
+    d.busy_s += wait_s - max(d.free_s - now, 0.0)
+    d.free_s = now + wait_s
+    _wake_after(s, d, device, d.rank, d.done, wait_s)
+
+
+@compiled
+def communicate(s: Record, device: int, change: int) -> None:
+    """Messages of the rank that came on their way (1) or ended (-1)."""
+    d = device_at(s.devices, device)
+    before = d.flights
+    d.flights = before + change
+    if d.done >= 0 and (before == 0) != (before + change == 0):
+        now = s.now
+        speed = 1.0 / (1.0 + s.slowing) if before else 1.0
+        d.left_s = max(d.left_s - (now - d.since_s) * speed, 0.0)
+        d.since_s = now
+        _schedule(s, d, device)

@@ -1,0 +1,184 @@
+"""Runs a program in machine code, and does meanwhile what needs Python: draws, statistics, collectives at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.collectives.collective import Collective
+from simulator.engine.compiled.interpreter import CLOSES, DRAWS, REDUCES, ROWS, TURNS, act
+from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
+from simulator.engine.compiled.tables import Simulation
+from simulator.engine.draws import Draws
+from simulator.engine.recorder import InUse, Kind, Names, Recorder
+from simulator.errors import DeadlockError, SimulationError
+from simulator.program.program import Floats, Program
+
+__all__ = ["run"]
+
+_SLICE = 100_000
+"""Entries of the calendar between two looks at whether the user wants to stop."""
+
+
+def run(
+    program: Program,
+    draws: Draws,
+    recorder: Recorder,
+    collective: Collective | None,
+    steps: int,
+) -> None:
+    """Run a program until the recorder's window closes.
+
+    Parameters
+    ----------
+    program, draws
+        What happens, and what is drawn for it.
+    recorder
+        Is told what is measured.
+    collective
+        What reduces buckets at once; none where nothing is, or message by message.
+    steps
+        That each rank makes, roughly.
+
+    Raises
+    ------
+    DeadlockError
+        Nothing is left that could happen.
+    SimulationError
+        A delay that is no finite number was asked for.
+    """
+    _Run(program, draws, recorder, collective, steps).go()
+
+
+class _Run:
+    def __init__(
+        self,
+        program: Program,
+        draws: Draws,
+        recorder: Recorder,
+        collective: Collective | None,
+            steps: int,
+    ) -> None:
+        self._program, self._recorder, self._collective = program, recorder, collective
+        self._simulation = Simulation(program, draws, steps)
+        self._weights = draws.weights() if self._simulation.s.weighted else iter(())
+        self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
+        self._free_s = np.zeros(len(program.ranks))
+        if collective is not None:
+            for size_bytes in self._sizes:
+                collective.watch(size_bytes)
+
+    def go(self) -> None:
+        """Until the window closes."""
+        simulation, recorder = self._simulation, self._recorder
+        s, address = simulation.s, simulation.address
+        ranks = len(self._program.ranks)
+        s.stops_at = recorder.opens_at
+        s.closes_at = recorder.closes_at
+        simulation.grow(4 * ranks)
+        act(address, 6, 0, 0.0, 0, 0, 0)
+        if not recorder.opens_at:
+            self._open()
+        while True:
+            why = act(address, 0, int(s.serial) + _SLICE, 0.0, 0, 0, 0)
+            if why == SLICE:
+                continue
+            if why == ROWS:
+                self._tell()
+            elif why == FULL:
+                simulation.grow()
+            elif why == DRAWS:
+                simulation.draw()
+            elif why == WEIGHTS:
+                while simulation.weights_needed:
+                    simulation.add_weights(next(self._weights))
+            elif why == TURNS:
+                s.turning = 0
+                if recorder.is_open:
+                    self._tell()
+                    self._close(int(s.turn_serial))
+                    return
+                self._open()
+            elif why == CLOSES:
+                self._tell()
+                self._close(int(s.serial))
+                return
+            elif why == REDUCES:
+                self._reduce()
+                simulation.grow(ranks)
+                act(address, 7, 0, 0.0, 0, 0, 0)
+            elif why == DRAINED:
+                raise DeadlockError(f"dead-lock at {float(s.now):.9g} s: 0 processes wait for ever ()")
+            else:
+                assert why == REFUSED, why
+                raise SimulationError(
+                    f"a delay of {float(s.refused)!r} s was asked for at {float(s.now):.9g} s; delays must be finite and not negative"
+                )
+
+    # -- what is measured ----------------------------------------------------------------
+
+    def _tell(self) -> None:
+        steps, updates, reads = self._simulation.take_rows()
+        recorder = self._recorder
+        if len(updates):
+            recorder.updates(updates)
+        if len(reads):
+            recorder.reads(reads)
+        if len(steps):
+            recorder.steps(steps)
+
+    def _open(self) -> None:
+        """The window opens; what has ended in the same breath, but after that, is in it."""
+        simulation, recorder = self._simulation, self._recorder
+        s = simulation.s
+        now, before = float(s.now), int(s.turn_row)
+        steps, _, _ = simulation.take_rows()
+        if before:
+            recorder.steps(steps[:before])
+        recorder.open(now, {kind: its.seconds for kind, its in self._in_use(now).items()})
+        if len(steps) > before:
+            recorder.steps(steps[before:])
+        s.is_open = 1
+        s.stops_at = recorder.closes_at
+
+    def _close(self, events: int) -> None:
+        now = float(self._simulation.s.now)
+        self._recorder.close(now, self._in_use(now), events)
+
+    def _in_use(self, now: float) -> dict[Kind, InUse]:
+        simulation, program = self._simulation, self._program
+        found: dict[Kind, InUse] = {}
+        if program.cores is not None:
+            found["cores"] = InUse(["cores"], np.array([simulation.cores_in_use_s(now)]))
+        found["devices"] = InUse(Names(program.devices.count, _device), simulation.devices_in_use_s(now))
+        links = program.links
+        names = [*program.ports.names[:links], *program.hosts.names]
+        seconds: list[Floats] = [simulation.in_use_s(now)[:links], simulation.hosts_in_use_s(now)]
+        if self._collective is not None:
+            its = list(self._collective.links())
+            names += [resource.name for resource in its]
+            seconds.append(np.array([resource.in_use_s(now) for resource in its]))
+        found["links"] = InUse(names, np.concatenate(seconds))
+        if program.servers.count:
+            found["servers"] = InUse(Names(program.servers.count, _server), simulation.servers_in_use_s(now))
+        return found
+
+    # -- collectives at once ---------------------------------------------------------------
+
+    def _reduce(self) -> None:
+        """Find out when each rank ends each bucket, as :class:`simulator.engine.simpy.collectives.AtOnce` does."""
+        collective, simulation = self._collective, self._simulation
+        assert collective is not None
+        ready_s, finished_s = simulation.ready_s, simulation.finished_s
+        finish_s = np.zeros(ready_s.shape[1])
+        for bucket, size_bytes in enumerate(self._sizes):
+            finish_s = collective.finish_s(np.maximum(ready_s[bucket], finish_s), size_bytes, self._free_s)
+            finished_s[bucket] = finish_s
+            collective.account(size_bytes)
+
+
+def _device(number: int) -> str:
+    return f"device {number}"
+
+
+def _server(number: int) -> str:
+    return f"server {number}"

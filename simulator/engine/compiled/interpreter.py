@@ -1,0 +1,392 @@
+"""Runs a program: what begins, and what follows from what has happened; the one function of the engine that Python calls."""
+
+from __future__ import annotations
+
+from simulator.engine.compiled import codes, kinds
+from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, number_of, pack, soon
+from simulator.engine.compiled.collectives import enter
+from simulator.engine.compiled.cores import work
+from simulator.engine.compiled.device import wake
+from simulator.engine.compiled.flows import send
+from simulator.engine.compiled.layout import (
+    channel_at,
+    coming_at,
+    device_at,
+    input_at,
+    last_ready_at,
+    meeting_at,
+    number_at,
+    one_by_one_at,
+    operation_at,
+    rank_at,
+    real_at,
+    routine_at,
+    state_at,
+)
+from simulator.engine.compiled.loop import HANDLE, advance
+from simulator.engine.compiled.machine import Record, compiled, entry
+from simulator.engine.compiled.overlap import note_message
+from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
+from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
+from simulator.engine.compiled.updates import finish, serve, served
+from simulator.engine.compiled.versions import read_variables
+
+__all__ = ["CLOSES", "DRAWS", "REDUCES", "ROWS", "TURNS", "act"]
+
+TURNS = 16
+"""The window opens or closes."""
+CLOSES = 17
+"""A rank is out of steps."""
+ROWS = 18
+"""A table of rows is full."""
+DRAWS = 19
+"""A rank needs factors or orders."""
+REDUCES = 20
+"""All ranks have all buckets of a step, which are to be reduced at once."""
+
+
+@entry
+def act(address: int, verb: int, number: int, amount: float, what: int, about: int, left: int) -> int:
+    """One thing that Python asks for, so that one function is compiled for all.
+
+    0: go on with the program until entry ``number`` of the calendar, or a reason to stop;
+    1: :func:`send` over path ``number``; 2: :func:`work` of task ``number``; 3: :func:`call_later`;
+    4: :func:`soon`; 5: :func:`at_end_of_instant`; 6: let all ranks begin; 7: ranks go on
+    after a collective; 8: go on, but leave everything that is not the network's to Python.
+    """
+    s = state_at(address, 0)
+    if verb == 0:
+        return _run(s, number)
+    if verb == 1:
+        send(s, number, amount, what, about, left)
+    elif verb == 2:
+        work(s, number, amount, what, about)
+    elif verb == 3:
+        call_later(s, amount, what, about)
+    elif verb == 4:
+        soon(s, what, about)
+    elif verb == 5:
+        at_end_of_instant(s, what, about)
+    elif verb == 6:
+        _start(s)
+    elif verb == 7:
+        _go_on_together(s)
+    else:
+        s.bare = 1
+        return _run(s, number)
+    return 0
+
+
+@compiled
+def _run(s: Record, until: int) -> int:
+    while True:
+        if s.wants != 0:
+            wants = s.wants
+            s.wants = 0
+            return wants
+        if s.turning:
+            return TURNS
+        if s.pending:
+            s.pending = 0
+        else:
+            why = advance(s, until)
+            if why != HANDLE or s.bare:
+                return why
+        if s.steps_n + s.rows_spare > s.steps_room or s.updates_n + 2 > s.updates_room or s.reads_n + 2 > s.reads_room:
+            s.pending = 1
+            return ROWS
+        _handle(s)
+
+
+@compiled
+def _start(s: Record) -> None:
+    """Every rank begins its first step when it is due."""
+    for rank in range(s.ranks_n):
+        start_s = rank_at(s.ranks, rank).start_s
+        if s.on_inputs and input_at(s.inputs, rank).task >= 0:
+            _at(s, start_s, pack(codes.PREFETCH, rank), 0)
+        _at(s, start_s, pack(codes.BEGIN_OPERATION, rank), 0)
+
+
+@compiled
+def _at(s: Record, wait_s: float, what: int, about: int) -> None:
+    if wait_s != 0.0:
+        call_later(s, wait_s, what, about)
+    else:
+        soon(s, what, about)
+
+
+@compiled
+def _handle(s: Record) -> None:
+    """What happens now."""
+    what = s.what
+    about = s.about
+    code = code_of(what)
+    rank = number_of(what)
+    if code == codes.BEGIN_OPERATION:
+        _begin(s, rank, operation_of(about), step_of(about))
+    elif code == codes.ARRIVED:
+        _arrived(s, rank, operation_of(about), step_of(about))
+    elif code == codes.WAKE:
+        done = wake(s, rank, about)
+        if done >= 0:
+            computed(s, device_at(s.devices, rank).rank, done)
+    elif code == codes.GO_ON:
+        if about == rank_at(s.ranks, rank).step:
+            advance_rank(s, rank)
+    elif code == codes.SERVED:
+        served(s, rank)
+    elif code == codes.COMPUTED:
+        computed(s, rank, about)
+    elif code == codes.READ:
+        _read(s, rank)
+    elif code == codes.BATCH_COMES:
+        _batch_comes(s, rank, operation_of(about), step_of(about))
+    elif code == codes.DELIVERED:
+        _delivered(s, rank, operation_of(about), step_of(about))
+    elif code == codes.DISPATCHED:
+        after(s, one_by_one_at(s.processes, DISPATCHER).latency_s, pack(codes.READ, rank), 0)
+    elif code == codes.PREPARED:
+        after(s, one_by_one_at(s.processes, CLIENT).latency_s, pack(codes.END_OPERATION, rank), about)
+    elif code == codes.END_OPERATION:
+        end_operation(s, rank, operation_of(about), step_of(about))
+    elif code == codes.PREFETCH:
+        _prefetch(s, rank)
+    elif code == codes.PREFETCHED:
+        if rank_at(s.ranks, rank).wants_batch:
+            _prefetch(s, rank)
+        _batch_is_there(s, rank)
+    elif code == codes.ALL_REDUCED:
+        for bucket in range(s.buckets_n):
+            end_collective(s, rank, bucket)
+    elif code == codes.CLOSE:
+        s.wants = CLOSES
+
+
+# -- operations begin --------------------------------------------------------------------
+
+
+@compiled
+def _begin(s: Record, rank: int, number: int, step: int) -> None:
+    r = rank_at(s.ranks, rank)
+    routine = routine_at(s.routines, r.routine)
+    its = operation_at(s.operations, routine.operations + number)
+    kind = its.kind
+    if kind == kinds.SEND:
+        if its.departs and routine.overlaps:
+            note_message(s, rank, 1)
+        code = codes.ARRIVED
+        if its.channel >= 0:
+            code = codes.DELIVERED
+            real_at(s.sent, rank * s.sent_n + its.sent).x = s.now
+        path = number_at(s.slots, rank * s.slots_n + its.slot).n
+        send(s, path, its.size_bytes, pack(code, rank), pack_operation(step, number), 0)
+    elif kind == kinds.COMPUTE:
+        advance_rank(s, rank)
+    elif kind == kinds.SERVE:
+        serve(s, rank, number, its, step)
+    elif kind == kinds.COLLECTIVE:
+        _begin_collective(s, r, rank, number, its, step)
+    elif kind == kinds.RECEIVE:
+        channel = channel_at(s.channels, rank * s.channels_n + its.channel)
+        if channel.front >= 0:
+            _receive(s, rank, number, channel)
+        else:
+            channel.receiving = number
+    elif its.gate == kinds.TURN_GATE:
+        _turn(s, r, rank)
+    elif its.gate == kinds.UPDATE_GATE:
+        finish(s, rank, number)
+    elif its.gate == kinds.INPUT_GATE:
+        _input(s, r, rank, number)
+    else:
+        prepared = pack_operation(r.step, number)
+        ask(s, CLIENT, pack(codes.PREPARED, rank), pack(codes.END_OPERATION, rank), prepared)
+
+
+# -- gates -------------------------------------------------------------------------------
+
+
+@compiled
+def _turn(s: Record, r: Record, rank: int) -> None:
+    """The rank asks for its next step."""
+    following = r.step + 1
+    if (s.factors_n and number_at(s.filled, rank).n <= following) or (s.orders_n and number_at(s.ordered, rank).n <= following):
+        s.pending = 1
+        s.wants = DRAWS
+        return
+    if not take_step(s, r):
+        if s.closes:  # from now on not all ranks are busy
+            at_end_of_instant(s, pack(codes.CLOSE, 0), 0)
+        return
+    begin_step(s, rank)
+    if routine_at(s.routines, r.routine).feeds:
+        r.batch_there = r.wants_batch = 0
+    if s.dispatching:
+        ask(s, DISPATCHER, pack(codes.DISPATCHED, rank), pack(codes.READ, rank), 0)
+    elif s.bound < 0 or may_begin(s, rank):
+        _read(s, rank)
+
+
+@compiled
+def _read(s: Record, rank: int) -> None:
+    """The step is the rank's, which begins to read the variables."""
+    r = rank_at(s.ranks, rank)
+    r.held_s = s.now - r.start_s
+    if s.on_servers:
+        read_variables(s, rank)
+    end_operation(s, rank, 0, r.step)
+
+
+@compiled
+def _input(s: Record, r: Record, rank: int, number: int) -> None:
+    """The rank needs its batch; the next one is prepared from the time at which it gets it."""
+    if not s.on_inputs:
+        _batch_comes(s, rank, number, r.step)
+        return
+    now = s.now
+    i = input_at(s.inputs, rank)
+    i.from_s = now
+    feeds = routine_at(s.routines, r.routine).feeds
+    if feeds or i.task >= 0:
+        there = r.batch_there
+        r.wants_batch = 0 if there else 1
+        if there:
+            r.batch_there = 0
+            _batch_comes(s, rank, number, r.step)
+            if not feeds:
+                _prefetch(s, rank)
+    elif i.time_s == 0.0:
+        _batch_comes(s, rank, number, r.step)
+    else:
+        wait_s = max(i.ready_s - now, 0.0)
+        i.ready_s = now + wait_s + i.time_s
+        _at(s, wait_s, pack(codes.BATCH_COMES, rank), pack_operation(r.step, number))
+
+
+@compiled
+def _batch_comes(s: Record, rank: int, number: int, step: int) -> None:
+    r = rank_at(s.ranks, rank)
+    if step == r.step:
+        if s.on_inputs:
+            r.input_s = s.now - input_at(s.inputs, rank).from_s
+        end_operation(s, rank, number, step)
+
+
+@compiled
+def _prefetch(s: Record, rank: int) -> None:
+    """Prepare a batch on cores that others use as well."""
+    i = input_at(s.inputs, rank)
+    work(s, i.task, i.time_s, pack(codes.PREFETCHED, rank), 0)
+
+
+@compiled
+def _batch_is_there(s: Record, rank: int) -> None:
+    r = rank_at(s.ranks, rank)
+    if not r.wants_batch:
+        r.batch_there = 1
+        return
+    r.wants_batch = 0
+    _batch_comes(s, rank, routine_at(s.routines, r.routine).input, r.step)
+
+
+# -- messages ----------------------------------------------------------------------------
+
+
+@compiled
+def _arrived(s: Record, rank: int, number: int, step: int) -> None:
+    r = rank_at(s.ranks, rank)
+    feeds = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number).feeds
+    end_operation(s, rank, number, step)
+    if feeds and step == r.step:
+        _batch_is_there(s, rank)
+
+
+@compiled
+def _delivered(s: Record, rank: int, number: int, step: int) -> None:
+    """A message to another rank has come: whoever waits for it has it."""
+    r = rank_at(s.ranks, rank)
+    its = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number)
+    peer = number_at(s.peers, rank * s.slots_n + its.slot).n
+    channel = channel_at(s.channels, peer * s.channels_n + its.channel)
+    one = s.comings_free
+    if one >= 0:
+        s.comings_free = coming_at(s.comings, one).after
+    else:
+        one = s.comings_made
+        s.comings_made = one + 1
+    s.comings_n += 1
+    coming = coming_at(s.comings, one)
+    coming.sent_s = real_at(s.sent, rank * s.sent_n + its.sent).x
+    coming.after = -1
+    if channel.front < 0:
+        channel.front = one
+    else:
+        coming_at(s.comings, channel.last).after = one
+    channel.last = one
+    waits = channel.receiving
+    if waits >= 0:
+        channel.receiving = -1
+        _receive(s, peer, waits, channel)
+    _arrived(s, rank, number, step)
+
+
+@compiled
+def _receive(s: Record, rank: int, number: int, channel: Record) -> None:
+    one = channel.front
+    coming = coming_at(s.comings, one)
+    channel.front = coming.after
+    coming.after = s.comings_free
+    s.comings_free = one
+    s.comings_n -= 1
+    meeting = meeting_at(s.meetings, rank)
+    meeting.begun_by_s = max(meeting.begun_by_s, coming.sent_s)
+    meeting.received_s = s.now
+    end_operation(s, rank, number, rank_at(s.ranks, rank).step)
+
+
+# -- collectives -------------------------------------------------------------------------
+
+
+@compiled
+def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record, step: int) -> None:
+    if (step + 1) % its.every != 0:
+        end_operation(s, rank, number, step)
+        return
+    now = s.now
+    meeting = meeting_at(s.meetings, rank)
+    routine = routine_at(s.routines, r.routine)
+    real_at(s.entered, rank * s.buckets_n + meeting.entered_n).x = now
+    meeting.entered_n += 1
+    if number == number_at(s.buckets, routine.buckets + routine.buckets_n - 1).n:
+        meeting.ready_s = now
+        last = last_ready_at(s.last_ready, (step // its.every) & 3)
+        if last.step != step:
+            last.step = step
+            last.ready_s = 0.0
+        last.ready_s = max(now, last.ready_s)
+    if s.by_messages:
+        enter(s, rank, its.bucket)
+        return
+    real_at(s.ready, its.bucket * s.ranks_n + rank).x = now
+    s.unready -= 1
+    if s.unready == 0:
+        s.wants = REDUCES
+
+
+@compiled
+def _go_on_together(s: Record) -> None:
+    """Ranks go on when they have all buckets of the step; Python has found out when."""
+    now = s.now
+    s.unready = s.buckets_n * s.ranks_n
+    last = (s.buckets_n - 1) * s.ranks_n
+    for rank in range(s.ranks_n):
+        after(s, real_at(s.finished, last + rank).x - now, pack(codes.ALL_REDUCED, rank), 0)
+
+
+@compiled
+def end_collective(s: Record, rank: int, bucket: int) -> None:
+    """A rank has what a collective gives it, and has sent what others need of it."""
+    r = rank_at(s.ranks, rank)
+    routine = routine_at(s.routines, r.routine)
+    end_operation(s, rank, number_at(s.buckets, routine.buckets + bucket).n, r.step)

@@ -1,0 +1,372 @@
+"""A program as tables of the compiled engine, with what is drawn for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.engine.compiled import kinds, layout
+from simulator.engine.compiled.state import State
+from simulator.engine.draws import Draws
+from simulator.engine.recorder import UPDATE_COLUMNS
+from simulator.program.overlapping import may_overlap
+from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
+
+__all__ = ["Simulation"]
+
+_KINDS = {
+    "gate": kinds.GATE,
+    "compute": kinds.COMPUTE,
+    "send": kinds.SEND,
+    "receive": kinds.RECEIVE,
+    "serve": kinds.SERVE,
+    "collective": kinds.COLLECTIVE,
+}
+_GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds.INPUT_GATE, "update": kinds.UPDATE_GATE}
+_ROWS = 4096
+_DRAWN_BYTES = 1 << 25
+"""About as much room have factors, and orders, that are drawn ahead, but for what they need at least."""
+_LEAST_AHEAD, _MOST_AHEAD = 4, 256
+
+
+class Simulation(State):
+    """A program, about to begin or under way.
+
+    Parameters
+    ----------
+    program
+        What happens.
+    draws
+        How fast each rank computes, and the orders that chance decides.
+    steps
+        That each rank makes, roughly.
+    """
+
+    def __init__(self, program: Program, draws: Draws, steps: int) -> None:
+        its, rules = program.devices, program.rules
+        self._program, self._draws = program, draws
+        self._ranks = ranks = len(program.ranks)
+        on_cores = its.on_cores and program.cores is not None
+        slowdown = np.zeros(0)
+        inputs = np.full(ranks, -1)
+        server_tasks = dispatcher_task = client_task = -1
+        if program.cores is not None:
+            counts = [
+                its.count if on_cores else 0,
+                program.servers.count if program.servers.on_cores else 0,
+                rules.dispatcher is not None,
+                rules.client is not None,
+            ]
+            begins = np.cumsum([0, *counts]).tolist()
+            server_tasks, dispatcher_task, client_task = (
+                begin if count else -1 for begin, count in zip(begins[1:4], counts[1:], strict=True)
+            )
+            preparing = np.flatnonzero(draws.input_s)
+            inputs[preparing] = begins[-1] + np.arange(len(preparing))
+            slowdown = np.zeros(begins[-1] + len(preparing))
+            slowdown[: counts[0]] = its.busy_core_slowdown
+        tensors = len(rules.updates.server) if isinstance(rules.updates, Synchronous) else 0
+        super().__init__(
+            program.ports,
+            program.paths,
+            program.hosts.count,
+            program.transport,
+            cores=program.cores,
+            slowdown=slowdown,
+            spare=16 + tensors,
+        )
+        s = self.s
+        s.ranks_n = ranks
+        s.on_servers = rules.updates is not None
+        s.device_tasks = 0
+        s.slowing = its.slowdown
+        s.by_messages = bool(program.exchanges)
+        self._on_cores = on_cores
+        self._make_routines(program.routines)
+        self._make_ranks(on_cores)
+        self._make_devices()
+        self._make_inputs(inputs)
+        self._make_rules(dispatcher_task, client_task)
+        self._make_servers(server_tasks)
+        self._make_updates()
+        self._make_meetings()
+        self._make_draws(steps)
+        self._make_rows()
+
+    # -- making ----------------------------------------------------------------------
+
+    def _make_routines(self, routines: tuple[Routine, ...]) -> None:
+        s = self.s
+        table = np.zeros(len(routines), layout.ROUTINE)
+        operations = np.zeros(sum(len(routine.operations) for routine in routines), layout.OPERATION)
+        then: list[int] = []
+        computes: list[int] = []
+        buckets: list[int] = []
+        first = sent = channels = 0
+        for its, routine in zip(table, routines, strict=True):
+            its["operations"], its["operations_n"] = first, len(routine.operations)
+            following: list[list[int]] = [[] for _ in routine.operations]
+            its["input"] = its["update"] = -1
+            its["computes"], its["buckets"] = len(computes), len(buckets)
+            sends_to_ranks = 0
+            for number, (row, operation) in enumerate(zip(operations[first:], routine.operations, strict=False)):
+                for before in operation.after:
+                    following[before].append(number)
+                for name in ("forward", "backward", "apply", "size_bytes", "cost_s", "joins", "slot", "departs", "lands", "feeds",
+                             "channel", "server", "tensor", "bucket", "every"):  # fmt: skip
+                    row[name] = getattr(operation, name)
+                row["kind"] = _KINDS[operation.kind]
+                row["missing"] = len(operation.after)
+                if operation.kind == "gate":
+                    row["gate"] = _GATES[operation.name]
+                    if operation.name in ("input", "update"):
+                        its[operation.name] = number
+                elif operation.kind == "compute":
+                    computes.append(number)
+                elif operation.kind == "collective":
+                    buckets.append(number)
+                elif operation.kind == "serve":
+                    its["parts"] += 1
+                elif operation.channel >= 0 and operation.kind == "send":
+                    row["sent"] = sends_to_ranks
+                    sends_to_ranks += 1
+                its["feeds"] |= operation.feeds
+            for row, waiting in zip(operations[first:], following, strict=False):
+                row["then"], row["then_n"] = len(then), len(waiting)
+                then += waiting
+            its["computes_n"], its["buckets_n"] = len(computes) - its["computes"], len(buckets) - its["buckets"]
+            its["channels_n"] = 1 + max(operation.channel for operation in routine.operations)
+            its["shuffled"], its["shuffled_n"] = routine.shuffled[0], routine.shuffled[1] - routine.shuffled[0]
+            if its["shuffled_n"]:
+                its["before"] = following[0].index(routine.shuffled[0])
+            its["overlaps"] = may_overlap(self._program, routine)
+            first += len(routine.operations)
+            sent, channels = max(sent, sends_to_ranks), max(channels, int(its["channels_n"]))
+        self.add("routines", table)
+        self.add("operations", operations)
+        for name, numbers in (("then", then), ("computes", computes), ("buckets", buckets)):
+            self.add(name, np.array(numbers, dtype=np.int32).view(layout.NUMBER))
+        s.stride = table["operations_n"].max()
+        s.sent_n, s.channels_n = sent, channels
+        s.buckets_n = table["buckets_n"].max()
+        ranks, rules = self._ranks, self._program.rules
+        # what one thing may let begin at once: of one rank all operations, and where ranks wait for each other, of all ranks some
+        meet = rules.bound is not None or isinstance(rules.updates, Synchronous)
+        s.soon_spare = int(s.stride) + 8 + (2 * ranks if meet else 0)
+        self.add("sent", np.zeros(ranks * sent, layout.REAL))
+        self.add("channels", np.full(3 * ranks * channels, -1, dtype=np.int32).view(layout.CHANNEL))
+        self.add("overlaps", np.zeros(ranks if table["overlaps"].any() else 0, layout.OVERLAP))
+
+    def _make_ranks(self, on_cores: bool) -> None:
+        s, its, draws = self.s, self._program.ranks, self._draws
+        table = np.zeros(self._ranks, layout.RANK)
+        table["forward_s"], table["backward_s"], table["update_s"] = draws.forward_s, draws.backward_s, draws.apply_s
+        table["start_s"] = draws.start_s
+        table["routine"], table["device"], table["seat"] = its.routine, its.device, its.seat
+        table["step"] = -1
+        alone = kinds.STRETCHED if self._program.devices.slowdown else kinds.ALONE
+        table["manner"] = kinds.ON_CORES if on_cores else np.where(its.seat >= 0, kinds.SHARED, alone)
+        self.add("ranks", table)
+        self.add("missing", np.zeros(self._ranks * int(s.stride), layout.COUNT))
+        s.slots_n = its.path.shape[1]
+        self.add("slots", _numbers(its.path))
+        self.add("peers", _numbers(its.peer) if int(s.channels_n) else np.zeros(0, layout.NUMBER))
+
+    def _make_devices(self) -> None:
+        its, ranks = self._program.devices, self._program.ranks
+        table = np.zeros(its.count, layout.DEVICE)
+        table["done"] = -1
+        self.add("devices", table)
+        self._device_port = np.full(its.count, -1)
+        seated = ranks.seat >= 0
+        self._device_port[ranks.device[seated]] = self._program.paths.port[self._program.paths.first[ranks.seat[seated]]]
+
+    def _make_inputs(self, tasks: Integers) -> None:
+        draws = self._draws
+        fed = any(operation.feeds for routine in self._program.routines for operation in routine.operations)
+        self.s.on_inputs = fed or bool(draws.input_s.any())
+        table = np.zeros(self._ranks if self.s.on_inputs else 0, layout.INPUT)
+        if len(table):
+            table["time_s"], table["ready_s"], table["task"] = draws.input_s, draws.start_s + draws.input_s, tasks
+        self.add("inputs", table)
+
+    def _make_rules(self, dispatcher_task: int, client_task: int) -> None:
+        s, rules = self.s, self._program.rules
+        s.shared = -1 if rules.steps_shared is None else rules.steps_shared
+        s.each = -1 if rules.steps_each is None else rules.steps_each
+        if rules.steps_each is not None and rules.sync_every > 1:
+            s.each += rules.sync_every  # as in the other engine: nobody stops before the window closes
+        s.closes = rules.closes
+        table = np.zeros(2, layout.ONE_BY_ONE)
+        table["task"] = dispatcher_task, client_task
+        if rules.dispatcher is not None:
+            s.dispatching = 1
+            table["work_s"][0], table["latency_s"][0] = rules.dispatcher.dispatch_s, rules.dispatcher.latency_s
+        if rules.client is not None:
+            s.preparing = 1
+            table["work_s"][1] = rules.client.input_s
+        self.add("processes", table)
+        s.bound = -1 if rules.bound is None else rules.bound
+        s.at_slowest = self._ranks
+        count = self._ranks if rules.bound is not None else 0
+        self.add("clocks", np.zeros(count, layout.NUMBER))
+        self.add("behind", np.zeros(count, layout.NUMBER))
+
+    def _make_servers(self, first_task: int) -> None:
+        its = self._program.servers
+        self.s.servers_n = its.count
+        table = np.zeros(its.count, layout.SERVER)
+        table["front"] = table["last"] = -1
+        table["seat"] = its.seat
+        table["task"] = -1 if first_task < 0 else first_task + np.arange(its.count)
+        self.add("servers", table)
+
+    def _make_updates(self) -> None:
+        s, rule = self.s, self._program.rules.updates
+        tensors = np.zeros(0, layout.TENSOR)
+        reads = 0
+        self.add("waiting_ranks", np.zeros(self._ranks if isinstance(rule, Synchronous) else 0, layout.NUMBER))
+        if isinstance(rule, Synchronous):
+            s.synchronous, s.required, s.cancels = 1, rule.required, rule.cancel
+            s.parts = s.unapplied = len(rule.server)
+            tensors = np.zeros(len(rule.server), layout.TENSOR)
+            tensors["server"], tensors["cost_s"], tensors["taking"] = rule.server, rule.cost_s, 1
+            s.update_width = len(UPDATE_COLUMNS)
+        elif rule is not None:
+            s.parts = sum(rule.parts)
+            self.tables["servers"]["parts"][: len(rule.parts)] = rule.parts
+            s.update_width = len(UPDATE_COLUMNS) + int(s.servers_n)
+            reads = self._ranks * int(s.servers_n) if s.servers_n > 1 else 0
+        else:
+            s.update_width = len(UPDATE_COLUMNS)
+        self.add("tensors", tensors)
+        self.add("versions", np.zeros(reads, layout.READ))
+
+    def _make_meetings(self) -> None:
+        s = self.s
+        count = 0 if s.on_servers else self._ranks
+        self.add("meetings", np.zeros(count, layout.MEETING))
+        s.every = self._program.rules.sync_every
+        cells = count * int(s.buckets_n)
+        s.unready = cells
+        for name in ("entered", "finished", "ready"):
+            self.add(name, np.zeros(cells, layout.REAL))
+        last = np.zeros(4, layout.LAST_READY)
+        last["step"] = -1
+        self.add("last_ready", last)
+
+    # -- draws -----------------------------------------------------------------------
+
+    def _make_draws(self, steps: int) -> None:
+        s, draws, ranks = self.s, self._draws, self._ranks
+        ahead = 0 if draws.constant.all() else _ahead(steps, ranks * 8)
+        s.factors_n = ahead
+        self._factors: Floats = np.empty((ranks, ahead))
+        self._filled = np.zeros(ranks if ahead else 0, dtype=np.int32)
+        self.add("factors", self._factors.reshape(-1).view(layout.REAL))
+        self.add("filled", self._filled.view(layout.NUMBER))
+        counts = self.tables["routines"]["shuffled_n"]
+        s.order = counts.max()
+        ahead = _ahead(steps, ranks * 4 * int(s.order)) if s.order else 0
+        s.orders_n = ahead
+        self._orders = np.empty((ranks, ahead, int(s.order)), dtype=np.int32)
+        self._ordered = np.zeros(ranks if ahead else 0, dtype=np.int32)
+        self.add("orders", self._orders.reshape(-1).view(layout.NUMBER))
+        self.add("ordered", self._ordered.view(layout.NUMBER))
+        self._order_of_rank = counts[self._program.ranks.routine]
+        for _ in range(2):
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw for all ranks that have used at least half of what they had."""
+        following = self.tables["ranks"]["step"] + 1
+        if len(self._filled):
+            half = self._factors.shape[1] // 2
+            for place, ranks in _halves(self._filled, following, half):
+                drawn = np.empty((len(ranks), half))
+                self._draws.fill(ranks, drawn)
+                self._factors[ranks, place : place + half] = drawn
+        if len(self._ordered):
+            half = self._orders.shape[1] // 2
+            for place, ranks in _halves(self._ordered, following, half):
+                for count in np.unique(self._order_of_rank).tolist():
+                    some = ranks[self._order_of_rank[ranks] == count]
+                    if count and len(some):
+                        self._orders[some, place : place + half, :count] = self._draws.pull_orders(some, count, block=half)
+
+    # -- rows ------------------------------------------------------------------------
+
+    def _make_rows(self) -> None:
+        s = self.s
+        # ranks that wait for each other may all end their steps at once
+        s.rows_spare = self._ranks + 2 if s.cancels else 4
+        s.steps_room = _ROWS + int(s.rows_spare)
+        s.updates_room = s.reads_room = _ROWS
+        self._steps = np.empty((int(s.steps_room), layout.ENDED_STEP.itemsize // 8))
+        self._updates = np.empty((_ROWS, int(s.update_width)))
+        self._reads = np.empty(_ROWS, dtype=np.int64)
+        self.add("steps", self._steps.reshape(-1).view(layout.ENDED_STEP))
+        self.add("updates", self._updates.reshape(-1).view(layout.REAL))
+        self.add("reads", self._reads.view(layout.LONG))
+
+    def take_rows(self) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        """Steps, updates and reads since this was last asked, to be used before the run goes on."""
+        s = self.s
+        taken = self._steps[: int(s.steps_n)], self._updates[: int(s.updates_n)], self._reads[: int(s.reads_n)]
+        s.steps_n = s.updates_n = s.reads_n = 0
+        return taken
+
+    # -- collectives at once ---------------------------------------------------------
+
+    @property
+    def ready_s(self) -> Floats:
+        """When each rank had each bucket of the step, shape (buckets, ranks)."""
+        return self._by_bucket("ready")
+
+    @property
+    def finished_s(self) -> Floats:
+        """When each rank ended each bucket of the last step that it has finished, shape (buckets, ranks)."""
+        return self._by_bucket("finished")
+
+    def _by_bucket(self, name: str) -> Floats:
+        table: Floats = self.tables[name]["x"].reshape(int(self.s.buckets_n), self._ranks)
+        return table
+
+    # -- reading ---------------------------------------------------------------------
+
+    def devices_in_use_s(self, now: float) -> Floats:
+        """Of each device, as :meth:`simulator.engine.simpy.device.Device.in_use_s`."""
+        table = self.tables["devices"]
+        if self._on_cores:
+            return self.tasks_in_use_s(now)[: len(table)]
+        used: Floats = table["busy_s"] - np.maximum(table["free_s"] - now, 0.0)
+        seated = self._device_port >= 0
+        if seated.any():
+            used = np.where(seated, self.busy_until(now)[self._device_port], used)
+        return used
+
+    def servers_in_use_s(self, now: float) -> Floats:
+        """Of each server, seconds in which it has worked."""
+        table = self.tables["servers"][: int(self.s.servers_n)]
+        used: Floats = table["busy_s"] + np.where(table["front"] >= 0, now - table["busy_since"], 0.0)
+        return used
+
+
+def _ahead(steps: int, bytes_a_step: int) -> int:
+    """Of how many steps something is drawn ahead, twice a whole number."""
+    most = min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, max(steps, _LEAST_AHEAD))
+    return 2 * (most // 2)
+
+
+def _halves(filled: NDArray[np.int32], following: Integers, half: int) -> list[tuple[int, NDArray[np.int64]]]:
+    """Ranks that have used at least half of what they had, by the half that is drawn anew; it counts as filled from now on."""
+    due = np.flatnonzero(filled - following < half)
+    second = filled[due] % (2 * half) != 0
+    filled[due] += half
+    return [(place, some) for place, some in ((0, due[~second]), (half, due[second])) if len(some)]
+
+
+def _numbers(values: Integers) -> NDArray[Any]:
+    return np.ascontiguousarray(values, dtype=np.int32).reshape(-1).view(layout.NUMBER)

@@ -1,0 +1,180 @@
+"""How gradients become updates: the compiled counterpart of ``simulator.engine.simpy.updates``, which explains it."""
+
+from __future__ import annotations
+
+from simulator.engine.compiled.layout import job_at, number_at, operation_at, rank_at, read_at, real_at, routine_at, server_at, tensor_at
+from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.rank import end_operation, give_up, operation_of, pack_operation, step_of
+from simulator.engine.compiled.record import record_update
+from simulator.engine.compiled.server import go_on_after, submit
+
+__all__ = ["finish", "serve", "served"]
+
+
+@compiled
+def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
+    """A gradient's last byte is at its server."""
+    r = rank_at(s.ranks, rank)
+    tensor = its.tensor
+    if s.synchronous and step != r.step:
+        return  # of a step that was given up: too late, so it is dropped
+    r.arrived += 1
+    if r.arrived == s.parts:
+        r.pushed_s = s.now
+    if s.synchronous:
+        t = tensor_at(s.tensors, tensor)
+        if r.local_step < t.step:
+            end_operation(s, rank, number, step)  # dropped, at no cost
+            return
+        if t.accumulated < s.required:
+            s.last_push_s = s.now
+    submit(s, its.server, its.cost_s, rank, pack_operation(step, number))
+
+
+@compiled
+def served(s: Record, server: int) -> None:
+    """A server has done what is in front; what follows may queue more."""
+    j = job_at(s.jobs, server_at(s.servers, server).front)
+    rank = j.rank
+    about = j.about
+    if rank < 0:
+        _applied_mean(s)
+    elif s.synchronous:
+        _accumulate(s, rank, operation_of(about), step_of(about))
+    else:
+        _applied(s, rank, operation_of(about), server, step_of(about))
+    go_on_after(s, server)
+
+
+# -- asynchronously ----------------------------------------------------------------------
+
+
+@compiled
+def _applied(s: Record, rank: int, number: int, server: int, step: int) -> None:
+    """One gradient is in its variable."""
+    rank_at(s.ranks, rank).accepted += 1
+    if s.servers_n > 1:
+        read = read_at(s.versions, rank * s.servers_n + server)
+        left = read.left - 1
+        read.left = left
+        if left == 0:
+            its = server_at(s.servers, server)
+            read.stale = its.version - read.read
+            its.version += 1
+    end_operation(s, rank, number, step)
+
+
+@compiled
+def _finish_own(s: Record, rank: int, number: int) -> None:
+    """The last gradient of a step completes an update."""
+    r = rank_at(s.ranks, rank)
+    at = record_update(s, rank, r.read_s, r.read_version, s.version)
+    if at >= 0:
+        if s.servers_n == 1:
+            real_at(s.updates, at).x = float(s.version - r.read_version)
+        else:
+            for server in range(s.servers_n):
+                real_at(s.updates, at + server).x = float(read_at(s.versions, rank * s.servers_n + server).stale)
+    s.version += 1
+    end_operation(s, rank, number, r.step)
+
+
+# -- averaged ----------------------------------------------------------------------------
+
+
+@compiled
+def _accumulate(s: Record, rank: int, number: int, step: int) -> None:
+    r = rank_at(s.ranks, rank)
+    tensor = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number).tensor
+    t = tensor_at(s.tensors, tensor)
+    # the chief may have taken the mean meanwhile
+    if step == r.step and r.local_step >= t.step:
+        t.accumulated += 1
+        r.accepted += 1
+        _take(s, tensor)
+    end_operation(s, rank, number, step)
+
+
+@compiled
+def _take(s: Record, tensor: int) -> None:
+    """The chief takes the mean if enough gradients are there, and applies it."""
+    t = tensor_at(s.tensors, tensor)
+    if not t.taking or t.accumulated < s.required:
+        return
+    t.taking = 0
+    t.accumulated = 0
+    t.step += 1
+    submit(s, t.server, t.cost_s, -1, tensor)
+
+
+@compiled
+def _applied_mean(s: Record) -> None:
+    s.unapplied -= 1
+    if s.unapplied > 0:
+        return
+    record_update(s, -1, s.released_s, s.version, s.version)
+    s.version += 1
+    s.released_s = s.now
+    s.unapplied = s.parts
+    for tensor in range(s.parts):
+        tensor_at(s.tensors, tensor).taking = 1
+    if s.cancels:
+        waiting = s.waiting_n
+        for _ in range(waiting):
+            _end_update(s, _first_waiting(s))
+        for rank in range(s.ranks_n):
+            if rank_at(s.ranks, rank).computing:
+                give_up(s, rank)
+    else:
+        while s.waiting_n > 0 and s.tokens_taken < s.version * s.ranks_n:
+            _give_token(s, _first_waiting(s))
+    for tensor in range(s.parts):
+        _take(s, tensor)
+
+
+@compiled
+def _first_waiting(s: Record) -> int:
+    rank: int = number_at(s.waiting_ranks, s.waiting_first).n
+    following = s.waiting_first + 1
+    s.waiting_first = following if following < s.ranks_n else 0
+    s.waiting_n -= 1
+    return rank
+
+
+@compiled
+def _wait(s: Record, rank: int) -> None:
+    at = s.waiting_first + s.waiting_n
+    number_at(s.waiting_ranks, at if at < s.ranks_n else at - s.ranks_n).n = rank
+    s.waiting_n += 1
+
+
+@compiled
+def _end_update(s: Record, rank: int) -> None:
+    r = rank_at(s.ranks, rank)
+    end_operation(s, rank, routine_at(s.routines, r.routine).update, r.step)
+
+
+@compiled
+def _give_token(s: Record, rank: int) -> None:
+    """A new version brings a token for each rank, which carries it; they are taken in order."""
+    rank_at(s.ranks, rank).token_step = 1 + s.tokens_taken // s.ranks_n
+    s.tokens_taken += 1
+    _end_update(s, rank)
+
+
+@compiled
+def finish(s: Record, rank: int, number: int) -> None:
+    """All gradients of the rank's step have been handed over: it goes on as soon as it may."""
+    if not s.synchronous:
+        _finish_own(s, rank, number)
+        return
+    r = rank_at(s.ranks, rank)
+    if s.cancels:
+        if r.local_step < s.version or r.accepted < s.parts:
+            end_operation(s, rank, number, r.step)
+        else:
+            _wait(s, rank)
+    elif s.tokens_taken < s.version * s.ranks_n:
+        _give_token(s, rank)
+    else:
+        _wait(s, rank)
