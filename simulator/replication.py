@@ -84,10 +84,11 @@ class _Run:
 
     def takes_compiled(self, replications: int) -> bool:
         """Whether the compiled engine runs it."""
-        if self.together or self.drawn.rank_messages or self.observer is not None:
+        if self.together or self.observer is not None:
             return False
         run = self.drawn.run
-        events = replications * expected_events(self.program, run.steps)
+        messages = float(sum(its.tables.messages.sum() for its in self.program.exchanges)) / self.drawn.strategy.pace.every
+        events = replications * expected_events(self.program, run.steps, messages=messages)
         return choose(run.engine, events) == "compiled"
 
     @property

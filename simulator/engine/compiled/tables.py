@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.engine.compiled import kinds, layout
+from simulator.engine.compiled.exchanges import add_exchanges
 from simulator.engine.compiled.state import State
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
@@ -92,6 +93,8 @@ class Simulation(State):
         self._make_servers(server_tasks)
         self._make_updates()
         self._make_meetings()
+        if program.exchanges:
+            add_exchanges(self, program.exchanges, ranks)
         self._make_draws(steps)
         self._make_rows()
 
