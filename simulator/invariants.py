@@ -15,23 +15,26 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from simulator.engine.collective import collective_of
+import numpy as np
+
+from simulator.collectives.schedule import columns
 from simulator.errors import InvariantError
-from simulator.network.ports import Port
-from simulator.network.topology import Topology
 from simulator.observing.recording import Recording
-from simulator.records import Service, Span, Step
+from simulator.program.compile import compile_program
+from simulator.program.laws import PROGRAM_LAWS, check_program
+from simulator.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
 from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.reducing import collective_of
 
-__all__ = ["LAWS", "audit"]
+__all__ = ["LAWS", "audit", "check_laws"]
 
 _SLACK = 1e-9
 
 
 def audit(scenario: Scenario, replication: int = 0) -> Recording:
-    """Run one replication with full records and check every law of :data:`LAWS`.
+    """Run one replication with full records and check every law: those of its program, and those of :data:`LAWS`.
 
     Returns
     -------
@@ -45,10 +48,24 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
     """
     recording = Recording()
     replicate(scenario, replication, recording)
-    simulated = drawn_scenario(scenario, Streams(scenario.run.seed, replication))
+    check_laws(scenario, recording, replication)
+    return recording
+
+
+def check_laws(scenario: Scenario, recording: Recording, replication: int = 0) -> dict[str, str]:
+    """Check every law on a replication that has been recorded; the laws by name, with what each says.
+
+    Raises
+    ------
+    InvariantError
+        A law is broken; names the law and the event.
+    """
+    streams = Streams(scenario.run.seed, replication)
+    simulated = drawn_scenario(scenario, streams)
+    check_program(compile_program(simulated, streams), simulated)
     for law in LAWS:
         law(simulated, recording)
-    return recording
+    return {law.__name__: (law.__doc__ or "").strip().splitlines()[0] for law in (*PROGRAM_LAWS, *LAWS)}
 
 
 def _broken(law: str, event: str) -> InvariantError:
@@ -126,17 +143,17 @@ def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> Non
         return
     load, batch = scenario.workload, scenario.batch
     last = {step.replica: step.end_s for step in recording.steps}
-    pulled: dict[str, float] = defaultdict(float)
-    pushed: dict[str, float] = defaultdict(float)
+    pulled: dict[int, float] = defaultdict(float)
+    pushed: dict[int, float] = defaultdict(float)
     for transfer in recording.transfers:
-        what, name = (pulled, transfer.target) if transfer.name.startswith("pull") else (pushed, transfer.source)
-        if transfer.name.startswith(("pull", "push")) and transfer.arrived_s <= last.get(int(name.removeprefix("worker ")), -1.0):
-            what[name] += transfer.size_bytes
+        for what, near, far in ((pulled, transfer.target, transfer.source), (pushed, transfer.source, transfer.target)):
+            if near.kind == "worker" and far.kind == "server" and transfer.arrived_s <= last.get(near.number, -1.0):
+                what[near.number] += transfer.size_bytes
     for worker, steps in _ended_steps(recording.steps).items():
         name = f"worker {worker}"
         for verb, got, want in (
-            ("pulled", pulled[name], steps * sum(variable.pull_bytes(batch) for variable in load.variables)),
-            ("pushed", pushed[name], steps * sum(variable.gradient_bytes(batch) for variable in load.variables)),
+            ("pulled", pulled[worker], steps * sum(variable.pull_bytes(batch) for variable in load.variables)),
+            ("pushed", pushed[worker], steps * sum(variable.gradient_bytes(batch) for variable in load.variables)),
         ):
             if not math.isclose(got, want, rel_tol=1e-9):
                 raise _broken("every_byte_sent_is_received", f"{name} {verb} {got:.0f} bytes in {steps} steps, not {want:.0f}")
@@ -153,10 +170,10 @@ def no_message_beats_its_link(scenario: Scenario, recording: Recording) -> None:
     known = scenario.layout.server_nodes > 0 and scenario.cluster.uncertainty is None
     for transfer in recording.transfers:
         # an all-reduce among ranks at once is one record of 2 (n - 1) / n of its bytes and more; a rank's own part of it counts
-        if transfer.target == "all replicas":
+        if transfer.target == EVERYBODY:
             continue
         least_s = transfer.size_bytes / bandwidth
-        if known and transfer.name.startswith(("pull", "push", "input")):
+        if known and "device" not in (transfer.source.kind, transfer.target.kind):
             least_s += 2 * (transport.cpu_per_message_s + transport.copy_per_byte_s * transfer.size_bytes)
         if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
             raise _broken("no_message_beats_its_link", str(transfer))
@@ -242,8 +259,8 @@ def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -
         return
     sent_s = _SendingTimes(scenario)
     for transfer in recording.transfers:
-        if transfer.target == "all replicas":
-            least_s = sent_s(int(transfer.source.removeprefix("device ")), transfer.size_bytes)
+        if transfer.target == EVERYBODY:
+            least_s = sent_s(transfer.source.number, transfer.size_bytes)
             if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
                 raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
     if reduction.bucket_size_bytes is not None or scenario.strategy.pace.every > 1 or reduction.forward_first:
@@ -259,23 +276,41 @@ class _SendingTimes:
     """Seconds that the links out of a rank need for what it sends in an all-reduce: the schedule's bytes, no simulated time."""
 
     def __init__(self, scenario: Scenario) -> None:
-        streams = Streams(scenario.run.seed, 0)
-        self._connect = Topology(scenario, streams).between_replicas
-        collective = collective_of(scenario, streams, Topology(scenario, streams))
+        collective = collective_of(scenario, scenario.strategy.reduction, Streams(scenario.run.seed, 0))
         assert collective is not None, "there is something to reduce"
         self._collective = collective
-        self._known: dict[tuple[int, float], float] = {}
+        self._known: dict[float, list[float]] = {}  # of all ranks, by size
 
     def __call__(self, rank: int, size_bytes: float) -> float:
-        known = self._known.get((rank, size_bytes))
+        known = self._known.get(size_bytes)
         if known is None:
-            schedule, wire = self._collective.plan(size_bytes)
-            port_s: dict[Port, float] = defaultdict(float)
-            for lane in schedule.lanes_from(rank):
-                for port in self._connect(lane.source, lane.target).ports:
-                    port_s[port] += schedule.share(lane) * size_bytes * wire.bytes_per_byte / port.capacity
-            known = self._known[rank, size_bytes] = max(port_s.values(), default=0.0)
-        return known
+            known = self._known[size_bytes] = self._of_all(size_bytes)
+        return known[rank]
+
+    def _of_all(self, size_bytes: float) -> list[float]:
+        schedule, wire = self._collective.plan(size_bytes)
+        source, target, _, messages, parts = columns(schedule)
+        laid = wire.laid(source, target)
+        carried = messages * (parts / schedule.parts) * size_bytes * wire.bytes_per_byte
+        carried_s = carried[laid.path] / laid.ports.capacity[laid.paths.port]
+        port_s = np.zeros((schedule.ranks, len(laid.ports.capacity)))
+        np.add.at(port_s, (source[laid.path], laid.paths.port), carried_s)
+        most_s: list[float] = port_s.max(axis=1, initial=0.0).tolist()
+        return most_s
+
+
+def causes_come_before_what_they_let_begin(scenario: Scenario, recording: Recording) -> None:
+    """What let work begin was told before it and had ended when it began; what ended a step ended with it."""
+    del scenario
+    work = recording.by_number()
+    for one in work.values():
+        cause = work.get(one.cause)
+        if one.cause >= one.number or (cause is not None and end_of(cause) > begin_of(one)):
+            raise _broken("causes_come_before_what_they_let_begin", f"{one} because of {cause}")
+    for step in recording.steps:
+        last = work.get(step.cause)
+        if step.cause != NOTHING and (last is None or end_of(last) != step.end_s):
+            raise _broken("causes_come_before_what_they_let_begin", f"{step} because of {last}")
 
 
 LAWS: Sequence[Callable[[Scenario, Recording], None]] = (
@@ -289,5 +324,6 @@ LAWS: Sequence[Callable[[Scenario, Recording], None]] = (
     nobody_runs_away,
     no_step_beats_its_critical_path,
     no_link_carries_more_than_it_can,
+    causes_come_before_what_they_let_begin,
 )
 """Every law that :func:`audit` checks."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.engine.collective import collective_of
-from simulator.network.topology import Topology
 from simulator.practice import nominally_in_practice
 from simulator.program.compile import compile_program
 from simulator.program.printing import Printed, Reduced
@@ -13,6 +11,7 @@ from simulator.program.program import Program
 from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.reducing import collective_of
 from simulator.teams import as_workers
 
 __all__ = ["preview"]
@@ -48,7 +47,7 @@ def preview(scenario: Scenario) -> Printed:
 def _reduced(scenario: Scenario, program: Program, streams: Streams) -> dict[float, Reduced]:
     """By size, how it is reduced."""
     sizes = {its.size_bytes for routine in program.routines for its in routine.operations if its.kind == "collective"}
-    collective = collective_of(scenario, streams, Topology(scenario, streams)) if sizes else None
+    collective = collective_of(scenario, scenario.strategy.reduction, streams) if sizes else None
     if collective is None:
         return {}
     choices = {size: collective.choice(size) for size in sizes}

@@ -5,29 +5,28 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 
-from simulator.collectives import ByMessages, Collective
+from simulator.collectives.collective import Collective
 from simulator.cores import cores_of
 from simulator.engine.choosing import choose, expected_events
-from simulator.engine.collective import collective_of
 from simulator.engine.draws import Draws
+from simulator.engine.log import Log
 from simulator.engine.recorder import Measured, Recorder
-from simulator.engine.simpy.collectives import AtOnce, Collectives, MessageByMessage
+from simulator.engine.simpy.collectives import AtOnce
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.vectorised.lockstep import Lockstep
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
-from simulator.network.topology import Topology
 from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
 from simulator.program.program import Program
-from simulator.recorder import KernelRecorder, Resource
+from simulator.recorder import KernelRecorder
 from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.reducing import collective_of
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 
@@ -54,8 +53,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
     program = compile_program(drawn, streams)
-    topology = Topology(drawn, streams)
-    run = _Run(drawn, streams, program, Draws(drawn, streams), topology, collective_of(drawn, streams, topology), observer)
+    run = _Run(drawn, streams, program, Draws(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams), observer)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
@@ -76,26 +74,27 @@ class _Run:
     streams: Streams
     program: Program
     draws: Draws
-    topology: Topology
     collective: Collective | None
     observer: Observer | None
 
     @property
     def together(self) -> bool:
         """Whether all ranks' steps are computed at once."""
-        return self.program.together and not self.drawn.rank_messages
+        return self.program.together and not self.program.exchanges
 
     def takes_compiled(self, replications: int) -> bool:
         """Whether the compiled engine runs it."""
-        if self.together or self.drawn.rank_messages or self.observer is not None:
+        if self.together or self.observer is not None:
             return False
         run = self.drawn.run
-        events = replications * expected_events(self.program, run.steps + run.warmup_steps)
+        messages = float(sum(its.tables.messages.sum() for its in self.program.exchanges)) / self.drawn.strategy.pace.every
+        events = replications * expected_events(self.program, run.steps, messages=messages)
         return choose(run.engine, events) == "compiled"
 
-    def links(self) -> list[Resource]:
-        """What a collective at once counts on, or the ports of its messages."""
-        return [*self.topology.ports, *self.topology.hosts]
+    @property
+    def at_once(self) -> Collective | None:
+        """What finds the times of all ranks at once, where buckets are reduced so."""
+        return None if self.program.exchanges else self.collective
 
     def compiled(self) -> Measured:
         """By the compiled engine."""
@@ -108,7 +107,7 @@ class _Run:
             observer=self.observer,
         )
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self.collective, self.links, drawn.run.steps + drawn.run.warmup_steps)
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.warmup)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 
@@ -122,13 +121,15 @@ class _Run:
         if cores is not None:
             recorder.watch("cores", lambda: [cores])
         sizes: Sequence[float] = self._sizes
+        log = Log(self.observer) if self.observer is not None else None
         if self.together:
-            lockstep = Lockstep(kernel, program, self.draws, recorder, self.collective, self.links)
+            lockstep = Lockstep(kernel, program, self.draws, recorder, self.collective, log)
             recorder.begin()
             kernel.run(recorder.done)
             sizes = lockstep.sizes
         else:
-            Engine(kernel, network, program, self.draws, recorder, self._collectives(kernel, network)).start()
+            at_once = AtOnce(kernel, self.at_once, self._sizes, self.draws.ranks, log) if self.at_once is not None else None
+            Engine(kernel, network, program, self.draws, recorder, at_once, log).start()
             recorder.begin()
             kernel.run(recorder.done)
         self._note_collective(recorder.measured, sizes)
@@ -138,20 +139,10 @@ class _Run:
     def _sizes(self) -> tuple[float, ...]:
         return tuple(its.size_bytes for its in self.program.routines[0].operations if its.kind == "collective")
 
-    def _collectives(self, kernel: Kernel, network: Network) -> Collectives | None:
-        if self.collective is None:
-            return None
-        sizes = self._sizes
-        if self.drawn.rank_messages:
-            plans = [self.collective.plan(size) for size in sizes]
-            begin = partial(ByMessages, kernel, network, plans, sizes, self.observer)
-            return MessageByMessage(lambda ended: begin(ended=ended), len(sizes), self.links)
-        return AtOnce(kernel, self.collective, sizes, self.draws.ranks, self.links)
-
     def _note_collective(self, measured: Measured, sizes: Iterable[float]) -> None:
         if self.collective is None:
             return
-        measured.aligned = self.collective.aligned and not self.drawn.rank_messages
+        measured.aligned = self.collective.aligned and not self.program.exchanges
         choices = {size: self.collective.choice(size) for size in dict.fromkeys(sizes)}
         measured.algorithms = tuple((size, choice.algorithm, choice.protocol) for size, choice in choices.items())
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from simulator.collectives.around import Times
-from simulator.collectives.collective import Choice, Collective, Plan
-from simulator.network.ports import Port
+from simulator.collectives.collective import Choice, Collective
+from simulator.collectives.exchanges import Plan
+from simulator.collectives.use import Use
 
 __all__ = ["Auto"]
 
@@ -21,7 +22,7 @@ class Auto(Collective):
     Parameters
     ----------
     candidates
-        In order of preference among equals. One whose busiest port alone takes longer
+        In order of preference among equals; all count on the same links. One whose busiest port alone takes longer
         than another's whole duration is not evaluated.
     """
 
@@ -51,9 +52,14 @@ class Auto(Collective):
         """When each rank has ended; see :class:`~simulator.collectives.collective.Collective`."""
         return self._for(size_bytes).finish_s(ready_s, size_bytes, free_s)
 
-    def ports(self, size_bytes: float) -> list[Port]:
-        """The ports of the simulation that a buffer of this size crosses."""
-        return self._for(size_bytes).ports(size_bytes)
+    @property
+    def use(self) -> Use:
+        """Counts what crosses the links."""
+        return self._candidates[0].use
+
+    def watch(self, size_bytes: float) -> None:
+        """Have the links that a buffer of this size crosses counted from now on."""
+        self._for(size_bytes).watch(size_bytes)
 
     def finish_run_s(self, enter_s: Times, sizes_bytes: Sequence[float]) -> Times | None:
         """When each rank has ended the last of several, if one collective is the fastest for all of them."""
@@ -61,7 +67,7 @@ class Auto(Collective):
         return fastest.pop().finish_run_s(enter_s, sizes_bytes) if len(fastest) == 1 else None
 
     def account(self, size_bytes: float, times: int = 1) -> None:
-        """Count so many buffers of this size on the ports of the simulation."""
+        """Count so many buffers of this size on the links that they cross."""
         self._for(size_bytes).account(size_bytes, times)
 
     def least_s(self, size_bytes: float) -> float:

@@ -17,28 +17,28 @@ enough, and each is clean again when the rank that it belongs to ends its bucket
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
 from simpy.events import Event
 
-from simulator.collectives.collective import Plan
-from simulator.collectives.schedule import Needs, Tables, flattened
-from simulator.collectives.wire import Connect
+from simulator.collectives.schedule import Needs, Tables
+from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
-from simulator.network.ports import Connection, leave_out_ample
-from simulator.records import Observer, Transfer
+from simulator.network.ports import Connection
+from simulator.program.program import Exchange
+from simulator.records import NOTHING
 
-__all__ = ["ByMessages", "leave_out_ample_of"]
+__all__ = ["ByMessages"]
 
 _Row = tuple[int, int, int, int]
 """Lane, base, slope, onward: see :class:`~simulator.collectives.schedule.Needs`."""
 
 
-class _Program:
-    """A plan's tables as lists, its connections, and where its messages stand.
+class _Lanes:
+    """Tables as lists, connections, and where messages stand: of one exchange, or of several that differ in size alone.
 
     Attributes
     ----------
@@ -50,25 +50,16 @@ class _Program:
         Whether a lane stands among those that wait for its target to come further.
     """
 
-    def __init__(self, plan: Plan, connections: dict[tuple[object, ...], Connection], connect: Connect | None) -> None:
-        tables, wire = flattened(plan.schedule), plan.wire
-        self.plan = plan
+    def __init__(self, tables: Tables, connections: list[Connection]) -> None:
         self.out = tables.out.tolist()
         self.incoming = tables.incoming.tolist()
         self.source = tables.source.tolist()
         self.target = tables.target.tolist()
         self.messages = tables.messages.tolist()
-        self.shares = [each / tables.parts for each in tables.each.tolist()]
         self.awaits = _rows(tables.awaits)
         self.meets = _rows_if(tables)
         self.outgoing = [sum(self.messages[self.out[rank] : self.out[rank + 1]]) for rank in range(tables.ranks)]
-        self.connections: list[Connection] = []
-        for source, target, number in zip(self.source, self.target, tables.number.tolist(), strict=True):
-            # plans by different protocols differ in latency, so that they do not share a connection
-            key = source, target, number, wire.protocol
-            if key not in connections:
-                connections[key] = wire.connection(source, target, connect)
-            self.connections.append(connections[key])
+        self.connections = connections
         lanes = len(self.source)
         self.sent = [0] * lanes
         self.received = [0] * lanes, [0] * lanes
@@ -108,17 +99,14 @@ class ByMessages:
     ----------
     kernel, network
         What carries the messages.
-    plans
-        The messages of each bucket, and what they cross; all of the same group.
-    buckets_bytes
-        Size of each bucket.
-    observer
-        Told of every transfer.
-    connect
-        In place of the plans' own connections.
-    alone
-        Whether nothing else crosses the same ports, so that ports which these messages can
-        never fill may be left out; of several, call :func:`leave_out_ample_of` instead.
+    exchanges
+        The messages of each bucket; all of the same group.
+    connections
+        Those that the exchanges' paths name.
+    ranks
+        The group: what transfers call its ranks.
+    log
+        Is told of every message; none if nobody wants to know.
     ended
         Called with the rank and the bucket's number, counted over all steps, when a rank has ended it.
     """
@@ -127,53 +115,57 @@ class ByMessages:
         self,
         kernel: Kernel,
         network: Network,
-        plans: Sequence[Plan],
-        buckets_bytes: Sequence[float],
-        observer: Observer | None = None,
-        connect: Connect | None = None,
+        exchanges: Sequence[Exchange],
+        connections: Sequence[Connection],
+        ranks: Sequence[int],
+        log: Log | None = None,
         *,
-        alone: bool = True,
         ended: Callable[[int, int], object] | None = None,
     ) -> None:
         self._kernel = kernel
         self._network = network
-        self._buckets = buckets_bytes
-        self._observer = observer
+        self._ranks = ranks
+        self._log = log
         self._tell = ended
-        connections: dict[tuple[object, ...], Connection] = {}
-        programs: dict[tuple[int, int], _Program] = {}
-        self._programs: list[_Program] = []
-        for plan in plans:
-            kind = id(plan.schedule), id(plan.wire)  # one schedule may be used by several protocols
-            if kind not in programs:
-                programs[kind] = _Program(plan, connections, connect)
-            self._programs.append(programs[kind])
-        self.connections = list(connections.values())
-        if alone:
-            leave_out_ample(self.connections)
-        ranks = plans[0].schedule.ranks
-        self._asked = [0] * ranks  # buckets announced as ready, over all steps
-        self._current = [0] * ranks  # the bucket that the rank is at, over all steps
-        self._sent = [0] * ranks  # messages of that bucket that it has sent,
-        self._gone = [0] * ranks  # and how many of its lanes have let go of their last one
-        self._got = [0] * ranks, [0] * ranks  # messages received, of even and of odd buckets
-        self._waiting: list[deque[tuple[_Program, int]]] = [deque() for _ in range(ranks)]  # lanes that wait for the rank to come further
-        self._done = [kernel.event() for _ in range(ranks)]
-        self._ended_s: list[list[float]] = [[] for _ in range(ranks)]  # of each bucket of the step in progress, or last finished
-
-    def finished(self, rank: int) -> Event:
-        """The event that the rank's buckets of the current step are all done."""
-        return self._done[rank]
+        self._sizes: list[list[float]] = [its.size_bytes.tolist() for its in exchanges]
+        of_kind: dict[tuple[int, int], _Lanes] = {}
+        self._lanes: list[_Lanes] = []
+        for its in exchanges:
+            kind = id(its.tables), id(its.path)
+            if kind not in of_kind:
+                of_kind[kind] = _Lanes(its.tables, [connections[path] for path in its.path.tolist()])
+            self._lanes.append(of_kind[kind])
+        count = len(ranks)
+        self._asked = [0] * count  # buckets announced as ready, over all steps
+        self._current = [0] * count  # the bucket that the rank is at, over all steps
+        self._sent = [0] * count  # messages of that bucket that it has sent,
+        self._gone = [0] * count  # and how many of its lanes have let go of their last one
+        self._got = [0] * count, [0] * count  # messages received, of even and of odd buckets
+        self._waiting: list[deque[tuple[_Lanes, int]]] = [deque() for _ in range(count)]  # lanes that wait for the rank to come further
+        self._ended_s: list[list[float]] = [[] for _ in range(count)]  # of each bucket of the step in progress, or last finished
+        # for the log: the last work that a rank had to wait for, and when that ended
+        self._cause = [NOTHING] * count
+        self._cause_s = [0.0] * count
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
-        return self._ended_s[rank][: len(self._buckets)]
+        return self._ended_s[rank][: len(self._lanes)]
 
-    def ready(self, rank: int, bucket: int) -> None:  # noqa: ARG002 - buckets come in order
-        """The rank has the bucket's data now."""
+    def last_work(self, rank: int) -> int:
+        """The number of the last work that a rank had to wait for, such as the last message that it got."""
+        return self._cause[rank]
+
+    def ready(self, rank: int, bucket: int, cause: int = NOTHING) -> None:  # noqa: ARG002 - buckets come in order
+        """The rank has the bucket's data now, made by the work ``cause``."""
+        self._had_to_wait_for(rank, cause)
         self._asked[rank] += 1
         if self._current[rank] == self._asked[rank] - 1:
             self._enter(rank)
+
+    def _had_to_wait_for(self, rank: int, cause: int) -> None:
+        if cause > self._cause[rank]:
+            self._cause[rank] = cause
+            self._cause_s[rank] = self._kernel.now
 
     def _enter(self, rank: int) -> None:
         """The rank is at a bucket, and has its data: it may send, and others may send to it."""
@@ -184,91 +176,96 @@ class ByMessages:
         """The rank has come further than it was: whoever waits for that looks again."""
         waiting = self._waiting[rank]
         while waiting:
-            program, lane = waiting.popleft()
-            program.waits[lane] = False
-            self._kernel.soon(self._advance, program.source[lane])
+            lanes, lane = waiting.popleft()
+            lanes.waits[lane] = False
+            self._had_to_wait_for(lanes.source[lane], self._cause[rank])
+            self._kernel.soon(self._advance, lanes.source[lane])
 
     def _advance(self, rank: int) -> None:
         """Send whatever the rank may send by now, and end its bucket if nothing is left to do."""
         number = self._current[rank]
         if self._asked[rank] <= number:
             return
-        program = self._programs[number % len(self._programs)]
-        if self._sent[rank] < program.outgoing[rank]:
-            self._send_what_may(rank, number, program)
-        begin, end = program.out[rank], program.out[rank + 1]
-        if self._got[number & 1][rank] == program.incoming[rank] and self._gone[rank] == end - begin:
-            self._end(rank, number, program)
+        lanes = self._lanes[number % len(self._lanes)]
+        if self._sent[rank] < lanes.outgoing[rank]:
+            self._send_what_may(rank, number, lanes)
+        begin, end = lanes.out[rank], lanes.out[rank + 1]
+        if self._got[number & 1][rank] == lanes.incoming[rank] and self._gone[rank] == end - begin:
+            self._end(rank, number, lanes)
 
-    def _send_what_may(self, rank: int, number: int, program: _Program) -> None:
-        received = program.received[number & 1]
-        for lane in range(program.out[rank], program.out[rank + 1]):
-            index, messages = program.sent[lane], program.messages[lane]
-            awaits = program.awaits[lane]
-            while index < messages and _has(received, awaits, index) and self._may_come(lane, number, program, index):
-                self._send(program, lane, number, index)
+    def _send_what_may(self, rank: int, number: int, lanes: _Lanes) -> None:
+        received = lanes.received[number & 1]
+        for lane in range(lanes.out[rank], lanes.out[rank + 1]):
+            index, messages = lanes.sent[lane], lanes.messages[lane]
+            awaits = lanes.awaits[lane]
+            while index < messages and _has(received, awaits, index) and self._may_come(lane, number, lanes, index):
+                self._send(lanes, lane, number, index)
                 index += 1
                 self._sent[rank] += 1
-                program.sent[lane] = index
+                lanes.sent[lane] = index
 
-    def _may_come(self, lane: int, number: int, program: _Program, index: int) -> bool:
+    def _may_come(self, lane: int, number: int, lanes: _Lanes, index: int) -> bool:
         """Whether the target is as far as the message needs; if not, the lane will be woken when it has come further."""
-        target, meets = program.target[lane], program.meets[lane]
+        target, meets = lanes.target[lane], lanes.meets[lane]
         if meets is None:
             if number <= self._current[target] + 1:
                 return True
-        elif self._current[target] == number < self._asked[target] and _has(program.received[number & 1], meets, index):
+        elif self._current[target] == number < self._asked[target] and _has(lanes.received[number & 1], meets, index):
             return True
-        if not program.waits[lane]:
-            program.waits[lane] = True
-            self._waiting[target].append((program, lane))
+        if not lanes.waits[lane]:
+            lanes.waits[lane] = True
+            self._waiting[target].append((lanes, lane))
         return False
 
-    def _send(self, program: _Program, lane: int, number: int, index: int) -> None:
-        size_bytes = self._buckets[number % len(self._buckets)] * program.shares[lane] * program.plan.wire.bytes_per_byte
-        arrived: Callable[[Event | None], None] = partial(self._receive, program, lane, number)
-        if self._observer is not None:
-            arrived = partial(self._observed, arrived, program, lane, f"bucket {number} chunk {index}", size_bytes, self._kernel.now)
-        left = partial(self._left, program.source[lane]) if index == program.messages[lane] - 1 else None
-        self._network.send(program.connections[lane], size_bytes, arrived, left)
+    def _send(self, lanes: _Lanes, lane: int, number: int, index: int) -> None:
+        size_bytes = self._sizes[number % len(self._sizes)][lane]
+        source = lanes.source[lane]
+        arrived: Callable[[Event | None], None] = partial(self._receive, lanes, lane, number)
+        left: Callable[[Event | None], None] | None = partial(self._left, source) if index == lanes.messages[lane] - 1 else None
+        if self._log is not None:
+            when = self._kernel.now, self._cause[source]
+            arrived = partial(self._tell_of_message, arrived, self._log, lanes, lane, (number, index), size_bytes, *when)
+            left = partial(self._tell_of_sending, left, self._log, source, *when) if left is not None else None
+        self._network.send(lanes.connections[lane], size_bytes, arrived, left)
 
-    def _observed(
-        self,
-        arrived: Callable[[Event | None], None],
-        program: _Program,
-        lane: int,
-        name: str,
-        size_bytes: float,
-        sent_s: float,
-        event: Event | None,
-    ) -> None:
-        assert self._observer is not None
-        ranks = program.plan.wire.group.ranks
-        source, target = ranks[program.source[lane]], ranks[program.target[lane]]
-        self._observer.record(Transfer(f"device {source}", f"device {target}", name, size_bytes, sent_s, self._kernel.now))
+    def _tell_of_message(
+        self, arrived: Callable[[Event | None], None], log: Log, lanes: _Lanes, lane: int, which: tuple[int, int], size_bytes: float,
+        sent_s: float, cause: int, event: Event | None,
+    ) -> None:  # fmt: skip
+        target = lanes.target[lane]
+        ends = self._ranks[lanes.source[lane]], self._ranks[target]
+        told = log.chunk(lanes.connections[lane], ends, which, size_bytes, sent_s, self._kernel.now, cause)
+        self._had_to_wait_for(target, told)
         arrived(event)
+
+    def _tell_of_sending(
+        self, left: Callable[[Event | None], None], log: Log, rank: int, sent_s: float, cause: int, event: Event | None
+    ) -> None:
+        # that it left lets the sender go on, though it has not arrived yet and so has no number
+        if self._kernel.now > self._cause_s[rank]:
+            self._had_to_wait_for(rank, log.wait(self._ranks[rank], "send", sent_s, self._kernel.now, cause))
+        left(event)
 
     def _left(self, rank: int, _: Event | None) -> None:
         self._gone[rank] += 1
         self._kernel.soon(self._advance, rank)
 
-    def _receive(self, program: _Program, lane: int, number: int, _: Event | None) -> None:
-        rank = program.target[lane]
-        program.received[number & 1][lane] += 1
+    def _receive(self, lanes: _Lanes, lane: int, number: int, _: Event | None) -> None:
+        rank = lanes.target[lane]
+        lanes.received[number & 1][lane] += 1
         self._got[number & 1][rank] += 1
         self._kernel.soon(self._advance, rank)
         self._wake(rank)
 
-    def _end(self, rank: int, number: int, program: _Program) -> None:
+    def _end(self, rank: int, number: int, lanes: _Lanes) -> None:
         """The rank has done its part of a bucket: its counters are clean for the next but one, and it may enter the next."""
-        for lane in range(program.out[rank], program.out[rank + 1]):
-            program.sent[lane] = 0
-        received = program.received[number & 1]
-        for lane in program.into[rank]:
+        for lane in range(lanes.out[rank], lanes.out[rank + 1]):
+            lanes.sent[lane] = 0
+        received = lanes.received[number & 1]
+        for lane in lanes.into[rank]:
             received[lane] = 0
         self._sent[rank] = self._gone[rank] = self._got[number & 1][rank] = 0
-        buckets = len(self._buckets)
-        if number % buckets == 0:
+        if number % len(self._lanes) == 0:
             self._ended_s[rank].clear()
         self._ended_s[rank].append(self._kernel.now)
         self._current[rank] = number + 1
@@ -278,11 +275,3 @@ class ByMessages:
             self._enter(rank)
         else:
             self._wake(rank)
-        if (number + 1) % buckets == 0:
-            done, self._done[rank] = self._done[rank], self._kernel.event()
-            done.succeed()
-
-
-def leave_out_ample_of(runs: Iterable[ByMessages]) -> None:
-    """Leave out the ports that all of these together can never fill; nothing else may cross them."""
-    leave_out_ample(connection for run in runs for connection in run.connections)

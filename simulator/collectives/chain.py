@@ -15,12 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from simulator.collectives.around import Times
-from simulator.collectives.collective import Plan, Scheduled
+from simulator.collectives.collective import Scheduled
+from simulator.collectives.exchanges import Plan
 from simulator.collectives.operations import Operation
 from simulator.collectives.schedule import Await, Lane, Schedule
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
-from simulator.network.ports import Port
 
 __all__ = ["Chain", "chain_schedule", "pieces_of"]
 
@@ -81,15 +81,11 @@ class Chain(Scheduled):
         self._chain = ranks, operation, root
         self._chunk_bytes = chunk_bytes
         self._order = _order(ranks, operation, root)
-        connections = wire.connections(list(pairwise(self._order)), wire.fresh())
-        paces = wire.paces(connections)
+        chain = np.array(self._order)
+        laid = wire.laid(chain[:-1], chain[1:])
+        paces = wire.paces(laid)
         self._s_per_byte, self._latency_s = paces.s_per_byte[0].tolist(), paces.latency_s[0].tolist()
-        places: dict[Port, set[int]] = {}
-        for of_group in connections:
-            for place, connection in enumerate(of_group):
-                for port in connection.ports:
-                    places.setdefault(port, set()).add(place)
-        self._aligned = any(len(some) > 1 for some in places.values())
+        self._aligned = bool(laid.several(laid.path % max(ranks - 1, 1)).any())
 
     def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
         pieces = pieces_of(size_bytes, self._chunk_bytes)

@@ -7,18 +7,20 @@ and the times of all ranks at once, evaluated without them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.collectives.around import Times
-from simulator.collectives.schedule import Schedule
-from simulator.collectives.wire import Connect, Wire
-from simulator.network.ports import Port
+from simulator.collectives.exchanges import Plan
+from simulator.collectives.schedule import Schedule, columns
+from simulator.collectives.use import Load, Use, Used, load_of
+from simulator.collectives.wire import Wire
 
-__all__ = ["Choice", "Collective", "Memory", "Plan", "Scheduled"]
+__all__ = ["Choice", "Collective", "Memory", "Scheduled"]
 
 _REMEMBERED = 256
 """Sizes whose times for ranks that enter together are kept."""
@@ -37,13 +39,6 @@ class Choice(NamedTuple):
     algorithm: str
     protocol: str
     aligned: bool
-
-
-class Plan(NamedTuple):
-    """The messages of one collective, and what they cross."""
-
-    schedule: Schedule
-    wire: Wire
 
 
 class Collective(ABC):
@@ -81,9 +76,18 @@ class Collective(ABC):
             Shape (ranks,), in seconds.
         """
 
+    @property
     @abstractmethod
-    def ports(self, size_bytes: float) -> list[Port]:
-        """The ports of the simulation that a buffer of this size crosses; they are made when first asked for."""
+    def use(self) -> Use:
+        """Counts what crosses the links."""
+
+    @abstractmethod
+    def watch(self, size_bytes: float) -> None:
+        """Have the links that a buffer of this size crosses counted from now on, and not only once one has been."""
+
+    def links(self) -> Iterator[Used]:
+        """The use of every link that is counted."""
+        return self.use.links()
 
     def finish_run_s(self, enter_s: Times, sizes_bytes: Sequence[float]) -> Times | None:  # noqa: ARG002 - where it can be told
         """When each rank has ended the last of several, if every rank enters each as soon as it has ended the one before.
@@ -104,7 +108,7 @@ class Collective(ABC):
 
     @abstractmethod
     def account(self, size_bytes: float, times: int = 1) -> None:
-        """Count so many buffers of this size on the ports of the simulation: bytes carried and seconds in use."""
+        """Count so many buffers of this size on the links that they cross: bytes carried and seconds in use."""
 
     @abstractmethod
     def least_s(self, size_bytes: float) -> float:
@@ -136,6 +140,7 @@ class Scheduled(Collective):
     _aligned = False
 
     def __init__(self, name: str, protocol: str, schedule: Callable[[float], Schedule], wire: Wire) -> None:
+        self._use: Use | None = None
         self._name = name
         self._protocol = protocol
         self._schedule = schedule
@@ -179,45 +184,40 @@ class Scheduled(Collective):
         """Seconds from ranks that enter together to the last one's end."""
         return float(self._from_zero(size_bytes)[0].max()) if self._ranks > 1 else 0.0
 
+    @property
+    def use(self) -> Use:
+        """Counts what crosses the links."""
+        if self._use is None:
+            self._use = Use(self._wire.fresh())
+        return self._use
+
+    def count_in(self, use: Use) -> None:
+        """Count what it carries together with what others carry over the same links."""
+        self._use = use
+
     def account(self, size_bytes: float, times: int = 1) -> None:
-        """Count so many buffers of this size on the ports of the simulation.
+        """Count so many buffers of this size on the links that they cross."""
+        self.use.add(self._load, size_bytes, times)
 
-        Seconds in use: at least what a port needs for its bytes, and what the longest of
-        the lanes that cross it needs at the pace of the slowest port on its way.
-        """
-        for port, share, seconds in self._of_the_simulation:
-            port.carried += share * size_bytes * times
-            port.busy_s += seconds * size_bytes * times
-
-    def ports(self, size_bytes: float) -> list[Port]:  # noqa: ARG002 - the same for all
-        """The ports of the simulation that every buffer crosses."""
-        return [port for port, *_ in self._of_the_simulation]
+    def watch(self, size_bytes: float) -> None:  # noqa: ARG002 - the same for all
+        """Have the links that every buffer crosses counted from now on."""
+        assert self._load is not None
 
     def least_s(self, size_bytes: float) -> float:
         """A lower bound of the duration: what the busiest port needs for its bytes."""
         return self._least_s_per_byte * size_bytes
 
     @cached_property
-    def _of_the_simulation(self) -> list[tuple[Port, float, float]]:
-        return self._loads(self._wire.connect)
+    def _load(self) -> Load:
+        return self.use.lay(self._schedule(0.0), self._wire)
 
     @cached_property
     def _least_s_per_byte(self) -> float:
-        return max((seconds for *_, seconds in self._loads(self._wire.fresh())), default=0.0)
-
-    def _loads(self, connect: Connect) -> list[tuple[Port, float, float]]:
-        """Each port with its bytes and its seconds of use for each byte of the buffer."""
-        shares: dict[Port, float] = {}
-        seconds: dict[Port, float] = {}
         schedule = self._schedule(0.0)
-        for lane in schedule.lanes():
-            crossed = self._wire.connection(lane.source, lane.target, connect).ports
-            share = schedule.share(lane) * self._wire.bytes_per_byte
-            slowest = min((port.capacity for port in crossed), default=np.inf)
-            for port in crossed:
-                shares[port] = shares.get(port, 0.0) + share
-                seconds[port] = max(seconds.get(port, 0.0), share / slowest)
-        return [(port, share, max(seconds[port], share / port.capacity)) for port, share in shares.items()]
+        alone, lanes = replace(self._wire, beside=()), columns(schedule)
+        laid = alone.laid(lanes.source, lanes.target)
+        load = load_of(schedule, self._wire.bytes_per_byte, laid.ports, laid.paths)
+        return float(load.seconds.max(initial=0.0))
 
     def _from_zero(self, size_bytes: float) -> tuple[Times, Times]:
         """Ends and last sends of ranks that enter together at 0."""

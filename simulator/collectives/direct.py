@@ -7,17 +7,15 @@ MPICH's for messages of medium size is the same (Thakur, Rabenseifner and Gropp 
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Lane, Schedule
+from simulator.collectives.schedule import Lane, Schedule, columns
 from simulator.collectives.trial import together_s
 from simulator.collectives.wire import Paces, Wire, equal_share_s, seconds_per_byte
-from simulator.network.ports import Port
 
 __all__ = ["Direct", "direct_schedule"]
 
@@ -65,15 +63,12 @@ class Direct(Scheduled):
     @cached_property
     def _fair_paces(self) -> Paces | None:
         """What each message takes, lane by lane; none if equal shares are not fair."""
-        pairs = [(lane.source, lane.target) for lane in self._schedule(0.0).lanes()]
-        of_groups = self._wire.connections(pairs, self._wire.fresh())
-        connections = [connection for of_group in of_groups for connection in of_group]
-        s_per_byte = seconds_per_byte(connections).tolist()
-        users = Counter(port for connection in connections for port in connection.ports)
-        slowest: dict[Port, float] = {}
-        for connection, pace in zip(connections, s_per_byte, strict=True):
-            for port in connection.ports:
-                slowest[port] = max(slowest.get(port, 0.0), pace)
-        full = {port for port, pace in slowest.items() if pace <= equal_share_s(port, users[port]) * _ALIKE}
-        fair = all(any(port in full for port in connection.ports) for connection in connections)
-        return self._wire.paces(of_groups) if fair else None
+        source, target, *_ = columns(self._schedule(0.0))
+        laid = self._wire.laid(source, target)
+        s_per_byte, port = seconds_per_byte(laid), laid.paths.port
+        users = np.bincount(port, minlength=len(laid.ports.capacity))
+        slowest = np.zeros(len(users))
+        np.maximum.at(slowest, port, s_per_byte[laid.path])
+        full = slowest <= equal_share_s(laid.ports, np.arange(len(users)), users) * _ALIKE
+        fair = np.bincount(laid.path, weights=full[port], minlength=len(laid.paths)).all()
+        return self._wire.paces(laid) if fair else None

@@ -16,7 +16,8 @@ import math
 from functools import lru_cache
 
 from simulator.collectives.around import Times
-from simulator.collectives.collective import Plan, Scheduled
+from simulator.collectives.collective import Scheduled
+from simulator.collectives.exchanges import Plan
 from simulator.collectives.schedule import Await, Lane, Schedule
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire

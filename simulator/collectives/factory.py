@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
 from simulator.cluster import Cluster
 from simulator.collectives.auto import Auto
 from simulator.collectives.chain import Chain, chain_schedule, pieces_of
@@ -19,7 +21,8 @@ from simulator.collectives.operations import ALGORITHMS, Operation, algorithms_o
 from simulator.collectives.ring import Rings, bidirectional_ring_schedule, ring_schedule
 from simulator.collectives.schedule import Schedule
 from simulator.collectives.trial import ByTrial
-from simulator.collectives.wire import Connect, Group, Wire
+from simulator.collectives.use import Use
+from simulator.collectives.wire import Cabling, Group, Wire
 
 __all__ = ["collective_for"]
 
@@ -40,10 +43,9 @@ def collective_for(
     protocol: str,
     cluster: Cluster,
     group: Group,
-    connect: Connect,
-    fresh: Callable[[], Connect],
+    fresh: Callable[[], Cabling],
     chunk_bytes: float,
-    network: str = "",
+    network: Callable[[], str] | None = None,
     *,
     operation: Operation = "all-reduce",
     root: int = 0,
@@ -64,13 +66,11 @@ def collective_for(
         Its protocols count.
     group
         Who takes part.
-    connect
-        A new connection of the simulation, from one rank of the topology to another.
     fresh
-        Gives the same for a copy of the network that nobody else uses.
+        Gives the network, without connections.
     network
-        Names the network, where there may be more collectives on the very same one: what
-        takes a trial run is then found out once for all of them in this process.
+        Names it, where there may be more collectives on the very same one: what takes a
+        trial run is then found out once for all of them in this process.
     operation
         What is done.
     root
@@ -90,13 +90,13 @@ def collective_for(
         raise ValueError(f"{operation} has no algorithm {algorithm!r}; it has {', '.join(names)} and auto")
     if not 0 <= root < len(group):
         raise ValueError(f"a group of {len(group)} ranks has no root {root}; take 0 to {len(group) - 1}")
-    ranks = [rank for each in (group, *beside) for rank in each.ranks]
-    if any(len(each) != len(group) or each.neighbours != group.neighbours for each in beside) or len(set(ranks)) < len(ranks):
-        raise ValueError("groups beside one another must have the same shape, and no rank in common")
+    if beside:
+        ranks = np.concatenate([each.numbers for each in (group, *beside)])
+        if any(len(each) != len(group) or each.neighbours != group.neighbours for each in beside) or len(np.unique(ranks)) < len(ranks):
+            raise ValueError("groups beside one another must have the same shape, and no rank in common")
     transport = cluster.transport
     wires = {
         kind: Wire(
-            connect,
             fresh,
             getattr(cluster.protocols, kind) if kind != "none" else None,
             group,
@@ -113,10 +113,15 @@ def collective_for(
     build = _by_trial if transport.works_on_messages and not group.on_one_node else _at_once
     candidates = [build(_Wanted(operation, name, kind, wire, root, chunk_bytes)) for name in algorithms for kind, wire in wires.items()]
     for candidate in candidates:
-        if network and candidate.aligned:
+        if network is not None and candidate.aligned:
             kind = candidate.choice(0.0)
-            candidate.remember_in(_memory((operation, kind.algorithm, kind.protocol, group, beside, root, chunk_bytes, network)))
-    return candidates[0] if len(candidates) == 1 else Auto(candidates)
+            candidate.remember_in(_memory((operation, kind.algorithm, kind.protocol, group, beside, root, chunk_bytes, network())))
+    if len(candidates) == 1:
+        return candidates[0]
+    use = Use(fresh())
+    for candidate in candidates:
+        candidate.count_in(use)
+    return Auto(candidates)
 
 
 @lru_cache(maxsize=32)

@@ -12,6 +12,7 @@ MPICH", IJHPCA 2005.
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from simulator.collectives.collective import Scheduled
 from simulator.collectives.schedule import Await, Lane, Schedule
 from simulator.collectives.trial import together_s
 from simulator.collectives.wire import Wire
-from simulator.network.ports import Connection, Port
 
 __all__ = ["HalvingDoubling", "halving_doubling_schedule"]
 
@@ -116,15 +116,20 @@ class HalvingDoubling(Scheduled):
         self._players = np.array([fold.rank(player) for player in range(fold.players)])
         self._partners = [np.arange(fold.players) ^ 1 << k for k in range(fold.rounds)]
         # the links into each player from its partner, round by round; then those of the fold
-        stages = [list(zip(self._players[partner].tolist(), self._players.tolist(), strict=True)) for partner in self._partners]
-        stages += [[(2 * k, 2 * k + 1) for k in range(fold.folded)], [(2 * k + 1, 2 * k) for k in range(fold.folded)]]
-        connect = wire.fresh()
-        links = [wire.connections(stage, connect) for stage in stages]
-        paces = [wire.paces(stage) for stage in links]
-        self._s_per_byte = [stage.s_per_byte[0] for stage in paces]
-        self._latency_s = [stage.latency_s[0] for stage in paces]
-        alike = all(np.ptp(values) == 0 for stage in paces[:-2] for values in stage)
-        self._aligned = _shared(stages, links) and (bool(fold.folded) or not alike)
+        even = np.arange(0, 2 * fold.folded, 2)
+        sources = [*(self._players[partner] for partner in self._partners), even, even + 1]
+        targets = [*(self._players for _ in self._partners), even + 1, even]
+        lengths = [len(stage) for stage in sources]
+        source, target = np.concatenate(sources), np.concatenate(targets)
+        laid = wire.laid(source, target, np.repeat(np.arange(len(lengths)), lengths))
+        paces = wire.paces(laid)
+        cuts = np.cumsum(lengths)[:-1]
+        self._s_per_byte = np.split(paces.s_per_byte[0], cuts)
+        self._latency_s = np.split(paces.latency_s[0], cuts)
+        alike = all(np.ptp(stage[:, begin:end]) == 0 for stage in paces for begin, end in pairwise([0, *cuts[:-1].tolist()]))
+        group, place = np.divmod(laid.path, max(len(source), 1))
+        shared = laid.several(group * ranks + source[place]) & laid.several(group * ranks + target[place])
+        self._aligned = bool(shared.any()) and (bool(fold.folded) or not alike)
 
     def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
         if self._aligned:
@@ -148,16 +153,3 @@ class HalvingDoubling(Scheduled):
         """Seconds of each message of a stage."""
         stage_s: Times = size_bytes * self._s_per_byte[stage] + self._latency_s[stage]
         return stage_s
-
-
-def _shared(stages: list[list[tuple[int, int]]], links: list[list[list[Connection]]]) -> bool:
-    """Whether any port serves several ranks, of this group or of those beside it."""
-    sources: dict[Port, set[tuple[int, int]]] = {}
-    targets: dict[Port, set[tuple[int, int]]] = {}
-    for stage, of_groups in zip(stages, links, strict=True):
-        for group, connections in enumerate(of_groups):
-            for (source, target), connection in zip(stage, connections, strict=True):
-                for port in connection.ports:
-                    sources.setdefault(port, set()).add((group, source))
-                    targets.setdefault(port, set()).add((group, target))
-    return any(len(sources[port]) > 1 and len(targets[port]) > 1 for port in sources)

@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Await, Lane, Schedule
+from simulator.collectives.schedule import Await, Lane, Schedule, columns
 from simulator.collectives.wire import Paces, Wire
 
 __all__ = ["Hierarchical", "hierarchical_schedule"]
@@ -77,12 +77,12 @@ class Hierarchical(Scheduled):
         schedule = hierarchical_schedule(ranks, group)
         super().__init__(name, protocol, lambda _: schedule, wire)
         self._shape = ranks // group, group
-        connect = wire.fresh()
         self._rings: dict[int, Paces] = {}  # of this group, shape (groups, group)
+        lanes = columns(schedule)
         for ring in (_INNER, _OUTER):
-            pairs = [(lane.source, lane.target) for lane in schedule.lanes() if lane.number == ring]
-            if pairs:
-                paces = wire.paces(wire.connections(pairs, connect))
+            its = lanes.number == ring
+            if its.any():
+                paces = wire.paces(wire.laid(lanes.source[its], lanes.target[its]))
                 self._rings[ring] = Paces(paces.s_per_byte[0].reshape(self._shape), paces.latency_s[0].reshape(self._shape))
 
     def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:

@@ -18,7 +18,7 @@ import numpy as np
 from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.operations import Operation
-from simulator.collectives.schedule import Await, Lane, Schedule
+from simulator.collectives.schedule import Await, Columns, Lane, Schedule
 from simulator.collectives.wire import Wire
 
 __all__ = ["Rings", "bidirectional_ring_schedule", "ring_schedule"]
@@ -41,11 +41,19 @@ def _lane(ranks: int, operation: Operation, way: int, rank: int) -> Lane:
     return Lane(rank, (rank + way) % ranks, number, rounds, 1, first, adding, (Await((rank - way) % ranks, number, 0, 1),))
 
 
+def _columns(ranks: int, operation: Operation, ways: tuple[int, ...]) -> Columns:
+    source = np.repeat(np.arange(ranks if ranks > 1 else 0, dtype=np.int32), len(ways))
+    target = (source + np.tile(np.array(ways, dtype=np.int32), ranks if ranks > 1 else 0)) % ranks
+    number = np.tile(np.array([0 if way > 0 else 1 for way in ways], dtype=np.int32), ranks if ranks > 1 else 0)
+    messages, parts = (np.broadcast_to(np.int32(each), source.shape) for each in (_rounds(ranks, operation), 1))
+    return Columns(source, target, number, messages, parts)
+
+
 def _ring(ranks: int, operation: Operation, ways: tuple[int, ...]) -> Schedule:
     def lanes(rank: int) -> tuple[Lane, ...]:
         return tuple(_lane(ranks, operation, way, rank) for way in ways) if ranks > 1 else ()
 
-    return Schedule(ranks, ranks * len(ways), lanes)
+    return Schedule(ranks, ranks * len(ways), lanes, lambda: _columns(ranks, operation, ways))
 
 
 @lru_cache(maxsize=16)
@@ -84,9 +92,10 @@ class Rings(Scheduled):
         super().__init__(name, protocol, lambda _: schedule, wire)
         self._rounds = _rounds(ranks, operation)
         self._ways = (1, -1) if both else (1,)
-        pairs = [(rank, (rank + way) % ranks) for way in self._ways for rank in range(ranks)] if ranks > 1 else []
-        paces = wire.paces(wire.connections(pairs, wire.fresh()))
-        shape = (len(self._ways), ranks if ranks > 1 else 0)
+        here = np.arange(ranks if ranks > 1 else 0)
+        laid = wire.laid(np.tile(here, len(self._ways)), np.concatenate([(here + way) % ranks for way in self._ways]))
+        paces = wire.paces(laid)
+        shape = (len(self._ways), len(here))
         self._s_per_byte = paces.s_per_byte[0].reshape(shape)
         self._latency_s = paces.latency_s[0].reshape(shape)
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Await", "Lane", "Message", "Needs", "Schedule", "Tables", "flattened"]
+__all__ = ["Await", "Columns", "Lane", "Message", "Needs", "Schedule", "Tables", "columns", "flattened"]
 
 Indices = NDArray[np.int32]
 
@@ -95,6 +95,16 @@ class Lane:
         return Message(first, first + self.parts, index < self.adding)
 
 
+class Columns(NamedTuple):
+    """All lanes by source, as :meth:`Schedule.lanes` gives them, without what they await; int32, shape (lanes,)."""
+
+    source: Indices
+    target: Indices
+    number: Indices
+    messages: Indices
+    parts: Indices
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """One collective.
@@ -109,11 +119,14 @@ class Schedule:
         all-to-all, part ``source * ranks + target`` goes from one to the other.
     lanes_from
         The lanes out of a rank.
+    at_once
+        All of them as columns, where that takes no look at each; none: see :func:`columns`.
     """
 
     ranks: int
     parts: int
     lanes_from: Callable[[int], tuple[Lane, ...]]
+    at_once: Callable[[], Columns] | None = None
 
     def lanes(self) -> Iterator[Lane]:
         """Every lane, by source."""
@@ -184,6 +197,15 @@ class Tables:
 
 
 @lru_cache(maxsize=32)
+def columns(schedule: Schedule) -> Columns:
+    """The lanes of a schedule, without what they await."""
+    if schedule.at_once is not None:
+        return schedule.at_once()
+    rows = [(lane.source, lane.target, lane.number, lane.messages, lane.parts) for lane in schedule.lanes()]
+    return Columns(*np.ascontiguousarray(np.array(rows, dtype=np.int32).reshape(len(rows), 5).T))
+
+
+@lru_cache(maxsize=32)
 def flattened(schedule: Schedule) -> Tables:
     """The schedule as tables; a lane awaits only lanes into its source, and meets only those into its target.
 
@@ -194,10 +216,7 @@ def flattened(schedule: Schedule) -> Tables:
     """
     lanes = list(schedule.lanes())
     ids = {(lane.source, lane.target, lane.number): index for index, lane in enumerate(lanes)}
-    columns = np.array([(lane.source, lane.target, lane.number, lane.messages, lane.parts) for lane in lanes], dtype=np.int32).reshape(
-        len(lanes), 5
-    )
-    source, target, number, messages, each = np.ascontiguousarray(columns.T)
+    source, target, number, messages, each = columns(schedule)
     incoming = np.bincount(target, weights=messages, minlength=schedule.ranks).astype(np.int32)
     out = np.searchsorted(source, np.arange(schedule.ranks + 1)).astype(np.int32)
     awaits = _needs([[(ids[one.source, lane.source, one.number], one) for one in lane.awaits] for lane in lanes])

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
-from simpy.events import Event
 
 from simulator.collectives.around import Times
-from simulator.collectives.by_messages import ByMessages, leave_out_ample_of
-from simulator.collectives.collective import Plan, Scheduled
+from simulator.collectives.by_messages import ByMessages
+from simulator.collectives.collective import Scheduled
+from simulator.collectives.exchanges import Plan, exchanges_of
 from simulator.collectives.schedule import Schedule
 from simulator.collectives.wire import Wire
 from simulator.cores import cores_of
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.network.objects import network_of
+from simulator.network.ports import leave_out_ample
 from simulator.transport import Transport
 
 __all__ = ["ByTrial", "at_a_steady_pace_s", "together_s"]
@@ -51,16 +52,21 @@ def together_s(plan: Plan, size_bytes: float) -> Times:
     wire = plan.wire
     transport = Transport(cpu_per_message_s=wire.message_s, copy_per_byte_s=wire.copy_per_byte_s)
     network = Network(kernel, transport, cores=cores_of(kernel, wire.shared_cores, wire.time_slice_s))
-    connect = wire.fresh()
-    runs = [ByMessages(kernel, network, [Plan(plan.schedule, each)], [size_bytes], connect=connect, alone=False) for each in wire.of_all()]
-    leave_out_ample_of(runs)
+    cabling, every = wire.fresh(), wire.of_all()
+    exchanges = [exchanges_of(cabling, [Plan(plan.schedule, each)], [size_bytes]) for each in every]
+    ports, _, paths, hosts = cabling.tables()
+    _, connections, _ = network_of(ports, paths, hosts)
+    leave_out_ample(connections)
     finish_s = np.zeros(ranks)
 
-    def finished(rank: int, _: Event) -> None:
+    def ended(rank: int, _: int) -> None:
         finish_s[rank] = kernel.now
 
+    runs = [
+        ByMessages(kernel, network, its, connections, each.group.ranks, ended=None if number else ended)
+        for number, (each, its) in enumerate(zip(every, exchanges, strict=True))
+    ]
     for rank in range(ranks):
-        runs[0].finished(rank).callbacks.append(partial(finished, rank))
         for run in runs:
             run.ready(rank, 0)
     kernel.run()

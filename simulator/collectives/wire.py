@@ -6,23 +6,29 @@ NCCL's protocols trade latency for bytes: see :class:`simulator.cluster.Protocol
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from simulator.cluster import Protocol
+from simulator.cluster import Protocol as Cost
 from simulator.collectives.around import Times
-from simulator.network.ports import Connection, Port
+from simulator.program.program import Flags, Floats, Hosts, Integers, Paths, Ports
 
-__all__ = ["Connect", "Group", "Paces", "Wire", "equal_share_s", "seconds_per_byte"]
+__all__ = ["Cabling", "Group", "Laid", "Paces", "Wire", "equal_share_s", "seconds_per_byte"]
 
-Connect = Callable[[int, int], Connection]
-"""A new connection from one rank of the topology to another."""
+
+class Cabling(Protocol):
+    """Collects connections between ranks, and gives the tables of all that they cross, as :class:`simulator.program.wiring.Wiring`."""
+
+    def between_replicas(self, source: Integers, target: Integers, added_s: Floats | float = 0.0) -> Integers:
+        """Paths from one rank's device to another's, by number; ``added_s``: to the latency of each, in seconds."""
+
+    def tables(self) -> tuple[Ports, int, Paths, Hosts]:
+        """Ports (links before others), how many of them are links, paths, and hosts."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +38,16 @@ class Group:
     Attributes
     ----------
     ranks
-        Ranks of the topology.
+        Numbers that the network knows them by.
     nodes
         The node that each sits on; any numbers that differ for different nodes.
     """
 
-    ranks: tuple[int, ...]
-    nodes: tuple[int, ...]
+    ranks: Sequence[int]
+    nodes: Sequence[int]
 
     def __post_init__(self) -> None:
-        if len(self.ranks) != len(self.nodes) or len(set(self.ranks)) != len(self.ranks) or not self.ranks:
+        if len(self.ranks) != len(self.nodes) or len(np.unique(self.numbers)) != len(self.ranks) or not self.ranks:
             raise ValueError(
                 f"a group needs at least one rank, each once and with its node: {len(self.ranks)} ranks, {len(self.nodes)} nodes"
             )
@@ -49,21 +55,64 @@ class Group:
     @classmethod
     def in_order(cls, ranks: int, ranks_per_node: int) -> Group:
         """Ranks 0 to ``ranks - 1``, which fill one node after the other."""
-        return cls(tuple(range(ranks)), tuple(rank // ranks_per_node for rank in range(ranks)))
+        every = range(ranks)
+        return cls(every, every if ranks_per_node == 1 else tuple((np.arange(ranks) // ranks_per_node).tolist()))
 
     def __len__(self) -> int:
         """How many take part."""
         return len(self.ranks)
 
     @cached_property
+    def numbers(self) -> Integers:
+        """The ranks, shape (ranks,)."""
+        return _array(self.ranks)
+
+    @cached_property
+    def places(self) -> Integers:
+        """The node of each rank, shape (ranks,)."""
+        return _array(self.nodes)
+
+    @cached_property
     def neighbours(self) -> int:
         """The largest number that all runs of neighbours on one node can be cut into: the ranks of equal rings that stay on their nodes."""
-        return math.gcd(*(sum(1 for _ in run) for _, run in groupby(self.nodes)))
+        ends = np.flatnonzero(np.diff(self.places)) + 1
+        return int(np.gcd.reduce(np.diff(np.concatenate(([0], ends, [len(self)])))))
 
     @cached_property
     def on_one_node(self) -> bool:
         """Whether all sit on the same node."""
-        return len(set(self.nodes)) == 1
+        return bool((self.places == self.places[0]).all())
+
+
+def _array(numbers: Sequence[int]) -> NDArray[np.int64]:
+    return np.arange(numbers.start, numbers.stop, numbers.step) if isinstance(numbers, range) else np.array(numbers, dtype=np.int64)
+
+
+class Laid(NamedTuple):
+    """Connections of a group, then those of each group beside it, and all that they cross.
+
+    Attributes
+    ----------
+    ports, paths
+        The tables.
+    path
+        Of each crossing (``paths.port``) its path.
+    stage
+        Of each path; those of different stages do not send at the same time. None: all do.
+    """
+
+    ports: Ports
+    paths: Paths
+    path: Integers
+    stage: Integers | None
+
+    def several(self, of: Integers) -> Flags:
+        """Which ports are crossed for more than one value of ``of``, which has one for each crossing; shape (ports,)."""
+        count = len(self.ports.capacity)
+        least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+        np.minimum.at(least, self.paths.port, of)
+        np.maximum.at(most, self.paths.port, of)
+        return least < most
 
 
 class Paces(NamedTuple):
@@ -80,10 +129,8 @@ class Wire:
 
     Attributes
     ----------
-    connect
-        Connections of the simulation itself, between ranks of the topology.
     fresh
-        A copy of the network that nobody else uses, for trial runs.
+        A network without connections.
     protocol
         Cost and extra bytes of a message; none: those of the links alone.
     group
@@ -101,9 +148,8 @@ class Wire:
         How long one keeps a core while others wait.
     """
 
-    connect: Connect
-    fresh: Callable[[], Connect]
-    protocol: Protocol | None
+    fresh: Callable[[], Cabling]
+    protocol: Cost | None
     group: Group
     beside: tuple[Group, ...] = ()
     message_s: float = 0.0
@@ -116,40 +162,47 @@ class Wire:
         """Bytes that cross for each byte of data."""
         return self.protocol.wire_bytes_per_byte if self.protocol else 1.0
 
-    def connection(self, source: int, target: int, connect: Connect | None = None) -> Connection:
-        """A new connection between two of the group, the protocol's latency included; of the simulation, or of a copy."""
-        ranks, nodes = self.group.ranks, self.group.nodes
-        connection = (connect or self.connect)(ranks[source], ranks[target])
+    def lay(self, cabling: Cabling, source: Integers, target: Integers) -> Integers:
+        """Connections between ranks of the group, the protocol's latency included; the paths, by number."""
+        ranks, nodes, added_s = self.group.numbers, self.group.places, np.zeros(1)
         if self.protocol is not None:
-            connection.latency_s += self.protocol.intra_node_latency_s if nodes[source] == nodes[target] else self.protocol.latency_s
-        return connection
+            inside = nodes[source] == nodes[target]
+            added_s = np.where(inside, self.protocol.intra_node_latency_s, self.protocol.latency_s)
+        return cabling.between_replicas(ranks[source], ranks[target], added_s)
 
     def of_all(self) -> list[Wire]:
         """The same for this group and for each of those beside it."""
         return [replace(self, group=group, beside=()) for group in (self.group, *self.beside)]
 
-    def connections(self, pairs: Sequence[tuple[int, int]], connect: Connect) -> list[list[Connection]]:
-        """Connections of a copy between pairs of ranks, source and target: those of the group, then those of each group beside it."""
-        return [[wire.connection(*pair, connect) for pair in pairs] for wire in self.of_all()]
+    def laid(self, source: Integers, target: Integers, stage: Integers | None = None) -> Laid:
+        """Connections on a network of their own between ranks of the group, and likewise of each group beside it."""
+        cabling, every = self.fresh(), self.of_all()
+        for wire in every:
+            wire.lay(cabling, source, target)
+        ports, _, paths, _ = cabling.tables()
+        path = np.repeat(np.arange(len(paths)), np.diff(paths.first))
+        return Laid(ports, paths, path, None if stage is None else np.tile(stage, len(every)))
 
-    def paces(self, connections: Sequence[Sequence[Connection]]) -> Paces:
-        """What such connections take if all of them send at once and share each port equally."""
-        every = [connection for of_group in connections for connection in of_group]
-        shape = len(connections), len(connections[0])
-        latency_s = np.array([connection.latency_s for connection in every]).reshape(shape)
-        return Paces(seconds_per_byte(every).reshape(shape) * self.bytes_per_byte, latency_s)
-
-
-def seconds_per_byte(connections: Sequence[Connection]) -> Times:
-    """Seconds that a byte takes on each of some connections that send at once and share each port equally, shape (connections,)."""
-    users = Counter(port for connection in connections for port in connection.ports)
-    slowness = {port: equal_share_s(port, count) for port, count in users.items()}
-    return np.array([max((slowness[port] for port in connection.ports), default=0.0) for connection in connections])
+    def paces(self, laid: Laid) -> Paces:
+        """What such connections take if all of a stage send at once and share each port equally."""
+        groups = 1 + len(self.beside)
+        shape = groups, len(laid.paths) // groups
+        return Paces(seconds_per_byte(laid).reshape(shape) * self.bytes_per_byte, laid.paths.latency_s.reshape(shape))
 
 
-def equal_share_s(port: Port, users: int) -> float:
-    """Seconds that a byte takes each of so many connections that share a port equally."""
-    limits = port.limits
-    if limits is None:
-        return users / port.capacity
-    return max(users / limits.capacity(port.capacity, users), 1.0 / limits.ceiling)
+def seconds_per_byte(laid: Laid) -> Times:
+    """Seconds that a byte takes on each connection if all of a stage send at once and share each port equally, shape (paths,)."""
+    port, path = laid.paths.port, laid.path
+    at = port if laid.stage is None else laid.stage[path] * len(laid.ports.capacity) + port
+    users = np.bincount(at)[at]
+    slowest_s = np.zeros(len(laid.paths))
+    np.maximum.at(slowest_s, path, equal_share_s(laid.ports, port, users))
+    return slowest_s
+
+
+def equal_share_s(ports: Ports, port: Integers, users: Integers) -> Times:
+    """Seconds that a byte takes each of so many connections that share a port equally; of each of some ports, by number."""
+    beyond = np.maximum(users - ports.incast_flows[port], 0)
+    given = ports.capacity[port] / (1.0 + ports.incast_loss[port] * beyond)
+    share_s: Times = np.maximum(users / given, 1.0 / ports.ceiling[port])
+    return share_s

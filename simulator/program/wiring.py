@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cluster import Cluster
-from simulator.program.program import Hosts, Integers, Names, Paths, Ports
+from simulator.program.program import Floats, Hosts, Integers, Names, Paths, Ports
 from simulator.rng import Streams
 
 __all__ = ["End", "Wiring"]
@@ -115,9 +115,9 @@ class Wiring:
 
     # -- paths -----------------------------------------------------------------------
 
-    def between_replicas(self, source: Integers, target: Integers) -> Integers:
-        """Paths from one replica's device to another's, by number."""
-        return self._add(self.node_of(source), self.node_of(target), (End.DEVICE, source), (End.DEVICE, target))
+    def between_replicas(self, source: Integers, target: Integers, added_s: Floats | float = 0.0) -> Integers:
+        """Paths from one replica's device to another's, by number; ``added_s``: to the latency of each, in seconds."""
+        return self._add(self.node_of(source), self.node_of(target), (End.DEVICE, source), (End.DEVICE, target), added_s=added_s)
 
     def to_server(self, replica: Integers, server: Integers) -> Integers:
         """Paths on which workers push gradients."""
@@ -163,6 +163,7 @@ class Wiring:
         target_end: tuple[End, Integers],
         *,
         asked_for: bool = False,
+        added_s: Floats | float = 0.0,
     ) -> Integers:
         cluster = self._cluster
         source, target = np.broadcast_arrays(source, target)
@@ -194,7 +195,7 @@ class Wiring:
                 keys[inside, 0] = _key(_Port.INSIDE_OUT, ends[0])
                 keys[inside, 1] = _key(_Port.INSIDE_IN, ends[1])
             nodes[inside] = _NONE
-        return self._append(keys, latency_s, nodes, asked_for=asked_for)
+        return self._append(keys, latency_s + added_s, nodes, asked_for=asked_for)
 
     def _append(self, keys: Integers, latency_s: NDArray[np.float64], nodes: Integers, *, asked_for: bool = False) -> Integers:
         first, self._count = self._count, self._count + len(keys)

@@ -17,12 +17,15 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from simulator.collectives.collective import Collective
+from simulator.collectives.exchanges import exchanges_of
 from simulator.fusion import Bucket, buckets
-from simulator.program.program import Cores, Devices, HostCopies, Names, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.program.program import Cores, Devices, Exchange, HostCopies, Names, Operation, Program, Ranks, Routine, Rules, Servers
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.spec import Bytes, Seconds
+from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Strategy, cores_s, counted
 from simulator.units import format_bytes, format_seconds
@@ -120,7 +123,8 @@ class AllReduceStrategy(Strategy):
             copies = HostCopies(cluster.host_link.latency_s, sharing / cluster.host_link.bandwidth_bytes_per_s)
         rule = Rule(self.fusion_cycle_s, self.bucket_size_bytes or math.inf, self.priority == "forward", copies)
         fused = self.reduction.buckets(setup.workload, setup.batch, replicas)
-        return program_together(setup, streams, fused, self.sync_every, rule)
+        reduce = collective_of(setup, self.reduction, streams) if setup.rank_messages else None
+        return program_together(setup, streams, fused, self.sync_every, rule, reduce)
 
     @property
     def copies_to_host(self) -> bool:
@@ -282,7 +286,12 @@ class AllReduceStrategy(Strategy):
 
 
 def program_together(
-    setup: Setup, streams: Streams, fused: Sequence[Bucket] = (NOTHING,), every: int = 1, rule: Rule | None = None
+    setup: Setup,
+    streams: Streams,
+    fused: Sequence[Bucket] = (NOTHING,),
+    every: int = 1,
+    rule: Rule | None = None,
+    by_messages: Collective | None = None,
 ) -> Program:
     """The program of replicas that make each step together, or of one replica alone.
 
@@ -298,11 +307,18 @@ def program_together(
         Steps after which replicas average their variables; 1: they reduce their gradients in every step.
     rule
         How they reduce; none: they do not.
+    by_messages
+        Says what they send each other, where that is simulated message by message.
     """
     cluster, ranks = setup.cluster, setup.layout.replicas
     wiring = Wiring(cluster, streams)
     device = np.arange(ranks) // cluster.replicas_per_device
     seat = wiring.on_device(device) if cluster.replicas_per_device > 1 else np.full(ranks, -1)
+    routine = _routine(fused, setup.workload.parameter_bytes, every, together=ranks > 1)
+    exchanges: tuple[Exchange, ...] = ()
+    if by_messages is not None:
+        sizes = [its.size_bytes for its in routine.operations if its.kind == "collective"]
+        exchanges = exchanges_of(wiring, [by_messages.plan(size_bytes) for size_bytes in sizes], sizes)
     ports, links, paths, hosts = wiring.tables()
     return Program(
         ports=ports,
@@ -325,11 +341,12 @@ def program_together(
             peer=np.empty((ranks, 0), dtype=np.int64),
             names=Names(ranks, lambda rank: f"replica {rank}"),
         ),
-        routines=(_routine(fused, setup.workload.parameter_bytes, every, together=ranks > 1),),
+        routines=(routine,),
         rules=Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule),
         transport=cluster.transport,
         cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
         groups=(np.arange(ranks),),
+        exchanges=exchanges,
     )
 
 

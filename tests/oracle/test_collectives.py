@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
-from sample_networks import INTER, INTRA, by_messages, collective, meshed, switched
+from sample_networks import INTER, INTRA, by_messages, collective, meshed, running, switched
 
 from simulator.closed_form import (
     double_binary_tree_bounds_s,
@@ -16,10 +14,9 @@ from simulator.closed_form import (
     reduce_to_one_s,
     ring_all_reduce_s,
 )
-from simulator.collectives import ByMessages
-from simulator.engine.simpy.collectives import AtOnce, MessageByMessage
+from simulator.engine.simpy.collectives import AtOnce
 from simulator.kernel import Kernel
-from simulator.network.flows import Network
+from simulator.records import NOTHING
 
 ALGORITHMS = [
     "ring",
@@ -159,22 +156,17 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
     """Steps of several buckets: what one has still to send delays the next."""
     sizes = [3e6, 1e5, 2e6]
     fresh = network(ranks, seed)
-    times = []
+    times, enters = [], []
     for at_once in (True, False):
         kernel = Kernel()
         some = collective(algorithm, ranks, fresh)
         plans = [some.plan(size) for size in sizes]
-        if at_once:
-            run = AtOnce(kernel, some, sizes, ranks, lambda: ())
-        else:
-            begin_run = partial(ByMessages, kernel, Network(kernel), plans, sizes)
-            run = MessageByMessage(lambda ended, begin_run=begin_run: begin_run(ended=ended), len(sizes), lambda: ())
         ends: list[tuple[int, int, float]] = []
         draws = [np.random.default_rng([seed, rank]) for rank in range(ranks)]
 
-        def begin(rank, kernel=kernel, run=run, draws=draws):
+        def begin(rank, kernel=kernel, draws=draws):
             def ready(bucket):
-                run.enter(rank, bucket)
+                enters[-1](rank, bucket, NOTHING)
                 if bucket + 1 < len(sizes):
                     after(bucket + 1)
 
@@ -183,14 +175,20 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
 
             after(0)
 
-        def ended(rank, bucket, kernel=kernel, ends=ends, begin=begin):
-            if bucket + 1 < len(sizes):
+        def ended(rank, bucket, _=NOTHING, kernel=kernel, ends=ends, begin=begin):
+            if (bucket + 1) % len(sizes):
                 return
             ends.append((sum(one == rank for _, one, _ in ends), rank, kernel.now))
             if ends[-1][0] < 2:
                 kernel.soon(begin, rank)
 
-        run.start(ended)
+        if at_once:
+            run = AtOnce(kernel, some, sizes, ranks)
+            run.start(ended)
+            enters.append(run.enter)
+        else:
+            (run,), _ = running(kernel, [plans], sizes, ended=lambda _, *which, ended=ended: ended(*which))
+            enters.append(run.ready)
         for rank in range(ranks):
             begin(rank)
         kernel.run()

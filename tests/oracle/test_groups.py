@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_networks import INTER, INTRA, by_messages, collective, grouped, meshed, switched
+from sample_networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
 
 from simulator.closed_form import all_to_all_s, pipelined_chain_s, ring_half_s
-from simulator.collectives import ALGORITHMS, ByMessages, Group, leave_out_ample_of
+from simulator.collectives.operations import ALGORITHMS
+from simulator.collectives.wire import Group
 from simulator.kernel import Kernel
-from simulator.network.flows import Network
 
 SIZE = 5e6
 CHUNK = 1e6
@@ -33,17 +33,13 @@ def more_of(operation: str, ranks: int) -> dict:
     return {"operation": operation, "chunk_bytes": CHUNK, "root": ranks // 2 if operation in ("broadcast", "reduce") else 0}
 
 
-def all_by_messages(collectives, fresh, ready_s: np.ndarray, size_bytes: float) -> np.ndarray:
+def all_by_messages(collectives, ready_s: np.ndarray, size_bytes: float) -> np.ndarray:
     """When each rank of each group has ended, shape (groups, ranks): all groups on one network."""
-    kernel, connect = Kernel(), fresh()
-    network = Network(kernel)
-    runs = [ByMessages(kernel, network, [some.plan(size_bytes)], [size_bytes], connect=connect, alone=False) for some in collectives]
-    leave_out_ample_of(runs)
-    finish_s = np.full(ready_s.shape, np.nan)
+    kernel, finish_s = Kernel(), np.full(ready_s.shape, np.nan)
+    plans = [[some.plan(size_bytes)] for some in collectives]
+    runs, _ = running(kernel, plans, [size_bytes], ended=lambda group, rank, _: finish_s.__setitem__((group, rank), kernel.now))
     for (group, rank), at_s in np.ndenumerate(ready_s):
-        run = runs[group]
-        run.finished(rank).callbacks.append(lambda _, at=(group, rank): finish_s.__setitem__(at, kernel.now))
-        kernel.call_later(float(at_s), lambda _, run=run, rank=rank: run.ready(rank, 0))
+        kernel.call_later(float(at_s), lambda _, run=runs[group], rank=rank: run.ready(rank, 0))
     kernel.run()
     return finish_s
 
@@ -135,9 +131,7 @@ def test_buckets_of_every_operation_follow_one_another(operation, algorithm, see
 
     kernel = Kernel()
     got: dict[tuple[int, int], float] = {}
-    run = ByMessages(
-        kernel, Network(kernel), [some.plan(size) for size in sizes], sizes, ended=lambda *which: got.setdefault(which, kernel.now)
-    )
+    (run,), _ = running(kernel, [[some.plan(size) for size in sizes]], sizes, ended=lambda _, *which: got.setdefault(which, kernel.now))
     for (bucket, rank), at_s in np.ndenumerate(ready_s):
         kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket % 3))
     kernel.run()
@@ -152,8 +146,8 @@ def test_operations_may_differ_from_bucket_to_bucket():
     ready_s = np.zeros((3, ranks))
     ready_s[:, 1] = 1.0, 1.1, 1.2  # rank 2 is the root, rank 1 the end of its chain, which the counter-clockwise ring sends to first
     kernel, got = Kernel(), {}
-    run = ByMessages(
-        kernel, Network(kernel), [some.plan(SIZE) for some in kinds], [SIZE] * 3, ended=lambda *which: got.setdefault(which, kernel.now)
+    (run,), _ = running(
+        kernel, [[some.plan(SIZE) for some in kinds]], [SIZE] * 3, ended=lambda _, *which: got.setdefault(which, kernel.now)
     )
     for (bucket, rank), at_s in np.ndenumerate(ready_s):
         kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket))
@@ -178,7 +172,7 @@ def test_equal_groups_share_the_links_of_their_nodes(operation, algorithm, group
     fresh, ranks = switched(4), len(groups[0])
     more = more_of(operation, ranks)
     every = [grouped(algorithm, group, fresh, beside=tuple(set(groups) - {group}), **more) for group in groups]
-    want = all_by_messages(every, fresh, np.zeros((len(groups), ranks)), SIZE)
+    want = all_by_messages(every, np.zeros((len(groups), ranks)), SIZE)
     for some, want_s in zip(every, want, strict=True):
         assert some.finish_s(np.zeros(ranks), SIZE) == near(want_s)
     # it would be wrong to know nothing of the others
@@ -192,7 +186,7 @@ def test_groups_that_enter_apart_are_never_early(operation, seed):
     fresh = switched(4)
     every = [grouped("ring", group, fresh, operation=operation, beside=tuple(set(COLUMNS) - {group})) for group in COLUMNS]
     ready_s = random_ready(seed, 12).reshape(4, 3)
-    want = all_by_messages(every, fresh, ready_s, SIZE)
+    want = all_by_messages(every, ready_s, SIZE)
     for some, enter_s, want_s in zip(every, ready_s, want, strict=True):
         assert np.all(some.finish_s(enter_s, SIZE) >= want_s - 1e-12)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_networks import Messages
 from sample_scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.errors import ScenarioError
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
-from simulator.network.topology import Topology
 
 RATE = 10.0
 
@@ -32,19 +32,17 @@ class Nodes:
         scenario = scenario_from_table(table, "test")
         self.kernel = Kernel()
         self.network = Network(self.kernel, scenario.cluster.transport, np.random.default_rng(1))
-        self.topology = Topology(scenario)
+        self.messages = Messages(self.kernel, self.network, scenario, apart=True)
         self.ends: dict[str, float] = {}
 
     def send(self, name: str, source: int, target: int, size: float, at_s: float = 0.0, *, asked_for: bool = False) -> None:
-        connection = self.topology.between_replicas(source, target)
-        connection.asked_for = asked_for
-        self.kernel.call_later(at_s, lambda _: self.network.send(connection, size, lambda _: self._end(name)))
+        self.messages.send(source, target, size, lambda: self._end(name), at_s, asked_for=asked_for)
 
     def _end(self, name: str) -> None:
         self.ends[name] = self.kernel.now
 
     def run(self) -> dict[str, float]:
-        self.kernel.run()
+        self.messages.run()
         return self.ends
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from sample_modes import LOAD, MODES
+from sample_networks import Messages
 from sample_runs import COMPUTE_S, FAST, assert_mean, ms, recorded, steps_per_s
 from sample_scenarios import scenario_table
 
@@ -15,7 +16,6 @@ from simulator.cores import cores_of
 from simulator.errors import ScenarioError
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
-from simulator.network.topology import Topology
 
 INSTANT = {**FAST, "intra_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
 ASYNC = {"kind": "parameter-server", "mode": "async"}
@@ -97,15 +97,14 @@ class Hosts:
         scenario = scenario_from_table(scenario_table(cluster=cluster, strategy={**RING, "workers": 6}), "test")
         self.kernel = Kernel()
         self.network = Network(self.kernel, scenario.cluster.transport, cores=cores_of(self.kernel, cores, slice_s))
-        self.topology = Topology(scenario)
+        self.messages = Messages(self.kernel, self.network, scenario, apart=True)
         self.ends: dict[tuple[int, int], float] = {}
 
     def send(self, source: int, target: int) -> None:
-        connection = self.topology.between_replicas(source, target)
-        self.network.send(connection, 10.0, lambda _: self.ends.update({(source, target): self.kernel.now}))
+        self.messages.send(source, target, 10.0, lambda: self.ends.update({(source, target): self.kernel.now}))
 
     def run(self) -> list[float]:
-        self.kernel.run()
+        self.messages.run()
         return list(self.ends.values())
 
 
@@ -127,7 +126,7 @@ def test_hosts_work_in_order_of_arrival(cores, ends, busy):
     assert hosts.run() == ends
     assert hosts.network.cores is not None
     assert hosts.network.cores.in_use_s(hosts.kernel.now) * cores == 6.0
-    assert [host.in_use_s(hosts.kernel.now) for host in hosts.topology.hosts] == busy
+    assert [host.in_use_s(hosts.kernel.now) for host in hosts.messages.hosts] == busy
 
 
 @pytest.mark.parametrize(("cores", "each_s"), [(1.0, 3.0), (2.0, 1.5), (4.0, 1.0)])
@@ -145,7 +144,7 @@ def test_a_host_works_on_one_message_at_a_time_however_many_cores():
     hosts.send(0, 1)
     hosts.send(0, 2)
     assert hosts.run() == [3.0, 4.0]
-    assert hosts.topology.hosts[0].in_use_s(1.5) == 2.0  # all that it has done
+    assert hosts.messages.hosts[0].in_use_s(1.5) == 2.0  # all that it has done
 
 
 def test_servers_share_the_cores_with_one_another_and_with_compute(scenario):

@@ -12,19 +12,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_networks import CLUSTER, INTER, by_messages, collective, meshed, switched
+from sample_networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
-from simulator.collectives import ALGORITHMS, ByMessages, Group, Plan, Schedule, algorithms_of, collective_for, flattened
 from simulator.collectives.chain import chain_schedule
 from simulator.collectives.copies import hierarchical_copy_schedule, reduce_to_one_schedule
 from simulator.collectives.direct import direct_schedule
 from simulator.collectives.double_tree import double_tree_schedule, parents
+from simulator.collectives.exchanges import Plan
+from simulator.collectives.factory import collective_for
 from simulator.collectives.halving_doubling import halving_doubling_schedule
 from simulator.collectives.hierarchical import hierarchical_schedule
 from simulator.collectives.laws import dependencies, least_shares, shares, start_of, stuck, wanted
+from simulator.collectives.operations import ALGORITHMS, algorithms_of
 from simulator.collectives.ring import bidirectional_ring_schedule, ring_schedule
+from simulator.collectives.schedule import Schedule, columns, flattened
+from simulator.collectives.wire import Group
 from simulator.kernel import Kernel
-from simulator.network.flows import Network
+from simulator.records import Place, Transfer
 
 
 def hierarchical(per_node: int):
@@ -62,7 +66,8 @@ class Transfers:
         self.transfers: list = []
 
     def record(self, record) -> None:
-        self.transfers.append(record)
+        if isinstance(record, Transfer):
+            self.transfers.append(record)
 
 
 def carry_out(operation: str, schedule: Schedule, seed: int) -> None:
@@ -208,7 +213,8 @@ def test_one_rank_takes_no_time(algorithm):
     some = collective(algorithm, 1, switched())
     assert some.finish_s(np.array([3.0]), 1e6).tolist() == [3.0]
     assert some.duration_s(1e6) == 0.0
-    assert some.ports(1e6) == []
+    some.watch(1e6)
+    assert list(some.links()) == []
     assert not some.aligned
     assert by_messages(some, np.array([3.0]), 1e6).tolist() == [3.0]
 
@@ -258,30 +264,32 @@ def test_auto_says_whether_ranks_entered_together():
 def test_ports_carry_as_much_at_once_as_by_messages(algorithm, ranks, per_node):
     fresh = switched(per_node)
     some = collective(algorithm, ranks, fresh, per_node, "ll")
-    size, kernel, connect = 4e6, Kernel(), fresh()
-    run = ByMessages(kernel, Network(kernel), [some.plan(size)], [size], connect=connect)
+    size, kernel = 4e6, Kernel()
+    (run,), ports = running(kernel, [[some.plan(size)]], [size])
     for rank in range(ranks):
         run.ready(rank, 0)
     kernel.run()
     some.account(size)
-    counted = {port.name: port.carried for port in some.ports(size)}
-    assert counted == pytest.approx({name: port.carried for name, port in connect.ports.items()})
-    for port in some.ports(size):
-        assert port.carried / port.capacity <= port.busy_s * (1 + 1e-12)
+    by_name = {port.name: port for port in ports}
+    for link, carried, busy_s in zip(some.links(), some.use.carried.tolist(), some.use.busy_s.tolist(), strict=True):
+        port = by_name.pop(link.name)
+        assert carried == pytest.approx(port.carried)
+        assert link.in_use_s(0.0) == carried / port.capacity <= busy_s * (1 + 1e-12)
         # ports that can never be full have their seconds not counted message by message
-        assert port.busy_s <= (connect.ports[port.name].busy_s or np.inf) * (1 + 1e-9)
+        assert busy_s <= (port.busy_s or np.inf) * (1 + 1e-9)
+    assert not by_name
 
 
 def test_transfers_are_recorded():
     recording, kernel = Transfers(), Kernel()
     some = collective("halving-doubling", 4, switched(), protocol="ll")
-    run = ByMessages(kernel, Network(kernel), [some.plan(8.0)], [8.0], recording)
+    (run,), _ = running(kernel, [[some.plan(8.0)]], [8.0], recording)
     for rank in range(4):
         run.ready(rank, 0)
     kernel.run()
     assert len(recording.transfers) == 4 * 2 * 2
     # half of the buffer, then a quarter, twice as many bytes on the wire, there and back
-    assert sorted(transfer.size_bytes for transfer in recording.transfers if transfer.source == "device 0") == [4.0, 4.0, 8.0, 8.0]
+    assert sorted(transfer.size_bytes for transfer in recording.transfers if transfer.source == Place("device", 0)) == [4.0, 4.0, 8.0, 8.0]
 
 
 def test_a_late_rank_delays_its_neighbour_first():
@@ -289,12 +297,14 @@ def test_a_late_rank_delays_its_neighbour_first():
     ranks, late_s = 6, 100.0
     kernel, recording = Kernel(), Transfers()
     some = collective("ring", ranks, meshed(lambda *_: (1.0, 0.0)))
-    ring = ByMessages(kernel, Network(kernel), [some.plan(float(ranks))], [float(ranks)], recording)
+    (ring,), _ = running(kernel, [[some.plan(float(ranks))]], [float(ranks)], recording)
     for rank in range(ranks):
         kernel.call_later(0.0 if rank else late_s, lambda _, rank=rank: ring.ready(rank, 0))
     kernel.run()
     for distance in range(1, ranks):
-        early = [transfer for transfer in recording.transfers if transfer.target == f"device {distance}" and transfer.arrived_s < late_s]
+        early = [
+            transfer for transfer in recording.transfers if transfer.target == Place("device", distance) and transfer.arrived_s < late_s
+        ]
         assert len(early) == distance - 1
     assert kernel.now == late_s + 2 * (ranks - 1)
 
@@ -313,8 +323,7 @@ def test_neighbours_on_a_node_form_equal_rings():
 
 
 def of_group(algorithm: str, ranks: int, operation: str = "all-reduce", **more):
-    fresh = switched()
-    return collective_for(algorithm, more.pop("protocol", "none"), CLUSTER, Group.in_order(ranks, 1), fresh(), fresh, 5e5,
+    return collective_for(algorithm, more.pop("protocol", "none"), CLUSTER, Group.in_order(ranks, 1), switched(), 5e5,
                           operation=operation, **more)  # fmt: skip
 
 
@@ -363,7 +372,7 @@ def test_a_schedule_by_two_protocols_has_both():
     alone_s = [collective("ring", 3, fresh, protocol=protocol).duration_s(1e6) for protocol in ("ll", "simple")]
     assert plans[0].schedule is plans[1].schedule
     kernel, ends = Kernel(), []
-    run = ByMessages(kernel, Network(kernel), plans, [1e6, 1e6], connect=fresh(), ended=lambda rank, _: ends.append((rank, kernel.now)))
+    (run,), _ = running(kernel, [plans], [1e6, 1e6], ended=lambda _, rank, __: ends.append((rank, kernel.now)))
     for rank in range(3):
         run.ready(rank, 0)
         run.ready(rank, 1)
@@ -377,7 +386,7 @@ def test_consequences_do_not_nest():
     schedule = chain_schedule(ranks, 1, "broadcast")
     wire = collective("ring", ranks, meshed(lambda *_: (1e9, 0.0))).plan(0.0).wire
     kernel = Kernel()
-    run = ByMessages(kernel, Network(kernel), [Plan(schedule, wire)], [0.0])
+    (run,), _ = running(kernel, [[Plan(schedule, wire)]], [0.0])
     limit = sys.getrecursionlimit()
     deep = len(inspect.stack(0))
     try:
@@ -391,13 +400,33 @@ def test_consequences_do_not_nest():
     assert all(run.ended_s(rank) == [0.0] for rank in range(ranks))
 
 
-def test_transfers_name_the_ranks_of_the_topology():
-    recording, kernel, fresh = Transfers(), Kernel(), meshed()
-    some = collective_for("ring", "none", CLUSTER, Group((7, 2, 5), (7, 2, 5)), fresh(), fresh, 1e6, operation="all-gather")
-    run = ByMessages(kernel, Network(kernel), [some.plan(3.0)], [3.0], recording)
+def test_transfers_name_the_ranks_of_the_network():
+    recording, kernel = Transfers(), Kernel()
+    some = collective_for("ring", "none", CLUSTER, Group((7, 2, 5), (7, 2, 5)), meshed(), 1e6, operation="all-gather")
+    (run,), _ = running(kernel, [[some.plan(3.0)]], [3.0], recording)
     for rank in range(3):
         run.ready(rank, 0)
     kernel.run()
-    assert {(transfer.source, transfer.target) for transfer in recording.transfers} == {
-        ("device 7", "device 2"), ("device 2", "device 5"), ("device 5", "device 7"),
-    }  # fmt: skip
+    assert {(transfer.source.number, transfer.target.number) for transfer in recording.transfers} == {(7, 2), (2, 5), (5, 7)}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_columns_of_rings_are_those_of_their_lanes(ranks):
+    for operation in ("all-reduce", "all-gather"):
+        for schedule in (ring_schedule(ranks, operation), bidirectional_ring_schedule(ranks, operation)):
+            plain = columns(replace(schedule, at_once=None))
+            assert [one.tolist() for one in columns(schedule)] == [one.tolist() for one in plain]
+
+
+def test_a_ring_of_a_million_ranks_at_once():
+    """Sharing nothing, ranks that enter together take what the closed form says, and each link carries 2 (n - 1) / n of the buffer."""
+    from simulator.closed_form import ring_all_reduce_s
+    from simulator.program.wiring import Wiring
+    from simulator.rng import Streams
+
+    ranks, size = 1_000_000, 1e9
+    some = collective_for("ring", "none", CLUSTER, Group.in_order(ranks, 1), lambda: Wiring(CLUSTER, Streams(1, 0)), 1e6)
+    assert some.finish_s(np.zeros(ranks), size).max() == pytest.approx(ring_all_reduce_s(ranks, size, *INTER))
+    some.account(size)
+    assert len(some.use.carried) == 2 * ranks
+    assert some.use.carried == pytest.approx(2 * (ranks - 1) / ranks * size)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from sample_networks import wiring_of
 
 from simulator import simulate
 from simulator.cluster import Cluster
-from simulator.collectives import Group, collective_for
+from simulator.collectives.factory import collective_for
+from simulator.collectives.wire import Group
 from simulator.errors import ScenarioError
-from simulator.network.topology import Topology
 
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4}
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
@@ -98,10 +99,7 @@ def test_the_fastest_collective_is_chosen_with_the_cores_that_there_are(scenario
     for cores in (2.0, 16.0):
         built = scenario(strategy={**RING, "workers": 8}, cluster={"shared_cores": cores, "transport": {"cpu_per_message": "1 ms"}})
         for name in ("ring", "halving-doubling"):
-            connect = Topology(built).between_replicas
-            some = collective_for(
-                name, "none", built.cluster, Group.in_order(8, 1), connect, lambda built=built: Topology(built).between_replicas, 1e6
-            )
+            some = collective_for(name, "none", built.cluster, Group.in_order(8, 1), lambda built=built: wiring_of(built), 1e6)
             durations[name, cores] = some.duration_s(8e-6)
     # 14 rounds of 8 messages, worked on twice, are 224 ms of work; 6 rounds 96 ms
     assert durations["ring", 2.0] == pytest.approx(112e-3, rel=1e-6)

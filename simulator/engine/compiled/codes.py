@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
-    "ADMIT", "ALL_REDUCED", "ARRIVED", "BATCH_COMES", "BEGIN", "BEGIN_OPERATION", "CLOSE", "COMPUTED", "DELIVERED", "DISPATCHED",
-    "END_OPERATION", "FIRST", "FIRST_FREE", "GO_ON", "PREFETCH", "PREFETCHED", "PREPARED", "READ", "RECEIVED", "SERVED", "SETTLE",
-    "STAND_FOR_LINK", "WAKE",
+    "ADMIT", "ADVANCE", "ALL_REDUCED", "ARRIVED", "BATCH_COMES", "BEGIN", "BEGIN_OPERATION", "CHUNK", "CLOSE", "COMPUTED", "DELIVERED",
+    "DISPATCHED", "END_OPERATION", "FIRST", "GO_ON", "PREFETCH", "PREFETCHED", "PREPARED", "READ", "RECEIVED", "SENT_LAST", "SERVED",
+    "SETTLE", "STAND_FOR_LINK", "WAKE",
 ]  # fmt: skip
 
 
@@ -55,5 +55,12 @@ ALL_REDUCED = FIRST + 14
 """A rank has all buckets of the step."""
 CLOSE = FIRST + 15
 """A rank is out of steps, and the measurement ends."""
-FIRST_FREE = FIRST + 16
-"""Codes from here on are those of collectives message by message."""
+
+# -- of collectives message by message -----------------------------------------------------
+
+ADVANCE = FIRST + 16
+"""A rank may be able to go on with its collective."""
+CHUNK = FIRST + 17
+"""A message of a lane, in bucket ``about``, has come."""
+SENT_LAST = FIRST + 18
+"""The last message of a lane has left its rank."""

@@ -1,13 +1,167 @@
-"""Collectives message by message."""
+"""Collectives message by message: the compiled counterpart of ``simulator.collectives.by_messages``, which explains them.
+
+Lanes of all exchanges have one table; those that wait for a rank to come further are linked.
+"""
 
 from __future__ import annotations
 
+from simulator.engine.compiled import codes
+from simulator.engine.compiled.calendar import pack, soon
+from simulator.engine.compiled.flows import send
+from simulator.engine.compiled.layout import exchange_at, lane_at, member_at, need_at, number_at, rank_at, real_at, role_at, routine_at
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.rank import end_operation
 
-__all__ = ["enter"]
+__all__ = ["advance_member", "end_collective", "enter", "receive_chunk", "sent_last"]
 
 
 @compiled
-def enter(s: Record, rank: int, bucket: int) -> None:
-    """A rank has a bucket's data now."""
-    s.over = -1 - rank - bucket
+def end_collective(s: Record, rank: int, bucket: int) -> None:
+    """A rank has what a collective gives it, and has sent what others need of it."""
+    r = rank_at(s.ranks, rank)
+    routine = routine_at(s.routines, r.routine)
+    end_operation(s, rank, number_at(s.buckets, routine.buckets + bucket).n, r.step)
+
+
+@compiled
+def enter(s: Record, rank: int) -> None:
+    """A rank has its next bucket's data now."""
+    m = member_at(s.members, rank)
+    m.asked += 1
+    if m.current == m.asked - 1:
+        _enter(s, m, rank)
+
+
+@compiled
+def _enter(s: Record, m: Record, rank: int) -> None:
+    """The rank is at a bucket, and has its data: it may send, and others may send to it."""
+    soon(s, pack(codes.ADVANCE, rank), 0)
+    _wake(s, m)
+
+
+@compiled
+def _wake(s: Record, m: Record) -> None:
+    """The rank has come further than it was: whoever waits for that looks again."""
+    lane = m.waiting
+    if lane < 0:
+        return
+    m.waiting = m.waiting_last = -1
+    while lane >= 0:
+        one = lane_at(s.lanes, lane)
+        lane = one.after
+        one.waits = 0
+        soon(s, pack(codes.ADVANCE, one.source), 0)
+
+
+@compiled
+def advance_member(s: Record, rank: int) -> None:
+    """Send whatever the rank may send by now, and end its bucket if nothing is left to do."""
+    m = member_at(s.members, rank)
+    number = m.current
+    if m.asked <= number:
+        return
+    bucket = number % s.exchanges_n
+    exchange = exchange_at(s.exchanges, bucket)
+    role = role_at(s.roles, exchange.roles + rank)
+    if m.sent < role.outgoing:
+        _send_what_may(s, m, number, exchange, role)
+    got = m.got_odd if number & 1 else m.got_even
+    if got == role.incoming and m.gone == role.last - role.first:
+        _end(s, m, rank, number, bucket, role)
+
+
+@compiled
+def _send_what_may(s: Record, m: Record, number: int, exchange: Record, role: Record) -> None:
+    for lane in range(role.first, role.last):
+        one = lane_at(s.lanes, lane)
+        index = one.sent
+        messages = one.messages
+        size = real_at(s.message_sizes, exchange.sizes + lane).x
+        while index < messages and _has(s, one.awaits, one.awaits_n, number, index) and _may_come(s, one, lane, number, index):
+            left = pack(codes.SENT_LAST, one.source) if index == messages - 1 else 0
+            send(s, one.path, size, pack(codes.CHUNK, lane), number, left)
+            index += 1
+            m.sent += 1
+            one.sent = index
+
+
+@compiled
+def _has(s: Record, first: int, count: int, number: int, index: int) -> bool:
+    """Whether all that message ``index`` needs has arrived."""
+    for at in range(first, first + count):
+        need = need_at(s.needs, at)
+        if index >= need.onward:
+            lane = lane_at(s.lanes, need.lane)
+            received = lane.received_odd if number & 1 else lane.received_even
+            if received < need.slope * index + need.base:
+                return False
+    return True
+
+
+@compiled
+def _may_come(s: Record, one: Record, lane: int, number: int, index: int) -> bool:
+    """Whether the target is as far as the message needs; if not, the lane will be woken when it has come further."""
+    target = member_at(s.members, one.target)
+    if one.meets_n < 0:
+        if number <= target.current + 1:
+            return True
+    elif target.current == number and number < target.asked and _has(s, one.meets, one.meets_n, number, index):
+        return True
+    if not one.waits:
+        one.waits = 1
+        one.after = -1
+        if target.waiting < 0:
+            target.waiting = lane
+        else:
+            lane_at(s.lanes, target.waiting_last).after = lane
+        target.waiting_last = lane
+    return False
+
+
+@compiled
+def sent_last(s: Record, rank: int) -> None:
+    """The last message of one of a rank's lanes has left it."""
+    member_at(s.members, rank).gone += 1
+    soon(s, pack(codes.ADVANCE, rank), 0)
+
+
+@compiled
+def receive_chunk(s: Record, lane: int, number: int) -> None:
+    """A message of a lane has come."""
+    one = lane_at(s.lanes, lane)
+    rank = one.target
+    m = member_at(s.members, rank)
+    if number & 1:
+        one.received_odd += 1
+        m.got_odd += 1
+    else:
+        one.received_even += 1
+        m.got_even += 1
+    soon(s, pack(codes.ADVANCE, rank), 0)
+    _wake(s, m)
+
+
+@compiled
+def _end(s: Record, m: Record, rank: int, number: int, bucket: int, role: Record) -> None:
+    """The rank has done its part of a bucket: its counters are clean for the next but one, and it may enter the next."""
+    for lane in range(role.first, role.last):
+        lane_at(s.lanes, lane).sent = 0
+    odd = number & 1
+    for at in range(role.into, role.into + role.into_n):
+        one = lane_at(s.lanes, number_at(s.into, at).n)
+        if odd:
+            one.received_odd = 0
+        else:
+            one.received_even = 0
+    m.sent = m.gone = 0
+    if odd:
+        m.got_odd = 0
+    else:
+        m.got_even = 0
+    real_at(s.finished, bucket * s.ranks_n + rank).x = s.now
+    m.current = number + 1
+    end_collective(s, rank, bucket)
+    if m.asked > number + 1:
+        _enter(s, m, rank)
+    else:
+        _wake(s, m)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
-from simulator.collectives import Collective
+from simulator.collectives.collective import Collective
 from simulator.engine.compiled.interpreter import CLOSES, DRAWS, REDUCES, ROWS, TURNS, act
 from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
 from simulator.engine.compiled.tables import Simulation
@@ -14,7 +12,6 @@ from simulator.engine.draws import Draws
 from simulator.engine.recorder import InUse, Kind, Names, Recorder
 from simulator.errors import DeadlockError, SimulationError
 from simulator.program.program import Floats, Program
-from simulator.recorder import Resource
 
 __all__ = ["run"]
 
@@ -27,7 +24,6 @@ def run(
     draws: Draws,
     recorder: Recorder,
     collective: Collective | None,
-    links: Callable[[], Sequence[Resource]],
     steps: int,
 ) -> None:
     """Run a program until the recorder's window closes.
@@ -40,8 +36,6 @@ def run(
         Is told what is measured.
     collective
         What reduces buckets at once; none where nothing is, or message by message.
-    links
-        Gives the ports that it counts on.
     steps
         That each rank makes, roughly.
 
@@ -52,7 +46,7 @@ def run(
     SimulationError
         A delay that is no finite number was asked for.
     """
-    _Run(program, draws, recorder, collective, links, steps).go()
+    _Run(program, draws, recorder, collective, steps).go()
 
 
 class _Run:
@@ -62,17 +56,16 @@ class _Run:
         draws: Draws,
         recorder: Recorder,
         collective: Collective | None,
-        links: Callable[[], Sequence[Resource]],
         steps: int,
     ) -> None:
-        self._program, self._recorder, self._collective, self._links = program, recorder, collective, links
+        self._program, self._recorder, self._collective = program, recorder, collective
         self._simulation = Simulation(program, draws, steps)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks))
         if collective is not None:
             for size_bytes in self._sizes:
-                collective.ports(size_bytes)  # so that they are there to be watched from the beginning
+                collective.watch(size_bytes)
 
     def go(self) -> None:
         """Until the window closes."""
@@ -158,7 +151,7 @@ class _Run:
         simulation, program = self._simulation, self._program
         links = [simulation.in_use_s(now)[: program.links], simulation.hosts_in_use_s(now)]
         if self._collective is not None:
-            links.append(np.array([resource.in_use_s(now) for resource in self._links()]))
+            links.append(np.array([resource.in_use_s(now) for resource in self._collective.links()]))
         found: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": np.concatenate(links)}
         if program.cores is not None:
             found["cores"] = np.array([simulation.cores_in_use_s(now)])
@@ -170,7 +163,7 @@ class _Run:
         program = self._program
         links: Sequence[str] = Names(program.links, program.ports.names.__getitem__)
         if program.hosts.count or self._collective is not None:
-            reduced = [resource.name for resource in self._links()] if self._collective is not None else []
+            reduced = [resource.name for resource in self._collective.links()] if self._collective is not None else []
             links = [*links, *program.hosts.names, *reduced]
         return {
             "cores": ["cores"],

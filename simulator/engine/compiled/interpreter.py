@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.engine.compiled import codes, kinds
 from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, first_noted, number_of, pack, soon
-from simulator.engine.compiled.collectives import enter
+from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import wake
 from simulator.engine.compiled.flows import send
@@ -127,7 +127,13 @@ def _handle(s: Record) -> None:
     about = s.about
     code = code_of(what)
     rank = number_of(what)
-    if code == codes.BEGIN_OPERATION:
+    if code == codes.ADVANCE:
+        advance_member(s, rank)
+    elif code == codes.CHUNK:
+        receive_chunk(s, rank, about)
+    elif code == codes.SENT_LAST:
+        sent_last(s, rank)
+    elif code == codes.BEGIN_OPERATION:
         _begin(s, rank, operation_of(about), step_of(about))
     elif code == codes.ARRIVED:
         _arrived(s, rank, operation_of(about), step_of(about))
@@ -325,7 +331,7 @@ def _delivered(s: Record, rank: int, number: int, step: int) -> None:
     """A message to another rank has come: whoever waits for it has it."""
     r = rank_at(s.ranks, rank)
     its = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number)
-    peer = number_at(s.peers, rank * s.slots_n + its.slot).n
+    peer = number_at(s.peers, rank * s.peers_n + its.slot).n
     channel = channel_at(s.channels, peer * s.channels_n + its.channel)
     one = s.comings_free
     if one >= 0:
@@ -384,7 +390,7 @@ def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record,
             last.ready_s = 0.0
         last.ready_s = max(now, last.ready_s)
     if s.by_messages:
-        enter(s, rank, its.bucket)
+        enter(s, rank)
         return
     real_at(s.ready, its.bucket * s.ranks_n + rank).x = now
     s.unready -= 1
@@ -400,11 +406,3 @@ def _go_on_together(s: Record) -> None:
     last = (s.buckets_n - 1) * s.ranks_n
     for rank in range(s.ranks_n):
         after(s, real_at(s.finished, last + rank).x - now, pack(codes.ALL_REDUCED, rank), 0)
-
-
-@compiled
-def end_collective(s: Record, rank: int, bucket: int) -> None:
-    """A rank has what a collective gives it, and has sent what others need of it."""
-    r = rank_at(s.ranks, rank)
-    routine = routine_at(s.routines, r.routine)
-    end_operation(s, rank, number_at(s.buckets, routine.buckets + bucket).n, r.step)

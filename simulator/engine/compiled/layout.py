@@ -12,13 +12,14 @@ from simulator.engine.compiled.machine import table
 from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
-    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY", "HEAPED", "HOST",
-    "INCIDENCE", "INPUT", "ITEM", "JOB", "LAST_READY", "LEVEL", "LONG", "MEETING", "MESSAGE", "NUMBER", "ONE_BY_ONE", "OPERATION",
-    "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT", "RANK", "READ", "REAL", "ROUTINE", "SERVER", "STATE",
-    "STRETCH", "TASK", "TENSOR", "TURNS", "WORK", "alarm_at", "channel_at", "coming_at", "connection_at", "count_at", "device_at",
-    "edge_at", "ended_step_at", "ends_at", "entry_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at",
-    "last_ready_at", "level_at", "long_at", "meeting_at", "message_at", "number_at", "one_by_one_at", "operation_at", "overlap_at",
-    "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at", "routine_at", "server_at", "state_at", "stretch_at",
+    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY", "EXCHANGE",
+    "HEAPED", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LONG", "MEETING", "MEMBER", "MESSAGE",
+    "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT", "RANK", "READ",
+    "REAL", "ROLE", "ROUTINE", "SERVER", "STATE", "STRETCH", "TASK", "TENSOR", "TURNS", "WORK", "alarm_at", "channel_at",
+    "coming_at", "connection_at", "count_at", "device_at", "edge_at", "ended_step_at", "ends_at", "entry_at", "exchange_at",
+    "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at", "level_at", "long_at",
+    "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at", "overlap_at", "pair_at",
+    "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at", "state_at", "stretch_at",
     "task_at", "tensor_at", "turns_at", "work_at",
 ]  # fmt: skip
 
@@ -62,8 +63,9 @@ STATE = np.dtype(
             "operations", "then", "computes", "buckets", "routines", "ranks", "missing", "slots", "peers", "inputs", "meetings", "entered",
             "finished", "ready", "seats", "devices", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders", "ordered", "versions",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads", "processes", "last_ready",
+            "members", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
         )),
-        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
+        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
         ("soon_spare", "i8"), ("rows_spare", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"), ("on_servers", "i8"), ("on_inputs", "i8"),
         # tasks on shared cores: the first of devices, of servers, the coordinator's, the client's; -1: none
         ("device_tasks", "i8"), ("server_tasks", "i8"),
@@ -78,7 +80,7 @@ STATE = np.dtype(
         ("released_s", "f8"), ("last_push_s", "f8"), ("tokens_taken", "i8"), ("waiting_first", "i8"), ("waiting_n", "i8"),
         # ranks that meet
         ("every", "i8"), ("buckets_n", "i8"), ("unready", "i8"), ("applied_s", "f8"), ("applied", "i8"),
-        ("sent_n", "i8"), ("channels_n", "i8"), ("comings_n", "i8"), ("comings_room", "i8"), ("comings_free", "i8"), ("comings_made", "i8"),
+        ("sent_n", "i8"), ("channels_n", "i8"), ("comings_n", "i8"), ("comings_room", "i8"), ("comings_free", "i8"), ("comings_made", "i8"), ("exchanges_n", "i8"),
         # what is recorded
         ("ended", "i8"), ("stops_at", "i8"), ("closes_at", "i8"), ("is_open", "i8"), ("turning", "i8"), ("turn_row", "i8"), ("turn_serial", "i8"),
         ("steps_n", "i8"), ("steps_room", "i8"), ("updates_n", "i8"), ("updates_room", "i8"), ("update_width", "i8"),
@@ -253,7 +255,16 @@ STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8")])
 OVERLAP = np.dtype([("since_s", "f8"), ("hidden_s", "f8"), ("flights", "i4"), ("computing", "i4")])
 
 SERVER = np.dtype(
-    [("busy_s", "f8"), ("busy_since", "f8"), ("version", "i8"), ("parts", "i8"), ("front", "i4"), ("last", "i4"), ("seat", "i4"), ("task", "i4")]
+    [
+        ("busy_s", "f8"),
+        ("busy_since", "f8"),
+        ("version", "i8"),
+        ("parts", "i8"),
+        ("front", "i4"),
+        ("last", "i4"),
+        ("seat", "i4"),
+        ("task", "i4"),
+    ]
 )
 """A server: its jobs, the path of its seat, its task on shared cores."""
 
@@ -270,6 +281,30 @@ COMING = np.dtype([("sent_s", "f8"), ("after", "i8")])
 
 TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("taking", "i4"), ("server", "i4")], align=True)
 """A tensor's accumulator, and what its update costs."""
+
+# -- collectives message by message ----------------------------------------------------------
+
+MEMBER = np.dtype(
+    [(name, "i4") for name in ("asked", "current", "sent", "gone", "got_even", "got_odd", "waiting", "waiting_last")]
+)  # fmt: skip
+"""A rank: buckets announced, and the one that it is at, over all steps; what it has sent and got; the lanes that wait for it."""
+
+LANE = np.dtype(
+    [(name, "i4") for name in (
+        "source", "target", "path", "messages", "sent", "received_even", "received_odd", "waits", "after", "awaits", "awaits_n", "meets",
+        "meets_n",
+    )]
+)  # fmt: skip
+"""A lane, and where its messages stand; ``after``: in the list of those that wait for its target; ``meets_n`` -1: it never does."""
+
+NEED = np.dtype([("lane", "i4"), ("base", "i4"), ("slope", "i4"), ("onward", "i4")])
+"""As a row of :class:`simulator.collectives.schedule.Needs`."""
+
+ROLE = np.dtype([(name, "i4") for name in ("first", "last", "outgoing", "incoming", "into", "into_n")])
+"""A rank's part in an exchange: its lanes ``first`` to ``last`` - 1, messages that it sends and gets, and lanes to it."""
+
+EXCHANGE = np.dtype([("roles", "i8"), ("sizes", "i8")])
+"""A bucket: where its ranks' parts begin, and with a lane's number added the size of its messages."""
 
 ENDED_STEP = np.dtype([(name, "f8") for name in STEP_COLUMNS])
 COUNT = np.dtype([("n", "i2")])
@@ -314,3 +349,8 @@ count_at = table(COUNT)
 long_at = table(LONG)
 one_by_one_at = table(ONE_BY_ONE)
 last_ready_at = table(LAST_READY)
+member_at = table(MEMBER)
+lane_at = table(LANE)
+need_at = table(NEED)
+role_at = table(ROLE)
+exchange_at = table(EXCHANGE)

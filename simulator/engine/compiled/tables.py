@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.engine.compiled import kinds, layout
+from simulator.engine.compiled.exchanges import add_exchanges
 from simulator.engine.compiled.machine import INTERPRETED
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
-from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 from simulator.program.overlapping import may_overlap
+from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 
 __all__ = ["Simulation"]
 
@@ -95,6 +96,8 @@ class Simulation(State):
         self._make_servers(server_tasks)
         self._make_updates()
         self._make_meetings()
+        if program.exchanges:
+            add_exchanges(self, program.exchanges, ranks)
         self._make_draws(steps)
         self._make_rows()
 
@@ -173,7 +176,7 @@ class Simulation(State):
         table["manner"] = kinds.ON_CORES if on_cores else np.where(its.seat >= 0, kinds.SHARED, alone)
         self.add("ranks", table)
         self.add("seats", _numbers(its.seat) if (its.seat >= 0).any() else np.zeros(0, layout.NUMBER))
-        slots = its.path.shape[1]
+        slots = s.peers_n = its.path.shape[1]
         lines = layout.RANK.itemsize
         if s.stride <= layout.OWN_OPERATIONS and slots <= layout.OWN_SLOTS and not INTERPRETED:
             table["slots"][:, :slots] = its.path

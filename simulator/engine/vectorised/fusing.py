@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.collectives import Collective
+from simulator.collectives.collective import Collective
 from simulator.engine.vectorised.copies import HostCopies
 from simulator.fusion import Bucket
 from simulator.program.program import Reduction as Rule

@@ -1,0 +1,54 @@
+"""The messages of collectives, one for each bucket, over paths that are laid for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.collectives.schedule import Schedule, flattened
+from simulator.collectives.wire import Cabling, Wire
+from simulator.program.program import Exchange, Integers
+
+__all__ = ["Plan", "exchanges_of"]
+
+
+class Plan(NamedTuple):
+    """The messages of one collective, and what they cross."""
+
+    schedule: Schedule
+    wire: Wire
+
+
+def exchanges_of(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequence[float]) -> tuple[Exchange, ...]:
+    """The messages of one collective per bucket, all of the same group, and their paths on a network.
+
+    Lanes between the same two ranks, of the same number and by the same protocol, are one
+    connection: what one bucket has still to send delays the next.
+
+    Parameters
+    ----------
+    cabling
+        Where the paths are laid.
+    plans
+        The messages of each bucket, and the protocol that they go by.
+    buckets_bytes
+        Size of each bucket.
+    """
+    paths: dict[tuple[int, object], Integers] = {}  # by schedule and protocol
+    known: dict[tuple[object, ...], int] = {}
+    exchanges = []
+    for plan, size_bytes in zip(plans, buckets_bytes, strict=True):
+        tables, wire = flattened(plan.schedule), plan.wire
+        kind = id(plan.schedule), wire.protocol
+        if kind not in paths:
+            # protocols differ in latency, so that they do not share a connection
+            ends = zip(tables.source.tolist(), tables.target.tolist(), tables.number.tolist(), strict=True)
+            keys = [(*lane, wire.protocol) for lane in ends]
+            new = np.array([lane for lane, key in enumerate(keys) if key not in known], dtype=np.int64)
+            numbers = wire.lay(cabling, tables.source[new], tables.target[new])
+            known.update((keys[lane], number) for lane, number in zip(new.tolist(), numbers.tolist(), strict=True))
+            paths[kind] = np.array([known[key] for key in keys], dtype=np.int64)
+        exchanges.append(Exchange(tables, paths[kind], size_bytes * (tables.each / tables.parts) * wire.bytes_per_byte))
+    return tuple(exchanges)

@@ -1,0 +1,38 @@
+"""Ports, connections and hosts, for an engine of objects, from a program's tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.network.hosts import Host
+from simulator.network.limits import Limits
+from simulator.network.ports import Connection, Port
+from simulator.program.program import Hosts, Paths, Ports
+
+__all__ = ["network_of"]
+
+
+def network_of(ports: Ports, paths: Paths, hosts: Hosts, at_a_time: int | None = None) -> tuple[list[Port], list[Connection], list[Host]]:
+    """All ports, connections and hosts, each in the order of its table.
+
+    Parameters
+    ----------
+    ports, paths, hosts
+        The tables.
+    at_a_time
+        Messages that a host begins at a time in each direction; none: any number.
+    """
+    keys = list(zip(ports.ceiling.tolist(), ports.incast_loss.tolist(), ports.incast_flows.tolist(), strict=True))
+    limits = {key: Limits(*key) if key[0] < np.inf or key[1] else None for key in set(keys)}
+    its_ports = [Port(name, capacity, limits[key]) for name, capacity, key in zip(ports.names, ports.capacity.tolist(), keys, strict=True)]
+    its_hosts = [Host(name, at_a_time) for name in hosts.names]
+    first, crossed = paths.first.tolist(), paths.port.tolist()
+    connections = []
+    columns = zip(paths.latency_s.tolist(), paths.source.tolist(), paths.target.tolist(), paths.asked_for.tolist(), strict=True)
+    for number, (latency_s, source, target, asked_for) in enumerate(columns):
+        crosses = tuple(its_ports[port] for port in crossed[first[number] : first[number + 1]])
+        source_host, target_host = (its_hosts[end] if end >= 0 else None for end in (source, target))
+        connection = Connection(crosses, latency_s, source=source_host, target=target_host)
+        connection.asked_for = asked_for
+        connections.append(connection)
+    return its_ports, connections, its_hosts

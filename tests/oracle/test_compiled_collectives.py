@@ -1,0 +1,158 @@
+"""Collectives message by message on both engines: random groups, operations, networks and times; everything equal to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from sample_networks import wiring_of
+from sample_scenarios import scenario_table
+
+from simulator import scenario_from_table
+from simulator.collectives.exchanges import exchanges_of
+from simulator.collectives.factory import collective_for
+from simulator.collectives.operations import ALGORITHMS
+from simulator.collectives.wire import Group
+from simulator.cores import cores_of
+from simulator.engine.compiled.engine import run
+from simulator.engine.draws import Draws
+from simulator.engine.recorder import Measured, Recorder
+from simulator.engine.simpy.engine import Engine
+from simulator.kernel import Kernel
+from simulator.network.flows import Network
+from simulator.program.compile import compile_program
+from simulator.program.program import Operation, Program, Routine
+from simulator.recorder import KernelRecorder
+from simulator.rng import Streams
+from simulator.scenario import Scenario
+
+STEPS = 2
+
+
+class Records(list):
+    """An observer that keeps all it is told."""
+
+    def record(self, record: Any) -> None:
+        self.append(record)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
+    """Each rank computes, enters a collective, computes again, enters the next; round numbers make ties common."""
+    ranks = draw(st.integers(2, 9))
+    per_node = draw(st.sampled_from([1, 1, 2, 4]))
+    latency = draw(st.sampled_from(["0 s", "0 s", "20 us"]))
+    cluster: dict[str, Any] = {"devices_per_node": per_node, "inter_node": {"bandwidth": "1 GB/s", "latency": latency}}
+    cluster["intra_node"] = {"bandwidth": "4 GB/s", "latency": latency}
+    cluster["intra_node_topology"] = draw(st.sampled_from(["switch", "mesh"]))
+    work = {"cpu_per_message": draw(st.sampled_from(["0 s", "5 us"])), "copy_per_byte_s": draw(st.sampled_from([0.0, 1e-10]))}
+    discipline = draw(st.sampled_from([{}, {}, {"discipline": "in-order"}, {"discipline": "weighted", "weight_sigma": 0.5}]))
+    cluster["transport"] = {**discipline, **(work if draw(st.booleans()) else {})}
+    cores = draw(st.booleans())
+    if cores:
+        cluster |= {"shared_cores": draw(st.sampled_from([1.0, 2.0])), "device_is_host": True}
+    strategy = {"kind": "multi-worker-mirrored", "workers": -(-ranks // per_node)}
+    if per_node > 1:
+        ranks = strategy["workers"] * per_node
+        strategy["replicas_per_worker"] = per_node
+    table = scenario_table(cluster=cluster, strategy=strategy, run={"steps": STEPS, "warmup_steps": 0})
+    table["workload"] |= {"forward": {"base": "1 s", "per_sample": "0 s"}, "apply": "0 s"}
+    built = scenario_from_table(table, "test")
+
+    numbers = draw(st.permutations(range(ranks)))
+    group = Group(tuple(numbers), tuple(rank // per_node for rank in numbers))
+    plans, sizes = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        operation, algorithm = draw(st.sampled_from(sorted(ALGORITHMS)))
+        root = draw(st.integers(0, ranks - 1)) if operation in ("broadcast", "reduce") else 0
+        protocol = draw(st.sampled_from(["none", "none", "ll"]))
+        size = draw(st.sampled_from([0.0, 1e5, 1e6, 1e6, 123456.7]))
+        some = collective_for(algorithm, protocol, built.cluster, group, lambda: wiring_of(built), 3e5, operation=operation, root=root)
+        event(f"{operation} by {algorithm}")
+        plans.append(some.plan(size))
+        sizes.append(size)
+    # one bucket may be as another, and then shares its tables
+    if draw(st.booleans()):
+        plans.append(plans[0])
+        sizes.append(draw(st.sampled_from([1e5, 2e5])))
+    wiring = wiring_of(built)
+    exchanges = exchanges_of(wiring, plans, sizes)
+    ports, links, paths, hosts = wiring.tables()
+    times = st.sampled_from([0.0, 0.0, 1e-4, 1e-3, 0.00123])
+    routines = tuple(_routine([draw(times) for _ in sizes], sizes) for _ in range(ranks))
+    plain = compile_program(built)
+    program = replace(
+        plain, ports=ports, links=links, paths=paths, hosts=hosts, exchanges=exchanges, routines=routines,
+        ranks=replace(plain.ranks, routine=np.arange(ranks)),
+    )  # fmt: skip
+    return built, program
+
+
+def _routine(times_s: list[float], sizes: list[float]) -> Routine:
+    operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
+    reduced = []
+    for bucket, (time_s, size) in enumerate(zip(times_s, sizes, strict=True)):
+        operations.append(Operation(kind="compute", name="forward", after=() if bucket else (1,), forward=time_s))
+        reduced.append(len(operations))
+        after = (len(operations) - 1,)
+        operations.append(Operation(kind="collective", name=str(bucket), after=after, size_bytes=size, bucket=bucket))
+    operations.append(Operation(kind="compute", name="apply", after=tuple(reduced), apply=1.0))
+    return Routine(tuple(operations))
+
+
+def by_simpy(built: Scenario, program: Program) -> tuple[Measured, Records]:
+    streams, kernel, told = Streams(built.run.seed, 0), Kernel(), Records()
+    cores = cores_of(kernel, built.cluster.shared_cores, built.cluster.time_slice_s)
+    network = Network(kernel, built.cluster.transport, streams.generator("weights"), cores)
+    recorder = KernelRecorder(kernel, built, told)
+    if cores is not None:
+        recorder.watch("cores", lambda: [cores])
+    Engine(kernel, network, program, Draws(built, streams), recorder).start()
+    recorder.begin()
+    kernel.run(recorder.done)
+    return recorder.measured, told
+
+
+def by_compiled(built: Scenario, program: Program) -> tuple[Measured, Records]:
+    told = Records()
+    recorder = Recorder(built.replicas, 0, built.run.total_steps(built.replicas), apart=False, observer=told)
+    run(program, Draws(built, Streams(built.run.seed, 0)), recorder, None, STEPS)
+    return recorder.measured, told
+
+
+def assert_equal(one: tuple[Measured, Records], other: tuple[Measured, Records]) -> None:
+    (reference, told), (got, steps) = one, other
+    assert [record for record in told if type(record).__name__ == "Step"] == [record for record in steps if type(record).__name__ == "Step"]
+    assert reference.events == got.events
+    assert (reference.window_s, reference.run_s, reference.hidden_s) == (got.window_s, got.run_s, got.hidden_s)
+    assert {kind: list(names) for kind, names in reference.names.items()} == {kind: list(names) for kind, names in got.names.items()}
+    assert {kind: used.tolist() for kind, used in reference.in_use_s.items()} == {
+        kind: used.tolist() for kind, used in got.in_use_s.items()
+    }
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_random_collectives(case: tuple[Scenario, Program]) -> None:
+    assert_equal(by_simpy(*case), by_compiled(*case))
+
+
+@pytest.mark.parametrize("pieces", [3, 2000])
+def test_a_root_that_sends_all_at_once(pieces: int) -> None:
+    """A broadcast's root may send every piece as soon as it has the data: there is room for them."""
+    built = scenario_from_table(
+        scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": 3}, run={"steps": STEPS, "warmup_steps": 0}), "test"
+    )
+    group = Group.in_order(3, 1)
+    some = collective_for("ring", "none", built.cluster, group, lambda: wiring_of(built), 1e6 / pieces, operation="broadcast")
+    wiring = wiring_of(built)
+    exchanges = exchanges_of(wiring, [some.plan(1e6)], [1e6])
+    assert exchanges[0].tables.messages.tolist() == [pieces, pieces]
+    ports, links, paths, hosts = wiring.tables()
+    plain = compile_program(built)
+    program = replace(plain, ports=ports, links=links, paths=paths, hosts=hosts, exchanges=exchanges)
+    assert_equal(by_simpy(built, program), by_compiled(built, program))
