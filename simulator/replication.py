@@ -87,7 +87,7 @@ class _Run:
             return False
         run = self.drawn.run
         messages = float(sum(its.tables.messages.sum() for its in self.program.exchanges)) / self.drawn.strategy.pace.every
-        events = replications * expected_events(self.program, run.steps + run.warmup_steps, messages=messages)
+        events = replications * expected_events(self.program, run.steps, messages=messages)
         return choose(run.engine, events) == "compiled"
 
     @property
@@ -106,7 +106,7 @@ class _Run:
             observer=self.observer,
         )
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.run.warmup_steps)
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 

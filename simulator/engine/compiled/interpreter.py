@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from simulator.engine.compiled import codes, kinds
-from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, number_of, pack, soon
+from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, first_noted, number_of, pack, soon
 from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import wake
 from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import (
+    COUNT,
+    DEVICE,
+    NUMBER,
+    RANK,
     channel_at,
     coming_at,
     device_at,
@@ -24,7 +28,7 @@ from simulator.engine.compiled.layout import (
     state_at,
 )
 from simulator.engine.compiled.loop import HANDLE, advance
-from simulator.engine.compiled.machine import Record, compiled, entry
+from simulator.engine.compiled.machine import Record, compiled, entry, fetch
 from simulator.engine.compiled.overlap import note_message
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
@@ -33,6 +37,7 @@ from simulator.engine.compiled.versions import read_variables
 
 __all__ = ["CLOSES", "DRAWS", "REDUCES", "ROWS", "TURNS", "act"]
 
+RANK_BYTES, DEVICE_BYTES, COUNT_BYTES, NUMBER_BYTES = (dtype.itemsize for dtype in (RANK, DEVICE, COUNT, NUMBER))
 TURNS = 16
 """The window opens or closes."""
 CLOSES = 17
@@ -134,6 +139,7 @@ def _handle(s: Record) -> None:
     elif code == codes.ARRIVED:
         _arrived(s, rank, operation_of(about), step_of(about))
     elif code == codes.WAKE:
+        _foresee(s)
         done = wake(s, rank, about)
         if done >= 0:
             computed(s, device_at(s.devices, rank).rank, done)
@@ -167,6 +173,18 @@ def _handle(s: Record) -> None:
             end_collective(s, rank, bucket)
     elif code == codes.CLOSE:
         s.wants = CLOSES
+
+
+@compiled
+def _foresee(s: Record) -> None:
+    """Have near what the next entry of the calendar will need; of many ranks little is in the caches."""
+    following = number_of(first_noted(s))
+    if following < s.ranks_n:
+        fetch(s.devices + following * DEVICE_BYTES)
+        fetch(s.ranks + following * RANK_BYTES)
+        fetch(s.ranks + following * RANK_BYTES + 64)
+        fetch(s.missing + following * s.stride * COUNT_BYTES)
+        fetch(s.slots + following * s.slots_n * NUMBER_BYTES)
 
 
 # -- operations begin --------------------------------------------------------------------
