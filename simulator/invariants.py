@@ -20,19 +20,21 @@ import numpy as np
 from simulator.collectives.schedule import columns
 from simulator.errors import InvariantError
 from simulator.observing.recording import Recording
-from simulator.records import Service, Span, Step
+from simulator.program.compile import compile_program
+from simulator.program.laws import PROGRAM_LAWS, check_program
+from simulator.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
 from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
 
-__all__ = ["LAWS", "audit"]
+__all__ = ["LAWS", "audit", "check_laws"]
 
 _SLACK = 1e-9
 
 
 def audit(scenario: Scenario, replication: int = 0) -> Recording:
-    """Run one replication with full records and check every law of :data:`LAWS`.
+    """Run one replication with full records and check every law: those of its program, and those of :data:`LAWS`.
 
     Returns
     -------
@@ -46,10 +48,24 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
     """
     recording = Recording()
     replicate(scenario, replication, recording)
-    simulated = drawn_scenario(scenario, Streams(scenario.run.seed, replication))
+    check_laws(scenario, recording, replication)
+    return recording
+
+
+def check_laws(scenario: Scenario, recording: Recording, replication: int = 0) -> dict[str, str]:
+    """Check every law on a replication that has been recorded; the laws by name, with what each says.
+
+    Raises
+    ------
+    InvariantError
+        A law is broken; names the law and the event.
+    """
+    streams = Streams(scenario.run.seed, replication)
+    simulated = drawn_scenario(scenario, streams)
+    check_program(compile_program(simulated, streams), simulated)
     for law in LAWS:
         law(simulated, recording)
-    return recording
+    return {law.__name__: (law.__doc__ or "").strip().splitlines()[0] for law in (*PROGRAM_LAWS, *LAWS)}
 
 
 def _broken(law: str, event: str) -> InvariantError:
@@ -127,17 +143,17 @@ def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> Non
         return
     load, batch = scenario.workload, scenario.batch
     last = {step.replica: step.end_s for step in recording.steps}
-    pulled: dict[str, float] = defaultdict(float)
-    pushed: dict[str, float] = defaultdict(float)
+    pulled: dict[int, float] = defaultdict(float)
+    pushed: dict[int, float] = defaultdict(float)
     for transfer in recording.transfers:
-        what, name = (pulled, transfer.target) if transfer.name.startswith("pull") else (pushed, transfer.source)
-        if transfer.name.startswith(("pull", "push")) and transfer.arrived_s <= last.get(int(name.removeprefix("worker ")), -1.0):
-            what[name] += transfer.size_bytes
+        for what, near, far in ((pulled, transfer.target, transfer.source), (pushed, transfer.source, transfer.target)):
+            if near.kind == "worker" and far.kind == "server" and transfer.arrived_s <= last.get(near.number, -1.0):
+                what[near.number] += transfer.size_bytes
     for worker, steps in _ended_steps(recording.steps).items():
         name = f"worker {worker}"
         for verb, got, want in (
-            ("pulled", pulled[name], steps * sum(variable.pull_bytes(batch) for variable in load.variables)),
-            ("pushed", pushed[name], steps * sum(variable.gradient_bytes(batch) for variable in load.variables)),
+            ("pulled", pulled[worker], steps * sum(variable.pull_bytes(batch) for variable in load.variables)),
+            ("pushed", pushed[worker], steps * sum(variable.gradient_bytes(batch) for variable in load.variables)),
         ):
             if not math.isclose(got, want, rel_tol=1e-9):
                 raise _broken("every_byte_sent_is_received", f"{name} {verb} {got:.0f} bytes in {steps} steps, not {want:.0f}")
@@ -154,10 +170,10 @@ def no_message_beats_its_link(scenario: Scenario, recording: Recording) -> None:
     known = scenario.layout.server_nodes > 0 and scenario.cluster.uncertainty is None
     for transfer in recording.transfers:
         # an all-reduce among ranks at once is one record of 2 (n - 1) / n of its bytes and more; a rank's own part of it counts
-        if transfer.target == "all replicas":
+        if transfer.target == EVERYBODY:
             continue
         least_s = transfer.size_bytes / bandwidth
-        if known and transfer.name.startswith(("pull", "push", "input")):
+        if known and "device" not in (transfer.source.kind, transfer.target.kind):
             least_s += 2 * (transport.cpu_per_message_s + transport.copy_per_byte_s * transfer.size_bytes)
         if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
             raise _broken("no_message_beats_its_link", str(transfer))
@@ -243,8 +259,8 @@ def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -
         return
     sent_s = _SendingTimes(scenario)
     for transfer in recording.transfers:
-        if transfer.target == "all replicas":
-            least_s = sent_s(int(transfer.source.removeprefix("device ")), transfer.size_bytes)
+        if transfer.target == EVERYBODY:
+            least_s = sent_s(transfer.source.number, transfer.size_bytes)
             if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
                 raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
     if reduction.bucket_size_bytes is not None or scenario.strategy.pace.every > 1 or reduction.forward_first:
@@ -283,6 +299,20 @@ class _SendingTimes:
         return most_s
 
 
+def causes_come_before_what_they_let_begin(scenario: Scenario, recording: Recording) -> None:
+    """What let work begin was told before it and had ended when it began; what ended a step ended with it."""
+    del scenario
+    work = recording.by_number()
+    for one in work.values():
+        cause = work.get(one.cause)
+        if one.cause >= one.number or (cause is not None and end_of(cause) > begin_of(one)):
+            raise _broken("causes_come_before_what_they_let_begin", f"{one} because of {cause}")
+    for step in recording.steps:
+        last = work.get(step.cause)
+        if step.cause != NOTHING and (last is None or end_of(last) != step.end_s):
+            raise _broken("causes_come_before_what_they_let_begin", f"{step} because of {last}")
+
+
 LAWS: Sequence[Callable[[Scenario, Recording], None]] = (
     parts_sum_to_the_step,
     steps_of_a_replica_follow_each_other,
@@ -294,5 +324,6 @@ LAWS: Sequence[Callable[[Scenario, Recording], None]] = (
     nobody_runs_away,
     no_step_beats_its_critical_path,
     no_link_carries_more_than_it_can,
+    causes_come_before_what_they_let_begin,
 )
 """Every law that :func:`audit` checks."""

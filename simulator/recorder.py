@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from simulator.engine.recorder import InUse, Kind, Measured, Parts, Recorder
 from simulator.kernel import Kernel
-from simulator.records import Observer, Update
+from simulator.records import NOTHING, Observer, Update
 from simulator.scenario import Scenario
 
 __all__ = ["KernelRecorder", "Resource"]
@@ -57,16 +57,18 @@ class KernelRecorder:
         if not self._due:
             self._turn()
 
-    def step(self, replica: int, start_s: float, parts: Parts) -> None:
-        """A replica ends a step now."""
+    def step(self, replica: int, start_s: float, parts: Parts, cause: int = NOTHING) -> None:
+        """A replica ends a step now, with the work ``cause``."""
         recorder = self._recorder
-        recorder.step(replica, start_s, self._kernel.now, parts)
+        recorder.step(replica, start_s, self._kernel.now, parts, cause)
         if recorder.ended == self._due:
             self._turn()
 
-    def steps(self, start_s: NDArray[np.float64], end_s: NDArray[np.float64], parts: NDArray[np.float64]) -> None:
+    def steps(
+        self, start_s: NDArray[np.float64], end_s: NDArray[np.float64], parts: NDArray[np.float64], causes: Sequence[int] = ()
+    ) -> None:
         """All replicas have ended a step of theirs, the last of them now; arrays as of :meth:`Recorder.together`."""
-        self._recorder.together(start_s, end_s, parts)
+        self._recorder.together(start_s, end_s, parts, causes)
         if self._recorder.ended == self._due:
             self._turn()
 

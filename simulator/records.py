@@ -1,14 +1,81 @@
-"""What happened, one immutable record a fact. Made only when an observer asks for them."""
+"""What happened, one immutable record a fact. Made only when an observer asks for them.
+
+Work (computes, messages, services, and waits for somebody whose work is not simulated) is
+numbered in the order in which it is told, and says by number which other work let it begin,
+as the engine knew it. Event by event that is the order in which work ended; where all ranks'
+steps are computed at once it is told step by step. What let work begin was always told before it.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
-__all__ = ["Observer", "Record", "Service", "Span", "Step", "Transfer", "Update"]
+__all__ = [
+    "EVERYBODY",
+    "NOTHING",
+    "OWN",
+    "PEER",
+    "Observer",
+    "Place",
+    "Record",
+    "Service",
+    "Span",
+    "Step",
+    "Transfer",
+    "Update",
+    "Wait",
+    "Work",
+    "begin_of",
+    "end_of",
+]
+
+NOTHING = -1
+"""In place of a number: no work that was recorded."""
+
+OWN, PEER = -1, -2
+"""In place of a rank's number, in what is said of all ranks: the rank's own, and that of the rank it sends to."""
+
+_NAMES = {
+    "worker": "worker {}",
+    "replica": "replica {}",
+    "device": "device {}",
+    "host": "host of worker {}",
+    "server": "server {}",
+    "client": "client",
+    "everybody": "all replicas",
+}
+
+
+class Place(NamedTuple):
+    """Where work is done, or a message begins or ends.
+
+    ``number`` counts servers and clients; of workers, replicas, their devices and their
+    hosts it is the replica's.
+    """
+
+    kind: Literal["worker", "replica", "device", "host", "server", "client", "everybody"]
+    number: int = 0
+
+    def __str__(self) -> str:
+        """For people, such as ``worker 3``."""
+        return _NAMES[self.kind].format({OWN: "{rank}", PEER: "{peer}"}.get(self.number, self.number))
+
+    @property
+    def replica(self) -> int | None:
+        """Whose place it is: a replica, its device and its host are one place; none: nobody's."""
+        return self.number if self.kind in ("worker", "replica", "device", "host") else None
+
+    def of(self, rank: int, peer: int) -> Place:
+        """The same for one rank, and the rank it sends to, where it stands for each rank's own."""
+        return self if self.number >= 0 else Place(self.kind, rank if self.number == OWN else peer)
+
+
+EVERYBODY = Place("everybody")
+"""Where an all-reduce leads of which no messages are simulated."""
 
 
 class Step(NamedTuple):
-    """One step of one replica, in seconds; the five parts sum to ``end_s - start_s``."""
+    """One step of one replica, in seconds; the five parts sum to ``end_s - start_s``. ``cause``: the work that ended it."""
 
     replica: int
     start_s: float
@@ -18,6 +85,7 @@ class Step(NamedTuple):
     communication_s: float
     waiting_s: float
     apply_s: float
+    cause: int = NOTHING
 
 
 class Span(NamedTuple):
@@ -27,21 +95,37 @@ class Span(NamedTuple):
     name: str
     start_s: float
     end_s: float
+    number: int = NOTHING
+    cause: int = NOTHING
 
 
 class Transfer(NamedTuple):
-    """One message: handed to the network at ``sent_s``, its last byte there at ``arrived_s``."""
+    """One message: handed to the network at ``sent_s``, its last byte there at ``arrived_s``.
 
-    source: str
-    target: str
+    ``begun_s`` is when it was first in its connection, if that is later than ``sent_s``:
+    when the message before it arrived. Of an all-reduce of which no messages are simulated
+    it is when the last rank joined. ``cause`` is what let it be first, ``sender`` what had it
+    sent: they differ where it had to queue, or to wait for another rank.
+    """
+
+    source: Place
+    target: Place
     name: str
     size_bytes: float
     sent_s: float
     arrived_s: float
+    begun_s: float = 0.0
+    number: int = NOTHING
+    cause: int = NOTHING
+    sender: int = NOTHING
 
 
 class Service(NamedTuple):
-    """A server at work on one gradient tensor: ``apply`` to the variable, or ``accumulate``."""
+    """A server at work on one gradient tensor: ``apply`` to the variable, or ``accumulate``.
+
+    ``worker`` is -1 of the mean of all. ``sender`` is what brought the gradient, ``cause``
+    what let its service begin: they differ where it had to queue.
+    """
 
     server: int
     name: str
@@ -49,6 +133,26 @@ class Service(NamedTuple):
     variable: int
     start_s: float
     end_s: float
+    number: int = NOTHING
+    cause: int = NOTHING
+    sender: int = NOTHING
+
+
+class Wait(NamedTuple):
+    """A replica waits for what no other record shows.
+
+    ``late start``: its first step is not due yet; ``dispatch``: the coordinator hands out
+    its step; ``prepare``: the client prepares its batch; ``input``: its batch is being
+    prepared; ``send``: its last byte of a collective has not left it. The second and the
+    third begin when the one before in the queue has ended.
+    """
+
+    replica: int
+    name: Literal["late start", "dispatch", "prepare", "input", "send"]
+    start_s: float
+    end_s: float
+    number: int = NOTHING
+    cause: int = NOTHING
 
 
 class Update(NamedTuple):
@@ -71,7 +175,18 @@ class Update(NamedTuple):
         return self.applied_version - self.read_version
 
 
-Record = Step | Span | Transfer | Service | Update
+Work = Span | Transfer | Service | Wait
+Record = Step | Work | Update
+
+
+def begin_of(work: Work) -> float:
+    """When work began, in seconds; a message, when it was first in its connection."""
+    return max(work.sent_s, work.begun_s) if isinstance(work, Transfer) else work.start_s
+
+
+def end_of(work: Work) -> float:
+    """When work ended, in seconds."""
+    return work.arrived_s if isinstance(work, Transfer) else work.end_s
 
 
 class Observer(Protocol):

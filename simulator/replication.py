@@ -11,6 +11,7 @@ from simulator.collectives.collective import Collective
 from simulator.cores import cores_of
 from simulator.engine.choosing import choose, expected_events
 from simulator.engine.draws import Draws
+from simulator.engine.log import Log
 from simulator.engine.recorder import Measured, Recorder
 from simulator.engine.simpy.collectives import AtOnce
 from simulator.engine.simpy.engine import Engine
@@ -120,14 +121,15 @@ class _Run:
         if cores is not None:
             recorder.watch("cores", lambda: [cores])
         sizes: Sequence[float] = self._sizes
+        log = Log(self.observer) if self.observer is not None else None
         if self.together:
-            lockstep = Lockstep(kernel, program, self.draws, recorder, self.collective)
+            lockstep = Lockstep(kernel, program, self.draws, recorder, self.collective, log)
             recorder.begin()
             kernel.run(recorder.done)
             sizes = lockstep.sizes
         else:
-            at_once = AtOnce(kernel, self.at_once, self._sizes, self.draws.ranks) if self.at_once is not None else None
-            Engine(kernel, network, program, self.draws, recorder, at_once).start()
+            at_once = AtOnce(kernel, self.at_once, self._sizes, self.draws.ranks, log) if self.at_once is not None else None
+            Engine(kernel, network, program, self.draws, recorder, at_once, log).start()
             recorder.begin()
             kernel.run(recorder.done)
         self._note_collective(recorder.measured, sizes)

@@ -13,6 +13,7 @@ from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import Plan, exchanges_of
 from simulator.collectives.factory import collective_for
 from simulator.collectives.wire import Group
+from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
@@ -145,13 +146,13 @@ def running(
     ports, _, paths, hosts = cabling.tables()
     objects, connections, _ = network_of(ports, paths, hosts)
     leave_out_ample(connections)
-    network = Network(kernel)
+    network, log = Network(kernel), Log(observer) if observer is not None else None
 
     def tell(group: int):
         return None if ended is None else lambda rank, number: ended(group, rank, number)
 
     runs = [
-        ByMessages(kernel, network, its, connections, plans[0].wire.group.ranks, observer, ended=tell(group))
+        ByMessages(kernel, network, its, connections, plans[0].wire.group.ranks, log, ended=tell(group))
         for group, (its, plans) in enumerate(zip(exchanges, of_groups, strict=True))
     ]
     return runs, objects

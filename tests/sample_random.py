@@ -68,7 +68,7 @@ def random_table(pick: Pick) -> Table:
         if team > 1:
             shape["devices_per_node"] = team * pick((1, 2))
             workers = min(workers, 3)
-    load = _workload(pick, rules)
+    load = _workload(pick, rules, shape)
     cluster = {**_cluster(pick, rules, servers=servers, shape=shape), **shape}
     run = _run(pick, rules, mode, workers * team)
     if servers:
@@ -112,7 +112,7 @@ def _law(pick: Pick) -> Table:
     )  # fmt: skip
 
 
-def _workload(pick: Pick, rules: _Rules) -> Table:
+def _workload(pick: Pick, rules: _Rules, shape: Table) -> Table:
     count = pick((1, 2, 2, 3, 3, 4, 5, 6))
     created = list(range(count))
     if pick((False, True)):
@@ -146,6 +146,8 @@ def _workload(pick: Pick, rules: _Rules) -> Table:
             load[key] = given()
     if "run_to_run_cv" in load and pick((False, True)):
         load["run_to_run_shared"] = 0.5
+    if "shared_cores" in shape and "device_is_host" in shape and pick((False, True)):
+        load["busy_core_slowdown"] = pick((0.25, 1.0))
     if pick((False,) * 14 + (True,)):
         load["uncertainty"] = {"parameters": ["forward.base_s"], "draws": [[rules.time_s()], [rules.time_s()]]}
     return load
@@ -189,9 +191,11 @@ def _cluster(pick: Pick, rules: _Rules, *, servers: bool, shape: Table) -> Table
         cluster["nics_per_node"] = 2
     if pick((False,) * 6 + (True,)):
         cluster["fabric"] = {
-            "nodes_per_leaf": pick((1, 2, 3)), "oversubscription": pick((1.0, 2.0, 4.0)), "spines": pick((1, 2)),
+            "nodes_per_leaf": pick((1, 2, 3)),
+            "oversubscription": pick((1.0, 2.0, 4.0)),
+            "spines": pick((1, 2)),
             "latency_s": rules.short_s(),
-        }  # fmt: skip
+        }
     if pick((False,) * (4 if servers else 2) + (True,)):
         cluster["host_link"] = rules.link(2, 1, 8)
         if shape.get("devices_per_node", 1) > 1 and pick((False, True)):
@@ -200,8 +204,11 @@ def _cluster(pick: Pick, rules: _Rules, *, servers: bool, shape: Table) -> Table
         cluster["overlap_slowdown"] = pick((0.5, 1.0))
     if pick((False, False, True)):
         cluster["intra_node_topology"] = "mesh"
+    for link, sorts in (("inter_node", ("ethernet", "rdma")), ("intra_node", ("nvlink", "pcie", "host-memory")), ("host_link", ("pcie",))):
+        if link in cluster and pick((False,) * 14 + (True,)):
+            cluster[link]["sort"] = pick(sorts)
     if pick((False,) * 14 + (True,)):
-        cluster["inter_node"]["sort"] = pick(("ethernet", "rdma"))
+        cluster["uncertainty"] = {"parameters": ["inter_node.latency_s"], "draws": [[rules.short_s()], [rules.short_s()]]}
     return cluster
 
 

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from paceline.reporting.pieces import Kind, Piece, Spans, clipped, joined
-from simulator.observing.causes import EVERYBODY, Causes
-from simulator.observing.critical_path import CriticalPath, replica_word
+from simulator.observing.critical_path import CriticalPath, replica_place
 from simulator.observing.recording import Recording
-from simulator.observing.timeline import place
-from simulator.records import Step, Transfer
+from simulator.records import EVERYBODY, Place, Step, Transfer, begin_of
 
 __all__ = ["PATH_KINDS", "Window"]
 
@@ -42,19 +40,15 @@ class Window:
     ----------
     recording
         The run.
-    causes
-        Of the same recording.
     path
         Of one of its steps.
     start_s, end_s
         The two times, in the run's seconds.
     """
 
-    def __init__(self, recording: Recording, causes: Causes, path: CriticalPath, start_s: float, end_s: float) -> None:
+    def __init__(self, recording: Recording, path: CriticalPath, start_s: float, end_s: float) -> None:
         self.start_s, self.end_s = start_s, end_s
-        self.who = replica_word(recording)
         self._recording = recording
-        self._causes = causes
         self._path = path
         self._critical = {id(segment.record) for segment in path.segments}
         self.steps: dict[int, list[Step]] = defaultdict(list)
@@ -67,10 +61,15 @@ class Window:
         self._services: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for service in recording.services:
             self._services[service.worker].append((service.start_s, service.end_s))
-        self._messages: dict[str, list[Transfer]] = defaultdict(list)
+        self._messages: dict[int, list[Transfer]] = defaultdict(list)
         for transfer in recording.transfers:
-            for where in {place(transfer.source), place(transfer.target)}:
-                self._messages[where].append(transfer)
+            for replica in {transfer.source.replica, transfer.target.replica}:
+                if replica is not None:
+                    self._messages[replica].append(transfer)
+
+    def place(self, replica: int) -> Place:
+        """A replica as the records call it."""
+        return replica_place(self._recording, replica)
 
     def path(self) -> list[Piece]:
         """The critical path from the step's start to its end; neighbours that differ in the tensor alone are one piece."""
@@ -108,7 +107,7 @@ class Window:
             return []
         first_s = spans[0].start_s if spans else step.end_s
         fed = Spans([(max(step.start_s, first_s - step.input_s), first_s)])
-        carried = Spans(self._carried(step, gaps))
+        carried = Spans(self._carried(step))
         # with all workers' gradients together a server works for everybody
         served = Spans(
             (start_s, end_s)
@@ -116,11 +115,11 @@ class Window:
             for start_s, end_s in self._services[worker]
             if end_s > step.start_s and start_s < step.end_s
         )
-        name = f"{self.who} {step.replica}"
+        here = (self.place(step.replica),)
         critical = Spans(
             (segment.start_s, segment.end_s)
             for segment in self._path.segments
-            if segment.kind in ("input", "wait") and segment.where == name
+            if segment.kind in ("input", "wait") and segment.places == here
         )
         waits: tuple[tuple[Kind, Spans], ...] = (("input", fed), ("communication", carried), ("apply", served))
         pieces = []
@@ -132,25 +131,11 @@ class Window:
                 pieces.append(Piece(low, high, kind, _WAITS[kind], critical.covers(middle)))
         return joined(pieces, 0.0)
 
-    def _carried(self, step: Step, gaps: Sequence[tuple[float, float]]) -> Iterable[tuple[float, float]]:
-        """When messages from or to a replica are under way during a step.
-
-        Of an all-reduce of which nothing is recorded only the length is known: it ends with
-        the last gap, after which the replica goes on.
-        """
-        messages = self._messages.get(f"replica {step.replica}", [])
-        if messages:
-            for transfer in messages:
-                if transfer.arrived_s > step.start_s and transfer.sent_s < step.end_s:
-                    yield self._causes.began_s(transfer), transfer.arrived_s
-            return
-        left_s = step.communication_s
-        for start_s, end_s in reversed(gaps):
-            if left_s <= 0:
-                return
-            begun_s = max(start_s, end_s - left_s)
-            yield begun_s, end_s
-            left_s -= end_s - begun_s
+    def _carried(self, step: Step) -> Iterable[tuple[float, float]]:
+        """When messages from or to a replica are under way during a step."""
+        for transfer in self._messages[step.replica]:
+            if transfer.arrived_s > step.start_s and transfer.sent_s < step.end_s:
+                yield begin_of(transfer), transfer.arrived_s
 
     # -- connections and servers ---------------------------------------------------------
 
@@ -158,7 +143,7 @@ class Window:
         """What each connection carries, by its name; an all-reduce of which no messages are recorded is one connection."""
         held: dict[str, list[Piece]] = defaultdict(list)
         for transfer in self._recording.transfers:
-            begun_s = self._causes.began_s(transfer)
+            begun_s = begin_of(transfer)
             if transfer.arrived_s <= self.start_s or begun_s >= self.end_s:
                 continue
             lane = "all-reduce" if transfer.target == EVERYBODY else f"{transfer.source} → {transfer.target}"

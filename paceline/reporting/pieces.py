@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from simulator.observing.timeline import Work
+from simulator.records import Work
 
 __all__ = ["Kind", "Piece", "Spans", "clipped", "coarse", "joined"]
 

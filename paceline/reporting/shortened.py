@@ -64,7 +64,8 @@ def records_a_step(scenario: Scenario, replicas: int) -> int:
         copied = carried if scenario.cluster.host_link is not None else 0
         messages = carried + copied + 2 * len(tensors.gradients) + len(tensors.forward) + len(tensors.backward)
     else:
-        messages = all_reduces_a_step(scenario) * (2 * (replicas - 1) if scenario.rank_messages else 1)
+        # each with the piece of compute that its gradients come from
+        messages = all_reduces_a_step(scenario) * (1 + (2 * (replicas - 1) if scenario.rank_messages else 1))
         messages += scenario.strategy.messages_a_step(scenario)
     return replicas * (messages + _BESIDES)
 

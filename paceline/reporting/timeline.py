@@ -14,11 +14,9 @@ from paceline.reporting.lanes import Window
 from paceline.reporting.pieces import Kind, Piece, coarse
 from paceline.reporting.shortened import shortened
 from paceline.reporting.wording import duration, plot_text
-from simulator.observing.causes import Causes
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.observing.timeline import place
 from simulator.records import Transfer
 from simulator.replication import replicate
 from simulator.scenario import Scenario
@@ -117,12 +115,11 @@ def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
     measured = recording.steps[short.warmup * short.replicas :] or recording.steps
     if not measured:
         return None
-    causes = Causes(recording)
-    path = critical_path(recording, median_step(measured), causes)
+    path = critical_path(recording, median_step(measured))
     own = [step for step in recording.steps if step.replica == path.step.replica]
     first = max(0, min(path.number - 1 - _STEPS // 2, len(own) - _STEPS))
     last = min(first + _STEPS, len(own)) - 1
-    window = Window(recording, causes, path, own[first].start_s, own[last].end_s)
+    window = Window(recording, path, own[first].start_s, own[last].end_s)
     drawn = _Drawn(window, path)
     steps = f"step {first + 1}" if first == last else f"steps {first + 1} to {last + 1}"
     note = " ".join(part for part in (f"Drawn are {steps} of {path.name} in the first replication.", *drawn.left_out, told) if part)
@@ -137,16 +134,15 @@ class _Drawn:
         self._path = path
         self.left_out: list[str] = []
         self.lanes: dict[str, list[Piece]] = {f"{_PATH} of step {path.number}": window.path()}
-        through = _places(path)
-        shown = self._replicas(through)
-        self.lanes |= {f"{window.who} {replica}": window.of_replica(replica) for replica in shown}
-        places = {f"replica {replica}" for replica in shown}
+        through = {place for segment in path.segments for place in segment.places}
+        shown = self._replicas({place.replica for place in through})
+        self.lanes |= {str(window.place(replica)): window.of_replica(replica) for replica in shown}
         carried = window.connections()
-        near = {lane: its for lane, its in carried.items() if any(_touches(piece, places) for piece in its)}
-        mine = {lane for lane, its in near.items() if any(_touches(piece, {f"replica {path.step.replica}"}) for piece in its)}
+        near = {lane: its for lane, its in carried.items() if any(_touches(piece, set(shown)) for piece in its)}
+        mine = {lane for lane, its in near.items() if any(_touches(piece, {path.step.replica}) for piece in its)}
         self._add(near, mine, _MOST_CONNECTIONS, len(carried), "connections")
         served = window.servers()
-        self._add(served, {place for place in through if place.startswith("server ")}, _MOST_SERVERS, len(served), "servers")
+        self._add(served, {str(place) for place in through if place.kind == "server"}, _MOST_SERVERS, len(served), "servers")
         window_s = window.end_s - window.start_s
         for lane, pieces in self.lanes.items():
             if len(pieces) > _MOST_BARS and not lane.startswith(_PATH):
@@ -163,7 +159,7 @@ class _Drawn:
             for piece in pieces
         )
 
-    def _replicas(self, through: set[str]) -> list[int]:
+    def _replicas(self, through: set[int | None]) -> list[int]:
         """All replicas where they are few; else that of the path, those that it leads through, the slowest, the fastest, and some."""
         steps = self._window.steps
         replicas = sorted(steps)
@@ -177,10 +173,10 @@ class _Drawn:
             for replica, its in steps.items()
         }
         fastest, slowest = min(replicas, key=lambda one: (length[one], one)), max(replicas, key=lambda one: (length[one], -one))
-        others = [replica for replica in replicas if f"replica {replica}" in through]
+        others = [replica for replica in replicas if replica in through]
         spread = [replicas[round(place * (len(replicas) - 1) / (_MOST_REPLICAS - 1))] for place in range(_MOST_REPLICAS)]
         shown = sorted(list(dict.fromkeys([self._path.step.replica, slowest, fastest, *others[:3], *spread]))[:_MOST_REPLICAS])
-        who = self._window.who
+        who = self._window.place(0).kind
         self.left_out.append(
             f"Of {len(replicas):,} {who}s {len(shown)} are drawn, {who} {slowest} the slowest and {who} {fastest} the fastest among all."
         )
@@ -195,15 +191,9 @@ class _Drawn:
             self.left_out.append(f"Of {of:,} {what} {len(shown)} are drawn.")
 
 
-def _places(path: CriticalPath) -> set[str]:
-    """Replicas and servers that a path leads through."""
-    ends = (end for segment in path.segments for end in segment.where.split(" to "))
-    found = {place(end) for end in ends}
-    return found | {end.replace("replica ", "server ") for end in found if end.startswith("server ")} | {f"replica {path.step.replica}"}
-
-
-def _touches(piece: Piece, places: set[str]) -> bool:
-    return any(place(end) in places for work in piece.works if isinstance(work, Transfer) for end in (work.source, work.target))
+def _touches(piece: Piece, replicas: set[int]) -> bool:
+    """Whether a message from or to one of these is in it."""
+    return any(end.replica in replicas for work in piece.works if isinstance(work, Transfer) for end in (work.source, work.target))
 
 
 def _text(lane: str, piece: Piece) -> str:

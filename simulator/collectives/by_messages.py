@@ -24,11 +24,12 @@ from itertools import pairwise
 from simpy.events import Event
 
 from simulator.collectives.schedule import Needs, Tables
+from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection
 from simulator.program.program import Exchange
-from simulator.records import Observer, Transfer
+from simulator.records import NOTHING
 
 __all__ = ["ByMessages"]
 
@@ -104,8 +105,8 @@ class ByMessages:
         Those that the exchanges' paths name.
     ranks
         The group: what transfers call its ranks.
-    observer
-        Told of every transfer.
+    log
+        Is told of every message; none if nobody wants to know.
     ended
         Called with the rank and the bucket's number, counted over all steps, when a rank has ended it.
     """
@@ -117,14 +118,14 @@ class ByMessages:
         exchanges: Sequence[Exchange],
         connections: Sequence[Connection],
         ranks: Sequence[int],
-        observer: Observer | None = None,
+        log: Log | None = None,
         *,
         ended: Callable[[int, int], object] | None = None,
     ) -> None:
         self._kernel = kernel
         self._network = network
         self._ranks = ranks
-        self._observer = observer
+        self._log = log
         self._tell = ended
         self._sizes: list[list[float]] = [its.size_bytes.tolist() for its in exchanges]
         of_kind: dict[tuple[int, int], _Lanes] = {}
@@ -142,16 +143,29 @@ class ByMessages:
         self._got = [0] * count, [0] * count  # messages received, of even and of odd buckets
         self._waiting: list[deque[tuple[_Lanes, int]]] = [deque() for _ in range(count)]  # lanes that wait for the rank to come further
         self._ended_s: list[list[float]] = [[] for _ in range(count)]  # of each bucket of the step in progress, or last finished
+        # for the log: the last work that a rank had to wait for, and when that ended
+        self._cause = [NOTHING] * count
+        self._cause_s = [0.0] * count
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
         return self._ended_s[rank][: len(self._lanes)]
 
-    def ready(self, rank: int, bucket: int) -> None:  # noqa: ARG002 - buckets come in order
-        """The rank has the bucket's data now."""
+    def last_work(self, rank: int) -> int:
+        """The number of the last work that a rank had to wait for, such as the last message that it got."""
+        return self._cause[rank]
+
+    def ready(self, rank: int, bucket: int, cause: int = NOTHING) -> None:  # noqa: ARG002 - buckets come in order
+        """The rank has the bucket's data now, made by the work ``cause``."""
+        self._had_to_wait_for(rank, cause)
         self._asked[rank] += 1
         if self._current[rank] == self._asked[rank] - 1:
             self._enter(rank)
+
+    def _had_to_wait_for(self, rank: int, cause: int) -> None:
+        if cause > self._cause[rank]:
+            self._cause[rank] = cause
+            self._cause_s[rank] = self._kernel.now
 
     def _enter(self, rank: int) -> None:
         """The rank is at a bucket, and has its data: it may send, and others may send to it."""
@@ -164,6 +178,7 @@ class ByMessages:
         while waiting:
             lanes, lane = waiting.popleft()
             lanes.waits[lane] = False
+            self._had_to_wait_for(lanes.source[lane], self._cause[rank])
             self._kernel.soon(self._advance, lanes.source[lane])
 
     def _advance(self, rank: int) -> None:
@@ -204,20 +219,32 @@ class ByMessages:
 
     def _send(self, lanes: _Lanes, lane: int, number: int, index: int) -> None:
         size_bytes = self._sizes[number % len(self._sizes)][lane]
+        source = lanes.source[lane]
         arrived: Callable[[Event | None], None] = partial(self._receive, lanes, lane, number)
-        if self._observer is not None:
-            arrived = partial(self._observed, arrived, lanes, lane, f"bucket {number} chunk {index}", size_bytes, self._kernel.now)
-        left = partial(self._left, lanes.source[lane]) if index == lanes.messages[lane] - 1 else None
+        left: Callable[[Event | None], None] | None = partial(self._left, source) if index == lanes.messages[lane] - 1 else None
+        if self._log is not None:
+            when = self._kernel.now, self._cause[source]
+            arrived = partial(self._tell_of_message, arrived, self._log, lanes, lane, (number, index), size_bytes, *when)
+            left = partial(self._tell_of_sending, left, self._log, source, *when) if left is not None else None
         self._network.send(lanes.connections[lane], size_bytes, arrived, left)
 
-    def _observed(
-        self, arrived: Callable[[Event | None], None], lanes: _Lanes, lane: int, name: str, size_bytes: float, sent_s: float,
-        event: Event | None,
+    def _tell_of_message(
+        self, arrived: Callable[[Event | None], None], log: Log, lanes: _Lanes, lane: int, which: tuple[int, int], size_bytes: float,
+        sent_s: float, cause: int, event: Event | None,
     ) -> None:  # fmt: skip
-        assert self._observer is not None
-        source, target = self._ranks[lanes.source[lane]], self._ranks[lanes.target[lane]]
-        self._observer.record(Transfer(f"device {source}", f"device {target}", name, size_bytes, sent_s, self._kernel.now))
+        target = lanes.target[lane]
+        ends = self._ranks[lanes.source[lane]], self._ranks[target]
+        told = log.chunk(lanes.connections[lane], ends, which, size_bytes, sent_s, self._kernel.now, cause)
+        self._had_to_wait_for(target, told)
         arrived(event)
+
+    def _tell_of_sending(
+        self, left: Callable[[Event | None], None], log: Log, rank: int, sent_s: float, cause: int, event: Event | None
+    ) -> None:
+        # that it left lets the sender go on, though it has not arrived yet and so has no number
+        if self._kernel.now > self._cause_s[rank]:
+            self._had_to_wait_for(rank, log.wait(self._ranks[rank], "send", sent_s, self._kernel.now, cause))
+        left(event)
 
     def _left(self, rank: int, _: Event | None) -> None:
         self._gone[rank] += 1

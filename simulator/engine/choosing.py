@@ -26,7 +26,7 @@ Engine = Literal["simpy", "compiled"]
 
 _LEAST, _LEAST_LOADED = 100_000.0, 1_000.0
 """Events for which the compiled engine is worth its loading; and where it is loaded, its tables."""
-_EVENTS = {"gate": 0.5, "compute": 1.0, "send": 2.0, "serve": 0.5, "collective": 1.0}
+_EVENTS = {"gate": 0.5, "compute": 1.0, "send": 2.0, "receive": 0.0, "serve": 0.5, "collective": 1.0}
 """Entries on the calendar that an operation makes, roughly: a message that shares links moves the ends of others."""
 _MESSAGE_EVENTS = 2.0
 

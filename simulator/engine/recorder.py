@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from simulator.errors import SimulationError
 from simulator.phases import Phases
-from simulator.records import Observer, Step, Update
+from simulator.records import NOTHING, Observer, Step, Update
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 
 __all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Names", "Parts", "Recorder"]
@@ -183,42 +183,47 @@ class Recorder:
 
     # -- what happens --------------------------------------------------------------------
 
-    def step(self, replica: int, start_s: float, end_s: float, parts: Parts) -> None:
-        """A replica has ended a step; :meth:`open` or :meth:`close` must follow where the window does."""
+    def step(self, replica: int, start_s: float, end_s: float, parts: Parts, cause: int = NOTHING) -> None:
+        """A replica has ended a step; :meth:`open` or :meth:`close` must follow where the window does.
+
+        ``cause`` is for the observer: the number of the work that ended the step (:mod:`simulator.records`).
+        """
         if self.ended >= self.closes_at:
             return
         self.ended += 1
         if self.observer is not None:
-            self._show(self.observer, replica, start_s, end_s, *parts)
+            self._show(self.observer, cause, replica, start_s, end_s, *parts)
         if self.is_open or self.measured.phases is not None:
             self._steps.add((replica, start_s, end_s, *parts))
 
-    def steps(self, rows: Seconds) -> None:
+    def steps(self, rows: Seconds, causes: Sequence[int] = ()) -> None:
         """Replicas have ended steps; no more of them than are left until the window opens or closes.
 
         Parameters
         ----------
         rows
             Columns as in ``STEP_COLUMNS``, shape (n, 9).
+        causes
+            For the observer, the number of the work that ended each, shape (n,).
         """
         if self.ended >= self.closes_at:
             return
         self.ended += len(rows)
         assert self.ended <= (self.closes_at if self.is_open else self.opens_at), "the engine stops where the window opens and closes"
         if self.observer is not None:
-            for replica, *values in rows.tolist():
-                self._show(self.observer, int(replica), *values)
+            for (replica, *values), cause in zip(rows.tolist(), causes or [NOTHING] * len(rows), strict=True):
+                self._show(self.observer, cause, int(replica), *values)
         if self.is_open or self.measured.phases is not None:
             self._steps.extend(rows)
 
     def _show(
-        self, observer: Observer, replica: int, start_s: float, end_s: float, input_s: float, compute_s: float, waiting_s: float,
-        apply_s: float, *_: float
+        self, observer: Observer, cause: int, replica: int, start_s: float, end_s: float, input_s: float, compute_s: float,
+        waiting_s: float, apply_s: float, *_: float
     ) -> None:  # fmt: skip
         communication_s = end_s - start_s - input_s - compute_s - waiting_s - apply_s
-        observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s))
+        observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s, cause))
 
-    def together(self, start_s: Seconds, end_s: Seconds, parts: Seconds) -> None:
+    def together(self, start_s: Seconds, end_s: Seconds, parts: Seconds, causes: Sequence[int] = ()) -> None:
         """All replicas have ended a step of theirs; :meth:`open` or :meth:`close` must follow where the window does.
 
         Parameters
@@ -227,13 +232,16 @@ class Recorder:
             Of each replica's step, shape (replicas,).
         parts
             Rows as in :class:`Parts`, without ``accepted``: shape (5, replicas).
+        causes
+            For the observer, the number of the work that ended each replica's step, shape (replicas,).
         """
         durations = end_s - start_s
         input_s, compute_s, waiting_s, apply_s, hidden_s = parts
         communication_s = durations - input_s - compute_s - waiting_s - apply_s
         if self.observer is not None:
             columns = (start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s)
-            for replica, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            causes = causes or [NOTHING] * len(durations)
+            for replica, values in enumerate(zip(*(column.tolist() for column in columns), causes, strict=True)):
                 self.observer.record(Step(replica, *values))
         if self.is_open:
             self._joint.append(np.array([durations, hidden_s, input_s, compute_s, communication_s, waiting_s, apply_s]))

@@ -21,13 +21,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulator.observing.causes import Causes
-from simulator.observing.critical_path import CriticalPath, replica_word
+from simulator.observing.critical_path import CriticalPath, replica_place
 from simulator.observing.lanes import lanes, nested_lanes
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.observing.timeline import Work
-from simulator.records import Span, Step, Transfer, Update
+from simulator.records import Service, Span, Step, Transfer, Update, Wait, Work, begin_of
 
 __all__ = ["chrome_trace"]
 
@@ -77,9 +75,8 @@ class _Trace:
         self._tracks: dict[tuple[int, str], list[_Slice]] = defaultdict(list)
         self._slices: dict[int, _Slice] = {}
         self._steps: Counter[int] = Counter()
-        self._causes = Causes(recording)
+        self._recording = recording
         self._sharing = replicas_per_device
-        self._who = replica_word(recording)
         self._path = path
         self._events: list[dict[str, Any]] = []
         self._names: list[dict[str, Any]] = []
@@ -97,10 +94,10 @@ class _Trace:
         self._draw()
         for update in recording.updates:
             self._instant(update)
-        self._arrows(recording)
+        self._arrows()
 
     def _device(self, replica: int) -> str:
-        return f"device {replica // self._sharing} ({self._who} {replica})"
+        return f"device {replica // self._sharing} ({replica_place(self._recording, replica)})"
 
     def _add_step(self, step: Step) -> None:
         parts = {name: getattr(step, name) for name in ("input_s", "compute_s", "communication_s", "waiting_s", "apply_s")}
@@ -111,7 +108,7 @@ class _Trace:
 
     def _add_transfer(self, transfer: Transfer) -> None:
         # what stands behind other messages of its connection is drawn from when it is first, so that they do not overlap
-        begun_s = self._causes.began_s(transfer)
+        begun_s = begin_of(transfer)
         details = {"bytes": transfer.size_bytes, "queued_s": begun_s - transfer.sent_s}
         track = f"{transfer.source} to {transfer.target}"
         self._add(_NETWORK, track, transfer.name, "transfer", transfer, begun_s, transfer.arrived_s, details)
@@ -175,15 +172,23 @@ class _Trace:
 
     # -- arrows --------------------------------------------------------------------------
 
-    def _arrows(self, recording: Recording) -> None:
-        """From the work that sends a message to the message, and from there to what receives it."""
-        causes = self._causes
+    def _arrows(self) -> None:
+        """From the work that sends a message to the message, and from there to the service or the compute that it lets begin."""
+        recording, work = self._recording, self._recording.by_number()
         number = 0
+        received: dict[int, list[Span | Service]] = defaultdict(list)
+        for service in recording.services:
+            received[service.sender].append(service)
+        for span in recording.spans:
+            received[span.cause].append(span)
         for transfer in recording.transfers:
-            for work, after in ((causes.sender(transfer), transfer), (transfer, causes.receiver(transfer))):
-                if work is not None and after is not None:
-                    number += 1
-                    self._arrow(number, transfer.name, work, after)
+            sender = work.get(transfer.sender)
+            while isinstance(sender, Wait):  # which is not drawn
+                sender = work.get(sender.cause)
+            pairs = [(sender, transfer)] if sender is not None else []
+            for one, after in [*pairs, *((transfer, after) for after in received[transfer.number])]:
+                number += 1
+                self._arrow(number, transfer.name, one, after)
 
     def _arrow(self, number: int, name: str, work: Work, after: Work) -> None:
         start, end = self._slices[id(work)], self._slices[id(after)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from simulator.records import Record, Service, Span, Step, Transfer, Update
+from collections.abc import Iterator
+from itertools import chain
+
+from simulator.records import NOTHING, Record, Service, Span, Step, Transfer, Update, Wait, Work
 
 __all__ = ["Recording"]
 
@@ -15,6 +18,7 @@ class Recording:
         self.spans: list[Span] = []
         self.transfers: list[Transfer] = []
         self.services: list[Service] = []
+        self.waits: list[Wait] = []
         self.updates: list[Update] = []
 
     def record(self, record: Record) -> None:
@@ -27,5 +31,16 @@ class Recording:
             self.transfers.append(record)
         elif isinstance(record, Service):
             self.services.append(record)
+        elif isinstance(record, Wait):
+            self.waits.append(record)
         else:
             self.updates.append(record)
+
+    @property
+    def work(self) -> Iterator[Work]:
+        """Everything that has a number, by kind."""
+        return chain(self.spans, self.transfers, self.services, self.waits)
+
+    def by_number(self) -> dict[int, Work]:
+        """Every piece of work that has a number, by it."""
+        return {one.number: one for one in self.work if one.number != NOTHING}

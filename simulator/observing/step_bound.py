@@ -51,13 +51,13 @@ def _phrase(segment: Segment, path: CriticalPath) -> str:
 
 
 def _message(segment: Segment, path: CriticalPath) -> str:
-    source, _, target = segment.where.partition(" to ")
-    what = " ".join(word for word in segment.what.split() if not word.isdigit())
-    if source.startswith("device ") and target.startswith("device "):
+    source, target = segment.places[0], segment.places[-1]
+    if {source.kind, target.kind} <= {"device", "replica"}:  # of a replica itself, that it still sends
         return "messages between devices"
-    whose = "" if path.name in (source, target) else f" of {source if target.startswith('server ') else target}"
-    if target.startswith("server "):
+    what = " ".join(word for word in segment.what.split() if not word.isdigit())
+    whose = "" if path.place in (source, target) else f" of {source if target.kind == 'server' else target}"
+    if target.kind == "server":
         return f"{what}{whose} to {target}"
-    if source.startswith("server "):
+    if source.kind == "server":
         return f"{what}{whose} from {source}"
     return f"transfer from {source} to {target}"

@@ -17,6 +17,7 @@ import numpy as np
 from simulator.collectives.laws import least_shares, shares
 from simulator.errors import InvariantError
 from simulator.program.program import Asynchronous, Operation, Program, Routine, Synchronous
+from simulator.records import Place
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
@@ -138,13 +139,18 @@ def tables_fit_together(program: Program, scenario: Scenario) -> None:
     paths, ranks, ports = program.paths, program.ranks, len(program.ports.capacity)
     if len(paths.first) != len(paths) + 1 or paths.first[0] != 0 or paths.first[-1] != len(paths.port) or np.any(np.diff(paths.first) < 0):
         raise _broken(law, "paths: the first ports of paths do not cut the list of ports")
-    for name, column, end in (
-        ("paths: ports", paths.port, ports), ("paths: sources", paths.source, program.hosts.count),
-        ("paths: targets", paths.target, program.hosts.count), ("ranks: devices", ranks.device, program.devices.count),
-        ("ranks: routines", ranks.routine, len(program.routines)), ("ranks: seats", ranks.seat, len(paths)),
-        ("ranks: paths", ranks.path, len(paths)), ("ranks: peers", ranks.peer, len(ranks)),
-        ("servers: seats", program.servers.seat, len(paths)),
-    ):  # fmt: skip
+    numbers = {
+        "paths: ports": (paths.port, ports),
+        "paths: sources": (paths.source, program.hosts.count),
+        "paths: targets": (paths.target, program.hosts.count),
+        "ranks: devices": (ranks.device, program.devices.count),
+        "ranks: routines": (ranks.routine, len(program.routines)),
+        "ranks: seats": (ranks.seat, len(paths)),
+        "ranks: paths": (ranks.path, len(paths)),
+        "ranks: peers": (ranks.peer, len(ranks)),
+        "servers: seats": (program.servers.seat, len(paths)),
+    }
+    for name, (column, end) in numbers.items():
         least = 0 if name in ("paths: ports", "ranks: devices", "ranks: routines") else -1
         if column.size and not least <= column.min() <= column.max() < end:
             raise _broken(law, f"{name} lie between {column.min()} and {column.max()}, but there are {end}")
@@ -208,7 +214,7 @@ def steps_begin_and_end(program: Program, scenario: Scenario) -> None:
 
 
 def gates_have_rules(program: Program, scenario: Scenario) -> None:
-    """Gates are known and there once at most; one waits for the batch, one for the client and one for updates where there are such."""
+    """Gates are known; one holds compute up until the batch is there, one waits for the client and one for updates where there are such."""
     del scenario
     rules = program.rules
     for walk in _walks(program):
@@ -219,6 +225,8 @@ def gates_have_rules(program: Program, scenario: Scenario) -> None:
         for index, its in walk.of_kind("gate"):
             if its.name == "update" and set(its.after) != {number for number, _ in walk.of_kind("serve")}:
                 raise _broken(gates_have_rules, f"{walk.place(index)} does not wait for all servers, and for nothing else")
+            if its.name == "input" and walk.first_compute_after(index) != min(walk.computes, default=None):
+                raise _broken(gates_have_rules, f"{walk.place(index)} does not hold up the first compute")
         if sum(its.feeds for its in walk.operations) > 1:
             raise _broken(gates_have_rules, f"routine {walk.number}: several messages bring the batch")
 
@@ -228,11 +236,11 @@ def passes_are_whole(program: Program, scenario: Scenario) -> None:
     del scenario
     for walk in _walks(program):
         computes = [walk.operations[index] for index in walk.computes]
-        wanted = 1.0, 1.0, 0.0 if program.servers.count else 1.0
-        shares = zip(*((its.forward, its.backward, its.apply) for its in computes), strict=True)
-        for name, column, total in zip(("forward", "backward", "apply"), shares, wanted, strict=True):
-            if min(column) < 0 or not _same(sum(column), total):
-                raise _broken(passes_are_whole, f"routine {walk.number}: shares of {name} {column} do not sum to {total:g}")
+        totals = {"forward": 1.0, "backward": 1.0, "apply": 0.0 if program.servers.count else 1.0}
+        for name, total in totals.items():
+            shares_of = [getattr(its, name) for its in computes]
+            if min(shares_of, default=0.0) < 0 or not _same(sum(shares_of), total):
+                raise _broken(passes_are_whole, f"routine {walk.number}: shares of {name} {shares_of} do not sum to {total:g}")
         phases = [phase for its in computes for phase, share in enumerate((its.forward, its.backward, its.apply)) if share]
         if phases != sorted(phases):
             raise _broken(passes_are_whole, f"routine {walk.number}: goes back from a pass to one before it")
@@ -249,50 +257,56 @@ class _End(NamedTuple):
     in_device: bool
 
 
-def _end(text: str, program: Program, scenario: Scenario, rank: int, slot: int) -> _End:
+def _end(place: Place, program: Program, scenario: Scenario, rank: int, slot: int) -> _End:
     layout = scenario.layout
-    text = text.replace("{rank}", str(rank)).replace("{peer}", str(int(program.ranks.peer[rank, slot])))
-    if text == "client":
-        return _End(text, "client node", in_device=False)
-    kind, _, number = text.rpartition(" ")
-    index = int(number)
-    if kind == "server":
-        return _End(text, f"node {layout.node_of_server(index)}" if layout.servers_beside else f"server node {index}", in_device=False)
-    return _End(f"device {index}", f"node {layout.node_of(index)}", in_device=kind != "host of worker")
+    place = place.of(rank, int(program.ranks.peer[rank, slot]))
+    index = place.number
+    if place.kind == "client":
+        return _End(str(place), "client node", in_device=False)
+    if place.kind == "server":
+        node = f"node {layout.node_of_server(index)}" if layout.servers_beside else f"server node {index}"
+        return _End(str(place), node, in_device=False)
+    return _End(f"device {index}", f"node {layout.node_of(index)}", in_device=place.kind != "host")
 
 
 def messages_go_where_they_say(program: Program, scenario: Scenario) -> None:
     """A message has a path for every rank; its first port is at the sender's side, its last at the receiver's."""
-    names = program.ports.names
+    law = messages_go_where_they_say
     for walk in _walks(program):
         ranks = np.flatnonzero(program.ranks.routine == walk.number).tolist()
         for index, its in walk.of_kind("send"):
             if not 0 <= its.slot < program.ranks.path.shape[1] or its.size_bytes < 0:
-                raise _broken(messages_go_where_they_say, f"{walk.place(index)} has no slot, or less than nothing to send")
+                raise _broken(law, f"{walk.place(index)} has no slot, or less than nothing to send")
             for rank in ranks:
-                path = int(program.ranks.path[rank, its.slot])
-                if path < 0:
-                    raise _broken(messages_go_where_they_say, f"{walk.place(index)} has no path for rank {rank}")
-                crossed = [names[port] for port in _ports(program, path)]
-                links = [name for name in crossed if not name.endswith(" cpu") and not name.startswith("connection ")]
-                wanted = _wanted_ports(its, program, scenario, rank)
-                if (links[0], links[-1]) not in wanted:
-                    told = f"from {links[0]!r} to {links[-1]!r}, not from {wanted[0][0]!r} to {wanted[0][1]!r}"
-                    raise _broken(messages_go_where_they_say, f"{walk.place(index)} of rank {rank} goes {told}")
+                source, target = (_end(place, program, scenario, rank, its.slot) for place in (its.source, its.target))
+                _check_path(
+                    law, f"{walk.place(index)} of rank {rank}", program, scenario, int(program.ranks.path[rank, its.slot]), source, target
+                )
 
 
-def _wanted_ports(its: Operation, program: Program, scenario: Scenario, rank: int) -> list[tuple[str, str]]:
-    """First and last link that a message of a rank may cross."""
+def _check_path(law: Callable[..., None], place: str, program: Program, scenario: Scenario, path: int, source: _End, target: _End) -> None:
+    """Raise InvariantError if a path does not lead from the one end to the other."""
+    if path < 0:
+        raise _broken(law, f"{place} has no path")
+    crossed = [program.ports.names[port] for port in _ports(program, path)]
+    links = [name for name in crossed if not name.endswith(" cpu") and not name.startswith("connection ")]
+    wanted = _wanted_ports(source, target, scenario)
+    if not links or (links[0], links[-1]) != wanted:
+        raise _broken(law, f"{place} crosses {', '.join(crossed)}, not from {wanted[0]!r} to {wanted[1]!r}")
+
+
+def _wanted_ports(source: _End, target: _End, scenario: Scenario) -> tuple[str, str]:
+    """First and last link of a message."""
     cluster = scenario.cluster
-    source, target = (_end(text, program, scenario, rank, its.slot) for text in (its.source, its.target))
     if source.name == target.name and source.in_device != target.in_device:
+        rank = int(source.name.removeprefix("device "))
         link = rank // cluster.replicas_per_device // cluster.devices_per_host_link
         name = f"host link {link} {'from' if source.in_device else 'to'} device"
-        return [(name, name)]
+        return name, name
     if source.node != target.node:
-        return [(f"{source.node} out", f"{target.node} in")]
+        return f"{source.node} out", f"{target.node} in"
     between = f"{source.name} to {target.name}"
-    return [(f"{source.name} out", f"{target.name} in")] if cluster.intra_node_topology == "switch" else [(between, between)]
+    return (f"{source.name} out", f"{target.name} in") if cluster.intra_node_topology == "switch" else (between, between)
 
 
 def what_departs_lands(program: Program, scenario: Scenario) -> None:
@@ -359,7 +373,7 @@ def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> N
             sends = walk.sends_before(index)
             pushed.update(sends)
             ports = [walk.operations[send] for send in sends]
-            if not ports or ports[0].target != f"server {gradient.server}" or its.server != gradient.server:
+            if not ports or ports[0].target != Place("server", gradient.server) or its.server != gradient.server:
                 raise _broken(law, f"{walk.place(index)} is not after one message to server {gradient.server}, which has its variable")
             if any(not _same(send.size_bytes, gradient.size_bytes) for send in ports):
                 raise _broken(law, f"{walk.place(index)} gets {ports[0].size_bytes:g} bytes, not {gradient.size_bytes:g}")
@@ -368,7 +382,7 @@ def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> N
                 raise _broken(law, f"{walk.place(sends[-1])} does not leave when {ready[gradient.index]:g} of the backward pass are done")
         if any(times > 1 for times in pushed.values()):
             raise _broken(law, f"routine {walk.number}: one message brings several gradients")
-        up = [its for _, its in walk.of_kind("send") if its.target.startswith("server ")]
+        up = [its for _, its in walk.of_kind("send") if its.target.kind == "server"]
         total = sum(variable.gradient_bytes(scenario.batch) for variable in scenario.workload.variables)
         if len(up) != len(tensors.gradients) or not _same(sum(its.size_bytes for its in up), total):
             raise _broken(
@@ -396,12 +410,12 @@ def variables_are_pulled_once(program: Program, scenario: Scenario) -> None:
     for walk in _walks(program):
         come: dict[tuple[int, float], float] = defaultdict(float)
         for index, its in walk.of_kind("send"):
-            if not its.source.startswith("server "):
+            if its.source.kind != "server":
                 continue
             compute = walk.first_compute_after(index)
             if compute is None:
                 raise _broken(law, f"{walk.place(index)} brings what no compute needs")
-            come[int(its.source.removeprefix("server ")), round(walk.forward_before[compute], 9)] += its.size_bytes
+            come[its.source.number, round(walk.forward_before[compute], 9)] += its.size_bytes
             for following in walk.then[index]:
                 onward = walk.operations[following]
                 if onward.kind == "send" and not _same(onward.size_bytes, its.size_bytes):
@@ -413,13 +427,13 @@ def variables_are_pulled_once(program: Program, scenario: Scenario) -> None:
         total, pulled = sum(variable.pull_bytes(batch) for variable in load.variables), sum(come.values())
         if not _same(pulled, total):
             raise _broken(law, f"routine {walk.number}: pulls {pulled:g} bytes, not {total:g}")
-        pushed: Counter[str] = Counter()
+        pushed: dict[Place, float] = defaultdict(float)
         for _, its in walk.of_kind("send"):
-            pushed[its.target] += its.size_bytes  # type: ignore[assignment]  # bytes are whole or not
+            pushed[its.target] += its.size_bytes
         dense = all(variable.sparse_bytes_per_sample is None for variable in load.variables)
         for server in range(program.servers.count):
             read = sum(size for (its_server, _), size in come.items() if its_server == server)
-            sent = pushed[f"server {server}"]
+            sent = pushed[Place("server", server)]
             if read > sent * (1 + _SLACK) or (dense and not _same(read, sent)):
                 raise _broken(law, f"routine {walk.number}: reads {read:g} bytes from server {server} and sends it {sent:g}")
 
@@ -521,6 +535,28 @@ def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
             raise _broken(all_reduces_move_enough, f"{place}: {both.min():g} buffers cross the links of rank {int(np.argmin(both))}")
 
 
+def exchanges_carry_the_buckets(program: Program, scenario: Scenario) -> None:
+    """Where the messages of collectives are simulated one by one, each goes from its rank to its rank, and together they are enough."""
+    law = exchanges_carry_the_buckets
+    if not program.exchanges:
+        return
+    reduced = [its for _, its in _walks(program)[0].of_kind("collective")]
+    if len(reduced) != len(program.exchanges):
+        raise _broken(law, f"there are {len(program.exchanges)} exchanges for {len(reduced)} buckets")
+    group = program.groups[0].tolist()
+    for number, (its, exchange) in enumerate(zip(reduced, program.exchanges, strict=True)):
+        tables = exchange.tables
+        for lane, (source, target, path) in enumerate(zip(tables.source, tables.target, exchange.path.tolist(), strict=True)):
+            ends = (_End(f"device {group[end]}", f"node {scenario.layout.node_of(group[end])}", in_device=True) for end in (source, target))
+            _check_path(law, f"exchange {number}, lane {lane}", program, scenario, path, *ends)
+        sent_bytes = np.bincount(tables.source, tables.messages * exchange.size_bytes, len(group))
+        least = least_shares("all-reduce", len(group))
+        if sent_bytes.sum() < least.total * its.size_bytes * (1 - _SLACK) or np.any(
+            sent_bytes < least.sent * its.size_bytes * (1 - _SLACK)
+        ):
+            raise _broken(law, f"exchange {number} sends {sent_bytes.sum():g} bytes, of which {sent_bytes.min():g} leave one rank")
+
+
 PROGRAM_LAWS: Sequence[Callable[[Program, Scenario], None]] = (
     tables_fit_together,
     steps_begin_and_end,
@@ -534,5 +570,6 @@ PROGRAM_LAWS: Sequence[Callable[[Program, Scenario], None]] = (
     servers_work_as_measured,
     gradients_enter_one_bucket,
     all_reduces_move_enough,
+    exchanges_carry_the_buckets,
 )
 """Every law that :func:`check_program` checks."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from simulator.collectives.schedule import Needs
 from simulator.program.program import Asynchronous, Exchange, Floats, Integers, Operation, Program, Routine, Synchronous
+from simulator.records import Place
 from simulator.transport import Transport
 from simulator.units import format_bytes, format_rate, format_seconds
 
@@ -186,7 +187,7 @@ def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[di
     for number, operation in enumerate(its.operations):
         row: dict[str, Any] = {"table": "operation", "routine": routine, "number": number}
         row |= {"kind": operation.kind, "name": operation.name, "after": list(operation.after)}
-        row |= {name: getattr(operation, name) for name in _OF_KIND[operation.kind]}
+        row |= {name: str(its) if isinstance(its := getattr(operation, name), Place) else its for name in _OF_KIND[operation.kind]}
         if operation.kind == "compute":
             row["mean_s"] = printed.compute_s(operation)
         if (how := printed.reduced.get(operation.size_bytes)) is not None and operation.kind == "collective":
@@ -437,8 +438,8 @@ _GATES = {
 }
 
 
-def _rank(end: str) -> str:
-    return end.replace("{rank}", "r").replace("{peer}", "peer")
+def _rank(end: Place) -> str:
+    return str(end).replace("{rank}", "r").replace("{peer}", "peer")
 
 
 def _computed(printed: Printed, its: Operation) -> str:

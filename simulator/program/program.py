@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.collectives.schedule import Tables
+from simulator.records import EVERYBODY, Place
 from simulator.transport import Transport
 
 __all__ = [
@@ -256,7 +257,7 @@ class Operation:
     size_bytes
         send, collective: bytes.
     source, target
-        send: what records call the ends, "{rank}" standing for the rank's number.
+        send: its ends; the rank's own where their number is :data:`~simulator.records.OWN`.
     departs, lands
         From the beginning of the one to the end of the other the rank communicates.
     channel
@@ -279,8 +280,8 @@ class Operation:
     joins: bool = False
     slot: int = -1
     size_bytes: float = 0.0
-    source: str = ""
-    target: str = ""
+    source: Place = EVERYBODY
+    target: Place = EVERYBODY
     departs: bool = False
     lands: bool = False
     channel: int = -1

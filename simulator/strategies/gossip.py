@@ -19,6 +19,7 @@ from pydantic import Field
 from simulator.cluster import Cluster
 from simulator.program.program import Cores, Devices, Names, Operation, Program, Ranks, Routine, Rules, Servers
 from simulator.program.wiring import Wiring
+from simulator.records import OWN, PEER, Place
 from simulator.rng import Streams
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import Count, Pace, Strategy
@@ -125,8 +126,8 @@ def _routine(size_bytes: float, neighbours: int) -> Routine:
     """Whatever is sent one way along the circle comes from the other."""
     operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
     for way in range(neighbours):
-        send = Operation(kind="send", name=f"variables {way}", after=(1,), slot=way, size_bytes=size_bytes, source="device {rank}",
-                         target="device {peer}", departs=True, lands=True, channel=way)  # fmt: skip
+        send = Operation(kind="send", name=f"variables {way}", after=(1,), slot=way, size_bytes=size_bytes,
+                         source=Place("device", OWN), target=Place("device", PEER), departs=True, lands=True, channel=way)  # fmt: skip
         operations.append(send)
     computed = len(operations)
     operations.append(Operation(kind="compute", name="forward and backward", after=(1,), forward=1.0, backward=1.0))

@@ -35,6 +35,7 @@ from simulator.program.program import (
     Synchronous,
 )
 from simulator.program.wiring import Wiring
+from simulator.records import OWN, Place
 from simulator.rng import Streams
 from simulator.spec import Seconds, Spec
 from simulator.strategies.setup import Layout, Setup
@@ -56,6 +57,8 @@ _APART = "between-graph workers are started one by one, so their steps begin at 
 _AT_ONCE = "one coordinator hands all workers their first step at the same time, and lines them up again whenever it is waited for"
 _ONE_CLIENT = "one client starts all workers"
 
+_WORKER, _DEVICE, _HOST = Place("worker", OWN), Place("device", OWN), Place("host", OWN)
+_CLIENT = Place("client")
 _OF_ONE_MODE = {"bound": "ssp", "backup_workers": "sync", "late_workers": "sync", "coordinator": "async"}
 """Keys that only one mode takes."""
 
@@ -503,17 +506,17 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
         # a batch that takes the client no time leaves it before the variables leave their servers
         prepared = then(Operation(kind="gate", name="prepare", after=(0,))) if setup.workload.input(setup.batch) else 0
         input_bytes = (setup.workload.input_bytes_per_sample or 0.0) * setup.batch
-        then(_send("input", slots.feed, input_bytes, "client", "worker {rank}", (prepared,), feeds=True))
+        then(_send("input", slots.feed, input_bytes, _CLIENT, _WORKER, (prepared,), feeds=True))
     first = len(operations)
     pulled = [
-        then(_send(f"pull {one.index}", slots.down + one.server, one.size_bytes, f"server {one.server}", "worker {rank}", (0,),
+        then(_send(f"pull {one.index}", slots.down + one.server, one.size_bytes, Place("server", one.server), _WORKER, (0,),
                    departs=True, lands=slots.into is None))
         for one in tensors.variables
     ]  # fmt: skip
     shuffled = (first, len(operations)) if strategy.pulls == "random" and len(pulled) > 1 else (0, 0)
     if slots.into is not None:
         pulled = [
-            then(_send(f"to device {one.index}", slots.into, one.size_bytes, "host of worker {rank}", "device {rank}", (pull,), lands=True))
+            then(_send(f"to device {one.index}", slots.into, one.size_bytes, _HOST, _DEVICE, (pull,), lands=True))
             for one, pull in zip(tensors.variables, pulled, strict=True)
         ]
     needs: tuple[int, ...] = ()
@@ -532,10 +535,10 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
         for gradient in (tensors.gradients[index] for index in indices):
             copied = computed
             if slots.out is not None:
-                copied = then(_send(f"from device {gradient.index}", slots.out, gradient.size_bytes, "device {rank}",
-                                    "host of worker {rank}", (computed,), departs=True))  # fmt: skip
-            pushed = then(_send(f"push {gradient.index}", slots.up + gradient.server, gradient.size_bytes, "worker {rank}",
-                                f"server {gradient.server}", (copied,), departs=slots.out is None, lands=True))  # fmt: skip
+                copied = then(_send(f"from device {gradient.index}", slots.out, gradient.size_bytes, _DEVICE, _HOST,
+                                    (computed,), departs=True))  # fmt: skip
+            pushed = then(_send(f"push {gradient.index}", slots.up + gradient.server, gradient.size_bytes, _WORKER,
+                                Place("server", gradient.server), (copied,), departs=slots.out is None, lands=True))  # fmt: skip
             served.append(
                 then(
                     Operation(
@@ -556,8 +559,8 @@ def _send(
     name: str,
     slot: int,
     size_bytes: float,
-    source: str,
-    target: str,
+    source: Place,
+    target: Place,
     after: tuple[int, ...],
     *,
     departs: bool = False,

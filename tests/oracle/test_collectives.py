@@ -16,6 +16,7 @@ from simulator.closed_form import (
 )
 from simulator.engine.simpy.collectives import AtOnce
 from simulator.kernel import Kernel
+from simulator.records import NOTHING
 
 ALGORITHMS = [
     "ring",
@@ -165,7 +166,7 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
 
         def begin(rank, kernel=kernel, draws=draws):
             def ready(bucket):
-                enters[-1](rank, bucket)
+                enters[-1](rank, bucket, NOTHING)
                 if bucket + 1 < len(sizes):
                     after(bucket + 1)
 
@@ -174,7 +175,7 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
 
             after(0)
 
-        def ended(rank, bucket, kernel=kernel, ends=ends, begin=begin):
+        def ended(rank, bucket, _=NOTHING, kernel=kernel, ends=ends, begin=begin):
             if (bucket + 1) % len(sizes):
                 return
             ends.append((sum(one == rank for _, one, _ in ends), rank, kernel.now))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import pytest
 from sample_runs import recorded
 
+from simulator.records import Place
+
 ASYNC = {"kind": "parameter-server", "mode": "async"}
 LOAD = {"apply": "0 s", "server": {"base": "500 us"}}
 RUN = {"steps": 3, "warmup_steps": 0}
@@ -21,9 +23,13 @@ def close(want: list[tuple]):
 def of(records, worker: int):
     """A worker's pulls (sent, there), compute, pushes, services and steps, in milliseconds."""
     return {
-        "pulls": [(t.sent_s * 1e3, t.arrived_s * 1e3) for t in records.transfers if t.name == "pull 0" and t.target == f"worker {worker}"],
+        "pulls": [
+            (t.sent_s * 1e3, t.arrived_s * 1e3) for t in records.transfers if t.name == "pull 0" and t.target == Place("worker", worker)
+        ],
         "compute": [(s.start_s * 1e3, s.end_s * 1e3) for s in records.spans if s.replica == worker],
-        "pushes": [(t.sent_s * 1e3, t.arrived_s * 1e3) for t in records.transfers if t.name == "push 0" and t.source == f"worker {worker}"],
+        "pushes": [
+            (t.sent_s * 1e3, t.arrived_s * 1e3) for t in records.transfers if t.name == "push 0" and t.source == Place("worker", worker)
+        ],
         "services": [(s.start_s * 1e3, s.end_s * 1e3) for s in records.services if s.worker == worker],
         "steps": [(s.start_s * 1e3, s.end_s * 1e3) for s in records.steps if s.replica == worker],
     }
@@ -182,7 +188,7 @@ def test_synchronous_gradients_queue_and_the_mean_is_applied(scenario):
         ("apply", -1, pytest.approx(9.5), pytest.approx(10)),
     ]
     first = {step.replica: step for step in records.steps[:2]}
-    parts = {worker: [round(value * 1e3, 9) for value in step[3:]] for worker, step in first.items()}
+    parts = {worker: [round(value * 1e3, 9) for value in step[3:8]] for worker, step in first.items()}
     # input, compute, communication, waiting for the other's gradient, service
     assert parts == {0: [0, 6, 3, 0, 1], 1: [0, 3, 3, 3, 1]}
     assert [update.staleness for update in records.updates] == [0, 0, 0]

@@ -45,7 +45,7 @@ def test_a_server_with_a_processor_of_its_own_disturbs_nobody(scenario):
 def test_a_colocated_server_shares_its_nodes_link(scenario):
     """Worker 0 reaches it inside the node (10 GB/s, 0.1 ms a megabyte), worker 1 by the network (1 ms)."""
     records = recorded(scenario(workload={"apply": "0 s"}, strategy=COLOCATED, run={"steps": 2, "warmup_steps": 0}))
-    pulls = {t.target: (t.sent_s, t.arrived_s * 1e3) for t in records.transfers[:2]}
+    pulls = {str(t.target): (t.sent_s, t.arrived_s * 1e3) for t in records.transfers[:2]}
     assert pulls == {"worker 0": (0, pytest.approx(0.1)), "worker 1": (0, pytest.approx(1))}
 
 

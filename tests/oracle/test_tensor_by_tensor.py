@@ -67,7 +67,7 @@ def test_random_order_is_one_or_the_other(scenario):
 def test_two_servers_send_at_the_same_time(scenario):
     """Half of the worker's link each until 2, when the small one has come; the large one at 5. Pushes: 8-13 and 10-12."""
     records = recorded(scenario(workload=load(1, 4), strategy=strategy(servers=2), run={"steps": 2, "warmup_steps": 0}))
-    times = {t.name + t.source + t.target: (t.sent_s * 1e3, t.arrived_s * 1e3) for t in records.transfers[:4]}
+    times = {f"{t.name}{t.source}{t.target}": (t.sent_s * 1e3, t.arrived_s * 1e3) for t in records.transfers[:4]}
     assert times == {
         "pull 0server 0worker 0": pytest.approx((0, 2)),
         "pull 1server 1worker 0": pytest.approx((0, 5)),
@@ -132,7 +132,7 @@ def test_shards_go_to_servers_in_turn(scenario, partitioner, servers, megabytes)
         moved = dict.fromkeys(range(servers), 0.0)
         for transfer in records.transfers:
             if transfer.name.startswith(prefix):
-                moved[int(getattr(transfer, end).removeprefix("server "))] += transfer.size_bytes / 2e6
+                moved[getattr(transfer, end).number] += transfer.size_bytes / 2e6
         assert list(moved.values()) == pytest.approx(megabytes)
 
 

@@ -90,14 +90,6 @@ def test_a_task_does_one_thing_at_a_time_each_of_which_stands_for_a_core_by_itse
         assert (first.in_use_s(pool.kernel.now), second.in_use_s(pool.kernel.now)) == (want["A2"], want["B"])
 
 
-def test_the_event_of_no_work_is_at_once():
-    pool = Pool(1, 1.0)
-    pool.give(pool.task(), 5.0, "other")
-    event = pool.task().event(0.0)
-    pool.kernel.run(event)
-    assert pool.kernel.now == 0.0
-
-
 def test_use_of_the_cores_is_known_while_they_work():
     pool = Pool(2, 1.0)
     seen = []

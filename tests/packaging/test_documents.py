@@ -24,6 +24,7 @@ from simulator.loading import parse_setting
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
+from simulator.program.laws import PROGRAM_LAWS
 from simulator.replication import replicate
 from simulator.scenario import Scenario
 from simulator.spec import keys_of, parts_of
@@ -135,9 +136,10 @@ def test_no_registry_is_named():
         assert not hosts.search((ROOT / name).read_text(errors="replace")), name
 
 
-def test_every_law_is_named():
+@pytest.mark.parametrize("laws", [LAWS, PROGRAM_LAWS], ids=["runs", "programs"])
+def test_every_law_is_named(laws):
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", INSIDE.read_text(), re.MULTILINE)
-    summaries = [(law.__name__, (law.__doc__ or "").split("\n\n")[0].strip()) for law in LAWS]
+    summaries = [(law.__name__, (law.__doc__ or "").split("\n\n")[0].strip()) for law in laws]
     assert [row for row in rows if row[0] in dict(summaries)] == summaries
 
 

@@ -122,6 +122,14 @@ FAULTS = {
         "no_link_carries_more_than_it_can", "messages",
         change("steps", -1, end_s=lambda s: s.start_s + s.compute_s + s.apply_s + 0.99 * 2 * 3 / 4 * 3e6 / 1e9),
     ),
+    "a message from before its cause": (
+        "causes_come_before_what_they_let_begin", "messages", change("transfers", -1, begun_s=0.0, sent_s=lambda t: t.sent_s - 1e-9),
+    ),
+    "a compute that is its own cause": ("causes_come_before_what_they_let_begin", "ring", change("spans", 7, cause=lambda s: s.number)),
+    "a step that goes on after its last work": (
+        "causes_come_before_what_they_let_begin", "sync", change("steps", 3, end_s=lambda s: s.end_s + 1e-9),
+    ),
+    "a step that nothing ended": ("causes_come_before_what_they_let_begin", "ssp", change("steps", 0, cause=10**9)),
     "a server in no time": ("no_step_beats_its_critical_path", "sync", change("steps", 5, end_s=computed_s)),
 }  # fmt: skip
 

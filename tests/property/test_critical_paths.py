@@ -8,15 +8,15 @@ from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sample_random import random_scenarios
 from sample_scenarios import scenario_table
 
 from simulator import scenario_from_table
-from simulator.observing.causes import Causes
 from simulator.observing.chrome_trace import chrome_trace
 from simulator.observing.critical_path import critical_path
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.observing.timeline import begin_of, end_of
+from simulator.records import EVERYBODY, NOTHING, Service, Transfer, begin_of, end_of
 from simulator.replication import replicate
 from tests.property.test_invariants import scenarios
 
@@ -47,9 +47,14 @@ MECHANISMS = {
     "through-hosts": {"strategy": RING | {"through_host": True, "bucket_size": "1 MB"}, "cluster": HOST_LINK},
     "local-steps": {"strategy": RING | {"sync_every": 3}},
     "local-steps-with-messages": {"strategy": RING | {"sync_every": 3, "messages": True}},
+    "gossip": {"strategy": {"kind": "gossip", "workers": 5}},
     "shared-devices": {"strategy": RING, "cluster": {"replicas_per_device": 2}},
     "shared-devices-local-steps": {"strategy": RING | {"sync_every": 2}, "cluster": {"replicas_per_device": 2}},
 }
+
+
+AT_ONCE = ("buckets", "priority", "fusion-cycle", "through-hosts", "local-steps", "shared-devices", "shared-devices-local-steps")
+"""Mechanisms of which all ranks' all-reduces are computed at once, so that they are told at once as well."""
 
 
 def recorded(scenario):
@@ -77,13 +82,47 @@ def check_path(path):
     assert bound_of_step(path).startswith(f"Step {path.number} of ")
 
 
+def check_causes(recording, *, at_once):
+    """Work is numbered without gaps as it ends, and what let it begin had ended by then."""
+    work = recording.by_number()
+    assert sorted(work) == list(range(len(work)))
+    assert len(work) == sum(1 for _ in recording.work)
+    for number, one in work.items():
+        assert begin_of(one) <= end_of(one)
+        assert one.cause < number  # so that causes lead in no circle
+        if one.cause == NOTHING:
+            assert begin_of(one) == 0.0  # only the beginning has no cause
+        else:
+            assert end_of(work[one.cause]) <= begin_of(one)
+        if isinstance(one, Transfer | Service) and one.sender != NOTHING:
+            assert one.sender < number
+            assert end_of(work[one.sender]) <= (one.sent_s if isinstance(one, Transfer) else one.start_s)
+    if not at_once:
+        ends = [end_of(work[number]) for number in range(len(work))]
+        assert ends == sorted(ends)
+    for step in recording.steps:
+        assert end_of(work[step.cause]) == step.end_s
+
+
+@SETTINGS
+@given(random_scenarios())
+def test_causes_end_before_what_they_let_begin_and_leave_no_time_unexplained(scenario):
+    recording = recorded(scenario)
+    check_causes(recording, at_once=any(transfer.target == EVERYBODY for transfer in recording.transfers))
+    work = recording.by_number()
+    for step in recording.steps:
+        path = critical_path(recording, step, work)
+        check_path(path)
+        assert all(segment.record is not None for segment in path.segments)
+
+
 @SETTINGS
 @given(scenarios())
 def test_a_path_covers_its_step_without_gaps(scenario):
     recording = recorded(scenario)
-    causes = Causes(recording)
+    work = recording.by_number()
     for step in recording.steps:
-        path = critical_path(recording, step, causes)
+        path = critical_path(recording, step, work)
         check_path(path)
         # of these mechanisms everything is recorded: only who began late is waited for without a reason
         assert {segment.what for segment in path.segments if segment.kind == "wait"} <= {"late start"}
@@ -96,12 +135,13 @@ def test_paths_and_traces_of_every_mechanism(name):
     table = scenario_table(**(parts | {"workload": LOAD | parts.get("workload", {}), "run": run}))
     scenario = scenario_from_table(table, name)
     recording = recorded(scenario)
-    causes = Causes(recording)
-    paths = [critical_path(recording, step, causes) for step in recording.steps]
+    work = recording.by_number()
+    paths = [critical_path(recording, step, work) for step in recording.steps]
     for path in paths:
         check_path(path)
     waits = [segment for path in paths for segment in path.segments if segment.kind == "wait"]
-    assert not waits or name == "coordinator"  # of whose own work there are no records
+    assert {segment.what for segment in waits} == ({"dispatch"} if name == "coordinator" else set())
+    check_causes(recording, at_once=name in AT_ONCE)
     check_trace(json.loads(chrome_trace(recording, paths[-1], replicas_per_device=scenario.cluster.replicas_per_device)))
 
 

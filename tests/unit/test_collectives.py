@@ -28,6 +28,7 @@ from simulator.collectives.ring import bidirectional_ring_schedule, ring_schedul
 from simulator.collectives.schedule import Schedule, columns, flattened
 from simulator.collectives.wire import Group
 from simulator.kernel import Kernel
+from simulator.records import Place, Transfer
 
 
 def hierarchical(per_node: int):
@@ -65,7 +66,8 @@ class Transfers:
         self.transfers: list = []
 
     def record(self, record) -> None:
-        self.transfers.append(record)
+        if isinstance(record, Transfer):
+            self.transfers.append(record)
 
 
 def carry_out(operation: str, schedule: Schedule, seed: int) -> None:
@@ -287,7 +289,7 @@ def test_transfers_are_recorded():
     kernel.run()
     assert len(recording.transfers) == 4 * 2 * 2
     # half of the buffer, then a quarter, twice as many bytes on the wire, there and back
-    assert sorted(transfer.size_bytes for transfer in recording.transfers if transfer.source == "device 0") == [4.0, 4.0, 8.0, 8.0]
+    assert sorted(transfer.size_bytes for transfer in recording.transfers if transfer.source == Place("device", 0)) == [4.0, 4.0, 8.0, 8.0]
 
 
 def test_a_late_rank_delays_its_neighbour_first():
@@ -300,7 +302,9 @@ def test_a_late_rank_delays_its_neighbour_first():
         kernel.call_later(0.0 if rank else late_s, lambda _, rank=rank: ring.ready(rank, 0))
     kernel.run()
     for distance in range(1, ranks):
-        early = [transfer for transfer in recording.transfers if transfer.target == f"device {distance}" and transfer.arrived_s < late_s]
+        early = [
+            transfer for transfer in recording.transfers if transfer.target == Place("device", distance) and transfer.arrived_s < late_s
+        ]
         assert len(early) == distance - 1
     assert kernel.now == late_s + 2 * (ranks - 1)
 
@@ -403,9 +407,7 @@ def test_transfers_name_the_ranks_of_the_network():
     for rank in range(3):
         run.ready(rank, 0)
     kernel.run()
-    assert {(transfer.source, transfer.target) for transfer in recording.transfers} == {
-        ("device 7", "device 2"), ("device 2", "device 5"), ("device 5", "device 7"),
-    }  # fmt: skip
+    assert {(transfer.source.number, transfer.target.number) for transfer in recording.transfers} == {(7, 2), (2, 5), (5, 7)}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])

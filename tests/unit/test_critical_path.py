@@ -12,11 +12,10 @@ import pytest
 from sample_scenarios import scenario_table
 
 from simulator import scenario_from_table
-from simulator.observing.causes import Causes
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.records import Service, Span, Step, Transfer
+from simulator.records import Place, Service, Span, Step, Transfer
 from simulator.replication import replicate
 
 SERVER = {"server": {"base_s": 1e-3}}
@@ -118,6 +117,22 @@ def test_a_ring_waits_for_its_slowest_rank(messages, kinds):
     assert shown(other)[-1] == ("compute", "replica 0", 0.5)
 
 
+def test_a_rank_that_sends_last_goes_on_when_its_last_byte_has_left():
+    """1 MB from device 1 to 0 and back at 1 GB/s with 0.25 of latency: device 0 ends when it has sent, device 1 when it has received."""
+    strategy = {"kind": "mirrored", "replicas": 2, "algorithm": "reduce-to-one-device"}
+    cluster = {"devices_per_node": 2, "intra_node": {"bandwidth": "1 GB/s", "latency": "0.25 ms"}}
+    path = path_of(0, number=1, cluster=cluster, strategy=strategy, run={"detail": "messages"})
+    assert shown(path) == [
+        ("compute", "replica 1", 6),
+        ("transfer", "device 1 to device 0", 1.25),
+        ("transfer", "replica 0", 1),
+        ("compute", "replica 0", 0.5),
+    ]
+    assert "26% messages between devices" in bound_of_step(path)
+    other = path_of(1, number=1, cluster=cluster, strategy=strategy, run={"detail": "messages"})
+    assert shown(other)[2] == ("transfer", "device 0 to device 1", 1.25)
+
+
 def test_a_chain_of_messages_round_a_ring():
     """Four equal ranks, chunks of 0.25 MB: six messages one after the other, each enabled by the one before."""
     path = path_of(strategy={"kind": "multi-worker-mirrored", "workers": 4, "messages": True})
@@ -141,94 +156,115 @@ def test_input_that_is_not_ready_in_time(strategy, expected):
     assert [(kind, ms) for kind, _, ms in shown(path)] == expected
 
 
-def test_a_gap_that_no_record_explains_is_a_wait():
+WORKER, SERVER_0 = Place("worker", 3), Place("server", 0)
+
+
+def kept(*records):
+    """A recording of these, numbered in their order."""
     recording = Recording()
-    for record in (
-        Transfer("server 0", "worker 0", "pull 0", 1.0, 2.0, 3.0),  # sent late: asked for only then
-        Span(0, "forward", 5.0, 6.0),
-        Transfer("worker 0", "server 0", "push 0", 1.0, 6.0, 7.0),
-        Service(0, "apply", 0, 0, 8.0, 9.0),
-        Step(0, 1.0, 10.0, 0.0, 1.0, 4.0, 4.0, 0.0),
-    ):
-        recording.record(record)
+    for number, record in enumerate(records):
+        recording.record(record if isinstance(record, Step) else record._replace(number=number))
+    return recording
+
+
+def test_time_between_a_cause_and_its_effect_is_a_wait():
+    recording = kept(
+        Transfer(SERVER_0, WORKER, "pull 0", 1.0, 2.0, 3.0),  # sent late: asked for only then
+        Span(3, "forward", 5.0, 6.0, cause=0),
+        Transfer(WORKER, SERVER_0, "push 0", 1.0, 6.0, 7.0, cause=1),
+        Service(0, "apply", 3, 0, 8.0, 9.0, cause=2),
+        Step(3, 1.0, 10.0, 0.0, 1.0, 4.0, 4.0, 0.0, cause=3),
+    )
     path = critical_path(recording, recording.steps[0])
-    assert [(segment.kind, segment.start_s, segment.end_s) for segment in path.segments] == [
-        ("wait", 1.0, 2.0),
-        ("transfer", 2.0, 3.0),
-        ("wait", 3.0, 5.0),
-        ("compute", 5.0, 6.0),
-        ("transfer", 6.0, 7.0),
-        ("wait", 7.0, 8.0),
-        ("service", 8.0, 9.0),
-        ("wait", 9.0, 10.0),
+    assert [(segment.kind, segment.where, segment.start_s, segment.end_s) for segment in path.segments] == [
+        ("wait", "server 0", 1.0, 2.0),
+        ("transfer", "server 0 to worker 3", 2.0, 3.0),
+        ("wait", "worker 3", 3.0, 5.0),
+        ("compute", "worker 3", 5.0, 6.0),
+        ("transfer", "worker 3 to server 0", 6.0, 7.0),
+        ("wait", "server 0", 7.0, 8.0),
+        ("service", "server 0", 8.0, 9.0),
+        ("wait", "worker 3", 9.0, 10.0),
     ]
 
 
 def test_a_step_without_any_record_is_a_wait():
-    recording = Recording()
-    recording.record(Step(0, 1.0, 2.0, 0.0, 0.0, 0.0, 1.0, 0.0))
+    recording = kept(Step(0, 1.0, 2.0, 0.0, 0.0, 0.0, 1.0, 0.0))
     path = critical_path(recording, recording.steps[0])
     assert bound_of_step(path) == "Step 1 of replica 0 took 1 s: 100% wait of replica 0; the wait of replica 0 bounds it."
 
 
-@pytest.mark.parametrize("host", ["host of worker 3", "host 1"])
-def test_copies_between_host_and_device_are_followed_by_place_and_time(host):
-    recording = Recording()
-    for record in (
-        Transfer("server 0", "worker 3", "pull 7", 1.0, 0.0, 1.0),
-        Transfer(host, "device 3", "to device 7", 1.0, 1.0, 1.5),
-        Span(3, "forward and backward", 1.5, 4.0),
-        Transfer("device 3", host, "from device 7", 1.0, 4.0, 4.5),
-        Transfer("worker 3", "server 0", "push 7", 1.0, 4.5, 5.5),
-        Service(0, "apply", 3, 7, 5.5, 6.0),
-        Step(3, 0.0, 6.0, 0.0, 2.5, 3.0, 0.0, 0.5),
-    ):
-        recording.record(record)
+def test_copies_between_host_and_device_are_followed():
+    host, device = Place("host", 3), Place("device", 3)
+    recording = kept(
+        Transfer(SERVER_0, WORKER, "pull 7", 1.0, 0.0, 1.0),
+        Transfer(host, device, "to device 7", 1.0, 1.0, 1.5, cause=0),
+        Span(3, "forward and backward", 1.5, 4.0, cause=1),
+        Transfer(device, host, "from device 7", 1.0, 4.0, 4.5, cause=2),
+        Transfer(WORKER, SERVER_0, "push 7", 1.0, 4.5, 5.5, cause=3),
+        Service(0, "apply", 3, 7, 5.5, 6.0, cause=4),
+        Step(3, 0.0, 6.0, 0.0, 2.5, 3.0, 0.0, 0.5, cause=5),
+    )
     path = critical_path(recording, recording.steps[0])
     assert [segment.what for segment in path.segments] == [
         "pull 7", "to device 7", "forward and backward", "from device 7", "push 7", "apply 7",
     ]  # fmt: skip
-    assert f"8% transfer from {host} to device 3" in bound_of_step(path)
+    assert "8% transfer from host of worker 3 to device 3" in bound_of_step(path)
 
 
-def test_work_that_takes_no_time_leads_in_no_circle():
+def test_work_that_takes_no_time_is_passed_over():
+    recording = kept(
+        Span(3, "forward", 0.0, 1.0),
+        Transfer(WORKER, SERVER_0, "push 0", 1.0, 1.0, 1.0, cause=0),
+        Service(0, "apply", 3, 0, 1.0, 1.0, cause=1),
+        Step(3, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, cause=2),
+        Step(3, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    )
+    assert shown(critical_path(recording, recording.steps[0])) == [("compute", "worker 3", 1000)]
+    assert bound_of_step(critical_path(recording, recording.steps[1])) == "Step 2 of worker 3 took 0 ns; nothing bounds it."
+
+
+def test_a_message_that_stood_behind_another_counts_from_its_begin():
+    recording = kept(
+        Span(3, "backward", 0.0, 1.0),
+        Transfer(WORKER, SERVER_0, "push 0", 1.0, 1.0, 5.0, cause=0),
+        Transfer(WORKER, SERVER_0, "push 1", 1.0, 1.0, 6.0, begun_s=5.0, cause=1, sender=0),
+        Step(3, 0.0, 6.0, 0.0, 2.0, 3.0, 0.0, 1.0, cause=2),
+    )
+    path = critical_path(recording, recording.steps[0])
+    assert [(segment.what, segment.start_s) for segment in path.segments] == [("backward", 0.0), ("push 0", 1.0), ("push 1", 5.0)]
+
+
+def test_gradients_that_wait_for_a_server_name_their_message_and_what_they_stood_behind():
+    """Two workers push at once; worker 1's gradient comes with worker 0's and is served after it."""
     recording = Recording()
-    for _ in range(3):
-        recording.record(Span(0, "nothing", 1.0, 1.0))
-        recording.record(Transfer("worker 0", "server 0", "push 0", 1.0, 1.0, 1.0))
-        recording.record(Service(0, "apply", 0, 0, 1.0, 1.0))
-    recording.record(Step(0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0))
-    recording.record(Step(0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
-    assert shown(critical_path(recording, recording.steps[0])) == [("wait", "server 0", 1000)]
-    assert bound_of_step(critical_path(recording, recording.steps[1])) == "Step 2 of worker 0 took 0 ns; nothing bounds it."
+    replicate(scenario_from_table(scenario_table(workload=SERVER, strategy=servers(workers=2)), "test"), 0, recording)
+    first, second = recording.services[:2]
+    by_number = recording.by_number()
+    assert by_number[first.cause] is by_number[first.sender] is recording.transfers[2]
+    assert by_number[second.cause] is first
+    assert by_number[second.sender] is recording.transfers[3]
+    assert [recording.transfers[2].source, recording.transfers[3].source] == [Place("worker", 0), Place("worker", 1)]
 
 
-def test_times_equal_but_for_rounding_are_equal():
+def test_what_the_coordinator_hands_out_one_by_one_stands_in_a_queue():
+    """Each step takes it 1 ms; three workers ask at once."""
     recording = Recording()
-    for record in (
-        Span(0, "forward and backward", 0.0, 0.3),
-        Transfer("worker 0", "server 0", "push 0", 1.0, 0.1 + 0.2, 0.5),
-        Service(0, "apply", 0, 0, 0.5 * (1 - 4e-16), 0.7),
-        Step(0, 0.0, 0.7, 0.0, 0.3, 0.2, 0.0, 0.2),
-    ):
-        recording.record(record)
-    assert [kind for kind, _, _ in shown(critical_path(recording, recording.steps[0]))] == ["compute", "transfer", "service"]
+    strategy = servers(workers=3, coordinator={"dispatch": "1 ms", "latency": "0.5 ms"})
+    replicate(scenario_from_table(scenario_table(strategy=strategy), "test"), 0, recording)
+    waits = recording.waits[:3]
+    assert [(wait.replica, wait.name, round(wait.start_s * 1e3, 9), round(wait.end_s * 1e3, 9)) for wait in waits] == [
+        (0, "dispatch", 0.0, 1.5), (1, "dispatch", 1.5, 2.5), (2, "dispatch", 2.5, 3.5),
+    ]  # fmt: skip
+    assert [wait.cause for wait in waits] == [-1, waits[0].number, waits[1].number]
 
 
-def test_the_gradient_and_not_just_any_of_the_workers_is_followed():
-    recording = Recording()
-    for record in (
-        Span(0, "backward", 0.0, 1.0),
-        Transfer("worker 0", "server 0", "push 0", 1.0, 1.0, 5.0),
-        Span(0, "backward", 1.0, 2.0),
-        Transfer("worker 0", "server 0", "push 1", 1.0, 2.0, 5.0),
-        Service(0, "apply", 0, 0, 5.0, 6.0),
-        Step(0, 0.0, 6.0, 0.0, 2.0, 3.0, 0.0, 1.0),
-    ):
-        recording.record(record)
-    assert Causes(recording).of(recording.services[0]) is recording.transfers[0]
-    assert Causes(recording).receiver(recording.transfers[0]) is recording.services[0]
-    assert Causes(recording).receiver(recording.transfers[1]) is None
+def test_who_held_a_stale_synchronous_worker_back_is_on_its_path():
+    """Worker 1 takes twice as long; with a bound of 0 the fast one waits for its steps."""
+    strategy = servers(mode="ssp", bound=0, workers=2)
+    path = path_of(0, number=3, workload=SERVER, cluster=HALF_AS_FAST, strategy=strategy)
+    assert ("compute", "worker 1") in [(kind, where) for kind, where, _ in shown(path)]
+    assert {kind for kind, _, _ in shown(path)} == {"transfer", "compute", "service"}
 
 
 def test_the_median_step_is_the_first_of_the_shorter_middle_ones():

@@ -91,7 +91,7 @@ DIFFER = {
     # a message is under way, of another bucket or its own first one, while a replica waits for the others
     "local SGD, messages",
     "ring, messages", "ring, copies", "ring, shared cores", "ring, buckets", "ring, forward", "ring, cycles", "ring, through hosts",
-    "ring, slowed",
+    "ring, slowed", "shared devices",
     # a gradient queues at its server behind those of others: the engine counts that to the update
     "async, together", "sync, backups finish", "sync, backups on shared cores",
 }  # fmt: skip

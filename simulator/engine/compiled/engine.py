@@ -58,7 +58,7 @@ class _Run:
         draws: Draws,
         recorder: Recorder,
         collective: Collective | None,
-            steps: int,
+        steps: int,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
         self._simulation = Simulation(program, draws, steps)

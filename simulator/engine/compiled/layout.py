@@ -251,7 +251,16 @@ STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8")])
 OVERLAP = np.dtype([("since_s", "f8"), ("hidden_s", "f8"), ("flights", "i4"), ("computing", "i4")])
 
 SERVER = np.dtype(
-    [("busy_s", "f8"), ("busy_since", "f8"), ("version", "i8"), ("parts", "i8"), ("front", "i4"), ("last", "i4"), ("seat", "i4"), ("task", "i4")]
+    [
+        ("busy_s", "f8"),
+        ("busy_since", "f8"),
+        ("version", "i8"),
+        ("parts", "i8"),
+        ("front", "i4"),
+        ("last", "i4"),
+        ("seat", "i4"),
+        ("task", "i4"),
+    ]
 )
 """A server: its jobs, the path of its seat, its task on shared cores."""
 

@@ -11,17 +11,18 @@ from simpy.events import Event
 
 from simulator.collectives.by_messages import ByMessages
 from simulator.collectives.collective import Collective
+from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection
 from simulator.program.program import Program
 from simulator.recorder import Resource
-from simulator.records import Observer
+from simulator.records import NOTHING
 
 __all__ = ["AtOnce", "Collectives", "MessageByMessage"]
 
-Ended = Callable[[int, int], None]
-"""Told that a rank has ended a bucket's collective."""
+Ended = Callable[[int, int, int], None]
+"""Told that a rank has ended a bucket's collective, and with which work."""
 
 
 class Collectives(Protocol):
@@ -34,8 +35,8 @@ class Collectives(Protocol):
     def start(self, ended: Ended) -> None:
         """Whom to tell, with rank and bucket, that a rank has ended one."""
 
-    def enter(self, rank: int, bucket: int) -> None:
-        """The rank has the bucket's data now."""
+    def enter(self, rank: int, bucket: int, cause: int) -> None:
+        """The rank has the bucket's data now, made by the work ``cause``."""
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
@@ -54,6 +55,8 @@ class AtOnce:
         Size of each bucket.
     ranks
         How many take part.
+    log
+        Is told of each; none if nobody wants to know.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class AtOnce:
         collective: Collective,
         buckets_bytes: Sequence[float],
         ranks: int,
+        log: Log | None = None,
     ) -> None:
         self._kernel = kernel
         self._collective = collective
@@ -73,6 +77,10 @@ class AtOnce:
         self._missing = len(buckets_bytes) * ranks
         self._ended_s = np.zeros_like(self._ready_s)
         self._ended: Ended = _nobody
+        self._log = log
+        # for the log: what made each rank's data of each bucket, and of whoever had them last, when and what
+        self._made_by = np.full(self._ready_s.shape, NOTHING)
+        self._joined: list[tuple[float, int]] = []
 
     @property
     def links(self) -> Iterable[Resource]:
@@ -88,9 +96,11 @@ class AtOnce:
         ended_s: list[float] = self._ended_s[:, rank].tolist()
         return ended_s
 
-    def enter(self, rank: int, bucket: int) -> None:
+    def enter(self, rank: int, bucket: int, cause: int) -> None:
         """The rank has the bucket's data now."""
         self._ready_s[bucket, rank] = self._kernel.now
+        if self._log is not None:
+            self._made_by[bucket, rank] = cause
         self._missing -= 1
         if not self._missing:
             self._reduce()
@@ -98,6 +108,9 @@ class AtOnce:
     def _reduce(self) -> None:
         now = self._kernel.now
         finish_s = np.zeros(self._ready_s.shape[1])
+        if self._log is not None:
+            last = self._ready_s.argmax(axis=1)
+            self._joined = [(float(self._ready_s[bucket, rank]), int(self._made_by[bucket, rank])) for bucket, rank in enumerate(last)]
         for number, (ready_s, size_bytes) in enumerate(zip(self._ready_s, self._buckets, strict=True)):
             finish_s = self._collective.finish_s(np.maximum(ready_s, finish_s), size_bytes, self._free_s)
             self._ended_s[number] = finish_s
@@ -112,8 +125,19 @@ class AtOnce:
 
     def _all_ended(self, rank: int, _: Event | None) -> None:
         """A rank goes on once it has all buckets of the step."""
+        told = NOTHING if self._log is None else self._tell(rank, self._log)
         for bucket in range(len(self._buckets)):
-            self._ended(rank, bucket)
+            self._ended(rank, bucket, told)
+
+    def _tell(self, rank: int, log: Log) -> int:
+        told, now = NOTHING, self._kernel.now
+        for bucket, (size_bytes, (joined_s, cause)) in enumerate(zip(self._buckets, self._joined, strict=True)):
+            ready_s, ended_s = float(self._ready_s[bucket, rank]), float(self._ended_s[bucket, rank])
+            # the last one ends now, if not for rounding
+            ended_s = now if bucket == len(self._buckets) - 1 else min(ended_s, now)
+            made_by = int(self._made_by[bucket, rank])
+            told = log.collective(rank, bucket, size_bytes, ready_s, joined_s, ended_s, made_by, cause)
+        return told
 
 
 class MessageByMessage:
@@ -127,15 +151,15 @@ class MessageByMessage:
         Has the exchanges.
     connections
         Of each of its paths.
-    observer
-        Told of every transfer.
+    log
+        Is told of every message; none if nobody wants to know.
     """
 
     def __init__(
-        self, kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection], observer: Observer | None = None
+        self, kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection], log: Log | None = None
     ) -> None:
         group, exchanges = program.groups[0].tolist(), program.exchanges
-        self._run = ByMessages(kernel, network, exchanges, connections, group, observer, ended=self._has_ended)
+        self._run = ByMessages(kernel, network, exchanges, connections, group, log, ended=self._has_ended)
         self._buckets = len(exchanges)
         self._ended: Ended = _nobody
 
@@ -148,17 +172,17 @@ class MessageByMessage:
         """Whom to tell that a rank has ended a bucket."""
         self._ended = ended
 
-    def enter(self, rank: int, bucket: int) -> None:
+    def enter(self, rank: int, bucket: int, cause: int) -> None:
         """The rank has the bucket's data now."""
-        self._run.ready(rank, bucket)
+        self._run.ready(rank, bucket, cause)
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
         return self._run.ended_s(rank)
 
     def _has_ended(self, rank: int, number: int) -> None:
-        self._ended(rank, number % self._buckets)
+        self._ended(rank, number % self._buckets, self._run.last_work(rank))
 
 
-def _nobody(rank: int, bucket: int) -> None:
+def _nobody(rank: int, bucket: int, cause: int) -> None:
     """Nobody asks yet."""

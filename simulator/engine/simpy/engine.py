@@ -10,9 +10,11 @@ from simpy.events import Event
 
 from simulator.cores import Task
 from simulator.engine.draws import Draws
+from simulator.engine.log import Log
+from simulator.engine.operation_log import OperationLog
 from simulator.engine.recorder import Parts
 from simulator.engine.simpy.collectives import Collectives, MessageByMessage
-from simulator.engine.simpy.device import Device, Done, Seat
+from simulator.engine.simpy.device import Device, Seat
 from simulator.engine.simpy.overlap import Overlap
 from simulator.engine.simpy.rank import Plan, Rank
 from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
@@ -25,7 +27,7 @@ from simulator.network.ports import Connection, leave_out_ample
 from simulator.program.overlapping import may_overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import KernelRecorder
-from simulator.records import Span, Transfer, Update
+from simulator.records import NOTHING, Update
 
 __all__ = ["Engine"]
 
@@ -45,6 +47,9 @@ class Engine:
         Keeps what is measured.
     collectives
         What reduces buckets among the ranks; none where nothing is reduced, or where the program has the messages.
+    log
+        Is told what was done; none if nobody wants to know. Only then are the numbers of work, which operations pass on as
+        the cause of what follows them, anything but -1.
     """
 
     def __init__(
@@ -55,10 +60,12 @@ class Engine:
         draws: Draws,
         recorder: KernelRecorder,
         collectives: Collectives | None = None,
+        log: Log | None = None,
     ) -> None:
         self._kernel = kernel
         self._network = network
         self._recorder = recorder
+        self._log = OperationLog(log, program) if log is not None else None
         self._program = program
         rules = program.rules
         ports, connections, self._hosts = network_of(program.ports, program.paths, program.hosts, program.transport.at_a_time)
@@ -80,14 +87,14 @@ class Engine:
         self._client = preparing_client(kernel, rules.client, _on_cores(network)) if rules.client is not None else None
         self._inputs = [Task(network.cores) if network.cores is not None and rank.input_time_s else None for rank in self._ranks]
         if program.exchanges:
-            collectives = MessageByMessage(kernel, network, program, connections, recorder.observer)
+            collectives = MessageByMessage(kernel, network, program, connections, log)
         self._collectives = collectives
         if collectives is not None:
             collectives.start(self._collective_ended)
         self._last_ready_s: dict[int, float] = {}  # of each step, when the last rank had all that it reduces
         self._applied_s = 0.0
         self._applied = 0
-        self._kinds: dict[str, Callable[[Rank, int, Operation, int], None]] = {
+        self._kinds: dict[str, Callable[[Rank, int, Operation, int, int], None]] = {
             "gate": self._begin_gate,
             "compute": self._begin_compute,
             "send": self._begin_send,
@@ -95,7 +102,7 @@ class Engine:
             "serve": self._begin_serve,
             "collective": self._begin_collective,
         }
-        self._gates: dict[str, Callable[[Rank, int], None]] = {
+        self._gates: dict[str, Callable[[Rank, int, int], None]] = {
             "turn": self._turn,
             "prepare": self._prepare,
             "input": self._input,
@@ -120,7 +127,7 @@ class Engine:
         rule = self._program.rules.updates
         if rule is None:
             return None
-        parts = self._kernel, self._servers, self._recorder, self._end
+        parts = self._kernel, self._servers, self._recorder, self._end, self._log
         if isinstance(rule, Synchronous):
             return SynchronousUpdates(rule, *parts, len(self._ranks), self._released)
         return AsynchronousUpdates(rule, *parts)
@@ -136,7 +143,7 @@ class Engine:
             start_s = rank.first_s
             if rank.input_time_s and self._inputs[rank.index] is not None:
                 self._at(start_s, partial(self._prefetch, rank))
-            self._at(start_s, partial(self._begin, rank, 0, 0))
+            self._at(start_s, partial(self._start, rank))
 
     def _at(self, start_s: float, action: Callable[[], None]) -> None:
         if start_s:
@@ -144,14 +151,21 @@ class Engine:
         else:
             self._kernel.soon(action)
 
+    def _start(self, rank: Rank) -> None:
+        cause = NOTHING
+        if self._log is not None and rank.first_s:
+            cause = self._log.started(rank.index, rank.first_s)
+        self._begin(rank, 0, 0, cause)
+
     # -- operations begin and end ------------------------------------------------------
 
-    def _begin(self, rank: Rank, number: int, step: int) -> None:
+    def _begin(self, rank: Rank, number: int, step: int, cause: int) -> None:
+        """An operation begins because the work ``cause`` has ended."""
         operation = rank.plan.operations[number]
-        self._kinds[operation.kind](rank, number, operation, step)
+        self._kinds[operation.kind](rank, number, operation, step, cause)
 
-    def _end(self, rank: Rank, number: int, step: int) -> None:
-        """An operation has ended: those that waited for it alone begin."""
+    def _end(self, rank: Rank, number: int, step: int, cause: int) -> None:
+        """An operation has ended, with the work ``cause``: those that waited for it alone begin."""
         plan, soon = rank.plan, self._kernel.soon
         if plan.operations[number].lands and rank.overlap is not None:
             rank.overlap.message(-1)
@@ -159,16 +173,16 @@ class Engine:
             # the step was given up: what is under way goes on to its end, nothing else begins
             for following in plan.then[number]:
                 if plan.missing[following] == 1 and plan.operations[following].kind in ("send", "serve"):
-                    soon(self._begin, rank, following, step)
+                    soon(self._begin, rank, following, step, cause)
             return
         missing = rank.missing
         for following in self._following(rank, number):
             missing[following] -= 1
             if not missing[following]:
-                soon(self._begin, rank, following, step)
+                soon(self._begin, rank, following, step, cause)
         rank.left -= 1
         if not rank.left:
-            self._end_step(rank)
+            self._end_step(rank, cause)
 
     def _following(self, rank: Rank, number: int) -> Sequence[int]:
         """What waits for an operation, in the order in which it begins."""
@@ -181,13 +195,17 @@ class Engine:
 
     # -- gates -------------------------------------------------------------------------
 
-    def _begin_gate(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+    def _begin_gate(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         del step
-        self._gates[operation.name](rank, number)
+        self._gates[operation.name](rank, number, cause)
 
-    def _turn(self, rank: Rank, number: int) -> None:
+    def _passed(self, rank: Rank, number: int, since_s: float, cause: int) -> int:
+        """A rank passes a gate that it came to at ``since_s``, because of ``cause``; what let it pass."""
+        now = self._kernel.now
+        return self._log.ended(rank.index, number, since_s, now, cause) if self._log is not None and now > since_s else cause
+
+    def _turn(self, rank: Rank, number: int, cause: int) -> None:
         """The rank asks for its next step."""
-        del number
         if not self._steps.take(rank.index):
             if self._program.rules.closes:  # from now on not all ranks are busy
                 self._kernel.at_end_of_instant(self._recorder.close)
@@ -196,31 +214,37 @@ class Engine:
         if rank.plan.feeds:
             rank.batch_there = rank.wants_batch = False
         if self._dispatcher is not None:
-            self._dispatcher.ask(partial(self._read, rank))
+            self._dispatcher.ask(partial(self._dispatched, rank, number, cause))
         elif self._clocks is None or self._clocks.may_begin(rank.index):
-            self._read(rank)
+            self._read(rank, cause)
 
-    def _read(self, rank: Rank) -> None:
+    def _dispatched(self, rank: Rank, number: int, cause: int) -> None:
+        self._read(rank, self._passed(rank, number, rank.start_s, cause))
+
+    def _read(self, rank: Rank, cause: int) -> None:
         """The step is the rank's, which begins to read the variables."""
         rank.held_s = self._kernel.now - rank.start_s
         if self._updates is not None:
             self._updates.read(rank)
-        self._end(rank, 0, rank.step)
+        self._end(rank, 0, rank.step, cause)
 
-    def _prepare(self, rank: Rank, number: int) -> None:
+    def _prepare(self, rank: Rank, number: int, cause: int) -> None:
         assert self._client is not None
-        self._client.ask(partial(self._end, rank, number, rank.step))
+        self._client.ask(partial(self._prepared, rank, number, rank.step, self._kernel.now, cause))
 
-    def _update(self, rank: Rank, number: int) -> None:
+    def _prepared(self, rank: Rank, number: int, step: int, asked_s: float, cause: int) -> None:
+        self._end(rank, number, step, self._passed(rank, number, asked_s, cause))
+
+    def _update(self, rank: Rank, number: int, cause: int) -> None:
         assert self._updates is not None
-        self._updates.finish(rank, number)
+        self._updates.finish(rank, number, cause)
 
     # -- input -------------------------------------------------------------------------
 
-    def _input(self, rank: Rank, number: int) -> None:
+    def _input(self, rank: Rank, number: int, cause: int) -> None:
         """The rank needs its batch; the next one is prepared from the time at which it gets it."""
         now, input_s = self._kernel.now, rank.input_time_s
-        rank.input_from_s = now
+        rank.input_from_s, rank.input_cause = now, cause
         done = partial(self._batch_come, rank, number, rank.step)
         if rank.plan.feeds:
             self._take_batch(rank, done)
@@ -243,10 +267,13 @@ class Engine:
             return True
         return False
 
-    def _batch_come(self, rank: Rank, number: int, step: int) -> None:
+    def _batch_come(self, rank: Rank, number: int, step: int, brought: int = NOTHING) -> None:
+        """The batch is there, brought by a message or prepared by the rank's own process."""
         if step == rank.step:
             rank.input_s = self._kernel.now - rank.input_from_s
-            self._end(rank, number, step)
+            if brought == NOTHING:
+                brought = self._passed(rank, number, rank.input_from_s, rank.input_cause)
+            self._end(rank, number, step, brought)
 
     def _prefetch(self, rank: Rank) -> None:
         """Prepare a batch on cores that others use as well."""
@@ -259,17 +286,19 @@ class Engine:
             self._prefetch(rank)
         self._batch_is_there(rank)
 
-    def _batch_is_there(self, rank: Rank) -> None:
+    def _batch_is_there(self, rank: Rank, brought: int = NOTHING) -> None:
         if not rank.wants_batch:
             rank.batch_there = True
             return
         rank.wants_batch = False
-        self._batch_come(rank, rank.plan.input, rank.step)
+        self._batch_come(rank, rank.plan.input, rank.step, brought)
 
     # -- compute -----------------------------------------------------------------------
 
-    def _begin_compute(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
-        del number, operation, step
+    def _begin_compute(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
+        del operation, step
+        if self._log is not None:
+            rank.causes[number] = cause
         self._advance(rank)
 
     def _advance(self, rank: Rank) -> None:
@@ -298,7 +327,7 @@ class Engine:
         rank.work = work = rank.work + 1
         work_s, rank.pending_s = rank.pending_s * rank.factor, 0.0
         if self._updates is not None and self._updates.outdated(rank):
-            self._give_up(rank)
+            self._give_up(rank, NOTHING)
             return
         if rank.overlap is not None:
             rank.overlap.compute(True)
@@ -307,7 +336,7 @@ class Engine:
     def _computed(self, rank: Rank, work: int) -> None:
         if work != rank.work:
             return
-        self._stop_computing(rank)
+        told = self._stop_computing(rank)
         done, rank.pending = rank.pending, []
         now, step = self._kernel.now, rank.step
         if rank.plan.operations[done[-1]].apply:
@@ -316,7 +345,7 @@ class Engine:
             rank.compute_s += now - rank.began_s
             rank.computed_s = now
         for number in done:
-            self._end(rank, number, step)
+            self._end(rank, number, step, told)
         if step == rank.step:
             self._kernel.soon(self._go_on, rank, step)
 
@@ -324,90 +353,84 @@ class Engine:
         if step == rank.step:
             self._advance(rank)
 
-    def _stop_computing(self, rank: Rank) -> None:
+    def _stop_computing(self, rank: Rank) -> int:
+        """The rank computes no longer; the number of what it did."""
         rank.computing = False
         if rank.overlap is not None:
             rank.overlap.compute(False)
-        if self._recorder.observer is not None:
-            name = rank.plan.operations[rank.pending[-1]].name
-            self._recorder.observer.record(Span(rank.index, name, rank.began_s, self._kernel.now))
+        if self._log is None:
+            return NOTHING
+        # a compute that waits for no other operation follows the compute before it
+        cause = max(rank.causes.pop(number, NOTHING) for number in rank.pending)
+        return self._log.ended(rank.index, rank.pending[-1], rank.began_s, self._kernel.now, cause)
 
-    def _released(self) -> None:
+    def _released(self, cause: int) -> None:
         """A new version is there: who computes for an older one gives up."""
         for rank in self._ranks:
             if rank.computing:
-                self._give_up(rank)
+                self._give_up(rank, cause)
 
-    def _give_up(self, rank: Rank) -> None:
-        """Its gradients would come too late: the rank ends its step where it is."""
+    def _give_up(self, rank: Rank, cause: int) -> None:
+        """Its gradients would come too late: the rank ends its step where it is, because of ``cause`` if that comes meanwhile."""
         rank.device.cancel()
         rank.work += 1
-        self._stop_computing(rank)
+        told = self._stop_computing(rank)
+        rank.causes.clear()
         rank.compute_s += self._kernel.now - rank.began_s
         rank.complete = False
-        self._end_step(rank)
+        self._end_step(rank, told if cause == NOTHING else cause)
 
     # -- messages, servers, collectives --------------------------------------------------
 
-    def _begin_send(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+    def _begin_send(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         if operation.departs and rank.overlap is not None:
             rank.overlap.message(1)
         connection = rank.paths[operation.slot]
         assert connection is not None
-        arrived: Callable[[Event | None], None] = partial(self._arrived, rank, number, step)
-        if operation.channel >= 0:
-            arrived = partial(self._delivered, arrived, self._peer(rank, operation.slot), operation.channel, self._kernel.now)
-        if self._recorder.observer is not None:
-            arrived = partial(self._observed, arrived, rank, operation, self._kernel.now)
+        arrived = partial(self._arrived, rank, number, step, self._kernel.now, cause)
         self._network.send(connection, operation.size_bytes, arrived)
 
-    def _observed(
-        self, arrived: Callable[[Event | None], None], rank: Rank, operation: Operation, sent_s: float, event: Event | None
-    ) -> None:
-        assert self._recorder.observer is not None
-        peer = int(self._program.ranks.peer[rank.index, operation.slot])
-        source, target = (
-            end.replace("{rank}", str(rank.index)).replace("{peer}", str(peer)) for end in (operation.source, operation.target)
-        )
-        self._recorder.observer.record(Transfer(source, target, operation.name, operation.size_bytes, sent_s, self._kernel.now))
-        arrived(event)
-
-    def _arrived(self, rank: Rank, number: int, step: int, _: Event | None) -> None:
-        feeds = rank.plan.operations[number].feeds
-        self._end(rank, number, step)
-        if feeds and step == rank.step:
-            self._batch_is_there(rank)
+    def _arrived(self, rank: Rank, number: int, step: int, sent_s: float, cause: int, _: Event | None) -> None:
+        operation = rank.plan.operations[number]
+        told = NOTHING
+        if self._log is not None:
+            told = self._log.ended(rank.index, number, sent_s, self._kernel.now, cause)
+        if operation.channel >= 0:
+            self._delivered(self._peer(rank, operation.slot), operation.channel, sent_s, told)
+        self._end(rank, number, step, told)
+        if operation.feeds and step == rank.step:
+            self._batch_is_there(rank, told)
 
     def _peer(self, rank: Rank, slot: int) -> Rank:
         return self._ranks[int(self._program.ranks.peer[rank.index, slot])]
 
-    def _delivered(self, arrived: Done, peer: Rank, channel: int, sent_s: float, event: Event | None) -> None:
+    def _delivered(self, peer: Rank, channel: int, sent_s: float, told: int) -> None:
         """A message to another rank has come: whoever waits for it has it."""
-        peer.come[channel].append(sent_s)
+        peer.come[channel].append((sent_s, told))
         if peer.receiving[channel] >= 0:
             number, peer.receiving[channel] = peer.receiving[channel], -1
-            self._receive(peer, number, channel)
-        arrived(event)
+            self._receive(peer, number, channel, NOTHING)
 
-    def _begin_receive(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+    def _begin_receive(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         del step
         if rank.come[operation.channel]:
-            self._receive(rank, number, operation.channel)
+            self._receive(rank, number, operation.channel, cause)
         else:
             rank.receiving[operation.channel] = number
 
-    def _receive(self, rank: Rank, number: int, channel: int) -> None:
-        rank.begun_by_s = max(rank.begun_by_s, rank.come[channel].popleft())
+    def _receive(self, rank: Rank, number: int, channel: int, cause: int) -> None:
+        sent_s, told = rank.come[channel].popleft()
+        rank.begun_by_s = max(rank.begun_by_s, sent_s)
         rank.received_s = self._kernel.now
-        self._end(rank, number, rank.step)
+        self._end(rank, number, rank.step, max(told, cause))
 
-    def _begin_serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+    def _begin_serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         assert self._updates is not None
-        self._updates.serve(rank, number, operation, step)
+        self._updates.serve(rank, number, operation, step, cause)
 
-    def _begin_collective(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+    def _begin_collective(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         if (step + 1) % operation.every:
-            self._end(rank, number, step)
+            self._end(rank, number, step, cause)
             return
         assert self._collectives is not None
         now = self._kernel.now
@@ -415,25 +438,25 @@ class Engine:
         if number == rank.plan.buckets[-1]:
             rank.ready_s = now
             self._last_ready_s[step] = max(now, self._last_ready_s.get(step, 0.0))
-        self._collectives.enter(rank.index, operation.bucket)
+        self._collectives.enter(rank.index, operation.bucket, cause)
 
-    def _collective_ended(self, rank: int, bucket: int) -> None:
+    def _collective_ended(self, rank: int, bucket: int, cause: int) -> None:
         """A rank has what a collective gives it, and has sent what others need of it."""
         its = self._ranks[rank]
-        self._end(its, its.plan.buckets[bucket], its.step)
+        self._end(its, its.plan.buckets[bucket], its.step, cause)
 
     # -- ends of steps -------------------------------------------------------------------
 
-    def _end_step(self, rank: Rank) -> None:
+    def _end_step(self, rank: Rank, cause: int) -> None:
         step = rank.step
         if self._updates is not None:
-            self._recorder.step(rank.index, rank.start_s, self._parts_with_servers(rank, self._updates))
+            self._recorder.step(rank.index, rank.start_s, self._parts_with_servers(rank, self._updates), cause)
         else:
-            self._end_together(rank)
-        self._kernel.soon(self._begin, rank, 0, step + 1)
+            self._end_together(rank, cause)
+        self._kernel.soon(self._begin, rank, 0, step + 1, cause)
         if self._clocks is not None:
             for other in self._clocks.tick(rank.index):
-                self._kernel.soon(self._read, self._ranks[other])
+                self._kernel.soon(self._read, self._ranks[other], cause)
 
     def _parts_with_servers(self, rank: Rank, updates: Updates) -> Parts:
         """Where the time of a step went whose gradients go to servers."""
@@ -443,7 +466,7 @@ class Engine:
         hidden_s = rank.overlap.take() if rank.overlap is not None else 0.0
         return Parts(rank.input_s, rank.compute_s, rank.held_s + waited_s, applied_s, hidden_s, rank.accepted / rank.plan.parts)
 
-    def _end_together(self, rank: Rank) -> None:
+    def _end_together(self, rank: Rank, cause: int) -> None:
         """The end of a step after which all ranks go on together."""
         every, step = self._program.rules.sync_every, rank.step
         waiting_s, hidden_s = 0.0, rank.overlap.take() if rank.overlap is not None else 0.0
@@ -463,7 +486,7 @@ class Engine:
             self._recorder.update(Update(0, read_s, self._applied_s, self._applied, self._applied, ()))
             self._applied += 1
         compute_s = rank.computed_s - rank.start_s - rank.input_s
-        self._recorder.step(rank.index, rank.start_s, Parts(rank.input_s, compute_s, waiting_s, rank.apply_s, hidden_s))
+        self._recorder.step(rank.index, rank.start_s, Parts(rank.input_s, compute_s, waiting_s, rank.apply_s, hidden_s), cause)
 
 
 class _Orders:

@@ -9,6 +9,7 @@ from simulator.engine.simpy.device import Device, Seat
 from simulator.engine.simpy.overlap import Overlap
 from simulator.network.ports import Connection
 from simulator.program.program import Operation, Routine
+from simulator.records import NOTHING
 
 __all__ = ["Plan", "Rank"]
 
@@ -87,8 +88,10 @@ class Rank:
         The next compute; mean seconds of those that are about to be made in one piece, and their numbers.
     computing, work, began_s
         Whether it computes; the number of the work that counts; since when.
-    input_ready_s, batch_there, wants_batch
-        When the batch that is being prepared will be there; whether it is; whether the step waits for it.
+    causes
+        Of computes that may begin, where that is told: the work that let them.
+    input_ready_s, batch_there, wants_batch, input_cause
+        When the batch that is being prepared will be there; whether it is; whether the step waits for it, and after which work.
     start_s, held_s, input_from_s, input_s, computed_s, compute_s, apply_s
         Of the step: its begin; seconds before it began to read; since when it waits for its batch, and seconds of that; when its
         last pass ended; seconds of passes and of the update.
@@ -99,7 +102,8 @@ class Rank:
     ready_s, entered_s
         When it had all that it reduces; when it entered each collective.
     come, receiving
-        Of each channel, when the messages that have come and were not received yet had been sent; the receive that waits, -1: none.
+        Of each channel, when the messages that have come and were not received yet had been sent, and their numbers as work; the
+        receive that waits, -1: none.
     begun_by_s, received_s
         When the last to begin had begun to send what the step has received; when the last of it was received.
     complete
@@ -107,11 +111,11 @@ class Rank:
     """
 
     __slots__ = (
-        "accepted", "apply_s", "arrived", "at", "backward_s", "batch_there", "began_s", "begun_by_s", "come", "complete",
+        "accepted", "apply_s", "arrived", "at", "backward_s", "batch_there", "began_s", "begun_by_s", "causes", "come", "complete",
         "compute_s", "computed_s", "computing", "device", "entered_s", "factor", "factors", "first_s", "forward_s", "held_s",
-        "index", "input_from_s", "input_ready_s", "input_s", "input_time_s", "left", "local_step", "missing", "overlap", "paths",
-        "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version", "ready_s", "received_s", "receiving", "seat",
-        "start_s", "step", "update_s", "wants_batch", "work",
+        "index", "input_cause", "input_from_s", "input_ready_s", "input_s", "input_time_s", "left", "local_step", "missing",
+        "overlap", "paths", "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version", "ready_s", "received_s",
+        "receiving", "seat", "start_s", "step", "update_s", "wants_batch", "work",
     )  # fmt: skip
 
     def __init__(
@@ -134,7 +138,9 @@ class Rank:
         self.batch_there = self.wants_batch = False
         self.read_s = self.ready_s = self.computed_s = self.began_s = self.input_from_s = 0.0
         self.read_version = self.local_step = 0
-        self.come: list[deque[float]] = [deque() for _ in range(plan.channels)]
+        self.causes: dict[int, int] = {}
+        self.input_cause = NOTHING
+        self.come: list[deque[tuple[float, int]]] = [deque() for _ in range(plan.channels)]
         self.receiving = [-1] * plan.channels
 
     def begin_step(self, now: float) -> None:

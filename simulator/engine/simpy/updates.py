@@ -7,17 +7,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from simulator.engine.operation_log import OperationLog
 from simulator.engine.simpy.rank import Rank
 from simulator.engine.simpy.server import Job, Server
 from simulator.kernel import Kernel
 from simulator.program.program import Asynchronous, Operation, Synchronous
 from simulator.recorder import KernelRecorder
-from simulator.records import Service, Update
+from simulator.records import NOTHING, Update
 
 __all__ = ["AsynchronousUpdates", "SynchronousUpdates", "Updates"]
 
-Ends = Callable[[Rank, int, int], None]
-"""Ends an operation of a rank's step: the operation's number, and the step's."""
+Ends = Callable[[Rank, int, int, int], None]
+"""Ends an operation of a rank's step: the operation's number, the step's, and that of the work with which it ends."""
 
 
 class Updates(Protocol):
@@ -26,10 +27,10 @@ class Updates(Protocol):
     def read(self, rank: Rank) -> None:
         """A rank begins to read the variables."""
 
-    def serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
-        """A gradient's last byte is at its server."""
+    def serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
+        """A gradient's last byte is at its server, brought by the message ``cause``."""
 
-    def finish(self, rank: Rank, number: int) -> None:
+    def finish(self, rank: Rank, number: int, cause: int) -> None:
         """All gradients of the rank's step have been handed over; it ends its step when the operation ``number`` ends."""
 
     def waited_s(self, rank: Rank) -> float:
@@ -42,31 +43,33 @@ class Updates(Protocol):
 class _AtServers:
     """What both ways have in common: a queue before each server."""
 
-    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends) -> None:
+    def __init__(self, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends, log: OperationLog | None) -> None:
         self._kernel = kernel
         self._servers = servers
         self._recorder = recorder
         self._end = end
+        self._log = log
 
-    def _submit(self, operation: Operation, server: int, tensor: int, cost_s: float, worker: int, done: Callable[[], None]) -> None:
-        observer = self._recorder.observer
-        if observer is None:
-            self._servers[server].submit(Job(cost_s, lambda _: done()))
+    def _serve(self, rank: Rank, number: int, operation: Operation, cause: int, done: Callable[[int], None]) -> None:
+        """Queue a rank's gradient; ``done`` is called with the number of the work on it."""
+        log = self._log
+        if log is None:
+            self._servers[operation.server].submit(Job(operation.cost_s, lambda _: done(NOTHING)))
             return
 
-        def observed(began_s: float) -> None:
-            name = operation.name.partition(" ")[0]
-            observer.record(Service(server, name, worker, tensor, began_s, self._kernel.now))
-            done()
+        def served(began_s: float) -> None:
+            done(log.ended(rank.index, number, began_s, self._kernel.now, cause))
 
-        self._servers[server].submit(Job(cost_s, observed))
+        self._servers[operation.server].submit(Job(operation.cost_s, served))
 
 
 class AsynchronousUpdates(_AtServers):
     """Each gradient is applied when its turn comes at its server (Dean et al. 2012)."""
 
-    def __init__(self, rule: Asynchronous, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends) -> None:
-        super().__init__(kernel, servers, recorder, end)
+    def __init__(
+        self, rule: Asynchronous, kernel: Kernel, servers: Sequence[Server], recorder: KernelRecorder, end: Ends, log: OperationLog | None
+    ) -> None:
+        super().__init__(kernel, servers, recorder, end, log)
         self._parts_on_server = rule.parts
         self._parts = sum(rule.parts)
         self._one = len(servers) == 1
@@ -85,20 +88,19 @@ class AsynchronousUpdates(_AtServers):
         self._stale[rank.index] = [0] * len(read)
         self._recorder.read(max(read) - min(read))
 
-    def serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+    def serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         """A gradient's last byte is at its server."""
         rank.arrived += 1
         if rank.arrived == self._parts:
             rank.pushed_s = self._kernel.now
-        done = partial(self._applied, rank, number, operation.server, step)
-        self._submit(operation, operation.server, operation.tensor, operation.cost_s, rank.index, done)
+        self._serve(rank, number, operation, cause, partial(self._applied, rank, number, operation.server, step))
 
-    def finish(self, rank: Rank, number: int) -> None:
+    def finish(self, rank: Rank, number: int, cause: int) -> None:
         """The last gradient of a step completes an update."""
         stale = (self._version - rank.read_version,) if self._one else tuple(self._stale[rank.index])
         self._recorder.update(Update(rank.index, rank.read_s, self._kernel.now, rank.read_version, self._version, stale))
         self._version += 1
-        self._end(rank, number, rank.step)
+        self._end(rank, number, rank.step, cause)
 
     def waited_s(self, rank: Rank) -> float:
         """Nobody waits for others."""
@@ -110,7 +112,7 @@ class AsynchronousUpdates(_AtServers):
         del rank
         return False
 
-    def _applied(self, rank: Rank, number: int, server: int, step: int) -> None:
+    def _applied(self, rank: Rank, number: int, server: int, step: int, told: int) -> None:
         """One gradient is in its variable."""
         rank.accepted += 1
         if not self._one:
@@ -120,7 +122,7 @@ class AsynchronousUpdates(_AtServers):
                 at = self._servers[server]
                 self._stale[rank.index][server] = at.version - self._reads[rank.index][server]
                 at.version += 1
-        self._end(rank, number, step)
+        self._end(rank, number, step, told)
 
 
 class SynchronousUpdates(_AtServers):
@@ -142,7 +144,7 @@ class SynchronousUpdates(_AtServers):
     Parameters
     ----------
     released
-        Called when a new version is there, after those who waited for it have ended their steps.
+        Called when a new version is there, with the work that made it, after those who waited for it have ended their steps.
     """
 
     def __init__(
@@ -152,17 +154,16 @@ class SynchronousUpdates(_AtServers):
         servers: Sequence[Server],
         recorder: KernelRecorder,
         end: Ends,
+        log: OperationLog | None,
         ranks: int,
-        released: Callable[[], None],
+        released: Callable[[int], None],
     ) -> None:
-        super().__init__(kernel, servers, recorder, end)
+        super().__init__(kernel, servers, recorder, end, log)
         self._rule = rule
         self._ranks = ranks
         self._released = released
         parts = len(rule.server)
         self._parts = parts
-        self._apply = [Operation(kind="serve", name="apply", server=server, tensor=tensor, cost_s=cost_s)
-                       for tensor, (server, cost_s) in enumerate(zip(rule.server, rule.cost_s, strict=True))]  # fmt: skip
         self._version = 0
         self._released_s = 0.0
         self._accumulator_step = [0] * parts
@@ -186,7 +187,7 @@ class SynchronousUpdates(_AtServers):
         """Seconds from the rank's last gradient at its server to the last one that its update waited for."""
         return min(max(self._last_push_s - rank.pushed_s, 0.0), self._kernel.now - rank.pushed_s)
 
-    def serve(self, rank: Rank, number: int, operation: Operation, step: int) -> None:
+    def serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         """A gradient's last byte is at its server."""
         tensor = operation.tensor
         if step != rank.step:
@@ -195,32 +196,33 @@ class SynchronousUpdates(_AtServers):
         if rank.arrived == self._parts:
             rank.pushed_s = self._kernel.now
         if rank.local_step < self._accumulator_step[tensor]:
-            self._end(rank, number, step)  # dropped, at no cost
+            self._end(rank, number, step, cause)  # dropped, at no cost
             return
         if self._accumulated[tensor] < self._rule.required:
             self._last_push_s = self._kernel.now
-        done = partial(self._accumulate, rank, number, tensor, step)
-        self._submit(operation, operation.server, tensor, operation.cost_s, rank.index, done)
+        self._serve(rank, number, operation, cause, partial(self._accumulate, rank, number, tensor, step))
 
-    def _accumulate(self, rank: Rank, number: int, tensor: int, step: int) -> None:
+    def _accumulate(self, rank: Rank, number: int, tensor: int, step: int, told: int) -> None:
         # the chief may have taken the mean meanwhile
         if step == rank.step and rank.local_step >= self._accumulator_step[tensor]:
             self._accumulated[tensor] += 1
             rank.accepted += 1
-            self._take(tensor)
-        self._end(rank, number, step)
+            self._take(tensor, told)
+        self._end(rank, number, step, told)
 
-    def _take(self, tensor: int) -> None:
+    def _take(self, tensor: int, cause: int) -> None:
         """The chief takes the mean if enough gradients are there, and applies it."""
         if not self._taking[tensor] or self._accumulated[tensor] < self._rule.required:
             return
         self._taking[tensor] = False
         self._accumulated[tensor] = 0
         self._accumulator_step[tensor] += 1
-        its = self._apply[tensor]
-        self._submit(its, its.server, tensor, its.cost_s, -1, self._applied)
+        self._servers[self._rule.server[tensor]].submit(Job(self._rule.cost_s[tensor], partial(self._applied, tensor, cause)))
 
-    def _applied(self) -> None:
+    def _applied(self, tensor: int, cause: int, began_s: float) -> None:
+        told = NOTHING
+        if self._log is not None:
+            told = self._log.applied(tensor, began_s, self._kernel.now, cause)
         self._unapplied -= 1
         if self._unapplied:
             return
@@ -233,27 +235,27 @@ class SynchronousUpdates(_AtServers):
         if self._rule.cancel:
             waiting, self._waiting = self._waiting, deque()
             for rank, number in waiting:
-                self._end(rank, number, rank.step)
-            self._released()
+                self._end(rank, number, rank.step, told)
+            self._released(told)
         else:
             self._tokens.extend([self._version] * self._ranks)
             while self._waiting and self._tokens:
-                self._give_token(*self._waiting.popleft())
-        for tensor in range(self._parts):
-            self._take(tensor)
+                self._give_token(*self._waiting.popleft(), told)
+        for following in range(self._parts):
+            self._take(following, told)
 
-    def finish(self, rank: Rank, number: int) -> None:
+    def finish(self, rank: Rank, number: int, cause: int) -> None:
         """All of its gradients have been handed over: the rank goes on as soon as it may."""
         if self._rule.cancel:
             if rank.local_step < self._version or rank.accepted < self._parts:
-                self._end(rank, number, rank.step)
+                self._end(rank, number, rank.step, cause)
             else:
                 self._waiting.append((rank, number))
         elif self._tokens:
-            self._give_token(rank, number)
+            self._give_token(rank, number, cause)
         else:
             self._waiting.append((rank, number))
 
-    def _give_token(self, rank: Rank, number: int) -> None:
+    def _give_token(self, rank: Rank, number: int, cause: int) -> None:
         self._token_step[rank.index] = self._tokens.popleft()
-        self._end(rank, number, rank.step)
+        self._end(rank, number, rank.step, cause)

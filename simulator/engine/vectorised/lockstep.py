@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,16 @@ from simpy.events import Event
 
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
+from simulator.engine.log import Log
 from simulator.engine.vectorised.copies import HostCopies
 from simulator.engine.vectorised.fusing import Fuser, Reduction
+from simulator.engine.vectorised.telling import Pass, Piece, Teller
 from simulator.fusion import Bucket
 from simulator.kernel import Kernel
 from simulator.program.program import Program
 from simulator.program.program import Reduction as Rule
 from simulator.recorder import KernelRecorder, Resource
-from simulator.records import Span, Transfer, Update
+from simulator.records import Update
 
 __all__ = ["Lockstep"]
 
@@ -51,24 +52,6 @@ class _Use:
         return float(self._all[self._rank])
 
 
-class _Pass(NamedTuple):
-    """What one step's compute and communication came to; arrays of shape (ranks,)."""
-
-    begun_s: Times
-    """When compute began: the batch is there."""
-    computed_s: Times
-    """When the backward pass ended."""
-    waited_s: Times
-    """Time within compute that it stood still for parameters."""
-    late_s: Times
-    """How much of that it waited for the slowest rank."""
-    exposed_s: Times
-    """How much of it communication was going on."""
-    reductions: list[Reduction]
-    spans: list[tuple[str, Times, Times]]
-    """What the devices did when, for observers."""
-
-
 class Lockstep:
     """The training of all ranks as one process.
 
@@ -80,6 +63,8 @@ class Lockstep:
         How fast each rank computes.
     collective
         How buckets are reduced; none of one rank alone.
+    log
+        Is told what was done; none if nobody wants to know.
     """
 
     def __init__(
@@ -89,6 +74,7 @@ class Lockstep:
         draws: Draws,
         recorder: KernelRecorder,
         collective: Collective | None,
+        log: Log | None = None,
     ) -> None:
         rules = program.rules
         reduction = rules.reduction or Rule()
@@ -102,6 +88,7 @@ class Lockstep:
         self._kernel = kernel
         self._recorder = recorder
         assert rules.steps_each is not None
+        self._teller = Teller(log, draws.start_s, [bucket.ready for bucket in buckets]) if log is not None else None
         self._steps = rules.steps_each
         self._draws = draws
         self._forward_s = draws.forward_s
@@ -160,12 +147,13 @@ class Lockstep:
             hidden_s = _hidden_s([*pending, *done.reductions], done.begun_s, done.computed_s) - done.exposed_s
             compute_s = done.computed_s - done.begun_s - done.waited_s
             waiting_s = done.late_s
+            average: Reduction | None = None
             if self._overlapping:
                 # the update is applied within the next forward pass, before each part of it
                 pending = done.reductions
                 compute_s = compute_s - (apply_s if step else 0.0)
                 apply_s = apply_s if step else np.zeros_like(start_s)
-                applied_s = end_s = done.computed_s
+                reduced_s = applied_s = end_s = done.computed_s
             else:
                 reduced_s = done.computed_s
                 if done.reductions:
@@ -176,42 +164,50 @@ class Lockstep:
                 if self._fuser is not None and self._every > 1 and (step + 1) % self._every == 0:
                     average = self._fuser.average(applied_s)
                     end_s = average.finish_s
-                    done.reductions.append(average)
                     waiting_s = applied_s.max() - applied_s
             self._used_s += compute_s + apply_s
             yield kernel.timeout(max(float(end_s.max()) - kernel.now, 0.0))
-            self._observe(done, applied_s, apply_s)
+            causes: Sequence[int] = ()
+            if self._teller is not None:
+                causes = self._teller.step(start_s, done, (reduced_s, applied_s), average)
             self._update(step, start_s, end_s)
-            self._recorder.steps(start_s, end_s, np.array([begun_s - start_s, compute_s, waiting_s, apply_s, hidden_s]))
+            self._recorder.steps(start_s, end_s, np.array([begun_s - start_s, compute_s, waiting_s, apply_s, hidden_s]), causes)
             start_s = end_s
 
     # -- compute, and the reductions that begin meanwhile ------------------------------
 
-    def _compute(self, begun_s: Times, factors: Times, pending: list[Reduction]) -> _Pass:
+    def _compute(self, begun_s: Times, factors: Times, pending: list[Reduction]) -> Pass:
         forward_s, backward_s = self._forward_s * factors, self._backward_s * factors
         waited_s = exposed_s = late_s = np.zeros_like(begun_s)
         now_s, name = begun_s, "forward and backward"
-        spans: list[tuple[str, Times, Times]] = []
+        pieces: list[Piece] = []
         if pending:
-            now_s, waited_s, late_s, exposed_s, spans = _forward_as_updates_come(begun_s, forward_s, self._apply_s * factors, pending)
+            now_s, waited_s, late_s, exposed_s, pieces = _forward_as_updates_come(begun_s, forward_s, self._apply_s * factors, pending)
             forward_s, name = np.zeros_like(forward_s), "backward"
         from_s = now_s
         reductions: list[Reduction] = []
         fuser = self._fuser if self._every == 1 else None
         if fuser is not None and not self._slowdown:
-            shares = [bucket.ready for bucket in self._buckets]
-            reductions = fuser.reduce([from_s + forward_s + share * backward_s for share in shares])
+            ready_s = [from_s + forward_s + bucket.ready * backward_s for bucket in self._buckets]
+            reductions = fuser.reduce(ready_s)
+            for each_s in ready_s:
+                pieces.append(Piece(name, now_s, each_s))
+                now_s, name = each_s, "backward"
             now_s = from_s + forward_s + backward_s
         else:
             done = 0.0
             busy_s: Times | None = None  # until when each rank communicates
             for number, bucket in enumerate(self._buckets):
+                from_s = now_s
                 now_s = self._stretched(now_s, (bucket.ready - done) * backward_s + (0.0 if number else forward_s), busy_s)
-                done = bucket.ready
+                pieces.append(Piece(name, from_s, now_s))
+                done, name = bucket.ready, "backward"
                 if fuser is not None:
                     reductions += fuser.reduce([now_s], [bucket])
                     busy_s = reductions[-1].finish_s
-        return _Pass(begun_s, now_s, waited_s, late_s, exposed_s, reductions, [*spans, (name, from_s, now_s)])
+        if fuser is None:
+            pieces = [Piece("forward and backward", begun_s, now_s)]  # on whose way nothing happens
+        return Pass(begun_s, now_s, waited_s, late_s, exposed_s, reductions, pieces)
 
     def _stretched(self, now_s: Times, work_s: Times, busy_s: Times | None) -> Times:
         """When work that begins now ends, if compute is slower until ``busy_s``."""
@@ -233,21 +229,6 @@ class Lockstep:
         self._applied_s = float(end_s[0])
         self._updates += 1
 
-    def _observe(self, done: _Pass, applied_s: Times, apply_s: Times) -> None:
-        observer = self._recorder.observer
-        if observer is None:
-            return
-        for rank in range(len(applied_s)):
-            for name, from_s, to_s in done.spans:
-                observer.record(Span(rank, name, float(from_s[rank]), float(to_s[rank])))
-            for number, reduction in enumerate(done.reductions):
-                observer.record(
-                    Transfer(f"device {rank}", "all replicas", f"all-reduce {number}", reduction.size_bytes,
-                             float(reduction.ready_s[rank]), float(reduction.finish_s[rank]))
-                )  # fmt: skip
-            if apply_s[rank] and not self._overlapping:
-                observer.record(Span(rank, "apply", float(applied_s[rank] - apply_s[rank]), float(applied_s[rank])))
-
 
 def _hidden_s(reductions: Sequence[Reduction], begun_s: Times, computed_s: Times) -> Times:
     """Seconds between two instants in which a reduction was going on; of reductions that overlap (copies), once."""
@@ -261,17 +242,17 @@ def _hidden_s(reductions: Sequence[Reduction], begun_s: Times, computed_s: Times
 
 def _forward_as_updates_come(
     begun_s: Times, forward_s: Times, apply_s: Times, pending: Sequence[Reduction]
-) -> tuple[Times, Times, Times, Times, list[tuple[str, Times, Times]]]:
+) -> tuple[Times, Times, Times, Times, list[Piece]]:
     """The forward pass when each part waits for the update of the variables that it needs.
 
     Returns
     -------
     tuple
         When it ends, how long it stood still, how much of that for the slowest rank, how
-        much of it communication was going on, each of shape (ranks,), and the spans in between.
+        much of it communication was going on, each of shape (ranks,), and the pieces in between.
     """
     now_s, waited_s, late_s, exposed_s = begun_s, np.zeros_like(begun_s), np.zeros_like(begun_s), np.zeros_like(begun_s)
-    spans = []
+    pieces = []
     total = sum(reduction.size_bytes for reduction in pending)
     left = 1.0  # share of the backward pass after which what is still to come was ready
     for reduction in sorted(pending, key=lambda reduction: -reduction.ready):
@@ -281,6 +262,6 @@ def _forward_as_updates_come(
         exposed_s = exposed_s + _hidden_s(pending, now_s, come_s)
         following = max((other.ready for other in pending if other.ready < reduction.ready), default=0.0)
         now_s = come_s + reduction.size_bytes / total * apply_s + (left - following) * forward_s
-        spans.append(("forward", come_s, now_s))
+        pieces.append(Piece("forward", come_s, now_s, reduction))
         left = following
-    return now_s, waited_s, late_s, exposed_s, spans
+    return now_s, waited_s, late_s, exposed_s, pieces

@@ -1,0 +1,65 @@
+"""What an engine did with a program's operations, as records."""
+
+from __future__ import annotations
+
+from simulator.engine.log import Log
+from simulator.program.program import Program, Synchronous
+from simulator.records import NOTHING
+
+__all__ = ["OperationLog"]
+
+_CHIEF = -1
+"""In place of a worker: the chief, who works on the mean of all."""
+
+
+class OperationLog:
+    """Tells what has ended by the numbers of ranks and of their operations.
+
+    Parameters
+    ----------
+    log
+        Takes what is told.
+    program
+        Gives the names.
+    """
+
+    def __init__(self, log: Log, program: Program) -> None:
+        self._log = log
+        self._operations = [routine.operations for routine in program.routines]
+        self._routine = program.ranks.routine.tolist()
+        self._path = program.ranks.path
+        self._peer = program.ranks.peer
+        self._computed: dict[int, int] = {}  # the last compute of each rank
+        rule = program.rules.updates
+        self._served_by = rule.server if isinstance(rule, Synchronous) else ()
+        self._served = "accumulate" if isinstance(rule, Synchronous) else "apply"
+
+    def ended(self, rank: int, operation: int, begun_s: float, ended_s: float, cause: int) -> int:
+        """An operation of a rank has ended that took from ``begun_s`` to ``ended_s``; the number of what is told.
+
+        Of a message ``begun_s`` is when it was sent, of a gate when the rank came to it. Of
+        several computes made in one piece the last one counts.
+        """
+        its = self._operations[self._routine[rank]][operation]
+        if its.kind == "compute":
+            # one compute of a rank follows the other
+            cause = max(cause, self._computed.get(rank, NOTHING))
+            number = self._computed[rank] = self._log.span(rank, its.name, begun_s, ended_s, cause)
+            return number
+        if its.kind == "send":
+            path, peer = int(self._path[rank, its.slot]), int(self._peer[rank, its.slot])
+            ends = its.source.of(rank, peer), its.target.of(rank, peer)
+            return self._log.transfer(path, *ends, its.name, its.size_bytes, begun_s, ended_s, cause)
+        if its.kind == "serve":
+            return self._log.service(its.server, self._served, rank, its.tensor, begun_s, ended_s, cause)
+        if its.name == "input":
+            return self._log.wait(rank, "input", begun_s, ended_s, cause)
+        return self._log.turn(rank, "prepare" if its.name == "prepare" else "dispatch", begun_s, ended_s, cause)
+
+    def applied(self, tensor: int, begun_s: float, ended_s: float, cause: int) -> int:
+        """A server has applied the mean of all gradients of a tensor."""
+        return self._log.service(self._served_by[tensor], "apply", _CHIEF, tensor, begun_s, ended_s, cause)
+
+    def started(self, rank: int, start_s: float) -> int:
+        """A rank begins its first step, later than at 0."""
+        return self._log.wait(rank, "late start", 0.0, start_s, NOTHING)

@@ -1,0 +1,114 @@
+"""Random scenarios are worth their name: all that can be asked for occurs; and laws hold for all of them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sample_random import built, random_scenarios, random_table, seeded_scenarios
+
+from simulator import Scenario
+from simulator.invariants import audit
+from simulator.program.compile import compile_program
+from simulator.program.laws import check_program
+from simulator.replication import drawn_scenario
+from simulator.rng import Streams
+from simulator.spec import Spec, parts_of
+
+DRAWS, LEAST = 3_000, 30
+ALL = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+
+TOLD_ONLY = {
+    "Scenario": "schema_version discrepancy practice",  # intervals alone; constants, which a scenario's draws may bring to any value
+    "Workload": "schema_version name description model precision calibrated fit provenance overridden counted moved jitter_steps",
+    "Cluster": "schema_version name description basis device nodes price server_price calibrated fit provenance overridden protocols",
+    "Variable": "name",
+    "NodeClass": "name",
+    "Run": "engine replications",
+}
+"""By class: fields that describe, or that resolving or summing up asks, not what runs a replication."""
+
+
+def specs_of(kind: type[Spec]) -> Iterator[type[Spec]]:
+    """The class, and those of what its fields hold."""
+    yield kind
+    for name, field in kind.model_fields.items():
+        if name not in TOLD_ONLY.get(kind.__name__, "").split() and kind.__name__ != "Uncertainty":
+            for part in parts_of(field.annotation):
+                if issubclass(part, Spec):
+                    yield from specs_of(part)
+
+
+def options_of(annotation: Any) -> list[Any]:
+    """What a field may say, where that is a list of words."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [option for part in get_args(annotation) for option in options_of(part)]
+
+
+def owner(kind: type[Spec], name: str) -> str:
+    """The class that brings a field."""
+    return next(base.__name__ for base in reversed(kind.__mro__) if name in getattr(base, "model_fields", {}))
+
+
+def wanted() -> set[tuple[str, str, Any]]:
+    """Every option of every field, and that every other field is given."""
+    found: set[tuple[str, str, Any]] = set()
+    for kind in specs_of(Scenario):
+        for name, field in kind.model_fields.items():
+            if name not in TOLD_ONLY.get(kind.__name__, "").split():
+                options = options_of(field.annotation) or ["given"]
+                found.update((owner(kind, name) if name != "kind" else kind.__name__, name, option) for option in options)
+    return found
+
+
+def occurring(spec: Spec) -> set[tuple[str, str, Any]]:
+    """The options of a scenario."""
+    found: set[tuple[str, str, Any]] = set()
+    kind = type(spec)
+    for name, field in kind.model_fields.items():
+        value = getattr(spec, name)
+        for part in value if isinstance(value, tuple) else [value]:
+            if isinstance(part, Spec):
+                found |= occurring(part)
+        if options_of(field.annotation):
+            found.add((owner(kind, name) if name != "kind" else kind.__name__, name, value))
+        if field.is_required() or value != field.get_default(call_default_factory=True):
+            found.add((owner(kind, name), name, "given"))
+    return found
+
+
+def test_every_option_occurs_often_enough(record_property: Callable[[str, object], None]) -> None:
+    """In 3,000 draws, of which more than half make a scenario, each value of each option occurs 30 times: of a new option too."""
+    pick = random.Random(0)
+    scenarios = [scenario for _ in range(DRAWS) if (scenario := built(random_table(pick.choice))) is not None]
+    assert len(scenarios) > DRAWS / 2
+    counts = Counter(option for scenario in scenarios for option in occurring(scenario))
+    table = [
+        f"{counts[option]:5} {'.'.join(map(str, option))}" for option in sorted(wanted(), key=lambda option: (counts[option], str(option)))
+    ]
+    record_property("scenarios", len(scenarios))
+    record_property("options", "\n".join(table))  # `pytest --junitxml` shows them
+    assert not [line for line in table if int(line.split()[0]) < LEAST]
+
+
+@settings(max_examples=800, deadline=None, derandomize=True, suppress_health_check=ALL)
+@given(random_scenarios(), st.integers(0, 2))
+def test_programs_obey_their_laws(scenario: Scenario, replication: int) -> None:
+    streams = Streams(scenario.run.seed, replication)
+    drawn = drawn_scenario(scenario, streams)
+    check_program(compile_program(drawn, streams), drawn)
+
+
+@settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=ALL)
+@given(random_scenarios())
+def test_runs_obey_their_laws(scenario: Scenario) -> None:
+    audit(scenario)
+
+
+def test_a_seed_gives_the_same_scenarios() -> None:
+    assert [scenario.hash for scenario in seeded_scenarios(50)] == [scenario.hash for scenario in seeded_scenarios(50)]
