@@ -116,7 +116,6 @@ def asked_alone(**environment: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.xfail(reason="it runs no programs yet")
 def test_it_can_run_where_its_cache_can_be_written(tmp_path):
     assert asked_alone(XDG_CACHE_HOME=str(tmp_path)) == "None"
 
