@@ -9,8 +9,9 @@ from simulator.engine.compiled.interpreter import CLOSES, DRAWS, REDUCES, ROWS, 
 from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
 from simulator.engine.compiled.tables import Simulation
 from simulator.engine.draws import Draws
-from simulator.engine.recorder import InUse, Kind, Names, Recorder
+from simulator.engine.recorder import InUse, Kind, Recorder
 from simulator.errors import DeadlockError, SimulationError
+from simulator.names import Names
 from simulator.program.program import Floats, Program
 
 __all__ = ["run"]
@@ -56,7 +57,7 @@ class _Run:
         draws: Draws,
         recorder: Recorder,
         collective: Collective | None,
-            steps: int,
+        steps: int,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
         self._simulation = Simulation(program, draws, steps)
