@@ -21,14 +21,14 @@ from simulator.collectives.schedule import columns
 from simulator.errors import InvariantError
 from simulator.observing.recording import Recording
 from simulator.program.compile import compile_program
-from simulator.program.laws import check_program
+from simulator.program.laws import PROGRAM_LAWS, check_program
 from simulator.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
 from simulator.replication import drawn_scenario, replicate
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
 
-__all__ = ["LAWS", "audit"]
+__all__ = ["LAWS", "audit", "check_laws"]
 
 _SLACK = 1e-9
 
@@ -48,12 +48,24 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
     """
     recording = Recording()
     replicate(scenario, replication, recording)
+    check_laws(scenario, recording, replication)
+    return recording
+
+
+def check_laws(scenario: Scenario, recording: Recording, replication: int = 0) -> dict[str, str]:
+    """Check every law on a replication that has been recorded; the laws by name, with what each says.
+
+    Raises
+    ------
+    InvariantError
+        A law is broken; names the law and the event.
+    """
     streams = Streams(scenario.run.seed, replication)
     simulated = drawn_scenario(scenario, streams)
     check_program(compile_program(simulated, streams), simulated)
     for law in LAWS:
         law(simulated, recording)
-    return recording
+    return {law.__name__: (law.__doc__ or "").strip().splitlines()[0] for law in (*PROGRAM_LAWS, *LAWS)}
 
 
 def _broken(law: str, event: str) -> InvariantError:

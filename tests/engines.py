@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -104,26 +104,24 @@ def difference(one: Outcome, other: Outcome, within: float = 0.0) -> str | None:
 
 
 def _first(path: str, one: Any, other: Any, within: float) -> str | None:
-    """Where two values differ first, and how: ``path: one | other``."""
-    if type(one) is not type(other):
-        return f"{path}: {one!r} ({type(one).__name__}) | {other!r} ({type(other).__name__})"
-    if isinstance(one, float):
-        same = one.hex() == other.hex() if not within else math.isclose(one, other, rel_tol=within, abs_tol=within * 1e-6)
-        return None if same else f"{path}: {one!r} | {other!r}"
-    if isinstance(one, np.ndarray):
-        if one.dtype != other.dtype:
-            return f"{path}: {one.dtype} | {other.dtype}"
-        return _first(path, one.tolist(), other.tolist(), within)
-    if isinstance(one, (str, int, bool, type(None))):
-        return None if one == other else f"{path}: {one!r} | {other!r}"
-    if isinstance(one, Mapping):
-        if list(one) != list(other):
-            return f"{path}, keys: {list(one)} | {list(other)}"
+    """Where two values differ first, and how: ``path: one | other``; in whatever order mappings have their keys."""
+    one, other = (value.tolist() if isinstance(value, np.ndarray | np.generic) else value for value in (one, other))
+    pairs: Iterable[tuple[str, Any, Any]]
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        if one.keys() != other.keys():
+            return f"{path}, keys: {sorted(one, key=str)} | {sorted(other, key=str)}"
         pairs = ((f"{path}[{key!r}]", one[key], other[key]) for key in one)
-    elif isinstance(one, Sequence):
+    elif isinstance(one, Sequence) and isinstance(other, Sequence) and not isinstance(one, str):
         if len(one) != len(other):
             return f"{path}, length: {len(one)} | {len(other)}"
         pairs = ((f"{path}[{index}]", mine, its) for index, (mine, its) in enumerate(zip(one, other, strict=True)))
+    elif type(one) is not type(other):
+        return f"{path}: {one!r} ({type(one).__name__}) | {other!r} ({type(other).__name__})"
+    elif isinstance(one, float):
+        same = one.hex() == other.hex() if not within else math.isclose(one, other, rel_tol=within, abs_tol=within * 1e-6)
+        return None if same else f"{path}: {one!r} | {other!r}"
+    elif isinstance(one, str | int | None):
+        return None if one == other else f"{path}: {one!r} | {other!r}"
     else:
         names = [field.name for field in dataclasses.fields(one)] if dataclasses.is_dataclass(one) else _attributes(one)
         pairs = ((f"{path}.{name}", getattr(one, name), getattr(other, name)) for name in names)

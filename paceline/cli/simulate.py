@@ -115,15 +115,16 @@ def simulate(
         write_trace(trace, loaded, recording)
     if tensorboard is not None:
         note(f"wrote {tensorboard}; open it with: tensorboard --logdir {shlex.quote(str(tensorboard))}")
-    laws: list[str] = []
+    laws: dict[str, str] = {}
     if audit:
-        from paceline.cli.auditing import check_laws, show_laws
+        from paceline.cli.auditing import show_laws
+        from simulator.invariants import check_laws
 
         laws = check_laws(loaded, recording)
     if json:
         # the result's own format stays as it is, whatever is told beside it
         told = result.to_json()
-        typer.echo(f'{{"result":{told},"audit":{{"laws":{dumps(laws)}}}}}' if audit else told)
+        typer.echo(f'{{"result":{told},"audit":{{"laws":{dumps(list(laws))}}}}}' if audit else told)
         return
     show_result(result)
     if audit:

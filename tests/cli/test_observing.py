@@ -14,11 +14,12 @@ import pytest
 from simulator import invariants
 from simulator.errors import InvariantError
 from simulator.observing.tensorboard import EVENT_FILE
+from simulator.program.laws import PROGRAM_LAWS
 from simulator.results import Result
 from tests.cli.conftest import Answer
 
 Runner = Callable[..., Answer]
-LAWS = [law.__name__ for law in invariants.LAWS]
+LAWS = [law.__name__ for law in (*PROGRAM_LAWS, *invariants.LAWS)]
 SIMULATE = ("simulate", "s.toml")
 
 

@@ -239,14 +239,32 @@ MEETING = np.dtype(
 """What a rank knows of its step besides, where ranks meet without servers."""
 
 DEVICE = np.dtype(
-    [("busy_s", "f8"), ("free_s", "f8"), ("since_s", "f8"), ("left_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")]
+    [
+        ("busy_s", "f8"),
+        ("free_s", "f8"),
+        ("since_s", "f8"),
+        ("left_s", "f8"),
+        ("turn", "i4"),
+        ("done", "i4"),
+        ("flights", "i4"),
+        ("rank", "i4"),
+    ]
 )
 """A device that one rank has to itself; ``done``: the rank's work in progress, -1: none."""
 
 OVERLAP = np.dtype([("since_s", "f8"), ("hidden_s", "f8"), ("flights", "i4"), ("computing", "i4")])
 
 SERVER = np.dtype(
-    [("busy_s", "f8"), ("busy_since", "f8"), ("version", "i8"), ("parts", "i8"), ("front", "i4"), ("last", "i4"), ("seat", "i4"), ("task", "i4")]
+    [
+        ("busy_s", "f8"),
+        ("busy_since", "f8"),
+        ("version", "i8"),
+        ("parts", "i8"),
+        ("front", "i4"),
+        ("last", "i4"),
+        ("seat", "i4"),
+        ("task", "i4"),
+    ]
 )
 """A server: its jobs, the path of its seat, its task on shared cores."""
 
