@@ -11,8 +11,9 @@ from simulator.engine.compiled.interpreter import CLOSES, DRAWS, REDUCES, ROWS, 
 from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
 from simulator.engine.compiled.tables import Simulation
 from simulator.engine.draws import Draws
-from simulator.engine.recorder import InUse, Kind, Names, Recorder
+from simulator.engine.recorder import InUse, Kind, Recorder
 from simulator.errors import DeadlockError, SimulationError
+from simulator.names import Names
 from simulator.program.program import Floats, Program
 
 __all__ = ["run"]
