@@ -84,7 +84,7 @@ class _Run:
 
     def takes_compiled(self, replications: int) -> bool:
         """Whether the compiled engine runs it."""
-        if self.together or self.observer is not None:
+        if self.together:
             return False
         run = self.drawn.run
         messages = float(sum(its.tables.messages.sum() for its in self.program.exchanges)) / self.drawn.strategy.pace.every
@@ -107,7 +107,8 @@ class _Run:
             observer=self.observer,
         )
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.warmup)
+        log = Log(self.observer) if self.observer is not None else None
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.warmup, log)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 
