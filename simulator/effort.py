@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 
 from simulator.available import available_bytes
-from simulator.engine.choosing import Engine
+from simulator.engine.choosing import Engine, engine_for, expected_events, likely_engine
 from simulator.errors import InputError, SimulationError
 from simulator.metrics import alone_scenario
 from simulator.replication import replicate
@@ -31,6 +31,8 @@ _WORKER_STEP_S, _MESSAGE_S = 12e-6, 18e-6
 """A step of a worker with parameter servers; a message, of variables or gradients."""
 _RANK_MESSAGE_S = 9e-6
 """A message of an all-reduce that is simulated rank by rank."""
+_TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 8e-6, 0.25e-6, 0.5e-6
+"""The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
 _SHARED_CORES = 2.0
 """Work of hosts on cores that all share makes as many events again."""
 _TIMED_S = 0.3
@@ -47,17 +49,35 @@ _NEVER_ASKED_BYTES = 256e6
 """Below this nobody looks how much there is."""
 
 
-def effort_s(scenario: Scenario) -> float:
-    """Seconds of one core that all replications take, baselines included, by the model."""
+def effort_s(scenario: Scenario, engine: Engine | None = None) -> float:
+    """Seconds of one core that all replications take, baselines included, by the model.
+
+    Parameters
+    ----------
+    scenario
+        What is simulated.
+    engine
+        By what; left out: by that which probably will. That its machine code is loaded, or made, once is not counted.
+    """
     run = scenario.run
+    engine = likely_engine(scenario) if engine is None else engine
     lone_steps = run.steps if run.job_steps is None else -(-run.job_steps // scenario.replicas)
-    return run.replications * (_REPLICATION_S + _replication_s(scenario) + lone_steps * _STEP_S)
+    return run.replications * (_REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _STEP_S)
 
 
-def _replication_s(scenario: Scenario) -> float:
+def _fixed_s(scenario: Scenario, engine: Engine) -> float:
+    """Seconds before the first step of a replication."""
+    if engine == "compiled" and expected_events(scenario):
+        return _TABLES_S + scenario.replicas * _COMPILED_RANK_S
+    return scenario.replicas * _RANK_S
+
+
+def _replication_s(scenario: Scenario, engine: Engine) -> float:
     """Seconds of one core that one replication takes besides, by the model."""
     strategy, replicas, run = scenario.strategy, scenario.replicas, scenario.run
-    each_s = replicas * _RANK_S
+    each_s = _fixed_s(scenario, engine)
+    if engine == "compiled" and (events := expected_events(scenario)):
+        return each_s + _EVENT_S * events + _DRAW_S * run.total_steps(replicas)
     if messages := strategy.messages_a_step(scenario):
         step_s = _WORKER_STEP_S + _MESSAGE_S * messages
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
@@ -92,14 +112,15 @@ def _simpy_bytes(scenario: Scenario) -> float:
     return _RANK_BYTES + _BUCKET_BYTES * len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))
 
 
-def check_memory(scenario: Scenario, engine: Engine = "simpy") -> None:
-    """Refuse a scenario that does not fit into memory before anything is built of it.
+def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:
+    """Refuse a scenario that does not fit into memory before anything is built of it; ``engine`` as of :func:`effort_s`.
 
     Raises
     ------
     InputError
         It takes more than there is.
     """
+    engine = likely_engine(scenario) if engine is None else engine
     needed = memory_bytes(scenario, engine)
     if needed <= _NEVER_ASKED_BYTES:
         return
@@ -117,10 +138,10 @@ def timed_effort_s(scenario: Scenario) -> float:
 
     Takes about a third of a second; where a few steps alone would take seconds, the model's word stands.
     """
-    run = scenario.run
+    run, engine = scenario.run, engine_for(scenario)
     most = run.steps if run.job_steps is None else max(2, run.job_steps // scenario.replicas)
-    fixed_s = scenario.replicas * _RANK_S
-    step_s = (_replication_s(scenario) - fixed_s) / most
+    fixed_s = _fixed_s(scenario, engine)
+    step_s = (_replication_s(scenario, engine) - fixed_s) / most
     steps = max(2, 2 * scenario.strategy.pace.every, round((_TIMED_S - fixed_s) / step_s))
     if steps >= most or fixed_s + steps * step_s > 10 * _TIMED_S:
         return effort_s(scenario)
@@ -128,9 +149,9 @@ def timed_effort_s(scenario: Scenario) -> float:
     short = scenario.model_copy(update={"run": run.model_copy(update=changes)})
     begun_s = time.process_time()
     try:
-        replicate(short, 0)
+        replicate(short, 0, engine=engine)
         replicate(alone_scenario(short), 0)
     except SimulationError:
         return effort_s(scenario)
     took_s = time.process_time() - begun_s
-    return effort_s(scenario) * took_s / (effort_s(short) / run.replications)
+    return effort_s(scenario, engine) * took_s / (effort_s(short, engine) / run.replications)

@@ -249,9 +249,12 @@ def _breakdown(runs: Sequence[Measured]) -> Breakdown:
 
 def _utilisation(runs: Sequence[Measured]) -> Utilisation:
     window_s = sum(run.window_s for run in runs)
+    total = Measured()
+    for run in runs:
+        total.add_use(run)
 
     def shares(kind: Kind) -> tuple[Sequence[str], NDArray[np.float64]]:
-        names, used_s = _used_s(runs, kind)
+        names, used_s = total.names.get(kind, ()), total.in_use_s.get(kind, np.zeros(0))
         # a link's bytes are counted when a message ends, so one that began before the window may bring it above the whole
         return names, np.minimum(used_s / window_s, 1.0)
 
@@ -266,22 +269,6 @@ def _utilisation(runs: Sequence[Measured]) -> Utilisation:
         busiest_server=float(servers.max(initial=0.0)),
         cores=_mean(cores),
     )
-
-
-def _used_s(runs: Sequence[Measured], kind: Kind) -> tuple[Sequence[str], NDArray[np.float64]]:
-    """Names of all resources of a kind, and for how many seconds of all runs each was in use."""
-    names = runs[0].names.get(kind, [])
-    if all(run.names.get(kind, []) == names for run in runs):
-        total_s = np.zeros(len(names))
-        for run in runs:
-            total_s += run.in_use_s.get(kind, 0.0)
-        return names, total_s
-    # by name: over which spines messages go differs from replication to replication
-    used_s: dict[str, float] = {}
-    for run in runs:
-        for name, seconds in zip(run.names.get(kind, []), run.in_use_s.get(kind, np.zeros(0)).tolist(), strict=True):
-            used_s[name] = used_s.get(name, 0.0) + seconds
-    return list(used_s), np.array(list(used_s.values()))
 
 
 def _mean(shares: NDArray[np.float64]) -> float:

@@ -65,6 +65,10 @@ class Phases:
             self._rounds(workers[first:rest].reshape(each), start_s[first:rest].reshape(each), end_s[first:rest].reshape(each))
         self._begin(workers[rest:], start_s[rest:], end_s[rest:])
 
+    def end(self) -> None:
+        """No more steps come: what is known of each worker is given back."""
+        self._begun_s = np.empty(0)
+
     def _begin(self, workers: NDArray[np.int64], start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> None:
         """A part of a round, or its end."""
         if not len(workers):

@@ -9,7 +9,8 @@ from importlib import import_module
 
 from simulator.collectives.collective import Collective
 from simulator.cores import cores_of
-from simulator.engine.choosing import choose, expected_events
+from simulator.engine.choosing import Engine as ByEngine
+from simulator.engine.choosing import engine_for
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.recorder import Measured, Recorder
@@ -33,7 +34,7 @@ from simulator.uncertainty import with_draw
 __all__ = ["drawn_scenario", "replicate"]
 
 
-def replicate(scenario: Scenario, replication: int, observer: Observer | None = None) -> Measured:
+def replicate(scenario: Scenario, replication: int, observer: Observer | None = None, engine: ByEngine | None = None) -> Measured:
     """Simulate one real run of the scenario.
 
     Parameters
@@ -44,12 +45,18 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
         Its number; chooses the random streams.
     observer
         Receives every record, where given.
+    engine
+        What runs it, where that has been chosen for all replications; left out: what is best for this one.
 
     Raises
     ------
+    InputError
+        ``run.engine`` asks for an engine that cannot run here.
     DeadlockError, SimulationError
         The engine found an impossible state.
     """
+    if engine is None:
+        engine = engine_for(scenario, 1)
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
     program = compile_program(drawn, streams)
@@ -58,7 +65,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     collecting = gc.isenabled()
     gc.disable()
     try:
-        measured = run.compiled() if run.takes_compiled(scenario.run.replications) else run.simpy()
+        measured = run.simpy() if engine == "simpy" or run.together else run.compiled()
     finally:
         if collecting:
             gc.enable()
@@ -82,15 +89,6 @@ class _Run:
         """Whether all ranks' steps are computed at once."""
         return self.program.together and not self.program.exchanges
 
-    def takes_compiled(self, replications: int) -> bool:
-        """Whether the compiled engine runs it."""
-        if self.together:
-            return False
-        run = self.drawn.run
-        messages = float(sum(its.tables.messages.sum() for its in self.program.exchanges)) / self.drawn.strategy.pace.every
-        events = replications * expected_events(self.program, run.steps, messages=messages)
-        return choose(run.engine, events) == "compiled"
-
     @property
     def at_once(self) -> Collective | None:
         """What finds the times of all ranks at once, where buckets are reduced so."""
@@ -108,7 +106,7 @@ class _Run:
         )
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
         log = Log(self.observer) if self.observer is not None else None
-        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.warmup, log)
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps, log)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 

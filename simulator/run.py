@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from simulator.effort import check_memory
-from simulator.engine.choosing import check
+from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
 from simulator.metrics import alone_scenario, summarise
 from simulator.records import Observer
@@ -61,19 +61,24 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
-    check(scenario.run.engine)
-    check_memory(scenario)
+    check_memory(scenario, likely_engine(scenario))  # before anything is loaded
+    engine = engine_for(scenario)
+    check_memory(scenario, engine)
     count = scenario.run.replications
     alone = _Alone(alone_scenario(scenario))
     same = alone.scenario == scenario
-    runs, baseline = [], []
+    runs: list[Measured] = []
+    baseline: list[Measured] = []
     for replication in range(count):
-        run = replicate(scenario, replication, observer if replication == 0 else None)
+        run = replicate(scenario, replication, observer if replication == 0 else None, engine)
         if scenario.replicas >= _MANY:
             gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
+        if runs:
+            runs[0].add_use(run)
+            run.forget_use()
         runs.append(run)
         # the same streams, so that what both have in common cancels in the speed-up
-        baseline.append(run if same else _baseline(alone, replication))
+        baseline.append(run if same else _baseline(alone, replication, engine))
         if progress is not None:
             progress(replication + 1, count)
     result = summarise(resolved, runs, baseline)
@@ -95,6 +100,6 @@ class _Alone:
 
 
 @lru_cache(maxsize=256)
-def _baseline(alone: _Alone, replication: int) -> Measured:
+def _baseline(alone: _Alone, replication: int, engine: Engine) -> Measured:
     """One replica alone: often the same for many scenarios of a sweep, whose numbers of workers differ."""
-    return replicate(alone.scenario, replication)
+    return replicate(alone.scenario, replication, engine=engine)

@@ -1,34 +1,45 @@
-"""Which engine runs a program: the one that people read, or the compiled one, where there is enough to do.
+"""Which engine runs a scenario: the one that people read, or the compiled one, where there is enough to do.
 
-Which one ran does not change a result. Loading machine code takes a good part of a second,
-in which SimPy runs a hundred thousand events; a process that has loaded it once takes the
-compiled engine for less.
+Which one ran does not change a result. SimPy takes some seven microseconds for an event, the
+compiled engine a twentieth of that; but half a second to load its machine code, once in a
+process, and some ten seconds to make it, once for each version. Both are taken when SimPy
+has been given, in this process, as many events as it would run in that time: a sweep of
+thousands of short simulations then takes little more than if its length had been known.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from functools import cache
 from importlib import import_module
-from typing import Literal
-
-import numpy as np
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
 
 from simulator.errors import EngineWarning, InputError
-from simulator.program import Program
 
-__all__ = ["Asked", "Engine", "check", "choose", "expected_events", "unavailable"]
+if TYPE_CHECKING:
+    from simulator.scenario import Scenario
+
+__all__ = ["Asked", "Engine", "check", "choose", "engine_for", "expected_events", "likely_engine", "unavailable"]
 
 Asked = Literal["auto", "simpy", "compiled"]
 """What ``run.engine`` says."""
 Engine = Literal["simpy", "compiled"]
 
-_LEAST, _LEAST_LOADED = 100_000.0, 1_000.0
-"""Events for which the compiled engine is worth its loading; and where it is loaded, its tables."""
-_EVENTS = {"gate": 0.5, "compute": 1.0, "send": 2.0, "receive": 0.0, "serve": 0.5, "collective": 1.0}
-"""Entries on the calendar that an operation makes, roughly: a message that shares links moves the ends of others."""
-_MESSAGE_EVENTS = 2.0
+_TABLES_EVENTS, _LOADING_EVENTS, _MAKING_EVENTS = 500.0, 80_000.0, 2_000_000.0
+"""Events that SimPy runs in the time that the compiled engine takes for a replication's tables, beyond what SimPy takes for its
+objects; for loading machine code; for making it."""
+_STEP_EVENTS, _MESSAGE_EVENTS, _RANK_MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 2.0, 1.0
+"""Entries on the calendar of a step of one rank: by itself, and for each message; each message of a collective; each bucket."""
+
+
+class _Past:
+    """What this process has done so far."""
+
+    events = 0.0
+    """That SimPy was given where the compiled engine might have run them."""
+    loaded = False
+    """Whether the compiled engine has been loaded."""
 
 
 @cache
@@ -47,15 +58,44 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def choose(asked: Asked, events: float) -> Engine:
-    """The engine that runs what a scenario asks for.
+def engine_for(scenario: Scenario, replications: int | None = None) -> Engine:
+    """The engine that runs so many replications of a scenario, all of them if left out; as :func:`choose`."""
+    count = scenario.run.replications if replications is None else replications
+    return choose(scenario.run.engine, count * expected_events(scenario), count)
+
+
+def likely_engine(scenario: Scenario) -> Engine:
+    """What :func:`engine_for` will probably say, loading nothing."""
+    asked, count = scenario.run.engine, scenario.run.replications
+    if asked != "auto":
+        return asked
+    events = count * expected_events(scenario)
+    least = _TABLES_EVENTS * count if _Past.loaded else max(_LOADING_EVENTS, _TABLES_EVENTS * count)
+    return "compiled" if events > least and _seems_available() else "simpy"
+
+
+def _seems_available() -> bool:
+    if unavailable.cache_info().currsize:
+        return unavailable() is None
+    return _is_installed()
+
+
+@cache
+def _is_installed() -> bool:
+    return find_spec("numba") is not None
+
+
+def choose(asked: Asked, events: float, replications: int = 1) -> Engine:
+    """The engine that runs what a scenario asks for; the compiled one is ready to run.
 
     Parameters
     ----------
     asked
         ``run.engine``.
     events
-        How many are expected in all that is about to be simulated, replications and all.
+        How many are expected in all that is about to be simulated, replications and all; 0: there is nothing to choose.
+    replications
+        Of these.
 
     Raises
     ------
@@ -67,19 +107,25 @@ def choose(asked: Asked, events: float) -> Engine:
     EngineWarning
         It would be worth while, and cannot run here, so that SimPy does.
     """
-    if asked == "simpy":
+    if asked == "simpy" or (asked == "auto" and events <= _TABLES_EVENTS * replications):
         return "simpy"
-    if asked == "auto" and events < (_LEAST_LOADED if unavailable.cache_info().currsize else _LEAST):
-        return "simpy"
+    if asked == "auto" and not _Past.loaded:
+        _Past.events += events
+        if _Past.events < _LOADING_EVENTS:
+            return "simpy"
+    check(asked)
     reason = unavailable()
-    if reason is None:
-        return "compiled"
-    if asked == "compiled":
-        raise InputError(f'run.engine: "compiled" cannot run here: {reason}; take "simpy", or "auto", which does where it must')
-    warnings.warn(
-        f"the compiled engine cannot run here: {reason}; SimPy runs in its place, which takes longer", EngineWarning, stacklevel=2
-    )
-    return "simpy"
+    if reason is not None:
+        warnings.warn(
+            f"the compiled engine cannot run here: {reason}; SimPy runs in its place, which takes longer", EngineWarning, stacklevel=2
+        )
+        return "simpy"
+    if not _Past.loaded:
+        compiled = import_module("simulator.engine.compiled")
+        if asked == "auto" and _Past.events < _MAKING_EVENTS and not compiled.is_made():
+            return "simpy"
+        _Past.loaded = compiled.load(wait=asked == "compiled")
+    return "compiled" if _Past.loaded else "simpy"
 
 
 def check(asked: Asked) -> None:
@@ -90,21 +136,20 @@ def check(asked: Asked) -> None:
     InputError
         The compiled engine is asked for, and cannot run here.
     """
-    if asked == "compiled":
-        choose(asked, math.inf)
+    if asked == "compiled" and (reason := unavailable()) is not None:
+        raise InputError(f'run.engine: "compiled" cannot run here: {reason}; take "simpy", or "auto", which does where it must')
 
 
-def expected_events(program: Program, steps: float, *, messages: float = 0.0) -> float:
-    """Entries that a replication makes on the calendar, within a factor of about two.
-
-    Parameters
-    ----------
-    program
-        What is run.
-    steps
-        Of each rank.
-    messages
-        Of a step's collectives, all ranks together, where each is a transfer of its own.
-    """
-    each = np.array([sum(_EVENTS[operation.kind] for operation in routine.operations) for routine in program.routines])
-    return float(steps * (each[program.ranks.routine].sum() + _MESSAGE_EVENTS * messages))
+def expected_events(scenario: Scenario) -> float:
+    """Entries that a replication makes on the calendar, within a factor of about two; 0 where all ranks are computed at once."""
+    strategy, replicas, run = scenario.strategy, scenario.replicas, scenario.run
+    steps = run.total_steps(replicas)
+    messages = float(strategy.messages_a_step(scenario))
+    reduced = 0.0
+    if strategy.reduction is not None and replicas > 1:
+        reduced = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
+    if scenario.rank_messages:
+        messages += reduced * 2 * (replicas - 1)
+    elif not messages and scenario.cluster.replicas_per_device == 1 and scenario.cluster.shared_cores is None:
+        return 0.0
+    return steps * (_STEP_EVENTS + _MESSAGE_EVENTS * messages + _BUCKET_EVENTS * reduced)

@@ -12,9 +12,9 @@ where it closes, to say how long everything has been in use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from simulator.phases import Phases
 from simulator.records import NOTHING, Observer, Step, Update
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 
-__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Names", "Parts", "Recorder"]
+__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Parts", "Recorder"]
 
 STEP_COLUMNS = ("replica", "start_s", "end_s", "input_s", "compute_s", "waiting_s", "apply_s", "hidden_s", "accepted")
 """Of a block of steps; all but the first three as in :class:`Parts`."""
@@ -56,44 +56,6 @@ class Parts(NamedTuple):
     apply_s: float
     hidden_s: float = 0.0
     accepted: float = 1.0
-
-
-class Names(Sequence[str]):
-    """Names that are made when they are asked for.
-
-    Parameters
-    ----------
-    count
-        How many.
-    name_of
-        Gives each from its place. Two lists of as many names by the same function are equal.
-    """
-
-    def __init__(self, count: int, name_of: Callable[[int], str]) -> None:
-        self._count = count
-        self._name_of = name_of
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        """The name at a place, or those of a part."""
-        places = range(self._count)[place]
-        return self._name_of(places) if isinstance(places, int) else [self._name_of(each) for each in places]
-
-    def __iter__(self) -> Iterator[str]:
-        return map(self._name_of, range(self._count))
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Names) and self._name_of == other._name_of:
-            return self._count == other._count
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class InUse(NamedTuple):
@@ -137,6 +99,24 @@ class Measured:
     events: int = 0
     drawn_s: tuple[float, float] = (1.0, 1.0)
     """Of the parameters as they were drawn: seconds of compute, and of a whole step when all workers are under way."""
+
+    def add_use(self, other: Measured) -> None:
+        """Add how long resources were in use in another replication."""
+        for kind, seconds in other.in_use_s.items():
+            its = other.names[kind]
+            mine, my_s = self.names.get(kind, its), self.in_use_s.get(kind, 0.0)
+            if mine != its:
+                # by name: over which spines messages go differs from replication to replication
+                used_s = dict(zip(mine, self.in_use_s[kind].tolist(), strict=True))
+                for name, its_s in zip(its, seconds.tolist(), strict=True):
+                    used_s[name] = used_s.get(name, 0.0) + its_s
+                self.names[kind], self.in_use_s[kind] = list(used_s), np.array(list(used_s.values()))
+            else:
+                self.names[kind], self.in_use_s[kind] = mine, my_s + seconds
+
+    def forget_use(self) -> None:
+        """Keep no more how long resources were in use, which is as much as there are resources."""
+        self.names, self.in_use_s = {}, {}
 
 
 class Recorder:
@@ -332,6 +312,8 @@ class Recorder:
             measured.in_use_s[kind] = seconds.copy()
             measured.in_use_s[kind][: len(self._before[kind])] -= self._before[kind]
         measured.events = events
+        if measured.phases is not None:
+            measured.phases.end()
         self.closes_at = self.ended
 
     # -- statistics ------------------------------------------------------------------------

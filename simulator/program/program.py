@@ -8,9 +8,9 @@ are drawn for a replication. Tables that grow with the ranks are columns of nump
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, overload
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,6 @@ __all__ = [
     "HostCopies",
     "Hosts",
     "Integers",
-    "Names",
     "Operation",
     "Paths",
     "Ports",
@@ -47,37 +46,6 @@ __all__ = [
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 Flags = NDArray[np.bool_]
-
-
-class Names(Sequence[str]):
-    """Names that are made when they are asked for: a million ports need no million texts.
-
-    Parameters
-    ----------
-    count
-        How many.
-    name
-        The name of each, by its number.
-    """
-
-    def __init__(self, count: int, name: Callable[[int], str]) -> None:
-        self._count = count
-        self._name = name
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        """One name, or several."""
-        if isinstance(index, slice):
-            return [self._name(number) for number in range(*index.indices(self._count))]
-        if not -self._count <= index < self._count:
-            raise IndexError(index)
-        return self._name(index % self._count)
 
 
 @dataclass(frozen=True)

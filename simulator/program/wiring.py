@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 from zlib import crc32
@@ -23,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cluster import Cluster
-from simulator.program.program import Floats, Hosts, Integers, Names, Paths, Ports
+from simulator.names import Names
+from simulator.program.program import Floats, Hosts, Integers, Paths, Ports
 from simulator.rng import Streams
 
 __all__ = ["End", "Wiring"]
@@ -252,7 +254,7 @@ class Wiring:
         if self._has_hosts:
             host_nodes, hosts_of = _by_first_use(nodes[between].ravel())
             hosts[between] = hosts_of.reshape(-1, 2)
-            names = Names(len(host_nodes), lambda number: f"{self._node_name(int(host_nodes[number]))} messages")
+            names = Names(len(host_nodes), _HostCalled(host_nodes, self._first_server_node, self._client_node))
         paths = Paths(
             first,
             port.astype(np.int32),
@@ -289,16 +291,46 @@ class Wiring:
             _compact(ceiling),
             _compact(loss),
             _compact(flows),
-            Names(len(keys), lambda number: self._port_name(int(keys[number]))),
+            Names(len(keys), _PortCalled(keys, self._first_server_node, self._client_node)),
         )
 
-    # -- names -----------------------------------------------------------------------
 
-    def _port_name(self, key: int) -> str:
-        kind, one, other = _Port(key >> (2 * _BITS)), key >> _BITS & (_MOST - 1), key & (_MOST - 1)
+@dataclass(frozen=True, eq=False)
+class _Called:
+    """Names ports by their keys, or the hosts of nodes; equal where all names are."""
+
+    keys: Integers
+    first_server_node: int
+    client_node: int | None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._where == other._where and np.array_equal(self.keys, other.keys)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def _where(self) -> tuple[int, int | None]:
+        return self.first_server_node, self.client_node
+
+    def _node(self, node: int) -> str:
+        first = self.first_server_node
+        if node == self.client_node:
+            return "client node"
+        return f"server node {node - first}" if first and node >= first else f"node {node}"
+
+
+class _HostCalled(_Called):
+    def __call__(self, number: int) -> str:
+        return f"{self._node(int(self.keys[number]))} messages"
+
+
+class _PortCalled(_Called):
+    def __call__(self, number: int) -> str:
+        key = int(self.keys[number])
+        kind, one, other = key >> (2 * _BITS), key >> _BITS & (_MOST - 1), key & (_MOST - 1)
         match kind:
             case _Port.OUT | _Port.IN | _Port.CPU:
-                return f"{self._node_name(one)} {kind.name.lower()}"
+                return f"{self._node(one)} {_Port(kind).name.lower()}"
             case _Port.LEAF_UP:
                 return f"leaf {one} up to spine {other}"
             case _Port.LEAF_DOWN:
@@ -311,14 +343,8 @@ class Wiring:
                 return f"host link {one} {'from' if kind == _Port.HOST_LINK_OUT else 'to'} device"
             case _Port.CAP:
                 return f"connection {one}"
-            case _Port.DEVICE:
+            case _:
                 return f"device {one}"
-
-    def _node_name(self, node: int) -> str:
-        first = self._first_server_node
-        if node == self._client_node:
-            return "client node"
-        return f"server node {node - first}" if first and node >= first else f"node {node}"
 
 
 def _compact(column: NDArray[_Item]) -> NDArray[_Item]:

@@ -20,7 +20,8 @@ from pydantic import Field
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
 from simulator.fusion import Bucket, buckets
-from simulator.program.program import Cores, Devices, Exchange, HostCopies, Names, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.names import Names
+from simulator.program.program import Cores, Devices, Exchange, HostCopies, Operation, Program, Ranks, Routine, Rules, Servers
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams

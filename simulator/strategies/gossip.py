@@ -17,7 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from simulator.cluster import Cluster
-from simulator.program.program import Cores, Devices, Names, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.names import Names
+from simulator.program.program import Cores, Devices, Operation, Program, Ranks, Routine, Rules, Servers
 from simulator.program.wiring import Wiring
 from simulator.records import OWN, PEER, Place
 from simulator.rng import Streams

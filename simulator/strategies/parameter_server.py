@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cluster import Cluster
+from simulator.names import Names
 from simulator.placement import Partitioner, shard_count
 from simulator.program.program import (
     Asynchronous,
@@ -25,7 +26,6 @@ from simulator.program.program import (
     Devices,
     Dispatcher,
     Integers,
-    Names,
     Operation,
     Program,
     Ranks,

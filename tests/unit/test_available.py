@@ -88,18 +88,24 @@ for table in json.load(sys.stdin):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is told by /proc")
-@pytest.mark.parametrize(("strategy", "workers"), [(ASYNC, 4000), (RING, 30_000)], ids=["async", "ring"])
-def test_the_estimate_holds_within_a_factor_of_two(strategy, workers):
+@pytest.mark.parametrize(
+    ("strategy", "engine", "workers"),
+    [(ASYNC, "simpy", 4000), (RING, "simpy", 30_000), (ASYNC, "compiled", 60_000)],
+    ids=["async", "ring", "async compiled"],
+)
+def test_the_estimate_holds_within_a_factor_of_two(strategy, engine, workers):
     """Against the peak memory of a process of its own, after a few replicas have had everything imported."""
     few, many = (
         scenario_table(
-            workload={"jitter": {"kind": "exponential"}}, strategy={**strategy, "workers": count}, run={"steps": 3, "warmup_steps": 1}
+            workload={"jitter": {"kind": "exponential"}},
+            strategy={**strategy, "workers": count},
+            run={"steps": 3, "warmup_steps": 1, "engine": engine},
         )
         for count in (10, workers)
     )
     told = subprocess.run([sys.executable, "-c", PEAK], input=json.dumps([few, many]), capture_output=True, text=True, check=True)
     took = float(told.stdout.split()[-1])
-    assert took / 2 < memory_bytes(scenario_from_table(many, "test"), "simpy") < 2 * took
+    assert took / 2 < memory_bytes(scenario_from_table(many, "test"), engine) < 2 * took
 
 
 def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch):

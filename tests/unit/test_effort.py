@@ -32,10 +32,11 @@ def scenario_of(way: str, **more: Any) -> Scenario:
     return load_scenario(name, [*settings.items(), ("run.replications", 3), *((f"run.{key}", value) for key, value in more.items())])
 
 
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
 @pytest.mark.parametrize("way", WAYS)
-def test_the_model_is_near_what_it_takes(way: str) -> None:
-    scenario = scenario_of(way)
-    simulate(scenario)  # the first one compiles
+def test_the_model_is_near_what_it_takes(way: str, engine: str) -> None:
+    scenario = scenario_of(way, engine=engine)
+    simulate(scenario)  # the first one compiles, and loads
     begun_s = time.process_time()
     simulate(scenario)
     took_s = time.process_time() - begun_s
@@ -53,11 +54,11 @@ def test_a_run_of_some_steps_brings_it_to_this_machine(way: str, monkeypatch: py
     assert effort_s(long) / FACTOR < plain_s < effort_s(long) * FACTOR
     real, steps = module.replicate, []
 
-    def slowly(its: Scenario, number: int) -> object:
+    def slowly(its: Scenario, number: int, **more: Any) -> object:
         steps.append(its.run.steps)
         for _ in range(9):
-            real(its, number)
-        return real(its, number)
+            real(its, number, **more)
+        return real(its, number, **more)
 
     monkeypatch.setattr(module, "replicate", slowly)
     monkeypatch.setattr(module, "_TIMED_S", 0.05)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.engine.recorder import LISTED_WORKERS, InUse, Measured, Names, Parts, Recorder
+from simulator.engine.recorder import LISTED_WORKERS, InUse, Measured, Parts, Recorder
 from simulator.errors import SimulationError
+from simulator.names import Names
 from simulator.phases import Phases, random_order
 from simulator.records import Step, Update
 

@@ -11,7 +11,7 @@ package imports numba.
 
 from __future__ import annotations
 
-__all__ = ["available"]
+__all__ = ["available", "is_made", "load"]
 
 
 def available() -> str | None:
@@ -25,3 +25,34 @@ def available() -> str | None:
     from simulator.engine.compiled.machine import obstacle  # which loads numba
 
     return obstacle()
+
+
+def is_made() -> bool:
+    """Whether the machine code is there already, from another time."""
+    from simulator.engine.compiled.machine import is_kept
+
+    return is_kept()
+
+
+def load(*, wait: bool) -> bool:
+    """Load the machine code; make it first, once, where there is none, and say so.
+
+    Parameters
+    ----------
+    wait
+        What to do while another process makes it: wait for it, or leave it.
+
+    Returns
+    -------
+    bool
+        Whether it is loaded.
+    """
+    from simulator.engine.compiled.machine import making
+
+    with making(wait=wait) as mine:
+        if not mine:
+            return False
+        from simulator.engine.compiled.warming import run_nothing
+
+        run_nothing()
+    return True

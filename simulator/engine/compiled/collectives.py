@@ -8,7 +8,18 @@ from __future__ import annotations
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import pack, soon
 from simulator.engine.compiled.flows import send
-from simulator.engine.compiled.layout import context_at, exchange_at, lane_at, member_at, need_at, number_at, rank_at, real_at, role_at, routine_at
+from simulator.engine.compiled.layout import (
+    context_at,
+    exchange_at,
+    lane_at,
+    member_at,
+    need_at,
+    number_at,
+    rank_at,
+    real_at,
+    role_at,
+    routine_at,
+)
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.rank import end_operation
 from simulator.engine.compiled.telling import CHUNK, SENDING, tell

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from simulator.collectives.collective import Collective
@@ -12,8 +14,9 @@ from simulator.engine.compiled.tables import Simulation
 from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
-from simulator.engine.recorder import InUse, Kind, Names, Recorder
+from simulator.engine.recorder import InUse, Kind, Recorder
 from simulator.errors import DeadlockError, SimulationError
+from simulator.names import Names
 from simulator.program.program import Floats, Program
 
 __all__ = ["run"]
@@ -189,7 +192,7 @@ class _Run:
 
     def _names(self) -> dict[Kind, Sequence[str]]:
         program = self._program
-        links: Sequence[str] = Names(program.links, program.ports.names.__getitem__)
+        links: Sequence[str] = program.ports.names[: program.links]
         if program.hosts.count or self._collective is not None:
             reduced = [resource.name for resource in self._collective.links()] if self._collective is not None else []
             links = [*links, *program.hosts.names, *reduced]

@@ -251,9 +251,7 @@ MEETING = np.dtype(
 )
 """What a rank knows of its step besides, where ranks meet without servers."""
 
-DEVICE = np.dtype(
-    [("busy_s", "f8"), ("free_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")]
-)
+DEVICE = np.dtype([("busy_s", "f8"), ("free_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")])
 """A device that one rank has to itself; ``done``: the rank's work in progress, -1: none."""
 
 STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8")])

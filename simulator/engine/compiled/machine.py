@@ -15,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["INTERPRETED", "Record", "Table", "compiled", "entry", "fetch", "forget", "obstacle", "remember", "table"]
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["INTERPRETED", "Record", "Table", "compiled", "entry", "fetch", "forget", "is_kept", "making", "obstacle", "remember", "table"]
 
 Record = Any
 """A record of a table: its fields are attributes, which can be set."""
@@ -37,6 +43,8 @@ Table = Callable[[int, int], Record]
 
 _config: Any = numba.config
 _njit: Any = numba.njit
+
+_MAKING = "paceline: making the machine code of the compiled engine, once for this version; this takes some 15 s\n"
 
 INTERPRETED: bool = bool(_config.DISABLE_JIT)
 """Whether Python itself runs the functions, for debugging (environment variable NUMBA_DISABLE_JIT)."""
@@ -90,6 +98,33 @@ def _cache_folder() -> tuple[str | None, str | None]:
 def obstacle() -> str | None:
     """Why machine code cannot be kept here, so that it would be compiled anew each time; None where it can."""
     return _cache_folder()[1]
+
+
+def is_kept() -> bool:
+    """Whether machine code of these sources is kept."""
+    folder, _ = _cache_folder()
+    return folder is not None and any(Path(folder).rglob("*.nbi"))
+
+
+@contextmanager
+def making(*, wait: bool) -> Iterator[bool]:
+    """Machine code is about to be made, or loaded; no other process makes the same meanwhile.
+
+    Gives whether to go on: not where another process makes it and this one does not ``wait``.
+    """
+    folder, _ = _cache_folder()
+    if folder is None or fcntl is None or is_kept():
+        yield True
+        return
+    with (Path(folder) / "making").open("w") as lock:  # let go of when the process ends, however it does
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:
+            yield False
+            return
+        if not is_kept():
+            sys.stderr.write(_MAKING)
+        yield True
 
 
 # -- faster compilation of helpers -------------------------------------------------------

@@ -320,7 +320,7 @@ class Simulation(State):
     def _make_rows(self) -> None:
         s = self.s
         # ranks that wait for each other may all end their steps at once
-        s.rows_spare = self._ranks + 2 if s.cancels else 4
+        s.rows_spare = self._ranks + 2 if s.synchronous else 4
         s.steps_room = _ROWS + int(s.rows_spare)
         s.updates_room = s.reads_room = _ROWS
         self._steps = np.empty((int(s.steps_room), layout.ENDED_STEP.itemsize // 8))

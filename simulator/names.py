@@ -1,0 +1,50 @@
+"""Names that nobody has asked for need not be made: a million ports need no million texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import overload
+
+__all__ = ["Names"]
+
+
+class Names(Sequence[str]):
+    """Names that are made when they are asked for.
+
+    Parameters
+    ----------
+    count
+        How many.
+    name_of
+        Gives each from its place. Two lists of the same places by equal functions are equal.
+    """
+
+    def __init__(self, count: int, name_of: Callable[[int], str]) -> None:
+        self._places = range(count)
+        self._name_of = name_of
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Names: ...
+    def __getitem__(self, place: int | slice) -> str | Names:
+        """The name at a place, or those of a part."""
+        places = self._places[place]
+        if isinstance(places, int):
+            return self._name_of(places)
+        part = Names(0, self._name_of)
+        part._places = places
+        return part
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._name_of, self._places)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Names) and self._name_of == other._name_of:
+            return self._places == other._places
+        return isinstance(other, Sequence) and len(self) == len(other) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
