@@ -105,7 +105,7 @@ class _Run:
             observer=self.observer,
         )
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps + drawn.warmup)
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 

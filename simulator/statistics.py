@@ -85,7 +85,12 @@ class CountHistogram:
 
     def add_all(self, values: NDArray[np.int64]) -> None:
         """Count values, shape (n,)."""
-        distinct, times = np.unique(values, return_counts=True)
+        if len(values) and 0 <= values.min() and values.max() < 16 * len(values):
+            counts = np.bincount(values)
+            distinct = np.flatnonzero(counts)
+            times = counts[distinct]
+        else:
+            distinct, times = np.unique(values, return_counts=True)
         for value, count in zip(distinct.tolist(), times.tolist(), strict=True):
             self.add(value, count)
 
@@ -129,11 +134,12 @@ class GroupedCounts:
 
     def add(self, groups: NDArray[np.int64], values: NDArray[np.int64]) -> None:
         """Count ``values[i]`` in group ``groups[i]``, shapes (n,)."""
-        np.add.at(self.total, groups, values)
+        count = len(self.total)
+        self.total += np.bincount(groups, weights=values, minlength=count)  # of whole numbers, so exact
         np.maximum.at(self.largest, groups, values)
         above = _EXACT + np.floor(np.log(np.maximum(values, _EXACT) / _EXACT) / _WIDTH + 1e-9)
         bins = np.minimum(np.where(values < _EXACT, values, above), _BINS - 1).astype(np.int64)
-        np.add.at(self._bins, (groups, bins), 1)
+        np.add.at(self._bins.reshape(-1), groups * _BINS + bins, np.uint32(1))
 
     def merge(self, other: GroupedCounts) -> None:
         """Take all that another has taken, group by group."""

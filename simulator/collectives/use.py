@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,10 +46,16 @@ def load_of(schedule: Schedule, bytes_per_byte: float, ports: Ports, paths: Path
 
 
 class Used(NamedTuple):
-    """The use of one link, or of a host."""
+    """The use of one link, or of a host; its name is made when it is asked for."""
 
-    name: str
+    names: Sequence[str]
+    number: int
     seconds: float
+
+    @property
+    def name(self) -> str:
+        """For results."""
+        return self.names[self.number]
 
     def in_use_s(self, now: float) -> float:
         """Seconds of use in all that has been counted so far."""
@@ -100,6 +106,6 @@ class Use:
         # bytes stand for seconds of the whole capacity; where incast eats into it, seconds in use do
         used_s = np.where(ports.incast_loss[:links] > 0, self.busy_s, self.carried / ports.capacity[:links])
         for number, seconds in enumerate(used_s.tolist()):
-            yield Used(ports.names[number], seconds)
-        for name in self._hosts.names:
-            yield Used(name, 0.0)
+            yield Used(ports.names, number, seconds)
+        for number in range(self._hosts.count):
+            yield Used(self._hosts.names, number, 0.0)

@@ -36,6 +36,8 @@ LISTED_WORKERS = 1024
 """Up to so many workers, each one's staleness is measured."""
 
 _BLOCK = 1024
+_BLOCKS = 8 * _BLOCK
+"""Rows that are kept until they are counted; what is summed is summed in blocks."""
 
 Kind = Literal["devices", "links", "servers", "cores"]
 Seconds = NDArray[np.float64]
@@ -317,11 +319,15 @@ class Recorder:
     # -- statistics ------------------------------------------------------------------------
 
     def _fold_steps(self, rows: Seconds) -> None:
+        phases = self.measured.phases
+        if phases is not None:
+            phases.steps(rows[:, 0].astype(np.int64), rows[:, 1], rows[:, 2])
+        if self.is_open:
+            for begin in range(0, len(rows), _BLOCK):
+                self._sum_steps(rows[begin : begin + _BLOCK])
+
+    def _sum_steps(self, rows: Seconds) -> None:
         measured = self.measured
-        if measured.phases is not None:
-            measured.phases.steps(rows[:, 0].astype(np.int64), rows[:, 1], rows[:, 2])
-        if not self.is_open:
-            return
         parts = np.empty((len(rows), 8))  # a step after the other, as sums of it are rounded
         durations = rows[:, 2] - rows[:, 1]
         parts[:, 0], parts[:, 1], parts[:, 2] = durations, rows[:, 7], rows[:, 8]
@@ -369,7 +375,7 @@ class _Block:
         self._fold = fold
         self._rows: list[tuple[float, ...]] = []
         self._blocks: list[Seconds] = []  # that came before those rows
-        self._room = _BLOCK  # of rows until the next one is folded, but for those
+        self._room = _BLOCKS  # of rows until the next one is folded, but for those
 
     def add(self, row: tuple[float, ...]) -> None:
         """Take one."""
@@ -394,7 +400,7 @@ class _Block:
     def fold(self) -> None:
         """Fold all there are, though they are fewer than a block."""
         self._gather()
-        blocks, self._blocks, self._room = self._blocks, [], _BLOCK
+        blocks, self._blocks, self._room = self._blocks, [], _BLOCKS
         if blocks:
             self._fold(np.concatenate(blocks) if len(blocks) > 1 else blocks[0])
 

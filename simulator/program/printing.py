@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.program.program import Asynchronous, Floats, Integers, Operation, Program, Routine, Synchronous
+from simulator.collectives.schedule import Needs
+from simulator.program.program import Asynchronous, Exchange, Floats, Integers, Operation, Program, Routine, Synchronous
 from simulator.records import Place
 from simulator.transport import Transport
 from simulator.units import format_bytes, format_rate, format_seconds
@@ -100,6 +101,7 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
     counts = {
         "port": len(program.ports.capacity), "path": len(program.paths), "host": program.hosts.count, "server": program.servers.count,
         "rank": len(program.ranks), "group": len(program.groups), "routine": len(program.routines), "operation": operations,
+        "lane": sum(len(its.path) for its in program.exchanges),
     }  # fmt: skip
     yield {"schema_version": SCHEMA_VERSION, "table": "program", "scenario": printed.scenario, "rows": counts}
     means = {"forward_s": printed.forward_s, "backward_s": printed.backward_s, "apply_s": printed.apply_s}
@@ -119,6 +121,8 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
     for number, routine in enumerate(program.routines):
         yield {"table": "routine", "number": number, "shuffled": list(routine.shuffled)}
         yield from _operation_rows(printed, number, routine)
+    for bucket, exchange in enumerate(program.exchanges):
+        yield from _lane_rows(bucket, exchange)
 
 
 def _time(value_s: float) -> str:
@@ -189,6 +193,26 @@ def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[di
         if (how := printed.reduced.get(operation.size_bytes)) is not None and operation.kind == "collective":
             row |= how._asdict()
         yield row
+
+
+def _lane_rows(bucket: int, its: Exchange) -> Iterator[dict[str, Any]]:
+    """Of each lane of a bucket its messages, and what they need: ``slope * k + base`` of a lane's, for message k >= ``onward``."""
+    tables = its.tables
+    columns = zip(
+        tables.source.tolist(), tables.target.tolist(), its.path.tolist(), tables.messages.tolist(), its.size_bytes.tolist(),
+        tables.meeting.tolist(), strict=True
+    )  # fmt: skip
+    for lane, (source, target, path, messages, size_bytes, meeting) in enumerate(columns):
+        yield {
+            "table": "lane", "bucket": bucket, "number": lane, "source": source, "target": target, "path": path, "messages": messages,
+            "size_bytes": size_bytes, "awaits": _needed(tables.awaits, lane), "meets": _needed(tables.meets, lane) if meeting else None,
+        }  # fmt: skip
+
+
+def _needed(needs: Needs, lane: int) -> list[dict[str, int]]:
+    some = slice(needs.start[lane], needs.start[lane + 1])
+    columns = (column[some].tolist() for column in (needs.lane, needs.base, needs.slope, needs.onward))
+    return [dict(zip(("lane", "base", "slope", "onward"), row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 _OF_KIND: dict[str, tuple[str, ...]] = {
@@ -273,6 +297,8 @@ def tables_of(printed: Printed) -> Iterator[Listing]:
         yield Listing("Groups of ranks", ("group", "ranks", "which"), rows)
     for number, routine in enumerate(program.routines):
         yield _routine(printed, number, routine)
+    if program.exchanges:
+        yield _messages(program, paths)
 
 
 def _ports(program: Program) -> tuple[Integers, Listing]:
@@ -312,6 +338,23 @@ def _paths(program: Program, ports: Integers) -> tuple[Integers, Listing]:
             beside.append("answers to requests")
         rows.append((f"{kind}", f"{count:,}", ", ".join(crosses) or "nothing", _time(its.latency_s[path]), "; ".join(beside)))
     return which, Listing("Paths: what messages cross", ("kind", "count", "kinds of ports", "latency", "besides"), rows)
+
+
+def _messages(program: Program, paths: Integers) -> Listing:
+    """Of each bucket the kinds of lanes."""
+    rows = []
+    for bucket, its in enumerate(program.exchanges):
+        tables = its.tables
+        which, first = _kinds(tables.messages, its.size_bytes, paths[its.path], np.diff(tables.awaits.start), tables.meeting)
+        for lane, count in zip(first.tolist(), _counts(which), strict=True):
+            awaits = int(tables.awaits.start[lane + 1] - tables.awaits.start[lane])
+            waits = ["the rank's data"]
+            waits += [f"messages of {awaits:,} other lane{'s' if awaits > 1 else ''}"] if awaits else []
+            waits += ["the rank that it goes to"] if tables.meeting[lane] else []
+            cells = f"{count:,}", f"{tables.messages[lane]:,}", format_bytes(its.size_bytes[lane]), f"{paths[its.path[lane]]}"
+            rows.append((f"{bucket}", *cells, ", ".join(waits)))
+    columns = "bucket", "lanes", "messages of each", "size", "kind of path", "a message waits for"
+    return Listing("Messages of collectives, one by one", columns, rows)
 
 
 def _ranks(printed: Printed, paths: Integers) -> Listing:

@@ -141,18 +141,42 @@ def test_random_collectives(case: tuple[Scenario, Program]) -> None:
     assert_equal(by_simpy(*case), by_compiled(*case))
 
 
+def of_plans(built: Scenario, kinds: list[tuple[str, str, int]], sizes: list[float], chunk_bytes: float, times_s: np.ndarray) -> Program:
+    """A collective for each bucket (operation, algorithm, root); ``times_s``: compute of each rank before each bucket."""
+    group = Group.in_order(built.replicas, 1)
+    plans = [
+        collective_for(name, "none", built.cluster, group, lambda: wiring_of(built), chunk_bytes, operation=does, root=root).plan(size)
+        for (does, name, root), size in zip(kinds, sizes, strict=True)
+    ]
+    wiring = wiring_of(built)
+    exchanges = exchanges_of(wiring, plans, sizes)
+    ports, links, paths, hosts = wiring.tables()
+    plain = compile_program(built)
+    routines = tuple(_routine(each, sizes) for each in times_s.tolist())
+    ranks = replace(plain.ranks, routine=np.arange(built.replicas))
+    return replace(plain, ports=ports, links=links, paths=paths, hosts=hosts, exchanges=exchanges, routines=routines, ranks=ranks)
+
+
+def small(ranks: int) -> Scenario:
+    table = scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": ranks}, run={"steps": STEPS, "warmup_steps": 0})
+    table["workload"] |= {"forward": {"base": "1 s", "per_sample": "0 s"}, "apply": "0 s"}
+    return scenario_from_table(table, "test")
+
+
+def test_nobody_sends_to_who_is_two_buckets_behind() -> None:
+    """A root is done with broadcasts that the end of its chain has not entered yet, and sends it nothing of an all-reduce before it has."""
+    kinds = [("broadcast", "ring", 2), ("broadcast", "ring", 2), ("all-reduce", "bidirectional-ring", 0)]
+    times_s = np.zeros((5, 3))
+    times_s[1] = 1.0, 0.1, 0.1  # the end of the chain, which the counter-clockwise ring sends to first
+    built = small(5)
+    program = of_plans(built, kinds, [5e6] * 3, 1e6, times_s)
+    assert_equal(by_simpy(built, program), by_compiled(built, program))
+
+
 @pytest.mark.parametrize("pieces", [3, 2000])
 def test_a_root_that_sends_all_at_once(pieces: int) -> None:
     """A broadcast's root may send every piece as soon as it has the data: there is room for them."""
-    built = scenario_from_table(
-        scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": 3}, run={"steps": STEPS, "warmup_steps": 0}), "test"
-    )
-    group = Group.in_order(3, 1)
-    some = collective_for("ring", "none", built.cluster, group, lambda: wiring_of(built), 1e6 / pieces, operation="broadcast")
-    wiring = wiring_of(built)
-    exchanges = exchanges_of(wiring, [some.plan(1e6)], [1e6])
-    assert exchanges[0].tables.messages.tolist() == [pieces, pieces]
-    ports, links, paths, hosts = wiring.tables()
-    plain = compile_program(built)
-    program = replace(plain, ports=ports, links=links, paths=paths, hosts=hosts, exchanges=exchanges)
+    built = small(3)
+    program = of_plans(built, [("broadcast", "ring", 0)], [1e6], 1e6 / pieces, np.zeros((3, 1)))
+    assert program.exchanges[0].tables.messages.tolist() == [pieces, pieces]
     assert_equal(by_simpy(built, program), by_compiled(built, program))

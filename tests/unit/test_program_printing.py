@@ -74,6 +74,26 @@ def test_rows_say_all_that_the_program_holds(mode):
         assert all(getattr(operation, name) == getattr(plain, name) for name in left_out), "what is not printed says nothing"
 
 
+@pytest.mark.parametrize("mode", ["ring, messages", "halving"])
+def test_messages_of_collectives_are_printed(mode):
+    printed = printed_of(mode)
+    (exchange,) = printed.program.exchanges
+    tables = exchange.tables
+    for lane, row in enumerate(table_rows(printed)["lane"]):
+        assert (row["bucket"], row["number"]) == (0, lane)
+        assert (row["source"], row["target"], row["path"]) == (tables.source[lane], tables.target[lane], exchange.path[lane])
+        assert (row["messages"], row["size_bytes"]) == (tables.messages[lane], exchange.size_bytes[lane])
+        needs, some = tables.awaits, slice(*tables.awaits.start[lane : lane + 2])
+        assert row["awaits"] == [
+            {"lane": one, "base": base, "slope": slope, "onward": onward}
+            for one, base, slope, onward in zip(needs.lane[some], needs.base[some], needs.slope[some], needs.onward[some], strict=True)
+        ]
+        assert (row["meets"] is not None) == tables.meeting[lane] == (mode == "halving")
+    its = listing(printed, "Messages")
+    counts = zip(column(its, "lanes"), column(its, "messages of each"), strict=True)
+    assert sum(int(lanes) * int(messages) for lanes, messages in counts) == tables.messages.sum()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_computes_add_up_to_a_step(mode):
     printed = printed_of(mode)

@@ -11,10 +11,18 @@ alarm, which is moved. Both number their entries alike.
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import alarm_at, entry_at, item_at, number_at
-from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.layout import ITEM, alarm_at, entry_at, item_at, number_at
+from simulator.engine.compiled.machine import Record, compiled, fetch
 
-__all__ = ["at_end_of_instant", "call_later", "code_of", "drop_alarm", "next_entry", "next_of", "number_of", "pack", "set_alarm", "soon"]
+__all__ = [
+    "NOTE_BITS", "at_end_of_instant", "call_later", "code_of", "drop_alarm", "first_noted", "next_entry", "next_of", "number_of", "pack",
+    "set_alarm", "soon",
+]  # fmt: skip
+
+NOTE_BITS = 26
+"""Of an entry's order: where it is noted what happens; the serial number stands above."""
+NOTES = (1 << NOTE_BITS) - 1
+ITEM_BYTES = ITEM.itemsize
 
 
 @compiled
@@ -50,6 +58,15 @@ def call_later(s: Record, delay: float, what: int, about: int) -> None:
     s.serial = serial
     if time > s.latest:
         s.latest = time
+    note = s.noted_free
+    if note >= 0:
+        s.noted_free = item_at(s.noted, note).about
+    else:
+        note = s.noted_made
+        s.noted_made = note + 1
+    item = item_at(s.noted, note)
+    item.what = what
+    item.about = about
     at = s.entries
     s.entries = at + 1
     base = s.calendar
@@ -58,23 +75,16 @@ def call_later(s: Record, delay: float, what: int, about: int) -> None:
         entry = entry_at(base, above)
         if entry.time <= time:
             break
-        _move(base, above, at)
+        _put(base, at, entry.time, entry.order)
         at = above
-    entry = entry_at(base, at)
-    entry.time = time
-    entry.serial = serial
-    entry.what = what
-    entry.about = about
+    _put(base, at, time, (serial << NOTE_BITS) | note)
 
 
 @compiled
-def _move(base: int, source: int, target: int) -> None:
-    one = entry_at(base, source)
-    other = entry_at(base, target)
-    other.time = one.time
-    other.serial = one.serial
-    other.what = one.what
-    other.about = one.about
+def _put(base: int, at: int, time: float, order: int) -> None:
+    entry = entry_at(base, at)
+    entry.time = time
+    entry.order = order
 
 
 @compiled
@@ -83,15 +93,19 @@ def _pop_entry(s: Record) -> None:
     base = s.calendar
     first = entry_at(base, 0)
     s.now = first.time
-    s.what = first.what
-    s.about = first.about
+    note = first.order & NOTES
+    item = item_at(s.noted, note)
+    s.what = item.what
+    s.about = item.about
+    item.about = s.noted_free
+    s.noted_free = note
     n = s.entries - 1
     s.entries = n
     if n == 0:
         return
     last = entry_at(base, n)
     time = last.time
-    serial = last.serial
+    order = last.order
     at = 0
     while True:
         below = 4 * at + 1
@@ -100,19 +114,29 @@ def _pop_entry(s: Record) -> None:
         least = below
         entry = entry_at(base, below)
         least_time = entry.time
-        least_serial = entry.serial
+        least_order = entry.order
         end = min(below + 4, n)
         for other in range(below + 1, end):
             entry = entry_at(base, other)
-            if entry.time < least_time or (entry.time == least_time and entry.serial < least_serial):
+            if entry.time < least_time or (entry.time == least_time and entry.order < least_order):
                 least = other
                 least_time = entry.time
-                least_serial = entry.serial
-        if time < least_time or (time == least_time and serial < least_serial):
+                least_order = entry.order
+        if time < least_time or (time == least_time and order < least_order):
             break
-        _move(base, least, at)
+        _put(base, at, least_time, least_order)
         at = least
-    _move(base, n, at)
+    _put(base, at, time, order)
+    fetch(s.noted + (entry_at(base, 0).order & NOTES) * ITEM_BYTES)
+
+
+@compiled
+def first_noted(s: Record) -> int:
+    """What happens at the next time of the calendar, alarms left aside; 0 if nothing."""
+    if s.entries == 0:
+        return 0
+    what: int = item_at(s.noted, entry_at(s.calendar, 0).order & NOTES).what
+    return what
 
 
 # -- alarms ------------------------------------------------------------------------------
@@ -248,7 +272,7 @@ def next_entry(s: Record) -> int:
         alarmed = True
         if s.entries > 0:
             entry = entry_at(s.calendar, 0)
-            alarmed = alarm.time < entry.time or (alarm.time == entry.time and alarm.serial < entry.serial)
+            alarmed = alarm.time < entry.time or (alarm.time == entry.time and alarm.serial < entry.order >> NOTE_BITS)
         if alarmed:
             s.now = alarm.time
             which = alarm.which

@@ -6,7 +6,7 @@ from simulator.engine.compiled import codes, kinds
 from simulator.engine.compiled.calendar import call_later, pack, soon
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.flows import send
-from simulator.engine.compiled.layout import device_at, rank_at
+from simulator.engine.compiled.layout import device_at, number_at, rank_at, stretch_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = ["cancel", "communicate", "compute_on", "wake"]
@@ -26,13 +26,14 @@ def compute_on(s: Record, rank: int, work_s: float) -> None:
         d = device_at(s.devices, r.device)
         d.done = r.work
         d.rank = rank
-        d.left_s = work_s
-        d.since_s = s.now
+        stretch = stretch_at(s.stretches, r.device)
+        stretch.left_s = work_s
+        stretch.since_s = s.now
         _schedule(s, d, r.device)
     elif not work_s > 0.0:
         soon(s, pack(codes.COMPUTED, rank), r.work)
     elif manner == kinds.SHARED:
-        send(s, r.seat, work_s, pack(codes.COMPUTED, rank), r.work, 0)
+        send(s, number_at(s.seats, rank).n, work_s, pack(codes.COMPUTED, rank), r.work, 0)
     else:
         work(s, s.device_tasks + r.device, work_s, pack(codes.COMPUTED, rank), r.work)
 
@@ -78,7 +79,7 @@ def wake(s: Record, device: int, turn: int) -> int:
 @compiled
 def _schedule(s: Record, d: Record, device: int) -> None:
     """Wake up when the work in progress ends at the present speed."""
-    wait_s = d.left_s * (1.0 + s.slowing if d.flights else 1.0)
+    wait_s = stretch_at(s.stretches, device).left_s * (1.0 + s.slowing if d.flights else 1.0)
     now = s.now
     d.busy_s += wait_s - max(d.free_s - now, 0.0)
     d.free_s = now + wait_s
@@ -94,6 +95,7 @@ def communicate(s: Record, device: int, change: int) -> None:
     if d.done >= 0 and (before == 0) != (before + change == 0):
         now = s.now
         speed = 1.0 / (1.0 + s.slowing) if before else 1.0
-        d.left_s = max(d.left_s - (now - d.since_s) * speed, 0.0)
-        d.since_s = now
+        stretch = stretch_at(s.stretches, device)
+        stretch.left_s = max(stretch.left_s - (now - stretch.since_s) * speed, 0.0)
+        stretch.since_s = now
         _schedule(s, d, device)

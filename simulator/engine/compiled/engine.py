@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from simulator.collectives.collective import Collective
@@ -135,7 +137,7 @@ class _Run:
         steps, _, _ = simulation.take_rows()
         if before:
             recorder.steps(steps[:before])
-        recorder.open(now, {kind: its.seconds for kind, its in self._in_use(now).items()})
+        recorder.open(now, self._in_use_s(now))
         if len(steps) > before:
             recorder.steps(steps[before:])
         s.is_open = 1
@@ -143,25 +145,35 @@ class _Run:
 
     def _close(self, events: int) -> None:
         now = float(self._simulation.s.now)
-        self._recorder.close(now, self._in_use(now), events)
+        names = self._names()
+        in_use = {kind: InUse(names[kind], seconds) for kind, seconds in self._in_use_s(now).items()}
+        self._recorder.close(now, in_use, events)
 
-    def _in_use(self, now: float) -> dict[Kind, InUse]:
+    def _in_use_s(self, now: float) -> dict[Kind, Floats]:
+        """How long the resources of each kind have been in use."""
         simulation, program = self._simulation, self._program
-        found: dict[Kind, InUse] = {}
-        if program.cores is not None:
-            found["cores"] = InUse(["cores"], np.array([simulation.cores_in_use_s(now)]))
-        found["devices"] = InUse(Names(program.devices.count, _device), simulation.devices_in_use_s(now))
-        links = program.links
-        names = [*program.ports.names[:links], *program.hosts.names]
-        seconds: list[Floats] = [simulation.in_use_s(now)[:links], simulation.hosts_in_use_s(now)]
+        links = [simulation.in_use_s(now)[: program.links], simulation.hosts_in_use_s(now)]
         if self._collective is not None:
-            its = list(self._collective.links())
-            names += [resource.name for resource in its]
-            seconds.append(np.array([resource.in_use_s(now) for resource in its]))
-        found["links"] = InUse(names, np.concatenate(seconds))
+            links.append(np.array([resource.in_use_s(now) for resource in self._collective.links()]))
+        found: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": np.concatenate(links)}
+        if program.cores is not None:
+            found["cores"] = np.array([simulation.cores_in_use_s(now)])
         if program.servers.count:
-            found["servers"] = InUse(Names(program.servers.count, _server), simulation.servers_in_use_s(now))
+            found["servers"] = simulation.servers_in_use_s(now)
         return found
+
+    def _names(self) -> dict[Kind, Sequence[str]]:
+        program = self._program
+        links: Sequence[str] = Names(program.links, program.ports.names.__getitem__)
+        if program.hosts.count or self._collective is not None:
+            reduced = [resource.name for resource in self._collective.links()] if self._collective is not None else []
+            links = [*links, *program.hosts.names, *reduced]
+        return {
+            "cores": ["cores"],
+            "devices": Names(program.devices.count, _device),
+            "links": links,
+            "servers": Names(program.servers.count, _server),
+        }
 
     # -- collectives at once ---------------------------------------------------------------
 

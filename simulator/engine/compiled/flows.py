@@ -21,6 +21,7 @@ from simulator.engine.compiled.layout import (
     real_at,
 )
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.near import foresee_messages
 from simulator.engine.compiled.ports import (
     activate,
     available,
@@ -271,6 +272,8 @@ def set_timer(s: Record, port: int) -> None:
     p.updated = now
     wait_s = (front - p.clock) / p.rate
     set_alarm(s, port, 0.0 if wait_s <= 0.0 else wait_s)
+    if first == p.queue:
+        foresee_messages(s, first)
 
 
 @compiled

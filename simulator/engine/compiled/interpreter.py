@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from simulator.engine.compiled import codes, kinds
-from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, number_of, pack, soon
+from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, first_noted, number_of, pack, soon
 from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import wake
 from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import (
+    DEVICE,
+    REAL,
     channel_at,
     coming_at,
     device_at,
@@ -24,7 +26,8 @@ from simulator.engine.compiled.layout import (
     state_at,
 )
 from simulator.engine.compiled.loop import HANDLE, advance
-from simulator.engine.compiled.machine import Record, compiled, entry
+from simulator.engine.compiled.machine import Record, compiled, entry, fetch
+from simulator.engine.compiled.near import fetch_rank
 from simulator.engine.compiled.overlap import note_message
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
@@ -33,6 +36,7 @@ from simulator.engine.compiled.versions import read_variables
 
 __all__ = ["CLOSES", "DRAWS", "REDUCES", "ROWS", "TURNS", "act"]
 
+DEVICE_BYTES, REAL_BYTES = DEVICE.itemsize, REAL.itemsize
 TURNS = 16
 """The window opens or closes."""
 CLOSES = 17
@@ -134,6 +138,7 @@ def _handle(s: Record) -> None:
     elif code == codes.ARRIVED:
         _arrived(s, rank, operation_of(about), step_of(about))
     elif code == codes.WAKE:
+        _foresee(s)
         done = wake(s, rank, about)
         if done >= 0:
             computed(s, device_at(s.devices, rank).rank, done)
@@ -167,6 +172,15 @@ def _handle(s: Record) -> None:
             end_collective(s, rank, bucket)
     elif code == codes.CLOSE:
         s.wants = CLOSES
+
+
+@compiled
+def _foresee(s: Record) -> None:
+    """Have near what the next entry of the calendar will need; of many ranks little is in the caches."""
+    following = number_of(first_noted(s))
+    if following < s.ranks_n:
+        fetch(s.devices + following * DEVICE_BYTES)
+        fetch_rank(s, following)
 
 
 # -- operations begin --------------------------------------------------------------------
@@ -217,7 +231,9 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
 def _turn(s: Record, r: Record, rank: int) -> None:
     """The rank asks for its next step."""
     following = r.step + 1
-    if (s.factors_n and number_at(s.filled, rank).n <= following) or (s.orders_n and number_at(s.ordered, rank).n <= following):
+    if following >= s.drawn and (  # not all ranks have so much
+        (s.factors_n and number_at(s.filled, rank).n <= following) or (s.orders_n and number_at(s.ordered, rank).n <= following)
+    ):
         s.pending = 1
         s.wants = DRAWS
         return
@@ -226,6 +242,8 @@ def _turn(s: Record, r: Record, rank: int) -> None:
             at_end_of_instant(s, pack(codes.CLOSE, 0), 0)
         return
     begin_step(s, rank)
+    if s.factors_n:
+        fetch(s.factors + (following % s.factors_n * s.ranks_n + rank) * REAL_BYTES)
     if routine_at(s.routines, r.routine).feeds:
         r.batch_there = r.wants_batch = 0
     if s.dispatching:
@@ -313,7 +331,7 @@ def _delivered(s: Record, rank: int, number: int, step: int) -> None:
     """A message to another rank has come: whoever waits for it has it."""
     r = rank_at(s.ranks, rank)
     its = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number)
-    peer = number_at(s.peers, rank * s.slots_n + its.slot).n
+    peer = number_at(s.peers, rank * s.peers_n + its.slot).n
     channel = channel_at(s.channels, peer * s.channels_n + its.channel)
     one = s.comings_free
     if one >= 0:

@@ -12,14 +12,15 @@ from simulator.engine.compiled.machine import table
 from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
-    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY", "EXCHANGE", "HEAPED",
-    "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LONG", "MEETING", "MEMBER", "MESSAGE", "NEED", "NUMBER",
-    "ONE_BY_ONE", "OPERATION", "OVERLAP", "PAIR", "PARKED", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "STATE", "TASK",
-    "TENSOR", "TURNS", "WORK", "alarm_at", "channel_at", "coming_at", "connection_at", "count_at", "device_at", "edge_at",
-    "ended_step_at", "ends_at", "entry_at", "exchange_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at",
-    "lane_at", "last_ready_at", "level_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at",
-    "operation_at", "overlap_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at",
-    "server_at", "state_at", "task_at", "tensor_at", "turns_at", "work_at",
+    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY", "EXCHANGE",
+    "HEAPED", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LONG", "MEETING", "MEMBER", "MESSAGE",
+    "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT", "RANK", "READ",
+    "REAL", "ROLE", "ROUTINE", "SERVER", "STATE", "STRETCH", "TASK", "TENSOR", "TURNS", "WORK", "alarm_at", "channel_at",
+    "coming_at", "connection_at", "count_at", "device_at", "edge_at", "ended_step_at", "ends_at", "entry_at", "exchange_at",
+    "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at", "level_at", "long_at",
+    "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at", "overlap_at", "pair_at",
+    "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at", "state_at", "stretch_at",
+    "task_at", "tensor_at", "turns_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
@@ -35,12 +36,12 @@ STATE = np.dtype(
     [
         # addresses of tables
         *((name, "i8") for name in (
-            "calendar", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "pairs", "connections", "crossed", "carried",
+            "calendar", "noted", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "pairs", "first_pairs", "connections", "crossed", "carried",
             "messages", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels", "candidates",
             "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
-        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"),
+        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"), ("noted_free", "i8"), ("noted_made", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("alarms_n", "i8"), ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
         # messages
@@ -60,17 +61,17 @@ STATE = np.dtype(
         # a program: tables of what is done, by operation, by routine, by rank, at servers
         *((name, "i8") for name in (
             "operations", "then", "computes", "buckets", "routines", "ranks", "missing", "slots", "peers", "inputs", "meetings", "entered",
-            "finished", "ready", "devices", "overlaps", "servers", "jobs", "factors", "filled", "orders", "ordered", "versions",
-            "channels", "comings", "sent", "clocks", "behind", "tensors", "waiting_ranks", "steps", "updates", "reads", "processes", "last_ready",
+            "finished", "ready", "seats", "devices", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders", "ordered", "versions",
+            "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads", "processes", "last_ready",
             "members", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
         )),
-        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
+        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
         ("soon_spare", "i8"), ("rows_spare", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"), ("on_servers", "i8"), ("on_inputs", "i8"),
         # tasks on shared cores: the first of devices, of servers, the coordinator's, the client's; -1: none
         ("device_tasks", "i8"), ("server_tasks", "i8"),
         ("slowing", "f8"),
         # who hands out steps, and who prepares batches
-        ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"), ("preparing", "i8"),
+        ("drawn", "i8"), ("shared_each", "i8"), ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"), ("preparing", "i8"),
         # clocks
         ("bound", "i8"), ("slowest", "i8"), ("at_slowest", "i8"), ("behind_n", "i8"),
         # servers and updates
@@ -89,8 +90,8 @@ STATE = np.dtype(
 )  # fmt: skip
 """Everything that is one of a kind."""
 
-ENTRY = np.dtype([("time", "f8"), ("serial", "i8"), ("what", "i8"), ("about", "i8")])
-"""What happens at a time."""
+ENTRY = np.dtype([("time", "f8"), ("order", "i8")])
+"""Something happens at a time: its serial number, and where it is noted what; four siblings fill a line of the cache."""
 
 ITEM = np.dtype([("what", "i8"), ("about", "i8")])
 """What follows at once, or at the end of an instant."""
@@ -139,14 +140,14 @@ CONNECTION = np.dtype(
     [
         ("weight", "f8"), ("finish", "f8"), ("entry", "i8"), ("latency_s", "f8"),
         ("front", "i4"), ("last", "i4"),  # messages
-        ("first", "i4"), ("shared", "i4"),  # incidences
-        ("pairs", "i4"), ("crosses", "i4"), ("crossed", "i4"),  # the first pair; the first of all its ports, and how many
+        ("first", "i4"), ("crosses", "i4"),  # the first incidence; the first of all its ports
         ("owner", "i4"),  # the incidence with its bottleneck
         ("before", "i4"), ("after", "i4"),  # in the bottleneck's list
-        ("hosted", "i4"), ("asked_for", "i4"),
+        ("shared", "i1"), ("crossed", "i1"),  # how many incidences, and ports
+        ("hosted", "i1"), ("asked_for", "i1"),
     ]
 )  # fmt: skip
-"""Messages in order over a path."""
+"""Messages in order over a path: a line of the cache."""
 
 MESSAGE = np.dtype(
     [("size_bytes", "f8"), ("arrival", "i8"), ("arrived", "i8"), ("about", "i8"), ("left", "i8"), ("connection", "i4"), ("after", "i4")]
@@ -217,18 +218,23 @@ ROUTINE = np.dtype(
 )  # fmt: skip
 """A routine: where its operations, computes and collectives begin in their tables; ``before`` of those that are shuffled wait for the first."""
 
+OWN_OPERATIONS, OWN_SLOTS = 24, 4
+
 RANK = np.dtype(
     [
         ("forward_s", "f8"), ("backward_s", "f8"), ("update_s", "f8"),
         ("start_s", "f8"), ("held_s", "f8"), ("input_s", "f8"), ("compute_s", "f8"), ("pushed_s", "f8"), ("began_s", "f8"),
         ("read_s", "f8"), ("read_version", "i8"),
-        ("routine", "i4"), ("device", "i4"), ("seat", "i4"), ("step", "i4"), ("left", "i4"), ("work", "i4"), ("arrived", "i4"),
-        ("accepted", "i4"), ("local_step", "i4"), ("token_step", "i4"), ("at", "i4"), ("first", "i4"),
-        ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"), ("wants_batch", "i1"),
+        ("routine", "i4"), ("device", "i4"), ("step", "i4"), ("left", "i4"), ("work", "i4"), ("arrived", "i4"), ("accepted", "i4"),
+        ("at", "i2"), ("first", "i2"), ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"), ("wants_batch", "i1"),
+        ("unused", "i1", 3), ("missing", "i2", OWN_OPERATIONS), ("slots", "i4", OWN_SLOTS),
     ],
-    align=True,
 )  # fmt: skip
-"""A rank, as :class:`simulator.engine.simpy.rank.Rank`; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes."""
+"""A rank, as :class:`simulator.engine.simpy.rank.Rank`; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes.
+
+Where gradients are averaged, ``read_version`` is the step at which it began. Of few operations and slots
+the counts of ``missing`` and the paths of ``slots`` stand here, else in tables of their own. Three lines of the cache.
+"""
 
 INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("task", "i8")])
 """A rank's input, where it has some."""
@@ -238,19 +244,11 @@ MEETING = np.dtype(
 )
 """What a rank knows of its step besides, where ranks meet without servers."""
 
-DEVICE = np.dtype(
-    [
-        ("busy_s", "f8"),
-        ("free_s", "f8"),
-        ("since_s", "f8"),
-        ("left_s", "f8"),
-        ("turn", "i4"),
-        ("done", "i4"),
-        ("flights", "i4"),
-        ("rank", "i4"),
-    ]
-)
+DEVICE = np.dtype([("busy_s", "f8"), ("free_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")])
 """A device that one rank has to itself; ``done``: the rank's work in progress, -1: none."""
+
+STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8")])
+"""Of a device that communication slows down: mean seconds of work that were left, and when."""
 
 OVERLAP = np.dtype([("since_s", "f8"), ("hidden_s", "f8"), ("flights", "i4"), ("computing", "i4")])
 
@@ -336,6 +334,7 @@ rank_at = table(RANK)
 input_at = table(INPUT)
 meeting_at = table(MEETING)
 device_at = table(DEVICE)
+stretch_at = table(STRETCH)
 overlap_at = table(OVERLAP)
 server_at = table(SERVER)
 job_at = table(JOB)

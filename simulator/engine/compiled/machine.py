@@ -25,6 +25,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 try:
@@ -32,7 +33,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["INTERPRETED", "Record", "Table", "compiled", "entry", "forget", "is_kept", "making", "obstacle", "remember", "table"]
+__all__ = ["INTERPRETED", "Record", "Table", "compiled", "entry", "fetch", "forget", "is_kept", "making", "obstacle", "remember", "table"]
 
 Record = Any
 """A record of a table: its fields are attributes, which can be set."""
@@ -198,6 +199,29 @@ def table(dtype: np.dtype[Any]) -> Table:
 
     read: Any = at
     return read  # type: ignore[no-any-return]
+
+
+def _prefetch() -> Callable[[int], None]:
+    """How compiled functions have memory brought near that they will need soon; any address will do."""
+    if INTERPRETED:
+        return lambda address: None
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def near(_context: Any, _address: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(function, [builder.inttoptr(arguments[0], pointer), flag(0), flag(3), flag(1)])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), generate
+
+    made: Any = near
+    return made  # type: ignore[no-any-return]
+
+
+fetch = _prefetch()
 
 
 def remember(array: np.ndarray[Any, Any]) -> int:

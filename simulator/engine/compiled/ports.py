@@ -7,7 +7,7 @@ only the others need the heap.
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import AWAY, connection_at, heaped_at, incidence_at, pair_at, port_at
+from simulator.engine.compiled.layout import AWAY, connection_at, heaped_at, incidence_at, number_at, pair_at, port_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = [
@@ -140,7 +140,7 @@ def couple(s: Record, incidence: int) -> None:
     i = incidence_at(s.incidences, incidence)
     c = connection_at(s.connections, i.connection)
     owner = port_at(s.ports, incidence_at(s.incidences, c.owner).port)
-    pair = c.pairs + (c.owner - c.first) * c.shared + (incidence - c.first)
+    pair = number_at(s.first_pairs, i.connection).n + (c.owner - c.first) * c.shared + (incidence - c.first)
     q = pair_at(s.pairs, pair)
     if q.epoch == owner.epoch:
         return

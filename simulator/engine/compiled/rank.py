@@ -16,6 +16,7 @@ from simulator.engine.compiled.layout import (
     routine_at,
 )
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.near import fetch_connection
 from simulator.engine.compiled.overlap import hidden_since, note_compute, note_message
 from simulator.engine.compiled.record import record_step, record_update
 from simulator.engine.compiled.rules import tick
@@ -73,6 +74,9 @@ def end_operation(s: Record, rank: int, number: int, step: int) -> None:
         missing.n = left
         if left == 0:
             soon(s, pack(codes.BEGIN_OPERATION, rank), pack_operation(step, following))
+            other = operation_at(s.operations, first + following)
+            if other.kind == kinds.SEND:
+                fetch_connection(s, number_at(s.slots, rank * s.slots_n + other.slot).n)
     left = r.left - 1
     r.left = left
     if left == 0:
@@ -135,7 +139,7 @@ def _compute(s: Record, rank: int, pending_s: float) -> None:
     r.work += 1
     work_s = pending_s
     if s.factors_n:
-        work_s *= real_at(s.factors, rank * s.factors_n + r.step % s.factors_n).x
+        work_s *= real_at(s.factors, r.step % s.factors_n * s.ranks_n + rank).x
     if outdated(s, r):
         give_up(s, rank)
         return

@@ -15,12 +15,14 @@ from simulator.network.fairness import PATIENCE
 from simulator.program.program import Cores, Floats, Paths, Ports
 from simulator.transport import Transport
 
-__all__ = ["State"]
+__all__ = ["State", "aligned"]
 
 _FIRST_ROOM = 1 << 10
+_LINE = 64
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
 _ROOMS = {
     "calendar": "entries_room",
+    "noted": "noted_room",
     "soon": "soon_room",
     "at_end": "end_room",
     "messages": "messages_room",
@@ -72,7 +74,7 @@ class State:
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
         s.spare = spare
-        s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
+        s.noted_free = s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
         s.ending = -1
         s.patience = PATIENCE
         weights = np.ones(len(paths)) if weight is None else weight
@@ -102,6 +104,7 @@ class State:
     def _make_calendar(self) -> None:
         for name, dtype in (
             ("calendar", layout.ENTRY),
+            ("noted", layout.ITEM),
             ("soon", layout.ITEM),
             ("at_end", layout.ITEM),
             ("messages", layout.MESSAGE),
@@ -109,7 +112,7 @@ class State:
             ("jobs", layout.JOB),
             ("comings", layout.COMING),
         ):
-            self.add(name, np.empty(_FIRST_ROOM, dtype))
+            self.add(name, _room(name, _FIRST_ROOM, dtype))
             self._state[_ROOMS[name]] = _FIRST_ROOM
 
     def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
@@ -147,7 +150,7 @@ class State:
 
     def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_]) -> None:
         count = len(paths)
-        table = np.zeros(count, layout.CONNECTION)
+        table = aligned(count, layout.CONNECTION)
         path = np.repeat(np.arange(count), np.diff(paths.first))
         kept = np.bincount(path[shared], minlength=count)
         first = np.concatenate(([0], np.cumsum(kept)))
@@ -159,17 +162,18 @@ class State:
         table["before"] = AWAY
         table["first"] = first[:-1]
         table["shared"] = kept
-        table["pairs"] = first_pair[:-1]
         table["crosses"] = paths.first[:-1]
         table["crossed"] = np.diff(paths.first)
         table["hosted"] = paths.source >= 0
         table["asked_for"] = paths.asked_for
         self.add("connections", table)
+        self.add("first_pairs", first_pair[:-1].astype(np.int32).view(layout.NUMBER))
         incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
         incidences["port"] = self._number[paths.port[shared]]
         incidences["connection"] = path[shared]
         incidences["foreign_before"] = AWAY
         self.add("incidences", incidences)
+        self.s.shared_each = len(incidences) // max(count, 1)
         self.add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
         self.add("crossed", paths.port.astype(np.int32).view(layout.NUMBER))
         self.add("fresh", np.empty(count, layout.NUMBER))
@@ -249,6 +253,7 @@ class State:
         most = int(s.messages_n + s.spare) + 8
         for name, need in (
             ("calendar", int(s.entries) + most + more),
+            ("noted", int(s.entries) + most + more),
             ("soon", int(s.soon_n + s.soon_spare) + 2 * most + more),
             ("at_end", int(s.end_n + s.spare) + 8),
             ("messages", most),
@@ -262,7 +267,7 @@ class State:
             old = self.tables[name]
             if room == len(old):
                 continue
-            new = np.empty(room, old.dtype)
+            new = _room(name, room, old.dtype)
             if name in _RINGS:
                 first = int(self._state[_RINGS[name]][0]) & (len(old) - 1)
                 new[: len(old)] = np.roll(old, -first)
@@ -331,6 +336,18 @@ class State:
             running_s += now - float(tasks["began_s"][task])
             task = int(tasks["after"][task])
         return (float(s.busy_s) + running_s) / float(s.number)
+
+
+def _room(name: str, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Room for so many records; of the calendar, whose entries but the first are four in a line of the cache."""
+    return aligned(count + 3, dtype)[3:] if name == "calendar" else np.empty(count, dtype)
+
+
+def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A table of zeros that begins with a line of the cache."""
+    room = np.zeros(count * dtype.itemsize + _LINE, dtype=np.uint8)
+    begins = -room.ctypes.data % _LINE
+    return room[begins : begins + count * dtype.itemsize].view(dtype)
 
 
 def _numbers(count: int) -> NDArray[Any]:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from simulator.engine.compiled import kinds, layout
 from simulator.engine.compiled.exchanges import add_exchanges
-from simulator.engine.compiled.state import State
+from simulator.engine.compiled.machine import INTERPRETED
+from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
 from simulator.program.overlapping import may_overlap
@@ -29,7 +30,9 @@ _GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds
 _ROWS = 4096
 _DRAWN_BYTES = 1 << 25
 """About as much room have factors, and orders, that are drawn ahead, but for what they need at least."""
-_LEAST_AHEAD, _MOST_AHEAD = 4, 256
+_LEAST_AHEAD, _MOST_AHEAD = 16, 256
+_AT_A_TIME = 1 << 16
+_FOR_EVER = 1 << 62
 
 
 class Simulation(State):
@@ -164,17 +167,25 @@ class Simulation(State):
 
     def _make_ranks(self, on_cores: bool) -> None:
         s, its, draws = self.s, self._program.ranks, self._draws
-        table = np.zeros(self._ranks, layout.RANK)
+        table = aligned(self._ranks, layout.RANK)
         table["forward_s"], table["backward_s"], table["update_s"] = draws.forward_s, draws.backward_s, draws.apply_s
         table["start_s"] = draws.start_s
-        table["routine"], table["device"], table["seat"] = its.routine, its.device, its.seat
+        table["routine"], table["device"] = its.routine, its.device
         table["step"] = -1
         alone = kinds.STRETCHED if self._program.devices.slowdown else kinds.ALONE
         table["manner"] = kinds.ON_CORES if on_cores else np.where(its.seat >= 0, kinds.SHARED, alone)
         self.add("ranks", table)
-        self.add("missing", np.zeros(self._ranks * int(s.stride), layout.COUNT))
-        s.slots_n = its.path.shape[1]
-        self.add("slots", _numbers(its.path))
+        self.add("seats", _numbers(its.seat) if (its.seat >= 0).any() else np.zeros(0, layout.NUMBER))
+        slots = s.peers_n = its.path.shape[1]
+        lines = layout.RANK.itemsize
+        if s.stride <= layout.OWN_OPERATIONS and slots <= layout.OWN_SLOTS and not INTERPRETED:
+            table["slots"][:, :slots] = its.path
+            s.missing, s.slots = (s.ranks + layout.RANK.fields[name][1] for name in ("missing", "slots"))  # type: ignore[index]
+            s.stride, s.slots_n = lines // layout.COUNT.itemsize, lines // layout.NUMBER.itemsize
+        else:
+            self.add("missing", np.zeros(self._ranks * int(s.stride), layout.COUNT))
+            s.slots_n = slots
+            self.add("slots", _numbers(its.path))
         self.add("peers", _numbers(its.peer) if int(s.channels_n) else np.zeros(0, layout.NUMBER))
 
     def _make_devices(self) -> None:
@@ -182,6 +193,7 @@ class Simulation(State):
         table = np.zeros(its.count, layout.DEVICE)
         table["done"] = -1
         self.add("devices", table)
+        self.add("stretches", np.zeros(its.count if its.slowdown else 0, layout.STRETCH))
         self._device_port = np.full(its.count, -1)
         seated = ranks.seat >= 0
         self._device_port[ranks.device[seated]] = self._program.paths.port[self._program.paths.first[ranks.seat[seated]]]
@@ -230,7 +242,8 @@ class Simulation(State):
         s, rule = self.s, self._program.rules.updates
         tensors = np.zeros(0, layout.TENSOR)
         reads = 0
-        self.add("waiting_ranks", np.zeros(self._ranks if isinstance(rule, Synchronous) else 0, layout.NUMBER))
+        for name in ("waiting_ranks", "tokens"):
+            self.add(name, np.zeros(self._ranks if isinstance(rule, Synchronous) else 0, layout.NUMBER))
         if isinstance(rule, Synchronous):
             s.synchronous, s.required, s.cancels = 1, rule.required, rule.cancel
             s.parts = s.unapplied = len(rule.server)
@@ -266,7 +279,7 @@ class Simulation(State):
         s, draws, ranks = self.s, self._draws, self._ranks
         ahead = 0 if draws.constant.all() else _ahead(steps, ranks * 8)
         s.factors_n = ahead
-        self._factors: Floats = np.empty((ranks, ahead))
+        self._factors: Floats = np.empty((ahead, ranks))
         self._filled = np.zeros(ranks if ahead else 0, dtype=np.int32)
         self.add("factors", self._factors.reshape(-1).view(layout.REAL))
         self.add("filled", self._filled.view(layout.NUMBER))
@@ -279,32 +292,31 @@ class Simulation(State):
         self.add("orders", self._orders.reshape(-1).view(layout.NUMBER))
         self.add("ordered", self._ordered.view(layout.NUMBER))
         self._order_of_rank = counts[self._program.ranks.routine]
-        for _ in range(2):
-            self.draw()
+        self.draw(first=True)
 
-    def draw(self) -> None:
-        """Draw for all ranks that have used at least half of what they had."""
-        following = self.tables["ranks"]["step"] + 1
+    def draw(self, *, first: bool = False) -> None:
+        """Draw for all ranks that have used at least half of what they had; the first time all that they have room for."""
+        following = self.tables["ranks"]["step"][: self._ranks] + 1
         if len(self._filled):
-            half = self._factors.shape[1] // 2
-            for place, ranks in _halves(self._filled, following, half):
-                drawn = np.empty((len(ranks), half))
-                self._draws.fill(ranks, drawn)
-                self._factors[ranks, place : place + half] = drawn
+            for place, end, ranks in _due(self._filled, following, len(self._factors), first):
+                for some in np.array_split(ranks, 1 + len(ranks) // _AT_A_TIME):
+                    drawn = np.empty((len(some), end - place))
+                    self._draws.fill(some, drawn)
+                    self._factors[place:end, some] = drawn.T
         if len(self._ordered):
-            half = self._orders.shape[1] // 2
-            for place, ranks in _halves(self._ordered, following, half):
+            for place, end, ranks in _due(self._ordered, following, self._orders.shape[1], first):
                 for count in np.unique(self._order_of_rank).tolist():
                     some = ranks[self._order_of_rank[ranks] == count]
                     if count and len(some):
-                        self._orders[some, place : place + half, :count] = self._draws.pull_orders(some, count, block=half)
+                        self._orders[some, place:end, :count] = self._draws.pull_orders(some, count, block=end - place)
+        self.s.drawn = min(int(each.min()) if len(each) else _FOR_EVER for each in (self._filled, self._ordered))
 
     # -- rows ------------------------------------------------------------------------
 
     def _make_rows(self) -> None:
         s = self.s
         # ranks that wait for each other may all end their steps at once
-        s.rows_spare = self._ranks + 2 if s.cancels else 4
+        s.rows_spare = self._ranks + 2 if s.synchronous else 4
         s.steps_room = _ROWS + int(s.rows_spare)
         s.updates_room = s.reads_room = _ROWS
         self._steps = np.empty((int(s.steps_room), layout.ENDED_STEP.itemsize // 8))
@@ -359,16 +371,21 @@ class Simulation(State):
 
 def _ahead(steps: int, bytes_a_step: int) -> int:
     """Of how many steps something is drawn ahead, twice a whole number."""
-    most = min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, max(steps, _LEAST_AHEAD))
+    wanted = max(steps + steps // 4, _LEAST_AHEAD)  # some make more than others
+    most = min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, wanted)
     return 2 * (most // 2)
 
 
-def _halves(filled: NDArray[np.int32], following: Integers, half: int) -> list[tuple[int, NDArray[np.int64]]]:
-    """Ranks that have used at least half of what they had, by the half that is drawn anew; it counts as filled from now on."""
+def _due(filled: NDArray[np.int32], following: Integers, room: int, first: bool) -> list[tuple[int, int, NDArray[np.int64]]]:
+    """What is drawn anew, first place and last + 1, for which ranks: that have used at least half of what they had; it counts as drawn."""
+    half = room // 2
+    if first:
+        filled += room
+        return [(0, room, np.arange(len(filled)))]
     due = np.flatnonzero(filled - following < half)
     second = filled[due] % (2 * half) != 0
     filled[due] += half
-    return [(place, some) for place, some in ((0, due[~second]), (half, due[second])) if len(some)]
+    return [(place, place + half, some) for place, some in ((0, due[~second]), (half, due[second])) if len(some)]
 
 
 def _numbers(values: Integers) -> NDArray[Any]:

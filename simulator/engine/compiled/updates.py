@@ -23,7 +23,7 @@ def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
         r.pushed_s = s.now
     if s.synchronous:
         t = tensor_at(s.tensors, tensor)
-        if r.local_step < t.step:
+        if r.read_version < t.step:
             end_operation(s, rank, number, step)  # dropped, at no cost
             return
         if t.accumulated < s.required:
@@ -88,7 +88,7 @@ def _accumulate(s: Record, rank: int, number: int, step: int) -> None:
     tensor = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number).tensor
     t = tensor_at(s.tensors, tensor)
     # the chief may have taken the mean meanwhile
-    if step == r.step and r.local_step >= t.step:
+    if step == r.step and r.read_version >= t.step:
         t.accumulated += 1
         r.accepted += 1
         _take(s, tensor)
@@ -157,7 +157,7 @@ def _end_update(s: Record, rank: int) -> None:
 @compiled
 def _give_token(s: Record, rank: int) -> None:
     """A new version brings a token for each rank, which carries it; they are taken in order."""
-    rank_at(s.ranks, rank).token_step = 1 + s.tokens_taken // s.ranks_n
+    number_at(s.tokens, rank).n = 1 + s.tokens_taken // s.ranks_n
     s.tokens_taken += 1
     _end_update(s, rank)
 
@@ -170,7 +170,7 @@ def finish(s: Record, rank: int, number: int) -> None:
         return
     r = rank_at(s.ranks, rank)
     if s.cancels:
-        if r.local_step < s.version or r.accepted < s.parts:
+        if r.read_version < s.version or r.accepted < s.parts:
             end_operation(s, rank, number, r.step)
         else:
             _wait(s, rank)

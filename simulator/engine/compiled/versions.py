@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import rank_at, read_at, server_at
+from simulator.engine.compiled.layout import number_at, rank_at, read_at, server_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.record import record_read
 
@@ -14,7 +14,7 @@ def read_variables(s: Record, rank: int) -> None:
     """A rank begins to read the variables."""
     r = rank_at(s.ranks, rank)
     if s.synchronous:
-        r.local_step = s.version if s.cancels else r.token_step
+        r.read_version = s.version if s.cancels else number_at(s.tokens, rank).n
         return
     r.read_s = s.now
     r.read_version = s.version
@@ -46,5 +46,5 @@ def waited_s(s: Record, r: Record) -> float:
 @compiled
 def outdated(s: Record, r: Record) -> bool:
     """Whether the gradients of a rank's step would come too late, and it cares."""
-    late: bool = s.cancels != 0 and r.local_step < s.version
+    late: bool = s.cancels != 0 and r.read_version < s.version
     return late
