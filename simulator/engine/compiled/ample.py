@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64]) ->
     shared = np.ones(crossings, dtype=np.bool_)
     numbers = (np.require(one, np.int64, ("C", "W")) for one in (order, begins, by_port, path, paths.first, paths.port))
     reals = (np.require(one, np.float64, ("C", "W")) for one in (weight, ports.capacity, ports.ceiling, ports.incast_loss))
-    _leave_out(*numbers, *reals, np.require(ports.incast_flows, np.int64, ("C", "W")), shared)
+    run: Callable[..., None] = _leave_out
+    run(*numbers, *reals, np.require(ports.incast_flows, np.int64, ("C", "W")), shared)
     return shared
 
 
