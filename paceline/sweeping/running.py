@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from paceline.sweeping.backends import Workers, local_workers
 from paceline.sweeping.on_dask import check_dask_address, dask_workers
 from paceline.sweeping.on_ray import check_ray_address, ray_workers
 from simulator.engine.choosing import check
-from simulator.errors import InputError, PacelineError
+from simulator.errors import EngineWarning, InputError, PacelineError
 from simulator.resolve import Resolved, resolve
 from simulator.results import Failed, Failure, Result
 from simulator.run import simulate
@@ -104,12 +105,15 @@ class Runner:
             check(first[0].run.engine)
         with ExitStack() as stack:
             workers = self._workers or stack.enter_context(self._connection())
-            begin = 0
+            begin, noted = 0, set[str]()
             while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
                 first = []
                 tell = None if early is None else partial(_told, early, begin, window)
                 with closing(workers.map(_answer, [_resolved(scenario) for scenario in window], tell)) as answers:
-                    for scenario, answer in zip(window, answers, strict=True):
+                    for scenario, (answer, notes) in zip(window, answers, strict=True):
+                        for text in [text for text in notes if text not in noted]:
+                            noted.add(text)
+                            warnings.warn(text, EngineWarning, stacklevel=2)
                         yield _outcome(scenario, answer)
                 begin += len(window)
 
@@ -126,7 +130,15 @@ class Runner:
 
 
 Answer = Failed | dict[str, Any]
-"""What a worker sends back: why there is no result, or the result's fields without the scenario, which is here already."""
+"""Why there is no result, or the result's fields without the scenario, which is here already."""
+
+
+class _Sent(NamedTuple):
+    """What a worker sends back."""
+
+    answer: Answer
+    notes: tuple[str, ...]
+    """What it would have warned of, had anybody looked: what its engine could not do."""
 
 
 def _resolved(scenario: Scenario) -> Scenario | Resolved:
@@ -137,8 +149,25 @@ def _resolved(scenario: Scenario) -> Scenario | Resolved:
         return scenario
 
 
-def _answer(scenario: Scenario | Resolved) -> Answer:
+def _answer(scenario: Scenario | Resolved) -> _Sent:
     """Simulate one scenario, in a worker."""
+    notes: list[str] = []
+    show = warnings.showwarning
+
+    def keep(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, EngineWarning):
+            notes.append(str(message))
+        else:
+            show(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", EngineWarning)
+        warnings.showwarning = keep
+        answer = _simulated(scenario)
+    return _Sent(answer, tuple(notes))
+
+
+def _simulated(scenario: Scenario | Resolved) -> Answer:
     try:
         result = simulate(scenario)
     except PacelineError as error:
@@ -146,9 +175,9 @@ def _answer(scenario: Scenario | Resolved) -> Answer:
     return {name: getattr(result, name) for name in Result.model_fields if name != "scenario"}
 
 
-def _told(early: Callable[[int, Outcome], None], begin: int, window: list[Scenario], number: int, answer: Answer) -> None:
+def _told(early: Callable[[int, Outcome], None], begin: int, window: list[Scenario], number: int, sent: _Sent) -> None:
     """Tell of an answer before its turn."""
-    early(begin + number, _outcome(window[number], answer))
+    early(begin + number, _outcome(window[number], sent.answer))
 
 
 def _outcome(scenario: Scenario, answer: Answer) -> Outcome:

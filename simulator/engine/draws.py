@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.defaults import start_of
+from simulator.errors import SimulationError
 from simulator.laws import Law, Slowdown
 from simulator.network.flows import weights_of
 from simulator.pcg64 import Sampler, Words, doubles
@@ -263,6 +264,11 @@ class Jitter:
             np.maximum(out, self._least[which, None], out=out)
         if self._slow is not None and self._slowdown is not None:
             self._slow_down(which, out, self._slow, self._slowdown)
+        # of a number that is none both comparisons fail; engines would tell of it at different moments
+        if out.size and not (out.min() >= 0.0 and out.max() < math.inf):
+            raise SimulationError(
+                f'the time of a step came out infinite, negative or as no number at all: check the jitter (kind = "{self._law.kind}")'
+            )
 
     def _slow_down(self, which: NDArray[np.int64], out: NDArray[np.float64], slow: _Slow, slowdown: Slowdown) -> None:
         size = out.shape[1]
