@@ -4,9 +4,10 @@ Each module here stands beside the one that it follows, with the same names: ``c
 beside ``simulator.kernel``; ``ports``, ``fairness``, ``flows``, ``admission`` and
 ``queues`` beside those of ``simulator.network``; ``cores`` beside ``simulator.cores``.
 What happens, in which order, and every rounding are the same; where the reference has an
-ordered dictionary, there is a linked list here. Programs are run by ``rank``, ``server``,
-``device``, ``overlap``, ``rules`` and ``updates``, beside those of ``simulator.engine.simpy``;
-``engine`` does what needs Python. Only this package imports numba.
+ordered dictionary, there is a linked list here. Programs are run by ``interpreter``,
+``rank``, ``server``, ``device``, ``overlap``, ``rules``, ``updates`` and ``collectives``,
+beside those of ``simulator.engine.simpy``; ``engine`` does what needs Python. Only this
+package imports numba.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,11 +35,32 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64]) ->
     np.minimum.at(appears, paths.port, np.arange(crossings))
     order = np.lexsort((appears, users))
     shared = np.ones(crossings, dtype=np.bool_)
-    numbers = (np.require(one, np.int64, ("C", "W")) for one in (order, begins, by_port, path, paths.first, paths.port))
-    reals = (np.require(one, np.float64, ("C", "W")) for one in (weight, ports.capacity, ports.ceiling, ports.incast_loss))
-    run: Callable[..., None] = _leave_out
-    run(*numbers, *reals, np.require(ports.incast_flows, np.int64, ("C", "W")), shared)
+    _leave_out(
+        _whole(order),
+        _whole(begins),
+        _whole(by_port),
+        _whole(path),
+        _whole(paths.first),
+        _whole(paths.port),
+        _real(weight),
+        _real(ports.capacity),
+        _real(ports.ceiling),
+        _real(ports.incast_loss),
+        _whole(ports.incast_flows),
+        shared,
+    )
     return shared
+
+
+# for tables of one kind alone is machine code made
+
+
+def _whole(values: NDArray[Any]) -> NDArray[np.int64]:
+    return np.require(values, np.int64, ("C", "W"))
+
+
+def _real(values: NDArray[Any]) -> NDArray[np.float64]:
+    return np.require(values, np.float64, ("C", "W"))
 
 
 @entry

@@ -36,20 +36,24 @@ STATE = np.dtype(
     [
         # addresses of tables
         *((name, "i8") for name in (
-            "calendar", "noted", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "pairs", "first_pairs", "connections", "crossed", "carried",
-            "messages", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels", "candidates",
+            "calendar", "noted", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "pairs", "first_pairs",
+            "connections", "crossed", "carried",
+            "messages", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
+            "candidates",
             "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
             "soon_contexts", "noted_contexts", "message_contexts", "work_contexts",
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
-        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"), ("noted_free", "i8"), ("noted_made", "i8"),
+        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"),
+        ("noted_free", "i8"), ("noted_made", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("observed", "i8"), ("cause", "i8"), ("since_s", "f8"),
         ("alarms_n", "i8"), ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
         # messages
         ("messages_n", "i8"), ("messages_room", "i8"), ("messages_free", "i8"), ("messages_made", "i8"),
         # shares
-        ("ports_n", "i8"), ("dirty_n", "i8"), ("fresh_n", "i8"), ("settling", "i8"), ("work_n", "i8"), ("touched_n", "i8"), ("stamp", "i8"),
+        ("ports_n", "i8"), ("dirty_n", "i8"), ("fresh_n", "i8"), ("settling", "i8"), ("work_n", "i8"), ("touched_n", "i8"),
+        ("stamp", "i8"),
         ("ending", "i8"), ("patience", "i8"),
         # hosts
         ("message_s", "f8"), ("copy_per_byte_s", "f8"), ("begins_anew", "i8"), ("hosts_n", "i8"),
@@ -57,24 +61,31 @@ STATE = np.dtype(
         ("queued", "i8"), ("own_s", "f8"), ("most_s", "f8"), ("requests", "i8"),
         ("weighted", "i8"), ("weights_next", "i8"), ("weights_n", "i8"),
         # cores
-        ("cores", "i8"), ("number", "f8"), ("slice_s", "f8"), ("busy_s", "f8"), ("paced_for", "i8"), ("running_n", "i8"), ("running", "i8"),
+        ("cores", "i8"), ("number", "f8"), ("slice_s", "f8"), ("busy_s", "f8"), ("paced_for", "i8"), ("running_n", "i8"),
+        ("running", "i8"),
         ("running_last", "i8"), ("waiting", "i8"), ("waiting_last", "i8"), ("host_tasks", "i8"),
         ("works_n", "i8"), ("works_room", "i8"), ("works_free", "i8"), ("works_made", "i8"),
         # a program: tables of what is done, by operation, by routine, by rank, at servers
         *((name, "i8") for name in (
-            "operations", "then", "computes", "buckets", "routines", "ranks", "missing", "slots", "peers", "inputs", "meetings", "entered",
-            "finished", "ready", "seats", "devices", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders", "ordered", "versions",
-            "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads", "processes", "last_ready",
+            "operations", "then", "computes", "buckets", "routines", "ranks", "missing", "slots", "peers", "inputs", "meetings",
+            "entered",
+            "finished", "ready", "seats", "devices", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
+            "ordered", "versions",
+            "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",
+            "processes", "last_ready",
             "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "told",
             "members", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
         )),
-        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
-        ("soon_spare", "i8"), ("rows_spare", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"), ("on_servers", "i8"), ("on_inputs", "i8"),
+        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"),
+        ("order", "i8"),
+        ("soon_spare", "i8"), ("rows_spare", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"),
+        ("on_servers", "i8"), ("on_inputs", "i8"),
         # tasks on shared cores: the first of devices, of servers, the coordinator's, the client's; -1: none
         ("device_tasks", "i8"), ("server_tasks", "i8"),
         ("slowing", "f8"),
         # who hands out steps, and who prepares batches
-        ("drawn", "i8"), ("shared_each", "i8"), ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"), ("preparing", "i8"),
+        ("drawn", "i8"), ("shared_each", "i8"), ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"),
+        ("preparing", "i8"),
         # clocks
         ("bound", "i8"), ("slowest", "i8"), ("at_slowest", "i8"), ("behind_n", "i8"),
         # servers and updates
@@ -83,12 +94,15 @@ STATE = np.dtype(
         ("released_s", "f8"), ("last_push_s", "f8"), ("tokens_taken", "i8"), ("waiting_first", "i8"), ("waiting_n", "i8"),
         # ranks that meet
         ("every", "i8"), ("buckets_n", "i8"), ("unready", "i8"), ("applied_s", "f8"), ("applied", "i8"),
-        ("sent_n", "i8"), ("channels_n", "i8"), ("comings_n", "i8"), ("comings_room", "i8"), ("comings_free", "i8"), ("comings_made", "i8"), ("exchanges_n", "i8"),
+        ("sent_n", "i8"), ("channels_n", "i8"), ("comings_n", "i8"), ("comings_room", "i8"), ("comings_free", "i8"),
+        ("comings_made", "i8"), ("exchanges_n", "i8"),
         # what is recorded
-        ("ended", "i8"), ("stops_at", "i8"), ("closes_at", "i8"), ("is_open", "i8"), ("turning", "i8"), ("turn_row", "i8"), ("turn_serial", "i8"),
+        ("ended", "i8"), ("stops_at", "i8"), ("closes_at", "i8"), ("is_open", "i8"), ("turning", "i8"), ("turn_row", "i8"),
+        ("turn_serial", "i8"),
         ("steps_n", "i8"), ("steps_room", "i8"), ("updates_n", "i8"), ("updates_room", "i8"), ("update_width", "i8"),
         ("reads_n", "i8"), ("reads_room", "i8"),
-        ("told_n", "i8"), ("told_room", "i8"), ("told_spare", "i8"), ("told_so_far", "i8"), ("turn_told", "i8"), ("each_operations", "i8"),
+        ("told_n", "i8"), ("told_room", "i8"), ("told_spare", "i8"), ("told_so_far", "i8"), ("turn_told", "i8"),
+        ("each_operations", "i8"),
     ],
     align=True,
 )  # fmt: skip
@@ -196,7 +210,8 @@ EDGE = np.dtype(
 
 TASK = np.dtype(
     [
-        ("slowdown", "f8"), ("busy_s", "f8"), ("begun_s", "f8"), ("began_s", "f8"), ("since_s", "f8"), ("left_s", "f8"), ("stop_s", "f8"),
+        ("slowdown", "f8"), ("busy_s", "f8"), ("begun_s", "f8"), ("began_s", "f8"), ("since_s", "f8"), ("left_s", "f8"),
+        ("stop_s", "f8"),
         ("stretch", "f8"), ("works", "i4"), ("works_last", "i4"), ("before", "i4"), ("after", "i4"), ("waiting_after", "i4"),
     ],
     align=True,
@@ -223,7 +238,9 @@ ROUTINE = np.dtype(
         "parts", "input", "update", "feeds", "channels_n", "overlaps",
     )]
 )  # fmt: skip
-"""A routine: where its operations, computes and collectives begin in their tables; ``before`` of those that are shuffled wait for the first."""
+"""A routine: where its operations, computes and collectives begin in their tables;
+of what waits for the first operation, ``before`` come before those that are shuffled.
+"""
 
 OWN_OPERATIONS, OWN_SLOTS = 24, 4
 
@@ -233,7 +250,8 @@ RANK = np.dtype(
         ("start_s", "f8"), ("held_s", "f8"), ("input_s", "f8"), ("compute_s", "f8"), ("pushed_s", "f8"), ("began_s", "f8"),
         ("read_s", "f8"), ("read_version", "i8"),
         ("routine", "i4"), ("device", "i4"), ("step", "i4"), ("left", "i4"), ("work", "i4"), ("arrived", "i4"), ("accepted", "i4"),
-        ("at", "i2"), ("first", "i2"), ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"), ("wants_batch", "i1"),
+        ("at", "i2"), ("first", "i2"), ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"),
+        ("wants_batch", "i1"),
         ("unused", "i1", 3), ("missing", "i2", OWN_OPERATIONS), ("slots", "i4", OWN_SLOTS),
     ],
 )  # fmt: skip
@@ -297,7 +315,8 @@ MEMBER = np.dtype(
 
 LANE = np.dtype(
     [(name, "i4") for name in (
-        "source", "target", "path", "messages", "sent", "received_even", "received_odd", "waits", "after", "awaits", "awaits_n", "meets",
+        "source", "target", "path", "messages", "sent", "received_even", "received_odd", "waits", "after", "awaits", "awaits_n",
+        "meets",
         "meets_n",
     )]
 )  # fmt: skip

@@ -204,7 +204,7 @@ def table(dtype: np.dtype[Any]) -> Table:
 def _prefetch() -> Callable[[int], None]:
     """How compiled functions have memory brought near that they will need soon; any address will do."""
     if INTERPRETED:
-        return lambda address: None
+        return lambda _: None
 
     @intrinsic  # type: ignore[untyped-decorator]
     def near(_context: Any, _address: Any) -> Any:

@@ -16,7 +16,8 @@ __all__ = ["record_read", "record_step", "record_update"]
 
 @compiled
 def record_step(
-    s: Record, rank: int, start_s: float, input_s: float, compute_s: float, waiting_s: float, apply_s: float, hidden_s: float, accepted: float
+    s: Record, rank: int, start_s: float, input_s: float, compute_s: float, waiting_s: float, apply_s: float, hidden_s: float,
+    accepted: float,
 ) -> None:  # fmt: skip
     """A rank has ended a step."""
     if s.ended >= s.closes_at:
