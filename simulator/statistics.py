@@ -85,7 +85,7 @@ class CountHistogram:
 
     def add_all(self, values: NDArray[np.int64]) -> None:
         """Count values, shape (n,)."""
-        if len(values) and 0 <= values.min() and values.max() < 16 * len(values):
+        if len(values) and values.min() >= 0 and values.max() < 16 * len(values):
             counts = np.bincount(values)
             distinct = np.flatnonzero(counts)
             times = counts[distinct]

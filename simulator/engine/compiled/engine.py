@@ -164,7 +164,7 @@ class _Run:
 
     def _names(self) -> dict[Kind, Sequence[str]]:
         program = self._program
-        links: Sequence[str] = Names(program.links, program.ports.names.__getitem__)
+        links = program.ports.names[: program.links]
         if program.hosts.count or self._collective is not None:
             reduced = [resource.name for resource in self._collective.links()] if self._collective is not None else []
             links = [*links, *program.hosts.names, *reduced]
