@@ -65,7 +65,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     collecting = gc.isenabled()
     gc.disable()
     try:
-        measured = run.simpy() if engine == "simpy" or run.together or observer is not None else run.compiled()
+        measured = run.simpy() if engine == "simpy" or run.together else run.compiled()
     finally:
         if collecting:
             gc.enable()
@@ -105,7 +105,8 @@ class Run:
             observer=self.observer,
         )
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps)
+        log = Log(self.observer) if self.observer is not None else None
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps, log)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from simulator.engine.compiled.layout import ITEM, alarm_at, entry_at, item_at, number_at
 from simulator.engine.compiled.machine import Record, compiled, fetch
+from simulator.engine.compiled.telling import restore_context, save_context
 
 __all__ = [
     "NOTE_BITS", "at_end_of_instant", "call_later", "code_of", "drop_alarm", "first_noted", "next_entry", "next_of", "number_of", "pack",
@@ -67,6 +68,8 @@ def call_later(s: Record, delay: float, what: int, about: int) -> None:
     item = item_at(s.noted, note)
     item.what = what
     item.about = about
+    if s.observed:
+        save_context(s, s.noted_contexts, note)
     at = s.entries
     s.entries = at + 1
     base = s.calendar
@@ -97,6 +100,8 @@ def _pop_entry(s: Record) -> None:
     item = item_at(s.noted, note)
     s.what = item.what
     s.about = item.about
+    if s.observed:
+        restore_context(s, s.noted_contexts, note)
     item.about = s.noted_free
     s.noted_free = note
     n = s.entries - 1
@@ -233,11 +238,13 @@ def _sink_alarm(s: Record, at: int, time: float, serial: int, which: int) -> Non
 @compiled
 def soon(s: Record, what: int, about: int) -> None:
     """Let something happen right after what happens now, and after what else was to follow from it."""
-    at = s.soon_first + s.soon_n
+    at = (s.soon_first + s.soon_n) & (s.soon_room - 1)
     s.soon_n += 1
-    item = item_at(s.soon, at & (s.soon_room - 1))
+    item = item_at(s.soon, at)
     item.what = what
     item.about = about
+    if s.observed:
+        save_context(s, s.soon_contexts, at)
 
 
 @compiled

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
-    "ADMIT", "ADVANCE", "ALL_REDUCED", "ARRIVED", "BATCH_COMES", "BEGIN", "BEGIN_OPERATION", "CHUNK", "CLOSE", "COMPUTED", "DELIVERED",
-    "DISPATCHED", "END_OPERATION", "FIRST", "GO_ON", "PREFETCH", "PREFETCHED", "PREPARED", "READ", "RECEIVED", "SENT_LAST", "SERVED",
-    "SETTLE", "STAND_FOR_LINK", "WAKE",
+    "ADMIT", "ADVANCE", "ALL_REDUCED", "ARRIVED", "BATCH_COMES", "BEGIN", "BEGIN_OPERATION", "CHUNK", "CLOSE", "COMPUTED",
+    "DELIVERED", "DISPATCHED", "DONE", "END_OPERATION", "FIRST", "GO_ON", "HANDED_OUT", "PREFETCH", "PREFETCHED", "PREPARED",
+    "READ", "RECEIVED", "SENT_LAST", "SERVED", "SETTLE", "STAND_FOR_LINK", "START", "WAKE",
 ]  # fmt: skip
 
 
@@ -64,3 +64,9 @@ CHUNK = FIRST + 17
 """A message of a lane, in bucket ``about``, has come."""
 SENT_LAST = FIRST + 18
 """The last message of a lane has left its rank."""
+START = FIRST + 19
+"""A rank begins its first step."""
+HANDED_OUT = FIRST + 20
+"""A rank knows that the coordinator has handed out its step."""
+DONE = FIRST + 21
+"""The other engine stops here, after what happens in the same instant as the window's closing."""

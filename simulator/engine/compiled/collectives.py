@@ -8,9 +8,21 @@ from __future__ import annotations
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import pack, soon
 from simulator.engine.compiled.flows import send
-from simulator.engine.compiled.layout import exchange_at, lane_at, member_at, need_at, number_at, rank_at, real_at, role_at, routine_at
+from simulator.engine.compiled.layout import (
+    context_at,
+    exchange_at,
+    lane_at,
+    member_at,
+    need_at,
+    number_at,
+    rank_at,
+    real_at,
+    role_at,
+    routine_at,
+)
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.rank import end_operation
+from simulator.engine.compiled.telling import CHUNK, SENDING, tell
 
 __all__ = ["advance_member", "end_collective", "enter", "receive_chunk", "sent_last"]
 
@@ -27,6 +39,8 @@ def end_collective(s: Record, rank: int, bucket: int) -> None:
 def enter(s: Record, rank: int) -> None:
     """A rank has its next bucket's data now."""
     m = member_at(s.members, rank)
+    if s.observed:
+        _had_to_wait_for(s, rank, s.cause)
     m.asked += 1
     if m.current == m.asked - 1:
         _enter(s, m, rank)
@@ -36,11 +50,20 @@ def enter(s: Record, rank: int) -> None:
 def _enter(s: Record, m: Record, rank: int) -> None:
     """The rank is at a bucket, and has its data: it may send, and others may send to it."""
     soon(s, pack(codes.ADVANCE, rank), 0)
-    _wake(s, m)
+    _wake(s, m, rank)
 
 
 @compiled
-def _wake(s: Record, m: Record) -> None:
+def _had_to_wait_for(s: Record, rank: int, cause: int) -> None:
+    """For whoever observes: the last work that a rank had to wait for, and when that ended."""
+    c = context_at(s.member_causes, rank)
+    if cause > c.cause:
+        c.cause = cause
+        c.since_s = s.now
+
+
+@compiled
+def _wake(s: Record, m: Record, rank: int) -> None:
     """The rank has come further than it was: whoever waits for that looks again."""
     lane = m.waiting
     if lane < 0:
@@ -50,6 +73,8 @@ def _wake(s: Record, m: Record) -> None:
         one = lane_at(s.lanes, lane)
         lane = one.after
         one.waits = 0
+        if s.observed:
+            _had_to_wait_for(s, one.source, context_at(s.member_causes, rank).cause)
         soon(s, pack(codes.ADVANCE, one.source), 0)
 
 
@@ -79,6 +104,8 @@ def _send_what_may(s: Record, m: Record, number: int, exchange: Record, role: Re
         size = real_at(s.message_sizes, exchange.sizes + lane).x
         while index < messages and _has(s, one.awaits, one.awaits_n, number, index) and _may_come(s, one, lane, number, index):
             left = pack(codes.SENT_LAST, one.source) if index == messages - 1 else 0
+            if s.observed:
+                s.cause = context_at(s.member_causes, one.source).cause
             send(s, one.path, size, pack(codes.CHUNK, lane), number, left)
             index += 1
             m.sent += 1
@@ -121,6 +148,9 @@ def _may_come(s: Record, one: Record, lane: int, number: int, index: int) -> boo
 @compiled
 def sent_last(s: Record, rank: int) -> None:
     """The last message of one of a rank's lanes has left it."""
+    if s.observed and s.now > context_at(s.member_causes, rank).since_s:
+        # that it left lets the sender go on, though it has not arrived yet and so has no number
+        _had_to_wait_for(s, rank, tell(s, SENDING, rank, 0, s.since_s, s.cause))
     member_at(s.members, rank).gone += 1
     soon(s, pack(codes.ADVANCE, rank), 0)
 
@@ -131,6 +161,9 @@ def receive_chunk(s: Record, lane: int, number: int) -> None:
     one = lane_at(s.lanes, lane)
     rank = one.target
     m = member_at(s.members, rank)
+    if s.observed:
+        index = one.received_odd if number & 1 else one.received_even
+        _had_to_wait_for(s, rank, tell(s, CHUNK, lane, (number << 24) | index, s.since_s, s.cause))
     if number & 1:
         one.received_odd += 1
         m.got_odd += 1
@@ -138,7 +171,7 @@ def receive_chunk(s: Record, lane: int, number: int) -> None:
         one.received_even += 1
         m.got_even += 1
     soon(s, pack(codes.ADVANCE, rank), 0)
-    _wake(s, m)
+    _wake(s, m, rank)
 
 
 @compiled
@@ -160,8 +193,10 @@ def _end(s: Record, m: Record, rank: int, number: int, bucket: int, role: Record
         m.got_even = 0
     real_at(s.finished, bucket * s.ranks_n + rank).x = s.now
     m.current = number + 1
+    if s.observed:
+        s.cause = context_at(s.member_causes, rank).cause
     end_collective(s, rank, bucket)
     if m.asked > number + 1:
         _enter(s, m, rank)
     else:
-        _wake(s, m)
+        _wake(s, m, rank)

@@ -11,6 +11,7 @@ from simulator.cores import ROUNDING
 from simulator.engine.compiled.calendar import set_alarm, soon
 from simulator.engine.compiled.layout import task_at, work_at
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.telling import restore_context, save_context
 
 __all__ = ["leave", "work"]
 
@@ -30,6 +31,8 @@ def work(s: Record, task: int, work_s: float, what: int, about: int) -> None:
     w.work_s = work_s
     w.what = what
     w.about = about
+    if s.observed:
+        save_context(s, s.work_contexts, one)
     w.after = -1
     if t.works >= 0:
         work_at(s.works, t.works_last).after = one
@@ -152,6 +155,8 @@ def leave(s: Record, task: int) -> None:
         w = work_at(s.works, one)
         what = w.what
         about = w.about
+        if s.observed:
+            restore_context(s, s.work_contexts, one)
         t.works = w.after
         if t.works >= 0:
             t.left_s = work_at(s.works, t.works).work_s

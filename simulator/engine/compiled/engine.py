@@ -7,10 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from simulator.collectives.collective import Collective
-from simulator.engine.compiled.interpreter import CLOSES, DRAWS, REDUCES, ROWS, TURNS, act
+from simulator.engine.compiled.codes import DONE
+from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, ROWS, TURNS, act
 from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
 from simulator.engine.compiled.tables import Simulation
+from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
+from simulator.engine.log import Log
 from simulator.engine.recorder import InUse, Kind, Recorder
 from simulator.errors import DeadlockError, SimulationError
 from simulator.names import Names
@@ -28,6 +31,7 @@ def run(
     recorder: Recorder,
     collective: Collective | None,
     steps: int,
+    log: Log | None = None,
 ) -> None:
     """Run a program until the recorder's window closes.
 
@@ -41,6 +45,8 @@ def run(
         What reduces buckets at once; none where nothing is, or message by message.
     steps
         That each rank makes, roughly.
+    log
+        Is told what was done; none if nobody wants to know.
 
     Raises
     ------
@@ -49,7 +55,7 @@ def run(
     SimulationError
         A delay that is no finite number was asked for.
     """
-    _Run(program, draws, recorder, collective, steps).go()
+    _Run(program, draws, recorder, collective, steps, log).go()
 
 
 class _Run:
@@ -60,12 +66,14 @@ class _Run:
         recorder: Recorder,
         collective: Collective | None,
         steps: int,
+        log: Log | None,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
-        self._simulation = Simulation(program, draws, steps)
+        self._simulation = Simulation(program, draws, steps, observed=log is not None)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks))
+        self._teller = Teller(log, program, recorder, self._simulation) if log is not None else None
         if collective is not None:
             for size_bytes in self._sizes:
                 collective.watch(size_bytes)
@@ -96,16 +104,25 @@ class _Run:
                     simulation.add_weights(next(self._weights))
             elif why == TURNS:
                 s.turning = 0
-                if recorder.is_open:
-                    self._tell()
-                    self._close(int(s.turn_serial))
+                if not recorder.is_open:
+                    self._open()
+                    continue
+                self._tell()
+                self._close(int(s.turn_serial))
+                if self._teller is None:
                     return
-                self._open()
             elif why == CLOSES:
                 self._tell()
                 self._close(int(s.serial))
+                if self._teller is None:
+                    return
+                s.closes_at = s.ended
+                act(address, 3, 0, 0.0, DONE << 32, 0, 0)
+            elif why == ENDS:
+                self._tell()
                 return
             elif why == REDUCES:
+                self._tell()
                 self._reduce()
                 simulation.grow(ranks)
                 act(address, 7, 0, 0.0, 0, 0, 0)
@@ -120,8 +137,14 @@ class _Run:
     # -- what is measured ----------------------------------------------------------------
 
     def _tell(self) -> None:
-        steps, updates, reads = self._simulation.take_rows()
         recorder = self._recorder
+        told = self._simulation.take_told()
+        steps, updates, reads = self._simulation.take_rows()
+        if self._teller is not None:
+            self._teller.tell(told, steps, updates)
+            if len(reads):
+                recorder.reads(reads)
+            return
         if len(updates):
             recorder.updates(updates)
         if len(reads):
@@ -133,12 +156,17 @@ class _Run:
         """The window opens; what has ended in the same breath, but after that, is in it."""
         simulation, recorder = self._simulation, self._recorder
         s = simulation.s
-        now, before = float(s.now), int(s.turn_row)
-        steps, _, _ = simulation.take_rows()
-        if before:
+        now, before, told_before = float(s.now), int(s.turn_row), int(s.turn_told)
+        told = simulation.take_told()
+        steps, updates, _ = simulation.take_rows()
+        if self._teller is not None:
+            self._teller.tell(told[:told_before], steps[:before], updates)
+        elif before:
             recorder.steps(steps[:before])
         recorder.open(now, self._in_use_s(now))
-        if len(steps) > before:
+        if self._teller is not None:
+            self._teller.tell(told[told_before:], steps[before:], updates[:0])
+        elif len(steps) > before:
             recorder.steps(steps[before:])
         s.is_open = 1
         s.stops_at = recorder.closes_at
@@ -164,7 +192,7 @@ class _Run:
 
     def _names(self) -> dict[Kind, Sequence[str]]:
         program = self._program
-        links = program.ports.names[: program.links]
+        links: Sequence[str] = program.ports.names[: program.links]
         if program.hosts.count or self._collective is not None:
             reduced = [resource.name for resource in self._collective.links()] if self._collective is not None else []
             links = [*links, *program.hosts.names, *reduced]
@@ -183,6 +211,8 @@ class _Run:
         assert collective is not None
         ready_s, finished_s = simulation.ready_s, simulation.finished_s
         finish_s = np.zeros(ready_s.shape[1])
+        if self._teller is not None:
+            self._teller.join(ready_s, simulation.made_by)
         for bucket, size_bytes in enumerate(self._sizes):
             finish_s = collective.finish_s(np.maximum(ready_s[bucket], finish_s), size_bytes, self._free_s)
             finished_s[bucket] = finish_s

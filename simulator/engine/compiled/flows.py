@@ -34,6 +34,7 @@ from simulator.engine.compiled.ports import (
     undisown,
 )
 from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
+from simulator.engine.compiled.telling import restore_context, save_context
 from simulator.network.flows import SAME_INSTANT
 
 __all__ = ["begin_after_wait", "end_messages", "received", "send", "settle_all", "stand_for_link"]
@@ -59,6 +60,9 @@ def send(s: Record, connection: int, size: float, arrived: int, about: int, left
     m.arrived = arrived
     m.about = about
     m.left = left
+    if s.observed:
+        s.since_s = s.now
+        save_context(s, s.message_contexts, message)
     m.connection = connection
     m.after = -1
     if c.hosted:
@@ -159,6 +163,8 @@ def _work(s: Record, host: int, work_s: float, what: int, about: int) -> None:
 def received(s: Record, message: int) -> None:
     """A message has come in whole, and the host works on it."""
     m = message_at(s.messages, message)
+    if s.observed:
+        restore_context(s, s.message_contexts, message)
     _work(s, ends_at(s.ends, m.connection).target, s.message_s + s.copy_per_byte_s * m.size_bytes, m.arrived, m.about)
     _free(s, message)
 
@@ -337,6 +343,8 @@ def end_messages(s: Record, port: int) -> None:
         m = message_at(s.messages, message)
         ended = m.after
         c = connection_at(s.connections, m.connection)
+        if s.observed:
+            restore_context(s, s.message_contexts, message)
         if m.left != 0:
             soon(s, m.left, m.about)
         latency_s = c.latency_s

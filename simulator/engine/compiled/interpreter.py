@@ -16,6 +16,7 @@ from simulator.engine.compiled.layout import (
     device_at,
     input_at,
     last_ready_at,
+    long_at,
     meeting_at,
     number_at,
     one_by_one_at,
@@ -31,10 +32,11 @@ from simulator.engine.compiled.near import fetch_rank
 from simulator.engine.compiled.overlap import note_message
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
+from simulator.engine.compiled.telling import ALL_REDUCE, ENDED, STARTED, note, passed, tell
 from simulator.engine.compiled.updates import finish, serve, served
 from simulator.engine.compiled.versions import read_variables
 
-__all__ = ["CLOSES", "DRAWS", "REDUCES", "ROWS", "TURNS", "act"]
+__all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "ROWS", "TURNS", "act"]
 
 DEVICE_BYTES, REAL_BYTES = DEVICE.itemsize, REAL.itemsize
 TURNS = 16
@@ -45,6 +47,8 @@ ROWS = 18
 """A table of rows is full."""
 DRAWS = 19
 """A rank needs factors or orders."""
+ENDS = 21
+"""Nothing more is told to whoever observes."""
 REDUCES = 20
 """All ranks have all buckets of a step, which are to be reduced at once."""
 
@@ -96,10 +100,21 @@ def _run(s: Record, until: int) -> int:
             why = advance(s, until)
             if why != HANDLE or s.bare:
                 return why
-        if s.steps_n + s.rows_spare > s.steps_room or s.updates_n + 2 > s.updates_room or s.reads_n + 2 > s.reads_room:
+        if _rows_are_full(s):
             s.pending = 1
             return ROWS
         _handle(s)
+
+
+@compiled
+def _rows_are_full(s: Record) -> bool:
+    full: bool = (
+        s.steps_n + s.rows_spare > s.steps_room
+        or s.updates_n + 2 > s.updates_room
+        or s.reads_n + 2 > s.reads_room
+        or s.told_n + s.told_spare > s.told_room
+    )
+    return full
 
 
 @compiled
@@ -109,7 +124,7 @@ def _start(s: Record) -> None:
         start_s = rank_at(s.ranks, rank).start_s
         if s.on_inputs and input_at(s.inputs, rank).task >= 0:
             _at(s, start_s, pack(codes.PREFETCH, rank), 0)
-        _at(s, start_s, pack(codes.BEGIN_OPERATION, rank), 0)
+        _at(s, start_s, pack(codes.START, rank), 0)
 
 
 @compiled
@@ -136,6 +151,8 @@ def _handle(s: Record) -> None:
     elif code == codes.BEGIN_OPERATION:
         _begin(s, rank, operation_of(about), step_of(about))
     elif code == codes.ARRIVED:
+        if s.observed:
+            s.cause = tell(s, ENDED, rank, operation_of(about), s.since_s, s.cause)
         _arrived(s, rank, operation_of(about), step_of(about))
     elif code == codes.WAKE:
         _foresee(s)
@@ -151,27 +168,38 @@ def _handle(s: Record) -> None:
         computed(s, rank, about)
     elif code == codes.READ:
         _read(s, rank)
+    elif code == codes.HANDED_OUT:
+        s.cause = passed(s, rank, 0, rank_at(s.ranks, rank).start_s, s.cause)
+        _read(s, rank)
+    elif code == codes.START:
+        s.cause = tell(s, STARTED, rank, 0, 0.0, -1) if s.observed and s.now > 0.0 else -1
+        _begin(s, rank, 0, 0)
     elif code == codes.BATCH_COMES:
-        _batch_comes(s, rank, operation_of(about), step_of(about))
+        _batch_comes(s, rank, operation_of(about), step_of(about), -1)
     elif code == codes.DELIVERED:
         _delivered(s, rank, operation_of(about), step_of(about))
     elif code == codes.DISPATCHED:
-        after(s, one_by_one_at(s.processes, DISPATCHER).latency_s, pack(codes.READ, rank), 0)
+        after(s, one_by_one_at(s.processes, DISPATCHER).latency_s, pack(codes.HANDED_OUT, rank), 0)
     elif code == codes.PREPARED:
         after(s, one_by_one_at(s.processes, CLIENT).latency_s, pack(codes.END_OPERATION, rank), about)
     elif code == codes.END_OPERATION:
+        s.cause = passed(s, rank, operation_of(about), s.since_s, s.cause)
         end_operation(s, rank, operation_of(about), step_of(about))
     elif code == codes.PREFETCH:
         _prefetch(s, rank)
     elif code == codes.PREFETCHED:
         if rank_at(s.ranks, rank).wants_batch:
             _prefetch(s, rank)
-        _batch_is_there(s, rank)
+        _batch_is_there(s, rank, -1)
     elif code == codes.ALL_REDUCED:
+        told = _tell_of_all_reduce(s, rank) if s.observed else -1
         for bucket in range(s.buckets_n):
+            s.cause = told
             end_collective(s, rank, bucket)
     elif code == codes.CLOSE:
         s.wants = CLOSES
+    elif code == codes.DONE:
+        s.wants = ENDS
 
 
 @compiled
@@ -202,6 +230,8 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
         path = number_at(s.slots, rank * s.slots_n + its.slot).n
         send(s, path, its.size_bytes, pack(code, rank), pack_operation(step, number), 0)
     elif kind == kinds.COMPUTE:
+        if s.observed:
+            long_at(s.compute_causes, rank * s.each_operations + number).n = s.cause
         advance_rank(s, rank)
     elif kind == kinds.SERVE:
         serve(s, rank, number, its, step)
@@ -220,6 +250,7 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
     elif its.gate == kinds.INPUT_GATE:
         _input(s, r, rank, number)
     else:
+        s.since_s = s.now
         prepared = pack_operation(r.step, number)
         ask(s, CLIENT, pack(codes.PREPARED, rank), pack(codes.END_OPERATION, rank), prepared)
 
@@ -247,7 +278,7 @@ def _turn(s: Record, r: Record, rank: int) -> None:
     if routine_at(s.routines, r.routine).feeds:
         r.batch_there = r.wants_batch = 0
     if s.dispatching:
-        ask(s, DISPATCHER, pack(codes.DISPATCHED, rank), pack(codes.READ, rank), 0)
+        ask(s, DISPATCHER, pack(codes.DISPATCHED, rank), pack(codes.HANDED_OUT, rank), 0)
     elif s.bound < 0 or may_begin(s, rank):
         _read(s, rank)
 
@@ -265,8 +296,10 @@ def _read(s: Record, rank: int) -> None:
 @compiled
 def _input(s: Record, r: Record, rank: int, number: int) -> None:
     """The rank needs its batch; the next one is prepared from the time at which it gets it."""
+    if s.observed:
+        long_at(s.input_causes, rank).n = s.cause
     if not s.on_inputs:
-        _batch_comes(s, rank, number, r.step)
+        _batch_comes(s, rank, number, r.step, -1)
         return
     now = s.now
     i = input_at(s.inputs, rank)
@@ -277,11 +310,11 @@ def _input(s: Record, r: Record, rank: int, number: int) -> None:
         r.wants_batch = 0 if there else 1
         if there:
             r.batch_there = 0
-            _batch_comes(s, rank, number, r.step)
+            _batch_comes(s, rank, number, r.step, -1)
             if not feeds:
                 _prefetch(s, rank)
     elif i.time_s == 0.0:
-        _batch_comes(s, rank, number, r.step)
+        _batch_comes(s, rank, number, r.step, -1)
     else:
         wait_s = max(i.ready_s - now, 0.0)
         i.ready_s = now + wait_s + i.time_s
@@ -289,11 +322,16 @@ def _input(s: Record, r: Record, rank: int, number: int) -> None:
 
 
 @compiled
-def _batch_comes(s: Record, rank: int, number: int, step: int) -> None:
+def _batch_comes(s: Record, rank: int, number: int, step: int, brought: int) -> None:
+    """The batch is there, brought by a message or, -1, prepared by the rank's own process."""
     r = rank_at(s.ranks, rank)
     if step == r.step:
+        since_s = s.now
         if s.on_inputs:
-            r.input_s = s.now - input_at(s.inputs, rank).from_s
+            since_s = input_at(s.inputs, rank).from_s
+            r.input_s = s.now - since_s
+        if s.observed:
+            s.cause = passed(s, rank, number, since_s, long_at(s.input_causes, rank).n) if brought < 0 else brought
         end_operation(s, rank, number, step)
 
 
@@ -305,13 +343,13 @@ def _prefetch(s: Record, rank: int) -> None:
 
 
 @compiled
-def _batch_is_there(s: Record, rank: int) -> None:
+def _batch_is_there(s: Record, rank: int, brought: int) -> None:
     r = rank_at(s.ranks, rank)
     if not r.wants_batch:
         r.batch_there = 1
         return
     r.wants_batch = 0
-    _batch_comes(s, rank, routine_at(s.routines, r.routine).input, r.step)
+    _batch_comes(s, rank, routine_at(s.routines, r.routine).input, r.step, brought)
 
 
 # -- messages ----------------------------------------------------------------------------
@@ -321,9 +359,10 @@ def _batch_is_there(s: Record, rank: int) -> None:
 def _arrived(s: Record, rank: int, number: int, step: int) -> None:
     r = rank_at(s.ranks, rank)
     feeds = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number).feeds
+    told = s.cause
     end_operation(s, rank, number, step)
     if feeds and step == r.step:
-        _batch_is_there(s, rank)
+        _batch_is_there(s, rank, told)
 
 
 @compiled
@@ -343,6 +382,10 @@ def _delivered(s: Record, rank: int, number: int, step: int) -> None:
     coming = coming_at(s.comings, one)
     coming.sent_s = real_at(s.sent, rank * s.sent_n + its.sent).x
     coming.after = -1
+    told = -1
+    if s.observed:
+        told = tell(s, ENDED, rank, number, s.since_s, s.cause)
+    coming.told = told
     if channel.front < 0:
         channel.front = one
     else:
@@ -351,7 +394,9 @@ def _delivered(s: Record, rank: int, number: int, step: int) -> None:
     waits = channel.receiving
     if waits >= 0:
         channel.receiving = -1
+        s.cause = -1
         _receive(s, peer, waits, channel)
+    s.cause = told
     _arrived(s, rank, number, step)
 
 
@@ -366,6 +411,7 @@ def _receive(s: Record, rank: int, number: int, channel: Record) -> None:
     meeting = meeting_at(s.meetings, rank)
     meeting.begun_by_s = max(meeting.begun_by_s, coming.sent_s)
     meeting.received_s = s.now
+    s.cause = max(coming.told, s.cause)
     end_operation(s, rank, number, rank_at(s.ranks, rank).step)
 
 
@@ -393,9 +439,26 @@ def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record,
         enter(s, rank)
         return
     real_at(s.ready, its.bucket * s.ranks_n + rank).x = now
+    if s.observed:
+        long_at(s.made_by, its.bucket * s.ranks_n + rank).n = s.cause
     s.unready -= 1
     if s.unready == 0:
         s.wants = REDUCES
+
+
+@compiled
+def _tell_of_all_reduce(s: Record, rank: int) -> int:
+    """A rank has ended all buckets of the step; the number of the last."""
+    told = -1
+    now = s.now
+    for bucket in range(s.buckets_n):
+        at = bucket * s.ranks_n + rank
+        # the last one ends now, if not for rounding
+        ended_s = now if bucket == s.buckets_n - 1 else min(real_at(s.finished, at).x, now)
+        note(s, ALL_REDUCE, rank, bucket, real_at(s.ready, at).x, ended_s, long_at(s.made_by, at).n)
+        told = s.told_so_far
+        s.told_so_far += 1
+    return told
 
 
 @compiled

@@ -12,15 +12,15 @@ from simulator.engine.compiled.machine import table
 from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
-    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY", "EXCHANGE",
-    "HEAPED", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LONG", "MEETING", "MEMBER", "MESSAGE",
-    "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT", "RANK", "READ",
-    "REAL", "ROLE", "ROUTINE", "SERVER", "STATE", "STRETCH", "TASK", "TENSOR", "TURNS", "WORK", "alarm_at", "channel_at",
-    "coming_at", "connection_at", "count_at", "device_at", "edge_at", "ended_step_at", "ends_at", "entry_at", "exchange_at",
-    "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at", "level_at", "long_at",
-    "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at", "overlap_at", "pair_at",
-    "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at", "state_at", "stretch_at",
-    "task_at", "tensor_at", "turns_at", "work_at",
+    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY",
+    "EXCHANGE", "HEAPED", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LONG", "MEETING", "MEMBER",
+    "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT",
+    "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "STATE", "STRETCH", "TASK", "TENSOR", "TOLD", "TURNS", "WORK", "alarm_at",
+    "channel_at", "coming_at", "connection_at", "context_at", "count_at", "device_at", "edge_at", "ended_step_at", "ends_at",
+    "entry_at", "exchange_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at",
+    "level_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at",
+    "overlap_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at",
+    "state_at", "stretch_at", "task_at", "tensor_at", "told_at", "turns_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
@@ -39,10 +39,12 @@ STATE = np.dtype(
             "calendar", "noted", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "pairs", "first_pairs", "connections", "crossed", "carried",
             "messages", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels", "candidates",
             "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
+            "soon_contexts", "noted_contexts", "message_contexts", "work_contexts",
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
         ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"), ("noted_free", "i8"), ("noted_made", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
+        ("observed", "i8"), ("cause", "i8"), ("since_s", "f8"),
         ("alarms_n", "i8"), ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
         # messages
         ("messages_n", "i8"), ("messages_room", "i8"), ("messages_free", "i8"), ("messages_made", "i8"),
@@ -63,6 +65,7 @@ STATE = np.dtype(
             "operations", "then", "computes", "buckets", "routines", "ranks", "missing", "slots", "peers", "inputs", "meetings", "entered",
             "finished", "ready", "seats", "devices", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders", "ordered", "versions",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads", "processes", "last_ready",
+            "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "told",
             "members", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
         )),
         ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
@@ -85,6 +88,7 @@ STATE = np.dtype(
         ("ended", "i8"), ("stops_at", "i8"), ("closes_at", "i8"), ("is_open", "i8"), ("turning", "i8"), ("turn_row", "i8"), ("turn_serial", "i8"),
         ("steps_n", "i8"), ("steps_room", "i8"), ("updates_n", "i8"), ("updates_room", "i8"), ("update_width", "i8"),
         ("reads_n", "i8"), ("reads_room", "i8"),
+        ("told_n", "i8"), ("told_room", "i8"), ("told_spare", "i8"), ("told_so_far", "i8"), ("turn_told", "i8"), ("each_operations", "i8"),
     ],
     align=True,
 )  # fmt: skip
@@ -92,6 +96,9 @@ STATE = np.dtype(
 
 ENTRY = np.dtype([("time", "f8"), ("order", "i8")])
 """Something happens at a time: its serial number, and where it is noted what; four siblings fill a line of the cache."""
+
+CONTEXT = np.dtype([("cause", "i8"), ("since_s", "f8")])
+"""Where somebody observes: the work that let something happen, and when it was asked for."""
 
 ITEM = np.dtype([("what", "i8"), ("about", "i8")])
 """What follows at once, or at the end of an instant."""
@@ -254,6 +261,7 @@ OVERLAP = np.dtype([("since_s", "f8"), ("hidden_s", "f8"), ("flights", "i4"), ("
 
 SERVER = np.dtype(
     [
+        ("began_s", "f8"),
         ("busy_s", "f8"),
         ("busy_since", "f8"),
         ("version", "i8"),
@@ -275,7 +283,7 @@ READ = np.dtype([("read", "i8"), ("stale", "i8"), ("left", "i8")])
 CHANNEL = np.dtype([("front", "i4"), ("last", "i4"), ("receiving", "i4")])
 """Of a rank: the messages that have come and were not received yet; the receive that waits, -1: none."""
 
-COMING = np.dtype([("sent_s", "f8"), ("after", "i8")])
+COMING = np.dtype([("sent_s", "f8"), ("told", "i8"), ("after", "i8")])
 
 TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("taking", "i4"), ("server", "i4")], align=True)
 """A tensor's accumulator, and what its update costs."""
@@ -304,11 +312,16 @@ ROLE = np.dtype([(name, "i4") for name in ("first", "last", "outgoing", "incomin
 EXCHANGE = np.dtype([("roles", "i8"), ("sizes", "i8")])
 """A bucket: where its ranks' parts begin, and with a lane's number added the size of its messages."""
 
+TOLD = np.dtype([("kind", "i4"), ("rank", "i4"), ("about", "i8"), ("begun_s", "f8"), ("ended_s", "f8"), ("cause", "i8")])
+"""What somebody who observes is to be told."""
+
 ENDED_STEP = np.dtype([(name, "f8") for name in STEP_COLUMNS])
 COUNT = np.dtype([("n", "i2")])
 LONG = np.dtype([("n", "i8")])
 
 state_at = table(STATE)
+context_at = table(CONTEXT)
+told_at = table(TOLD)
 entry_at = table(ENTRY)
 item_at = table(ITEM)
 alarm_at = table(ALARM)

@@ -9,6 +9,7 @@ from simulator.engine.compiled.cores import leave
 from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, received, settle_all, stand_for_link
 from simulator.engine.compiled.layout import item_at
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.telling import restore_context
 
 __all__ = ["DRAINED", "FULL", "HANDLE", "OVER", "REFUSED", "SLICE", "WEIGHTS", "advance"]
 
@@ -57,7 +58,10 @@ def advance(s: Record, until: int) -> int:
         if s.weighted and s.weights_next + s.messages_n + s.spare + 8 > s.weights_n:
             return WEIGHTS
         if s.soon_n > 0:
-            item = item_at(s.soon, s.soon_first & (s.soon_room - 1))
+            at = s.soon_first & (s.soon_room - 1)
+            item = item_at(s.soon, at)
+            if s.observed:
+                restore_context(s, s.soon_contexts, at)
             s.soon_first += 1
             s.soon_n -= 1
             s.what = item.what

@@ -8,6 +8,7 @@ from simulator.engine.compiled.device import cancel, compute_on
 from simulator.engine.compiled.layout import (
     count_at,
     last_ready_at,
+    long_at,
     meeting_at,
     number_at,
     operation_at,
@@ -20,6 +21,7 @@ from simulator.engine.compiled.near import fetch_connection
 from simulator.engine.compiled.overlap import hidden_since, note_compute, note_message
 from simulator.engine.compiled.record import record_step, record_update
 from simulator.engine.compiled.rules import tick
+from simulator.engine.compiled.telling import ENDED, tell
 from simulator.engine.compiled.versions import outdated, waited_s
 
 __all__ = ["advance_rank", "begin_step", "computed", "end_operation", "give_up", "operation_of", "pack_operation", "step_of"]
@@ -141,7 +143,7 @@ def _compute(s: Record, rank: int, pending_s: float) -> None:
     if s.factors_n:
         work_s *= real_at(s.factors, r.step % s.factors_n * s.ranks_n + rank).x
     if outdated(s, r):
-        give_up(s, rank)
+        give_up(s, rank, -1)
         return
     if routine_at(s.routines, r.routine).overlaps:
         note_compute(s, rank, 1)
@@ -155,7 +157,7 @@ def computed(s: Record, rank: int, work: int) -> None:
     if work != r.work:
         return
     routine = routine_at(s.routines, r.routine)
-    _stop_computing(s, r, rank)
+    told = _stop_computing(s, r, rank)
     first = r.first
     last = r.at
     r.first = last
@@ -168,25 +170,44 @@ def computed(s: Record, rank: int, work: int) -> None:
         if not s.on_servers:
             meeting_at(s.meetings, rank).computed_s = now
     for at in range(first, last):
+        s.cause = told
         end_operation(s, rank, number_at(s.computes, routine.computes + at).n, step)
     soon(s, pack(codes.GO_ON, rank), step)
 
 
 @compiled
-def _stop_computing(s: Record, r: Record, rank: int) -> None:
+def _stop_computing(s: Record, r: Record, rank: int) -> int:
+    """The rank computes no longer; the number of what it did."""
     r.computing = 0
-    if routine_at(s.routines, r.routine).overlaps:
+    routine = routine_at(s.routines, r.routine)
+    if routine.overlaps:
         note_compute(s, rank, 0)
+    if not s.observed:
+        return -1
+    # a compute that waits for no other operation follows the compute before it
+    cause = -1
+    number = 0
+    for at in range(r.first, r.at):
+        number = number_at(s.computes, routine.computes + at).n
+        let = long_at(s.compute_causes, rank * s.each_operations + number)
+        cause = max(cause, let.n)
+        let.n = -1
+    return tell(s, ENDED, rank, number, r.began_s, cause)
 
 
 @compiled
-def give_up(s: Record, rank: int) -> None:
-    """Its gradients would come too late: the rank ends its step where it is."""
+def give_up(s: Record, rank: int, cause: int) -> None:
+    """Its gradients would come too late: the rank ends its step where it is, because of ``cause`` if that comes meanwhile."""
     r = rank_at(s.ranks, rank)
     if r.manner < kinds.SHARED:
         cancel(s, r.device)
     r.work += 1
-    _stop_computing(s, r, rank)
+    told = _stop_computing(s, r, rank)
+    if s.observed:
+        routine = routine_at(s.routines, r.routine)
+        for at in range(routine.computes_n):
+            long_at(s.compute_causes, rank * s.each_operations + number_at(s.computes, routine.computes + at).n).n = -1
+    s.cause = told if cause < 0 else cause
     r.compute_s += s.now - r.began_s
     r.complete = 0
     _end_step(s, rank)

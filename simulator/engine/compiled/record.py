@@ -5,8 +5,11 @@ Python takes them when a table is full, and where the window opens and closes.
 
 from __future__ import annotations
 
+from simulator.engine.compiled import codes
+from simulator.engine.compiled.calendar import call_later, pack
 from simulator.engine.compiled.layout import ended_step_at, long_at, real_at
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.telling import STEP, UPDATE, note
 
 __all__ = ["record_read", "record_step", "record_update"]
 
@@ -29,20 +32,27 @@ def record_step(
     row.apply_s = apply_s
     row.hidden_s = hidden_s
     row.accepted = accepted
+    if s.observed:
+        note(s, STEP, rank, 0, 0.0, 0.0, s.cause)
     s.ended += 1
     if s.ended == s.stops_at:
         s.turning = 1
         s.turn_row = s.steps_n
         s.turn_serial = s.serial
+        s.turn_told = s.told_n
+        if s.observed and s.ended == s.closes_at:
+            call_later(s, 0.0, pack(codes.DONE, 0), 0)
 
 
 @compiled
 def record_update(s: Record, rank: int, read_s: float, read_version: int, version: int) -> int:
     """An update has been applied; the place of its staleness on each server in the row, -1 if nobody wants to know."""
-    if not s.is_open or s.ended >= s.closes_at:
+    if not (s.is_open or s.observed) or s.ended >= s.closes_at:
         return -1
     at = s.updates_n * s.update_width
     s.updates_n += 1
+    if s.observed:
+        note(s, UPDATE, 0, 0, 0.0, 0.0, -1)
     real_at(s.updates, at).x = float(rank)
     real_at(s.updates, at + 1).x = read_s
     real_at(s.updates, at + 2).x = s.now

@@ -8,6 +8,7 @@ from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import job_at, server_at
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.telling import save_context
 
 __all__ = ["go_on_after", "submit"]
 
@@ -26,6 +27,8 @@ def submit(s: Record, server: int, cost_s: float, rank: int, about: int) -> None
     j.cost_s = cost_s
     j.rank = rank
     j.about = about
+    if s.observed:
+        save_context(s, s.job_contexts, job)
     j.after = -1
     its = server_at(s.servers, server)
     if its.front >= 0:
@@ -41,6 +44,7 @@ def submit(s: Record, server: int, cost_s: float, rank: int, about: int) -> None
 def _begin(s: Record, its: Record, server: int, cost_s: float) -> None:
     """It begins with what is in front."""
     what = pack(codes.SERVED, server)
+    its.began_s = s.now
     if cost_s <= 0.0:
         soon(s, what, 0)
     elif its.seat >= 0:

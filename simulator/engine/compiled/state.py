@@ -19,6 +19,13 @@ __all__ = ["State", "aligned"]
 
 _FIRST_ROOM = 1 << 10
 _LINE = 64
+_CONTEXTS = {
+    "soon": "soon_contexts",
+    "noted": "noted_contexts",
+    "messages": "message_contexts",
+    "works": "work_contexts",
+    "jobs": "job_contexts",
+}
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
 _ROOMS = {
     "calendar": "entries_room",
@@ -50,6 +57,8 @@ class State:
         Of each path, a multiple of 2**-24; left out: 1.
     leaves_out
         Whether ports that can never be full are left out of the sharing.
+    observed
+        Whether it is noted what let everything happen.
     spare
         Messages that what happens at once may begin, and other things that may follow from it.
     """
@@ -66,6 +75,7 @@ class State:
         weight: Floats | None = None,
         leaves_out: bool = True,
         spare: int = 64,
+        observed: bool = False,
     ) -> None:
         self.tables: dict[str, NDArray[Any]] = {}
         self._ports = ports
@@ -74,6 +84,8 @@ class State:
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
         s.spare = spare
+        s.observed = observed
+        s.cause = -1
         s.noted_free = s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
         s.ending = -1
         s.patience = PATIENCE
@@ -114,6 +126,8 @@ class State:
         ):
             self.add(name, _room(name, _FIRST_ROOM, dtype))
             self._state[_ROOMS[name]] = _FIRST_ROOM
+            if name in _CONTEXTS:
+                self.add(_CONTEXTS[name], np.empty(_FIRST_ROOM if self.s.observed else 0, layout.CONTEXT))
 
     def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
         users = np.bincount(paths.port[shared], minlength=len(ports.capacity))
@@ -267,14 +281,14 @@ class State:
             old = self.tables[name]
             if room == len(old):
                 continue
-            new = _room(name, room, old.dtype)
+            first = int(self._state[_RINGS[name]][0]) & (len(old) - 1) if name in _RINGS else 0
+            for each in (name, _CONTEXTS[name]) if name in _CONTEXTS and s.observed else (name,):
+                before = self.tables[each]
+                new = _room(each, room, before.dtype)
+                new[: len(old)] = np.roll(before, -first) if first else before
+                self.add(each, new)
             if name in _RINGS:
-                first = int(self._state[_RINGS[name]][0]) & (len(old) - 1)
-                new[: len(old)] = np.roll(old, -first)
                 self._state[_RINGS[name]] = 0
-            else:
-                new[: len(old)] = old
-            self.add(name, new)
             self._state[_ROOMS[name]] = room
 
     def add_weights(self, weights: Floats) -> None:

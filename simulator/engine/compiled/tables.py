@@ -46,9 +46,11 @@ class Simulation(State):
         How fast each rank computes, and the orders that chance decides.
     steps
         That each rank makes, roughly.
+    observed
+        Whether rows are written for whoever observes.
     """
 
-    def __init__(self, program: Program, draws: Draws, steps: int) -> None:
+    def __init__(self, program: Program, draws: Draws, steps: int, *, observed: bool = False) -> None:
         its, rules = program.devices, program.rules
         self._program, self._draws = program, draws
         self._ranks = ranks = len(program.ranks)
@@ -80,6 +82,7 @@ class Simulation(State):
             cores=program.cores,
             slowdown=slowdown,
             spare=16 + tensors,
+            observed=observed,
         )
         s = self.s
         s.ranks_n = ranks
@@ -100,6 +103,7 @@ class Simulation(State):
             add_exchanges(self, program.exchanges, ranks)
         self._make_draws(steps)
         self._make_rows()
+        self._make_causes()
 
     # -- making ----------------------------------------------------------------------
 
@@ -325,6 +329,37 @@ class Simulation(State):
         self.add("steps", self._steps.reshape(-1).view(layout.ENDED_STEP))
         self.add("updates", self._updates.reshape(-1).view(layout.REAL))
         self.add("reads", self._reads.view(layout.LONG))
+
+    def _make_causes(self) -> None:
+        s, observed = self.s, bool(self.s.observed)
+        s.each_operations = max(len(routine.operations) for routine in self._program.routines)
+        # ranks that wait for each other may all end their steps at once
+        s.told_spare = 4 * (self._ranks + int(s.each_operations)) + 16 if observed else 0
+        s.told_room = _ROWS + int(s.told_spare) if observed else 0
+        self._told = np.empty(int(s.told_room), layout.TOLD)
+        self.add("told", self._told)
+        counts = {
+            "compute_causes": self._ranks * int(s.each_operations),
+            "input_causes": self._ranks,
+            "made_by": len(self.tables["ready"]),
+        }
+        for name, count in counts.items():
+            self.add(name, np.full(count if observed else 0, -1, dtype=np.int64).view(layout.LONG))
+        members = np.zeros(self._ranks if observed else 0, layout.CONTEXT)
+        members["cause"] = -1
+        self.add("member_causes", members)
+
+    def take_told(self) -> NDArray[Any]:
+        """What is to be told since this was last asked, as records of ``layout.TOLD``; before :meth:`take_rows`."""
+        taken = self._told[: int(self.s.told_n)]
+        self.s.told_n = 0
+        return taken
+
+    @property
+    def made_by(self) -> Integers:
+        """What made each rank's data of each bucket of the step, for whoever observes; shape (buckets, ranks)."""
+        table: Integers = self.tables["made_by"]["n"].reshape(int(self.s.buckets_n), self._ranks)
+        return table
 
     def take_rows(self) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Steps, updates and reads since this was last asked, to be used before the run goes on."""

@@ -7,6 +7,7 @@ from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.rank import end_operation, give_up, operation_of, pack_operation, step_of
 from simulator.engine.compiled.record import record_update
 from simulator.engine.compiled.server import go_on_after, submit
+from simulator.engine.compiled.telling import APPLIED, ENDED, restore_context, tell
 
 __all__ = ["finish", "serve", "served"]
 
@@ -34,9 +35,13 @@ def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
 @compiled
 def served(s: Record, server: int) -> None:
     """A server has done what is in front; what follows may queue more."""
-    j = job_at(s.jobs, server_at(s.servers, server).front)
+    its = server_at(s.servers, server)
+    j = job_at(s.jobs, its.front)
     rank = j.rank
     about = j.about
+    if s.observed:
+        restore_context(s, s.job_contexts, its.front)
+        s.cause = tell(s, ENDED if rank >= 0 else APPLIED, rank, operation_of(about) if rank >= 0 else about, its.began_s, s.cause)
     if rank < 0:
         _applied_mean(s)
     elif s.synchronous:
@@ -116,6 +121,7 @@ def _applied_mean(s: Record) -> None:
     s.version += 1
     s.released_s = s.now
     s.unapplied = s.parts
+    told = s.cause
     for tensor in range(s.parts):
         tensor_at(s.tensors, tensor).taking = 1
     if s.cancels:
@@ -124,10 +130,11 @@ def _applied_mean(s: Record) -> None:
             _end_update(s, _first_waiting(s))
         for rank in range(s.ranks_n):
             if rank_at(s.ranks, rank).computing:
-                give_up(s, rank)
+                give_up(s, rank, told)
     else:
         while s.waiting_n > 0 and s.tokens_taken < s.version * s.ranks_n:
             _give_token(s, _first_waiting(s))
+    s.cause = told
     for tensor in range(s.parts):
         _take(s, tensor)
 

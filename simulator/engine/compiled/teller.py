@@ -1,0 +1,83 @@
+"""Makes records of the rows that the compiled engine writes for somebody who observes, by the logs that the other engine calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.engine.compiled import telling
+from simulator.engine.compiled.tables import Simulation
+from simulator.engine.log import Log
+from simulator.engine.operation_log import OperationLog
+from simulator.engine.recorder import Recorder
+from simulator.program.program import Floats, Integers, Program
+
+__all__ = ["Teller"]
+
+_INDEX_BITS = 24
+"""Of what is told of a message of a collective: its number on its lane; the bucket stands above."""
+
+
+class Teller:
+    """Calls the logs in the order of the rows.
+
+    Parameters
+    ----------
+    log
+        Numbers what is told.
+    program
+        Gives the names.
+    recorder
+        Shows steps and updates.
+    simulation
+        Knows the lanes of collectives.
+    """
+
+    def __init__(self, log: Log, program: Program, recorder: Recorder, simulation: Simulation) -> None:
+        self._log = log
+        self._operations = OperationLog(log, program)
+        self._recorder = recorder
+        self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
+        self._group = program.groups[0].tolist() if program.groups else list(range(len(program.ranks)))
+        self._simulation = simulation
+        self._joined: list[tuple[float, int]] = []
+
+    def join(self, ready_s: Floats, made_by: Integers) -> None:
+        """All ranks have all buckets of a step: keep who had each last, arrays of shape (buckets, ranks)."""
+        last = ready_s.argmax(axis=1)
+        self._joined = [(float(ready_s[bucket, rank]), int(made_by[bucket, rank])) for bucket, rank in enumerate(last)]
+
+    def tell(self, told: NDArray[Any], steps: Floats, updates: Floats) -> None:
+        """Tell the rows, ``told`` of ``layout.TOLD`` with those of the recorder among them."""
+        step = update = 0
+        for row in told.tolist():
+            kind, rank, about, begun_s, ended_s, cause = row
+            if kind == telling.ENDED:
+                self._operations.ended(rank, about, begun_s, ended_s, cause)
+            elif kind == telling.APPLIED:
+                self._operations.applied(about, begun_s, ended_s, cause)
+            elif kind == telling.STARTED:
+                self._operations.started(rank, ended_s)
+            elif kind == telling.ALL_REDUCE:
+                joined_s, joined_by = self._joined[about]
+                self._log.collective(rank, about, self._sizes[about], begun_s, joined_s, ended_s, cause, joined_by)
+            elif kind == telling.CHUNK:
+                self._tell_of_chunk(rank, about, begun_s, ended_s, cause)
+            elif kind == telling.SENDING:
+                self._log.wait(self._group[rank], "send", begun_s, ended_s, cause)
+            elif kind == telling.STEP:
+                self._recorder.steps(steps[step : step + 1], [cause])
+                step += 1
+            else:
+                self._recorder.updates(updates[update : update + 1])
+                update += 1
+
+    def _tell_of_chunk(self, lane: int, about: int, sent_s: float, arrived_s: float, cause: int) -> None:
+        tables, number = self._simulation.tables, about >> _INDEX_BITS
+        its, exchange = tables["lanes"][lane], tables["exchanges"][number % len(self._sizes)]
+        ends = self._group[int(its["source"])], self._group[int(its["target"])]
+        size_bytes = float(np.float64(tables["message_sizes"]["x"][int(exchange["sizes"]) + lane]))
+        which = number, about & ((1 << _INDEX_BITS) - 1)
+        self._log.chunk(("path", int(its["path"])), ends, which, size_bytes, sent_s, arrived_s, cause)
