@@ -29,8 +29,8 @@ Engine = Literal["simpy", "compiled"]
 _TABLES_EVENTS, _LOADING_EVENTS, _MAKING_EVENTS = 500.0, 80_000.0, 2_000_000.0
 """Events that SimPy runs in the time that the compiled engine takes for a replication's tables, beyond what SimPy takes for its
 objects; for loading machine code; for making it."""
-_STEP_EVENTS, _MESSAGE_EVENTS, _RANK_MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 2.0, 1.0
-"""Entries on the calendar of a step of one rank: by itself, and for each message; each message of a collective; each bucket."""
+_STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0
+"""Entries on the calendar of a step of one rank: by itself, for each message that it takes part in, for each bucket."""
 
 
 class _Past:
