@@ -283,27 +283,34 @@ def _of_children(command: list[str]) -> tuple[float, float]:
 
 
 def _engine_s(file: Path, count: int) -> float:
-    """CPU seconds that the replications of a scenario take, its baseline's included; the mean of some."""
-    import simulator.run
-    from simulator import load_scenario
+    """CPU seconds that the engine takes for a scenario's replications, its baseline's included; the mean of some.
+
+    Its tables or objects, what it draws and what it tells the recorder count as the engine's; compiling the program, the
+    speeds of processes and everything before and behind do not.
+    """
+    from simulator import load_scenario, simulate
+    from simulator.replication import Run
 
     spent_s = 0.0
 
-    def noted(*given: object) -> object:
-        nonlocal spent_s
-        took_s, measured = timed(lambda: replicate(*given))
-        spent_s += took_s
-        return measured
+    def noted(runs: Callable[[Run], object]) -> Callable[[Run], object]:
+        def run(its: Run) -> object:
+            nonlocal spent_s
+            took_s, measured = timed(lambda: runs(its))
+            spent_s += took_s
+            return measured
+
+        return run
 
     scenarios = [load_scenario(file, [("cluster.inter_node.bandwidth", f"{5 + n / 10:g} Gbit/s")]) for n in range(count)]
-    simulator.run.simulate(scenarios[0])
-    kept = simulator.run.replicate
-    simulator.run.replicate = noted
+    simulate(scenarios[0])
+    kept = Run.compiled, Run.simpy
+    Run.compiled, Run.simpy = (noted(each) for each in kept)
     try:
         for scenario in scenarios:
-            simulator.run.simulate(scenario)
+            simulate(scenario)
     finally:
-        simulator.run.replicate = kept
+        Run.compiled, Run.simpy = kept
     return spent_s / count
 
 

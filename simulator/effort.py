@@ -31,20 +31,25 @@ _WORKER_STEP_S, _MESSAGE_S = 12e-6, 18e-6
 """A step of a worker with parameter servers; a message, of variables or gradients."""
 _RANK_MESSAGE_S = 9e-6
 """A message of an all-reduce that is simulated rank by rank."""
-_TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 8e-6, 0.25e-6, 0.5e-6
+_TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 """The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
+_RANK_EVENT_S = 0.1e-6
+"""Of these an event of an all-reduce that is simulated rank by rank."""
 _SHARED_CORES = 2.0
 """Work of hosts on cores that all share makes as many events again."""
 _TIMED_S = 0.3
 """What the run of some steps should take, and ten times what it may."""
 _WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5500.0, 200.0, 2000.0
 """The SimPy engine with parameter servers: a worker with one server; each message of its step; each further server of its."""
-_RANK_BYTES, _BUCKET_BYTES, _RANK_BY_RANK_BYTES = 1900.0, 60.0, 40_000.0
+_RANK_BYTES, _BUCKET_BYTES, _RANK_BY_RANK_BYTES = 1000.0, 60.0, 40_000.0
 """All-reduces in the SimPy engine: a rank, all at once; each bucket of it; a rank whose messages are simulated."""
-_COMPILED_BYTES = 512.0
-"""A worker in the compiled engine."""
-_KEPT_BYTES = 330.0
-"""What either keeps of a replica until the result: names of links and devices, and how long each was in use, a replication."""
+_LOADED_BYTES = 130e6
+"""Numba, and the machine code of the compiled engine."""
+_COMPILED_BYTES, _COMPILED_MESSAGE_BYTES, _COMPILED_PAIR_BYTES = 1450.0, 30.0, 1050.0
+"""The compiled engine: a rank, each message of its step, each further server of a worker."""
+_USE_BYTES, _COUNTS_BYTES = 330.0, 80.0
+"""Kept of a replica: what its links and devices are called in the SimPy engine, and how long they were in use, of all replications and
+of the last; of each replication, how often each staleness came."""
 _NEVER_ASKED_BYTES = 256e6
 """Below this nobody looks how much there is."""
 
@@ -77,7 +82,7 @@ def _replication_s(scenario: Scenario, engine: Engine) -> float:
     strategy, replicas, run = scenario.strategy, scenario.replicas, scenario.run
     each_s = _fixed_s(scenario, engine)
     if engine == "compiled" and (events := expected_events(scenario)):
-        return each_s + _EVENT_S * events + _DRAW_S * run.total_steps(replicas)
+        return each_s + (_RANK_EVENT_S if scenario.rank_messages else _EVENT_S) * events + _DRAW_S * run.total_steps(replicas)
     if messages := strategy.messages_a_step(scenario):
         step_s = _WORKER_STEP_S + _MESSAGE_S * messages
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
@@ -95,12 +100,16 @@ def memory_bytes(scenario: Scenario, engine: Engine) -> float:
     simulated 4,000 to 40,000 of them; within a factor of about two.
     """
     replicas = scenario.replicas
-    kept = _KEPT_BYTES * scenario.run.replications
-    return replicas * (kept + (_COMPILED_BYTES if engine == "compiled" else _simpy_bytes(scenario)))
+    each = _COUNTS_BYTES * scenario.run.replications
+    if engine == "compiled" and expected_events(scenario):
+        messages = scenario.strategy.messages_a_step(scenario)
+        each += _COMPILED_BYTES + _COMPILED_MESSAGE_BYTES * messages + _COMPILED_PAIR_BYTES * max(scenario.servers - 1, 0)
+        return _LOADED_BYTES + replicas * each
+    return replicas * (each + 2 * _USE_BYTES + _simpy_bytes(scenario))
 
 
 def _simpy_bytes(scenario: Scenario) -> float:
-    """Bytes that the SimPy engine takes for a replica."""
+    """Bytes that the SimPy engine takes for a replica, or what computes all ranks at once."""
     strategy, replicas = scenario.strategy, scenario.replicas
     if scenario.servers:
         messages = strategy.messages_a_step(scenario)

@@ -31,7 +31,7 @@ from simulator.strategies.reducing import collective_of
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 
-__all__ = ["drawn_scenario", "replicate"]
+__all__ = ["Run", "drawn_scenario", "replicate"]
 
 
 def replicate(scenario: Scenario, replication: int, observer: Observer | None = None, engine: ByEngine | None = None) -> Measured:
@@ -60,7 +60,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
     program = compile_program(drawn, streams)
-    run = _Run(drawn, streams, program, Draws(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams), observer)
+    run = Run(drawn, streams, program, Draws(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams), observer)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
@@ -74,7 +74,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
 
 
 @dataclass
-class _Run:
+class Run:
     """One replication, before an engine has been chosen."""
 
     drawn: Scenario

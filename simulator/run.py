@@ -61,9 +61,11 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
-    check_memory(scenario, likely_engine(scenario))  # before anything is loaded
+    likely = likely_engine(scenario)
+    check_memory(scenario, likely)  # before anything is loaded
     engine = engine_for(scenario)
-    check_memory(scenario, engine)
+    if engine != likely:
+        check_memory(scenario, engine)
     count = scenario.run.replications
     alone = _Alone(alone_scenario(scenario))
     same = alone.scenario == scenario

@@ -24,6 +24,8 @@ _SURE = 5.0
 """How many times less the model must say for its word to be enough."""
 _LONG_STEP_S = 3600.0
 """No step of a real training takes as long: of what is calibrated for 64 samples, somebody asks for millions."""
+_MANY = 100_000
+"""Replicas from which on a run takes a minute, and memory that is worth a word."""
 _SAMPLE = 1000
 _GOLDEN = 0.6180339887498949
 _SIMULATED_A_LINE = 16
@@ -49,6 +51,24 @@ def agree_to_one(scenario: Scenario, where: str, *, yes: bool) -> None:
     run = scenario.run
     what = f"its {run.replications:,} replications of {_length(scenario)} take"
     _agree([(1.0, scenario)], where, what, _LONG_ALONE_S, cores=1, yes=yes)
+    _tell_of_many(scenario, where)
+
+
+def _tell_of_many(scenario: Scenario, where: str) -> None:
+    """Say what a scenario of very many replicas takes, once it is sure that there is memory for it."""
+    from paceline.cli.showing import note
+    from simulator.effort import check_memory, effort_s, memory_bytes
+    from simulator.engine.choosing import likely_engine
+    from simulator.units import format_bytes
+
+    if scenario.replicas < _MANY:
+        return
+    engine = likely_engine(scenario)
+    check_memory(scenario, engine)
+    note(
+        f"{where}: {scenario.replicas:,} replicas take about {told_s(effort_s(scenario, engine))} and "
+        f"{format_bytes(memory_bytes(scenario, engine))} of memory (engine {engine})"
+    )
 
 
 def agree_to_sweep(scenarios: Sequence[Scenario], places: range, where: str, *, cores: int, yes: bool) -> None:
@@ -140,7 +160,9 @@ def _length(scenario: Scenario) -> str:
 
 
 def told_s(seconds: float) -> str:
-    """Seconds in minutes or hours, for people."""
+    """Seconds in minutes or hours, where there are as many, for people."""
+    if seconds < 60:
+        return f"{seconds:,.0f} s"
     return (
         f"{seconds / 60:,.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:,.3g} h" if seconds < 3.6e6 else f"{seconds / 3600:,.0f} h"
     )

@@ -175,6 +175,60 @@ def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tupl
     assert nobody_left(child.pid)
 
 
+MUCH = ("--set", "run.engine=compiled", "--set", "run.steps=3000000", "--set", "run.replications=9", "--yes")
+
+
+@pytest.fixture(scope="module")
+def machine_code() -> None:
+    """Made before anybody counts seconds."""
+    code = "from simulator.engine.choosing import choose; assert choose('compiled', 1.0) == 'compiled'"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.usefixtures("machine_code")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        (("simulate", "s.toml", *MUCH), ""),
+        (("sweep", "s.toml", *MUCH, *GRID, "--jobs", "1", "--out", "r.ndjson"), "; nothing was finished yet"),
+        (("sweep", "s.toml", *MUCH, *GRID, "--jobs", "2", "--out", "r.ndjson"), "; nothing was finished yet"),
+    ],
+    ids=["simulate", "sweep", "two processes"],
+)
+def test_machine_code_stops_as_soon(folder: Path, command: tuple[str, ...], kept: str, number: signal.Signals) -> None:
+    child = started(*command, "--set", "strategy={kind='parameter-server',mode='async',workers=64}")
+    while not _catches(child.pid, signal.SIGTERM):
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.01)
+    time.sleep(3.0)  # into the machine code
+    child.send_signal(number)
+    stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
+    how = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
+    assert (child.returncode, stdout, stderr) == (128 + number, "", f"paceline: {how}{kept}\n")
+    assert nobody_left(child.pid)
+
+
+@pytest.mark.usefixtures("machine_code")
+def test_a_sweep_by_machine_code_goes_on_where_it_was_stopped(folder: Path, paceline: Callable[..., Answer]) -> None:
+    """The first scenario takes a moment, the second minutes."""
+    sweep = (
+        "sweep", "s.toml", "--set", "strategy={kind='parameter-server',mode='async',workers=4}", "--set", "run.engine=compiled",
+        "--over", "run.steps=20,3000000", "--jobs", "1", "--out", "r.ndjson", "--yes",
+    )  # fmt: skip
+    child = started(*sweep)
+    deadline = time.monotonic() + 60
+    while not ((folder / "r.ndjson").exists() and b"\n" in (folder / "r.ndjson").read_bytes()):
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, stderr = child.communicate(timeout=ENDS_WITHIN_S)
+    assert (child.returncode, stderr) == (
+        130, "paceline: interrupted; 1 of 2 results are kept in r.ndjson; the same command goes on there\n"
+    )  # fmt: skip
+
+
 def test_a_signal_that_the_parent_has_ignored_stays_so(folder: Path) -> None:
     """As ``nohup`` does with SIGHUP."""
     child = started(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson", ignored=signal.SIGHUP)

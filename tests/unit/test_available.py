@@ -65,7 +65,8 @@ def test_memory_grows_with_workers_servers_messages_and_replications():
         return memory_bytes(scenario(workers, strategy, workload=load, run=run), engine)
 
     assert of(2000) == 2 * of(1000)
-    assert of(strategy={**ASYNC, "servers": 4}) > of() > of(strategy=RING) > of(engine="compiled")
+    assert of(strategy={**ASYNC, "servers": 4}) > of() > of(strategy=RING)
+    assert of(100_000, engine="compiled") < of(100_000)
     assert of(grouping="per-server") < of()
     assert of(replications=20) > of()
     assert of(strategy=RING, detail="messages") > of(strategy=RING)
@@ -105,7 +106,8 @@ def test_the_estimate_holds_within_a_factor_of_two(strategy, engine, workers):
     )
     told = subprocess.run([sys.executable, "-c", PEAK], input=json.dumps([few, many]), capture_output=True, text=True, check=True)
     took = float(told.stdout.split()[-1])
-    assert took / 2 < memory_bytes(scenario_from_table(many, "test"), engine) < 2 * took
+    needed, before = (memory_bytes(scenario_from_table(table, "test"), engine) for table in (many, few))
+    assert took / 2 < needed - before < 2 * took, (took, needed - before)
 
 
 def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch):

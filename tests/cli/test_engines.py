@@ -1,0 +1,115 @@
+"""Engines as a user meets them: which runs, and what is said where one cannot, is told to, or is given no numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simulator import load_scenario, simulate
+from simulator.errors import SimulationError
+from simulator.laws import LogNormal
+from tests.cli.conftest import Answer
+
+ASYNC = "strategy={kind='parameter-server',mode='async',workers=64}"
+LONG = ("--set", ASYNC, "--set", "run.steps=100", "--set", "run.replications=4", "--set", "cluster.nodes=1000")
+"""So many events that the compiled engine would be worth its loading."""
+CANNOT = "the compiled engine cannot run here: "
+INSTEAD = "; SimPy runs in its place, which takes longer"
+
+
+def run(*arguments: str, **environment: str) -> Answer:
+    done = subprocess.run(
+        [sys.executable, "-m", "paceline", *arguments],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(params=["missing", "broken", "no cache"])
+def hindered(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[dict[str, str], str]:
+    """An environment in which the compiled engine cannot run, and why."""
+    if request.param == "no cache":
+        return {"XDG_CACHE_HOME": "/proc/nothing"}, "its machine code cannot be kept: /proc/nothing/paceline/compiled"
+    fails, says = {
+        "missing": ("ImportError('No module named numba')", "numba, which it needs, cannot be imported (No module named numba)"),
+        "broken": ("SystemError('wrong build')", "numba, which it needs, does not work (wrong build)"),
+    }[request.param]
+    (tmp_path / "numba.py").write_text(f"raise {fails}")
+    return {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}, says
+
+
+def test_simpy_runs_in_its_place_and_one_line_says_so(folder: Path, hindered: tuple[dict[str, str], str]) -> None:
+    environment, why = hindered
+    answer = run("simulate", "s.toml", *LONG, "--json", **environment)
+    assert answer.code == 0
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith(f"paceline: {CANNOT}{why}")
+    assert line.endswith(INSTEAD)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_sweep_says_so_once_whatever_processes_find_out(folder: Path, hindered: tuple[dict[str, str], str], jobs: str) -> None:
+    environment, why = hindered
+    answer = run("sweep", "s.toml", *LONG, "--over", "run.seed=1,2,3,4", "--jobs", jobs, "--out", "r.ndjson", **environment)
+    assert answer.code == 0
+    (line,) = [line for line in answer.stderr.splitlines() if CANNOT in line]
+    assert line.startswith(f"paceline: {CANNOT}{why}")
+    assert "Warning" not in answer.stderr
+
+
+@pytest.mark.parametrize("command", [("simulate", "s.toml"), ("sweep", "s.toml", "--over", "run.seed=1,2", "--out", "r.ndjson")])
+def test_asked_for_by_name_it_is_refused_in_one_line(folder: Path, hindered: tuple[dict[str, str], str], command: tuple[str, ...]) -> None:
+    environment, why = hindered
+    answer = run(*command, "--set", "run.engine=compiled", **environment)
+    assert answer.code == 2
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith(f'paceline: run.engine: "compiled" cannot run here: {why}')
+    assert line.endswith('take "simpy", or "auto", which does where it must')
+
+
+def test_a_million_workers_are_told_of_and_refused_where_they_do_not_fit(
+    folder: Path, paceline: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = ("simulate", "s.toml", "--set", ASYNC.replace("64", "1000000"), "--set", "run.steps=5", "--yes")
+    monkeypatch.setattr("simulator.effort.available_bytes", lambda: 1e9)
+    answer = paceline(*many)
+    assert (answer.code, answer.stdout) == (2, "")
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("paceline: simulating 1,000,000 replicas takes about ")
+    assert "(engine compiled), and 954 MiB are available: take fewer workers or servers" in line
+
+    def begun(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simulator.effort.available_bytes", lambda: 1e12)
+    monkeypatch.setattr("simulator.run.engine_for", begun)
+    first, *_ = paceline(*many).stderr.splitlines()
+    assert first.startswith("s.toml: 1,000,000 replicas take about ")
+    assert first.endswith(" of memory (engine compiled)")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+@pytest.mark.parametrize("name", ["async-ps", "ring", "ssp"])
+def test_what_is_no_time_is_one_line_whichever_engine_runs(monkeypatch: pytest.MonkeyPatch, value: float, engine: str, name: str) -> None:
+    """A law of somebody's own that gives what is no duration."""
+    drawn = LogNormal.drawn
+
+    def spoilt(self, rng, size):
+        found = drawn(self, rng, size)
+        found[-1] = value
+        return found
+
+    monkeypatch.setattr(LogNormal, "drawn", spoilt)
+    changed = [("workload.jitter", {"kind": "lognormal", "sigma": 0.1}), ("run.engine", engine), ("run.steps", 40)]
+    scenario = load_scenario(name, [*changed, ("run.replications", 2)])
+    with pytest.raises(SimulationError) as refused:
+        simulate(scenario)
+    assert str(refused.value) == (
+        'the time of a step came out infinite, negative or as no number at all: check the jitter (kind = "lognormal")'
+    )
