@@ -9,8 +9,8 @@ from importlib import import_module
 
 from simulator.collectives.collective import Collective
 from simulator.cores import cores_of
+from simulator.engine.choosing import MOST_OPERATIONS, engine_for
 from simulator.engine.choosing import Engine as ByEngine
-from simulator.engine.choosing import engine_for
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.recorder import Measured, Recorder
@@ -65,7 +65,7 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
     collecting = gc.isenabled()
     gc.disable()
     try:
-        measured = run.simpy() if engine == "simpy" or run.together else run.compiled()
+        measured = run.simpy() if engine == "simpy" or run.together or run.only_simpy else run.compiled()
     finally:
         if collecting:
             gc.enable()
@@ -88,6 +88,11 @@ class Run:
     def together(self) -> bool:
         """Whether all ranks' steps are computed at once."""
         return self.program.together and not self.program.exchanges
+
+    @property
+    def only_simpy(self) -> bool:
+        """Whether a step has more operations than the compiled engine takes, and nobody insists on it."""
+        return self.drawn.run.engine == "auto" and max(len(its.operations) for its in self.program.routines) > MOST_OPERATIONS
 
     @property
     def at_once(self) -> Collective | None:

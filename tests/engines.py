@@ -11,14 +11,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from simulator import Scenario
-from simulator.engine import choosing
 from simulator.engine.simpy.engine import Engine
 from simulator.errors import PacelineError
 from simulator.recorder import Measured
 from simulator.records import Record
 from simulator.replication import replicate
 
-__all__ = ["Outcome", "difference", "not_there_yet", "run"]
+__all__ = ["Outcome", "difference", "run"]
 
 
 class Outcome(NamedTuple):
@@ -35,13 +34,6 @@ class _Records:
 
     def record(self, record: Record) -> None:
         self.records.append(record)
-
-
-def not_there_yet() -> bool:
-    """Whether no program runs on the compiled engine yet, as it says itself; for no other reason may it not run where these tests do."""
-    reason = choosing.unavailable()
-    assert reason is None or reason.endswith("runs no programs yet"), f"the compiled engine cannot run here: {reason}"
-    return reason is not None
 
 
 class SimPyRanError(AssertionError):

@@ -20,10 +20,12 @@ from simulator.errors import EngineWarning, InputError
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-__all__ = ["Asked", "Engine", "check", "choose", "engine_for", "expected_events", "likely_engine", "unavailable"]
+__all__ = ["MOST_OPERATIONS", "Asked", "Engine", "check", "choose", "engine_for", "expected_events", "likely_engine", "unavailable"]
 
 Asked = Literal["auto", "simpy", "compiled"]
 """What ``run.engine`` says."""
+MOST_OPERATIONS = 32_767
+"""Operations of a step that the compiled engine takes: it counts them in two bytes."""
 Engine = Literal["simpy", "compiled"]
 
 _TABLES_EVENTS, _LOADING_EVENTS, _MAKING_EVENTS = 500.0, 80_000.0, 2_000_000.0

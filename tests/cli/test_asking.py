@@ -18,7 +18,7 @@ from tests.cli.conftest import Answer
 from tests.cli.test_bad_input import contents, refused
 
 Runner = Callable[..., Answer]
-MANY = ("--set", "run.replications=100000", "--set", "run.steps=200")
+MANY = ("--set", "run.replications=100000", "--set", "run.steps=200000")
 HUGE = ("--set", "workload.batch_per_replica=1000000000")
 SLOW_LINK = ("--set", "cluster.inter_node.latency=1e6 s")
 HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
@@ -29,7 +29,7 @@ HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
     [
         (
             ("simulate", "s.toml", *MANY),
-            ("s.toml: its 100,000 replications of 200 steps take about ", " to simulate here; more than 10 min"),
+            ("s.toml: its 100,000 replications of 200,000 steps take about ", " to simulate here; more than 10 min"),
         ),
         (("simulate", "s.toml", *HUGE), (f"s.toml: {HUGE_STEP}; more than 60 min needs --yes; or give a smaller batch",)),
         (("simulate", "ring", *HUGE), (" times the largest measured (64)", "; or give a smaller batch")),

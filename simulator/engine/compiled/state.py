@@ -181,7 +181,7 @@ class State:
         table["hosted"] = paths.source >= 0
         table["asked_for"] = paths.asked_for
         self.add("connections", table)
-        self.add("first_pairs", first_pair[:-1].astype(np.int32).view(layout.NUMBER))
+        self.add("first_pairs", first_pair[: -1 if first_pair[-1] else 0].astype(np.int32).view(layout.NUMBER))
         incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
         incidences["port"] = self._number[paths.port[shared]]
         incidences["connection"] = path[shared]

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.engine.choosing import MOST_OPERATIONS
 from simulator.engine.compiled import kinds, layout
 from simulator.engine.compiled.exchanges import add_exchanges
 from simulator.engine.compiled.machine import INTERPRETED
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
+from simulator.errors import InputError
 from simulator.program.overlapping import may_overlap
 from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 
@@ -48,9 +50,20 @@ class Simulation(State):
         That each rank makes, roughly.
     observed
         Whether rows are written for whoever observes.
+
+    Raises
+    ------
+    InputError
+        A step has more operations than can be counted.
     """
 
     def __init__(self, program: Program, draws: Draws, steps: int, *, observed: bool = False) -> None:
+        most = max(len(routine.operations) for routine in program.routines)
+        if most > MOST_OPERATIONS:
+            raise InputError(
+                f"the compiled engine takes steps of at most {MOST_OPERATIONS:,} operations, and these have {most:,}; "
+                'take run.engine = "simpy", or fewer tensors'
+            )
         its, rules = program.devices, program.rules
         self._program, self._draws = program, draws
         self._ranks = ranks = len(program.ranks)
