@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Times", "around_the_ring", "evenly_around_the_ring"]
+__all__ = ["Times", "around_the_ring", "evenly_around_the_ring", "turned"]
 
 Times = NDArray[np.float64]
 
@@ -92,4 +92,12 @@ def evenly_around_the_ring(ready_s: Times, chunk_s: float, latency_s: float, rou
         latest_s[0] = level_s[:-1].max()
         np.maximum(latest_s[2:], before_s[:-2], out=latest_s[2:])
     latest_s += way_s + (rounds * (chunk_s + latency_s))
-    return np.maximum(np.roll(latest_s, rounds % ranks), ready_s)
+    return np.maximum(turned(latest_s, rounds % ranks), ready_s)
+
+
+def turned(values: Times, places: int) -> Times:
+    """Each value so many places further on (fewer than there are values; below 0: back), and the last ones at the beginning.
+
+    What :func:`numpy.roll` does with any number of axes, which for few ranks takes longer than all else here.
+    """
+    return np.concatenate((values[-places:], values[:-places])) if places else values

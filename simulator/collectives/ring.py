@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring
+from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring, turned
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.operations import Operation
 from simulator.collectives.schedule import Await, Columns, Lane, Schedule
@@ -109,7 +109,7 @@ class Rings(Scheduled):
         s_per_byte, latency_s = self._even
         mean_bytes = sum(sizes_bytes) / len(sizes_bytes)
         received_s = evenly_around_the_ring(enter_s, mean_bytes / self._ranks * s_per_byte, latency_s, len(sizes_bytes) * self._rounds)
-        return np.maximum(received_s, np.roll(received_s, -1) - latency_s)
+        return np.maximum(received_s, turned(received_s, -1) - latency_s)
 
     def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
         chunk_bytes = size_bytes / len(self._ways) / self._ranks
@@ -125,9 +125,9 @@ class Rings(Scheduled):
 
 def _one_ring(start_s: Times, chunk_s: Times, latency_s: Times, rounds: int) -> tuple[Times, Times]:
     """When each rank has the result, and when the hop out of it has sent its last chunk."""
-    if np.all(chunk_s == chunk_s[0]) and np.all(latency_s == latency_s[0]):
+    if (chunk_s == chunk_s[0]).all() and (latency_s == latency_s[0]).all():
         finish_s = evenly_around_the_ring(start_s, float(chunk_s[0]), float(latency_s[0]), rounds)
-        return finish_s, np.roll(finish_s, -1) - latency_s[0]
+        return finish_s, turned(finish_s, -1) - latency_s[0]
     sent_s = start_s.copy()
     finish_s = around_the_ring(start_s, sent_s, chunk_s, latency_s, rounds)
     return finish_s, sent_s

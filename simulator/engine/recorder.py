@@ -225,7 +225,7 @@ class Recorder:
                 self.observer.record(Step(replica, *values))
         if self.is_open:
             self._joint.append(np.array([durations, hidden_s, input_s, compute_s, communication_s, waiting_s, apply_s]))
-            if len(self._joint) * len(durations) >= _BLOCK:
+            if len(self._joint) * len(durations) >= _BLOCKS:
                 self._fold_joint()
         self.ended += len(durations)
 
