@@ -114,10 +114,15 @@ class Rings(Scheduled):
     def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
         chunk_bytes = size_bytes / len(self._ways) / self._ranks
         start_s = np.maximum(ready_s, free_s)
+        if self._even is not None:
+            s_per_byte, latency_s = self._even
+            received_s = evenly_around_the_ring(start_s, chunk_bytes * s_per_byte, latency_s, self._rounds)
+            np.maximum(free_s, turned(received_s, -1) - latency_s, out=free_s)
+            return np.maximum(ready_s, received_s)
         finish_s = ready_s.copy()
-        for way, s_per_byte, latency_s in zip(self._ways, self._s_per_byte, self._latency_s, strict=True):
+        for way, of_byte_s, of_hop_s in zip(self._ways, self._s_per_byte, self._latency_s, strict=True):
             # counter-clockwise is clockwise with the ranks in opposite order
-            done_s, sent_s = _one_ring(start_s[::way], chunk_bytes * s_per_byte[::way], latency_s[::way], self._rounds)
+            done_s, sent_s = _one_ring(start_s[::way], chunk_bytes * of_byte_s[::way], of_hop_s[::way], self._rounds)
             np.maximum(finish_s, done_s[::way], out=finish_s)
             np.maximum(free_s, sent_s[::way], out=free_s)
         return finish_s

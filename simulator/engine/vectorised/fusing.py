@@ -121,7 +121,7 @@ class Fuser:
         while at < len(waiting):
             first, ready_s = waiting[at]
             run = [first.size_bytes]
-            if not self._one_by_one and self._copies is None:
+            if at + 1 < len(waiting) and not self._one_by_one and self._copies is None:
                 # the least that any rank has to wait for the results so far
                 enough_s = float(np.max(np.maximum(ready_s, self._last_s))) + self._collective.least_s(first.size_bytes)
                 while at + len(run) < len(waiting) and float(waiting[at + len(run)][1].max()) <= enough_s:

@@ -91,9 +91,7 @@ class Lockstep:
         self._teller = Teller(log, draws.start_s, [bucket.ready for bucket in buckets]) if log is not None else None
         self._steps = rules.steps_each
         self._draws = draws
-        self._forward_s = draws.forward_s
-        self._backward_s = draws.backward_s
-        self._apply_s = draws.apply_s
+        self._phases_s = np.array([draws.forward_s, draws.backward_s, draws.apply_s])
         self._input_s = float(draws.input_s[0])
         self._every = rules.sync_every
         self._buckets = buckets
@@ -103,6 +101,7 @@ class Lockstep:
         self._used_s = np.zeros(draws.ranks)
         self._factors = np.ones((0, draws.ranks))
         self._row = 0
+        self._nothing_s = np.zeros(draws.ranks)
         self._applied_s = 0.0
         self._updates = 0
         self._collective = collective
@@ -123,14 +122,14 @@ class Lockstep:
         return chain(self._collective.links(), self._copies.links if self._copies is not None else ())
 
     def _draw(self) -> Times:
-        """Factors of all ranks for the next step, each from its own stream, in blocks of steps."""
+        """Seconds of forward, backward and apply of all ranks in the next step, shape (3, ranks); factors are drawn in blocks of steps."""
         if self._row == len(self._factors):
             draws = self._draws
             self._factors = np.ascontiguousarray(draws.factors(np.arange(draws.ranks), draws.block).T)
             self._row = 0
         self._row += 1
-        row: Times = self._factors[self._row - 1]
-        return row
+        seconds: Times = self._phases_s * self._factors[self._row - 1]
+        return seconds
 
     def _train(self) -> Generator[Event, None, None]:
         kernel = self._kernel
@@ -138,11 +137,10 @@ class Lockstep:
         input_ready_s = start_s + self._input_s
         pending: list[Reduction] = []  # of the step before, where the next one begins before they are done
         for step in range(self._steps):
-            factors = self._draw()
+            forward_s, backward_s, apply_s = self._draw()
             begun_s = np.maximum(start_s, input_ready_s) if self._input_s else start_s
             input_ready_s = begun_s + self._input_s
-            done = self._compute(begun_s, factors, pending)
-            apply_s = self._apply_s * factors
+            done = self._compute(begun_s, forward_s, backward_s, apply_s, pending)
             late_s = done.computed_s.max()
             hidden_s = _hidden_s([*pending, *done.reductions], done.begun_s, done.computed_s) - done.exposed_s
             compute_s = done.computed_s - done.begun_s - done.waited_s
@@ -176,13 +174,12 @@ class Lockstep:
 
     # -- compute, and the reductions that begin meanwhile ------------------------------
 
-    def _compute(self, begun_s: Times, factors: Times, pending: list[Reduction]) -> Pass:
-        forward_s, backward_s = self._forward_s * factors, self._backward_s * factors
-        waited_s = exposed_s = late_s = np.zeros_like(begun_s)
+    def _compute(self, begun_s: Times, forward_s: Times, backward_s: Times, apply_s: Times, pending: list[Reduction]) -> Pass:
+        waited_s = exposed_s = late_s = self._nothing_s
         now_s, name = begun_s, "forward and backward"
         pieces: list[Piece] = []
         if pending:
-            now_s, waited_s, late_s, exposed_s, pieces = _forward_as_updates_come(begun_s, forward_s, self._apply_s * factors, pending)
+            now_s, waited_s, late_s, exposed_s, pieces = _forward_as_updates_come(begun_s, forward_s, apply_s, pending)
             forward_s, name = np.zeros_like(forward_s), "backward"
         from_s = now_s
         reductions: list[Reduction] = []
