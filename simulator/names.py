@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
-__all__ = ["Names"]
+__all__ = ["Names", "device_name"]
 
 
 class Names(Sequence[str]):
@@ -48,3 +48,8 @@ class Names(Sequence[str]):
         return isinstance(other, Sequence) and len(self) == len(other) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def device_name(number: int) -> str:
+    """What a device is called wherever its use is measured."""
+    return f"device {number}"

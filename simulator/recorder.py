@@ -13,7 +13,7 @@ from simulator.kernel import Kernel
 from simulator.records import NOTHING, Observer, Update
 from simulator.scenario import Scenario
 
-__all__ = ["KernelRecorder", "Resource"]
+__all__ = ["KernelRecorder", "Resource", "in_use_of"]
 
 
 class Resource(Protocol):
@@ -25,6 +25,12 @@ class Resource(Protocol):
 
     def in_use_s(self, now: float) -> float:
         """Seconds of use up to now: of work, or for a link of its whole bandwidth."""
+
+
+def in_use_of(resources: Iterable[Resource], now: float) -> InUse:
+    """The use of some resources up to now."""
+    every = tuple(resources)
+    return InUse([its.name for its in every], np.array([its.in_use_s(now) for its in every]))
 
 
 class KernelRecorder:
@@ -44,13 +50,16 @@ class KernelRecorder:
         self.observer = observer
         self._kernel = kernel
         self._recorder = Recorder(replicas, scenario.warmup * replicas, scenario.run.total_steps(replicas), apart=apart, observer=observer)
-        self._watched: dict[Kind, Callable[[], Iterable[Resource]]] = {}
+        self._watched: dict[Kind, Callable[[float], InUse]] = {}
         self.measured: Measured = self._recorder.measured
         self._due = self._recorder.opens_at  # steps that have ended when the window opens, or closes
 
-    def watch(self, kind: Kind, resources: Callable[[], Iterable[Resource]]) -> None:
-        """Measure how much of the window the resources of a kind are in use; asked again later, there may be more behind them."""
-        self._watched[kind] = resources
+    def watch(self, kind: Kind, in_use: Callable[[float], InUse]) -> None:
+        """Measure how much of the window the resources of a kind are in use.
+
+        ``in_use`` is given the present instant; asked again later, there may be more of them behind those of before.
+        """
+        self._watched[kind] = in_use
 
     def begin(self) -> None:
         """All resources are being watched and the run begins."""
@@ -86,12 +95,11 @@ class KernelRecorder:
         if self._recorder.is_open or self.done.triggered:
             self.close()
         else:
-            self._recorder.open(self._kernel.now, self._in_use_s())
+            self._recorder.open(self._kernel.now, {kind: its.seconds for kind, its in self._in_use().items()})
             self._due = self._recorder.closes_at
 
-    def _in_use_s(self) -> Mapping[Kind, NDArray[np.float64]]:
-        now = self._kernel.now
-        return {kind: np.array([resource.in_use_s(now) for resource in its()]) for kind, its in self._watched.items()}
+    def _in_use(self) -> Mapping[Kind, InUse]:
+        return {kind: its(self._kernel.now) for kind, its in self._watched.items()}
 
     def close(self) -> None:
         """Nothing more is measured; the run ends.
@@ -103,7 +111,5 @@ class KernelRecorder:
         """
         if self.done.triggered:
             return
-        seconds = self._in_use_s()
-        in_use = {kind: InUse([resource.name for resource in its()], seconds[kind]) for kind, its in self._watched.items()}
-        self._recorder.close(self._kernel.now, in_use, self._kernel.events)
+        self._recorder.close(self._kernel.now, self._in_use(), self._kernel.events)
         self.done.succeed()

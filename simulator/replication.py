@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 from simulator.collectives.collective import Collective
@@ -22,7 +23,7 @@ from simulator.network.flows import Network
 from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
 from simulator.program.program import Program
-from simulator.recorder import KernelRecorder
+from simulator.recorder import KernelRecorder, in_use_of
 from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams
@@ -123,7 +124,7 @@ class Run:
         network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
         recorder = KernelRecorder(kernel, drawn, self.observer)
         if cores is not None:
-            recorder.watch("cores", lambda: [cores])
+            recorder.watch("cores", partial(in_use_of, [cores]))
         sizes: Sequence[float] = self._sizes
         log = Log(self.observer) if self.observer is not None else None
         if self.together:

@@ -7,7 +7,7 @@ and the times of all ranks at once, evaluated without them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from simulator.collectives.around import Times
 from simulator.collectives.exchanges import Plan
 from simulator.collectives.schedule import Schedule, columns
-from simulator.collectives.use import Load, Use, Used, load_of
+from simulator.collectives.use import Load, Use, load_of
 from simulator.collectives.wire import Wire
 
 __all__ = ["Choice", "Collective", "Memory", "Scheduled"]
@@ -84,10 +84,6 @@ class Collective(ABC):
     @abstractmethod
     def watch(self, size_bytes: float) -> None:
         """Have the links that a buffer of this size crosses counted from now on, and not only once one has been."""
-
-    def links(self) -> Iterator[Used]:
-        """The use of every link that is counted."""
-        return self.use.links()
 
     def finish_run_s(self, enter_s: Times, sizes_bytes: Sequence[float]) -> Times | None:  # noqa: ARG002 - where it can be told
         """When each rank has ended the last of several, if every rank enters each as soon as it has ended the one before.

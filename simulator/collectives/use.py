@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from simulator.collectives.schedule import Schedule, columns
 from simulator.collectives.wire import Cabling, Wire
 from simulator.program.program import Floats, Paths, Ports
 
-__all__ = ["Load", "Use", "Used", "load_of"]
+__all__ = ["Load", "Use", "load_of"]
 
 
 class Load(NamedTuple):
@@ -43,24 +43,6 @@ def load_of(schedule: Schedule, bytes_per_byte: float, ports: Ports, paths: Path
     seconds = np.zeros(count)
     np.maximum.at(seconds, port, (share / slowest)[path])
     return Load(shares, np.maximum(seconds, shares / ports.capacity))
-
-
-class Used(NamedTuple):
-    """The use of one link, or of a host; its name is made when it is asked for."""
-
-    names: Sequence[str]
-    number: int
-    seconds: float
-
-    @property
-    def name(self) -> str:
-        """For results."""
-        return self.names[self.number]
-
-    def in_use_s(self, now: float) -> float:
-        """Seconds of use in all that has been counted so far."""
-        del now
-        return self.seconds
 
 
 class Use:
@@ -99,13 +81,16 @@ class Use:
         self.carried[:links] += load.shares * size_bytes * times
         self.busy_s[:links] += load.seconds * size_bytes * times
 
-    def links(self) -> Iterator[Used]:
-        """The use of every link that is counted, and of the hosts at their ends, whose work is not."""
-        links = len(self.carried)
-        ports = self._ports
+    @property
+    def names(self) -> Sequence[str]:
+        """Of every link that is counted, and of the hosts at their ends."""
+        links = self._ports.names[: len(self.carried)]
+        return [*links, *self._hosts.names] if self._hosts.count else links
+
+    @property
+    def seconds(self) -> Floats:
+        """For how long each of them has been in use; work of hosts is not counted. Shape (names,)."""
+        links, ports = len(self.carried), self._ports
         # bytes stand for seconds of the whole capacity; where incast eats into it, seconds in use do
         used_s = np.where(ports.incast_loss[:links] > 0, self.busy_s, self.carried / ports.capacity[:links])
-        for number, seconds in enumerate(used_s.tolist()):
-            yield Used(ports.names, number, seconds)
-        for number in range(self._hosts.count):
-            yield Used(self._hosts.names, number, 0.0)
+        return np.concatenate((used_s, np.zeros(self._hosts.count)))

@@ -66,6 +66,12 @@ class InUse(NamedTuple):
     seconds: Seconds
     """Of work, or for a link of its whole bandwidth; shape (resources,)."""
 
+    def beside(self, other: InUse) -> InUse:
+        """These, then others of the same kind."""
+        if not len(other.names):
+            return self
+        return InUse([*self.names, *other.names], np.concatenate((self.seconds, other.seconds)))
+
 
 @dataclass
 class Measured:

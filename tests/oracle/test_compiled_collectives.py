@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.program.compile import compile_program
 from simulator.program.program import Operation, Program, Routine
-from simulator.recorder import KernelRecorder
+from simulator.recorder import KernelRecorder, in_use_of
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 
@@ -110,7 +111,7 @@ def by_simpy(built: Scenario, program: Program) -> tuple[Measured, Records]:
     network = Network(kernel, built.cluster.transport, streams.generator("weights"), cores)
     recorder = KernelRecorder(kernel, built, told)
     if cores is not None:
-        recorder.watch("cores", lambda: [cores])
+        recorder.watch("cores", partial(in_use_of, [cores]))
     Engine(kernel, network, program, Draws(built, streams), recorder).start()
     recorder.begin()
     kernel.run(recorder.done)

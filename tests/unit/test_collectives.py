@@ -214,7 +214,7 @@ def test_one_rank_takes_no_time(algorithm):
     assert some.finish_s(np.array([3.0]), 1e6).tolist() == [3.0]
     assert some.duration_s(1e6) == 0.0
     some.watch(1e6)
-    assert list(some.links()) == []
+    assert list(some.use.names) == []
     assert not some.aligned
     assert by_messages(some, np.array([3.0]), 1e6).tolist() == [3.0]
 
@@ -271,10 +271,11 @@ def test_ports_carry_as_much_at_once_as_by_messages(algorithm, ranks, per_node):
     kernel.run()
     some.account(size)
     by_name = {port.name: port for port in ports}
-    for link, carried, busy_s in zip(some.links(), some.use.carried.tolist(), some.use.busy_s.tolist(), strict=True):
-        port = by_name.pop(link.name)
+    use = some.use
+    for name, used_s, carried, busy_s in zip(use.names, use.seconds.tolist(), use.carried.tolist(), use.busy_s.tolist(), strict=True):
+        port = by_name.pop(name)
         assert carried == pytest.approx(port.carried)
-        assert link.in_use_s(0.0) == carried / port.capacity <= busy_s * (1 + 1e-12)
+        assert used_s == carried / port.capacity <= busy_s * (1 + 1e-12)
         # ports that can never be full have their seconds not counted message by message
         assert busy_s <= (port.busy_s or np.inf) * (1 + 1e-9)
     assert not by_name

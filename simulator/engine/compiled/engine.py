@@ -16,7 +16,7 @@ from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.recorder import InUse, Kind, Recorder
 from simulator.errors import DeadlockError, SimulationError
-from simulator.names import Names
+from simulator.names import Names, device_name
 from simulator.program.program import Floats, Program
 
 __all__ = ["run"]
@@ -182,7 +182,7 @@ class _Run:
         simulation, program = self._simulation, self._program
         links = [simulation.in_use_s(now)[: program.links], simulation.hosts_in_use_s(now)]
         if self._collective is not None:
-            links.append(np.array([resource.in_use_s(now) for resource in self._collective.links()]))
+            links.append(self._collective.use.seconds)
         found: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": np.concatenate(links)}
         if program.cores is not None:
             found["cores"] = np.array([simulation.cores_in_use_s(now)])
@@ -194,11 +194,11 @@ class _Run:
         program = self._program
         links: Sequence[str] = program.ports.names[: program.links]
         if program.hosts.count or self._collective is not None:
-            reduced = [resource.name for resource in self._collective.links()] if self._collective is not None else []
+            reduced = self._collective.use.names if self._collective is not None else ()
             links = [*links, *program.hosts.names, *reduced]
         return {
             "cores": ["cores"],
-            "devices": Names(program.devices.count, _device),
+            "devices": Names(program.devices.count, device_name),
             "links": links,
             "servers": Names(program.servers.count, _server),
         }
@@ -217,10 +217,6 @@ class _Run:
             finish_s = collective.finish_s(np.maximum(ready_s[bucket], finish_s), size_bytes, self._free_s)
             finished_s[bucket] = finish_s
             collective.account(size_bytes)
-
-
-def _device(number: int) -> str:
-    return f"device {number}"
 
 
 def _server(number: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -11,12 +11,12 @@ from simpy.events import Event
 
 from simulator.collectives.by_messages import ByMessages
 from simulator.collectives.collective import Collective
+from simulator.collectives.use import Use
 from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection
 from simulator.program.program import Program
-from simulator.recorder import Resource
 from simulator.records import NOTHING
 
 __all__ = ["AtOnce", "Collectives", "MessageByMessage"]
@@ -29,8 +29,8 @@ class Collectives(Protocol):
     """One collective per bucket and step, the buckets in order."""
 
     @property
-    def links(self) -> Iterable[Resource]:
-        """What they use besides the program's own ports."""
+    def use(self) -> Use | None:
+        """What they have carried over links that are none of the program's own ports; none where there are no such."""
 
     def start(self, ended: Ended) -> None:
         """Whom to tell, with rank and bucket, that a rank has ended one."""
@@ -83,9 +83,9 @@ class AtOnce:
         self._joined: list[tuple[float, int]] = []
 
     @property
-    def links(self) -> Iterable[Resource]:
-        """The links that its collective counts."""
-        return self._collective.links()
+    def use(self) -> Use:
+        """What its collective has carried over the links."""
+        return self._collective.use
 
     def start(self, ended: Ended) -> None:
         """Whom to tell that a rank has ended a bucket."""
@@ -164,9 +164,8 @@ class MessageByMessage:
         self._ended: Ended = _nobody
 
     @property
-    def links(self) -> Iterable[Resource]:
+    def use(self) -> None:
         """None besides the program's own."""
-        return ()
 
     def start(self, ended: Ended) -> None:
         """Whom to tell that a rank has ended a bucket."""

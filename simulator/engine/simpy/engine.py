@@ -12,7 +12,7 @@ from simulator.cores import Task
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.operation_log import OperationLog
-from simulator.engine.recorder import Parts
+from simulator.engine.recorder import InUse, Parts
 from simulator.engine.simpy.collectives import Collectives, MessageByMessage
 from simulator.engine.simpy.device import Device, Seat
 from simulator.engine.simpy.overlap import Overlap
@@ -26,7 +26,7 @@ from simulator.network.objects import network_of
 from simulator.network.ports import Connection, leave_out_ample
 from simulator.program.overlapping import may_overlap
 from simulator.program.program import Operation, Program, Synchronous
-from simulator.recorder import KernelRecorder
+from simulator.recorder import KernelRecorder, in_use_of
 from simulator.records import NOTHING, Update
 
 __all__ = ["Engine"]
@@ -123,6 +123,11 @@ class Engine:
             found.append(Rank(index, plan, draws, own, seated, paths, overlap))
         return found
 
+    def _links(self, now: float) -> InUse:
+        links = in_use_of([*self._ports, *self._hosts], now)
+        use = self._collectives.use if self._collectives is not None else None
+        return links if use is None else links.beside(InUse(use.names, use.seconds))
+
     def _make_updates(self) -> Updates | None:
         rule = self._program.rules.updates
         if rule is None:
@@ -135,10 +140,10 @@ class Engine:
     def start(self) -> None:
         """Have every rank begin its first step when it is due."""
         recorder = self._recorder
-        recorder.watch("devices", lambda: self._devices)
-        recorder.watch("links", lambda: [*self._ports, *self._hosts, *(self._collectives.links if self._collectives is not None else ())])
+        recorder.watch("devices", partial(in_use_of, self._devices))
+        recorder.watch("links", self._links)
         if self._servers:
-            recorder.watch("servers", lambda: self._servers)
+            recorder.watch("servers", partial(in_use_of, self._servers))
         for rank in self._ranks:
             start_s = rank.first_s
             if rank.input_time_s and self._inputs[rank.index] is not None:

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.engine.recorder import InUse
 from simulator.program.program import HostCopies as Link
 
-__all__ = ["HostCopies", "HostLink"]
+__all__ = ["HostCopies"]
 
 Times = NDArray[np.float64]
 
 
 _WAYS = "from device", "to device"
-
-
-class HostLink(NamedTuple):
-    """One direction of one rank's part of a link to its host."""
-
-    name: str
-    used_s: Times
-    rank: int
-
-    def in_use_s(self, now: float) -> float:
-        """Seconds of use in all steps ended so far."""
-        del now
-        return float(self.used_s[self.rank])
 
 
 class HostCopies:
@@ -41,10 +27,10 @@ class HostCopies:
         self._in_free_s = np.zeros(ranks)
 
     @property
-    def links(self) -> list[HostLink]:
-        """Each rank's part of its link, both directions, as what is measured."""
-        ranks = range(self._used_s.shape[1])
-        return [HostLink(f"host link {rank} {way}", self._used_s[row], rank) for row, way in enumerate(_WAYS) for rank in ranks]
+    def in_use(self) -> InUse:
+        """How long each rank's part of its link has been in use, both directions."""
+        names = [f"host link {rank} {way}" for way in _WAYS for rank in range(self._used_s.shape[1])]
+        return InUse(names, self._used_s.flatten())
 
     def out(self, ready_s: Times, size_bytes: float) -> Times:
         """When a buffer that is ready at ``ready_s``, shape (ranks,), is in the hosts' memory."""

@@ -7,8 +7,7 @@ comes out is what an engine computes event by event.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from itertools import chain
+from collections.abc import Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,39 +16,21 @@ from simpy.events import Event
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
+from simulator.engine.recorder import InUse
 from simulator.engine.vectorised.copies import HostCopies
 from simulator.engine.vectorised.fusing import Fuser, Reduction
 from simulator.engine.vectorised.telling import Pass, Piece, Teller
 from simulator.fusion import Bucket
 from simulator.kernel import Kernel
+from simulator.names import Names, device_name
 from simulator.program.program import Program
 from simulator.program.program import Reduction as Rule
-from simulator.recorder import KernelRecorder, Resource
+from simulator.recorder import KernelRecorder
 from simulator.records import Update
 
 __all__ = ["Lockstep"]
 
 Times = NDArray[np.float64]
-
-
-class _Use:
-    """Seconds that one rank's device has worked; a view of a row that all share."""
-
-    __slots__ = ("_all", "_rank")
-
-    def __init__(self, all_s: Times, rank: int) -> None:
-        self._all = all_s
-        self._rank = rank
-
-    @property
-    def name(self) -> str:
-        """As of any device."""
-        return f"device {self._rank}"
-
-    def in_use_s(self, now: float) -> float:
-        """Seconds of use in all steps ended so far."""
-        del now
-        return float(self._all[self._rank])
 
 
 class Lockstep:
@@ -106,8 +87,8 @@ class Lockstep:
         self._updates = 0
         self._collective = collective
         self._copies = copies
-        recorder.watch("devices", lambda: [_Use(self._used_s, rank) for rank in range(draws.ranks)])
-        recorder.watch("links", self._used_links)
+        recorder.watch("devices", lambda _: InUse(Names(draws.ranks, device_name), self._used_s.copy()))
+        recorder.watch("links", self._links)
         kernel.start("replicas", self._train())
 
     @property
@@ -115,11 +96,13 @@ class Lockstep:
         """Sizes in bytes that have been reduced, the first hundred of them."""
         return self._fuser.sizes if self._fuser is not None else ()
 
-    def _used_links(self) -> Iterable[Resource]:
+    def _links(self, now: float) -> InUse:  # noqa: ARG002 - in all steps ended so far
         if self._collective is None or self._fuser is None:
-            return ()
+            return InUse((), np.zeros(0))
         self._fuser.count()
-        return chain(self._collective.links(), self._copies.links if self._copies is not None else ())
+        use = self._collective.use
+        reduced = InUse(use.names, use.seconds)
+        return reduced.beside(self._copies.in_use) if self._copies is not None else reduced
 
     def _draw(self) -> Times:
         """Seconds of forward, backward and apply of all ranks in the next step, shape (3, ranks); factors are drawn in blocks of steps."""
