@@ -32,10 +32,39 @@ from simulator.strategies.reducing import collective_of
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw
 
-__all__ = ["Run", "drawn_scenario", "replicate"]
+__all__ = ["Run", "Shared", "drawn_scenario", "replicate"]
 
 
-def replicate(scenario: Scenario, replication: int, observer: Observer | None = None, engine: ByEngine | None = None) -> Measured:
+class Shared:
+    """What replications of a scenario have in common: their program and collective, if nothing is drawn on which these depend."""
+
+    def __init__(self) -> None:
+        self._drawn: Scenario | None = None
+        self._made: tuple[Program, Collective | None] | None = None
+
+    def of(self, drawn: Scenario, streams: Streams) -> tuple[Program, Collective | None]:
+        """The program and the collective of a replication: those of the one before, or new ones."""
+        if self._made is None or drawn is not self._drawn or not self._begins_again(drawn):
+            self._drawn, self._made = drawn, None
+            self._made = compile_program(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams)
+        return self._made
+
+    def _begins_again(self, drawn: Scenario) -> bool:
+        """Whether what the replication before had can be used once more: with the same routes, and no choice that its run has made."""
+        fabric = drawn.cluster.fabric
+        if self._made is None or (fabric is not None and fabric.spines > 1):
+            return False
+        collective = self._made[1]
+        return collective is None or collective.begin_again()
+
+
+def replicate(
+    scenario: Scenario,
+    replication: int,
+    observer: Observer | None = None,
+    engine: ByEngine | None = None,
+    shared: Shared | None = None,
+) -> Measured:
     """Simulate one real run of the scenario.
 
     Parameters
@@ -48,6 +77,8 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
         Receives every record, where given.
     engine
         What runs it, where that has been chosen for all replications; left out: what is best for this one.
+    shared
+        Of all replications of this scenario; left out: everything is made for this one.
 
     Raises
     ------
@@ -60,8 +91,8 @@ def replicate(scenario: Scenario, replication: int, observer: Observer | None = 
         engine = engine_for(scenario, 1)
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
-    program = compile_program(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams), observer)
+    program, collective = (shared or Shared()).of(drawn, streams)
+    run = Run(drawn, streams, program, Draws(drawn, streams), collective, observer)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
@@ -153,7 +184,10 @@ class Run:
 
 
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
-    """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers."""
+    """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers.
+
+    What is resolved and leaves nothing open is returned itself.
+    """
     scenario = resolve(scenario).scenario
     load = scenario.workload.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload"))
@@ -162,4 +196,6 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
         drawn = drawn.model_copy(update={"jitter_least": load.jitter_least * seen_s / drawn_s})
     drawn_cluster = with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster"))
-    return as_workers(drawn_in_practice(scenario.model_copy(update={"workload": drawn, "cluster": drawn_cluster}), streams))
+    if drawn is not scenario.workload or drawn_cluster is not scenario.cluster:
+        scenario = scenario.model_copy(update={"workload": drawn, "cluster": drawn_cluster})
+    return as_workers(drawn_in_practice(scenario, streams))

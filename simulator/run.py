@@ -12,7 +12,7 @@ from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
 from simulator.metrics import alone_scenario, summarise
 from simulator.records import Observer
-from simulator.replication import replicate
+from simulator.replication import Shared, replicate
 from simulator.resolve import Resolved, resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -69,10 +69,11 @@ def simulate(
     count = scenario.run.replications
     alone = _Alone(alone_scenario(scenario))
     same = alone.scenario == scenario
+    shared = Shared()
     runs: list[Measured] = []
     baseline: list[Measured] = []
     for replication in range(count):
-        run = replicate(scenario, replication, observer if replication == 0 else None, engine)
+        run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared)
         if scenario.replicas >= _MANY:
             gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
         if runs:

@@ -106,6 +106,10 @@ class Collective(ABC):
     def account(self, size_bytes: float, times: int = 1) -> None:
         """Count so many buffers of this size on the links that they cross: bytes carried and seconds in use."""
 
+    def begin_again(self) -> bool:
+        """Forget what has been counted, for another run on the same network; false where something else is left of this one."""
+        return False
+
     @abstractmethod
     def least_s(self, size_bytes: float) -> float:
         """A lower bound of the duration: what the busiest port needs for its bytes."""
@@ -186,6 +190,12 @@ class Scheduled(Collective):
         if self._use is None:
             self._use = Use(self._wire.fresh())
         return self._use
+
+    def begin_again(self) -> bool:
+        """Forget what has been counted."""
+        if self._use is not None:
+            self._use.forget()
+        return True
 
     def count_in(self, use: Use) -> None:
         """Count what it carries together with what others carry over the same links."""

@@ -81,6 +81,10 @@ class Use:
         self.carried[:links] += load.shares * size_bytes * times
         self.busy_s[:links] += load.seconds * size_bytes * times
 
+    def forget(self) -> None:
+        """Count from the beginning, on the same links."""
+        self.carried, self.busy_s = np.zeros_like(self.carried), np.zeros_like(self.busy_s)
+
     @property
     def names(self) -> Sequence[str]:
         """Of every link that is counted, and of the hosts at their ends."""
