@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 __all__ = ["Phases", "random_order"]
@@ -52,7 +53,8 @@ class Phases:
         self._workers = workers
         self._steps = 0
         self._total_s = 0.0
-        self._recent: list[tuple[float, float]] = []
+        # of the last rounds: their ends, and their orders
+        self._recent_s, self._recent = np.zeros(0), np.zeros(0)
 
     def steps(self, workers: NDArray[np.int64], start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> None:
         """Workers have ended steps, in the order of their ends, and begin their next; shapes (n,)."""
@@ -96,14 +98,16 @@ class Phases:
         now_s, begun_s, step_s = now_s[seen], begun_s[seen], total_s[seen] / self._workers
         angles = 2 * np.pi * (now_s[:, None] - begun_s) / step_s[:, None]
         orders = np.hypot(np.cos(angles).mean(axis=1), np.sin(angles).mean(axis=1))
-        for now, order in zip(now_s.tolist(), orders.tolist(), strict=True):
-            if self.first is None:
-                self.first = order
-            self._recent = [*self._recent[-(_IN_A_ROW - 1) :], (now, order)]
-            if self.mixed_s is None and len(self._recent) == _IN_A_ROW and self.last <= random_order(self._workers):
-                self.mixed_s = self._recent[0][0]
+        if self.first is None and len(orders):
+            self.first = float(orders[0])
+        now_s, orders = np.append(self._recent_s, now_s), np.append(self._recent, orders)
+        if self.mixed_s is None and len(orders) >= _IN_A_ROW:
+            mixed = np.flatnonzero(sliding_window_view(orders, _IN_A_ROW).mean(axis=1) <= random_order(self._workers))
+            if len(mixed):
+                self.mixed_s = float(now_s[mixed[0]])
+        self._recent_s, self._recent = now_s[-_IN_A_ROW:], orders[-_IN_A_ROW:]
 
     @property
     def last(self) -> float:
         """Mean order of the last rounds."""
-        return float(np.mean([order for _, order in self._recent])) if self._recent else 0.0
+        return float(self._recent.mean()) if len(self._recent) else 0.0

@@ -329,8 +329,7 @@ class Recorder:
         if phases is not None:
             phases.steps(rows[:, 0].astype(np.int64), rows[:, 1], rows[:, 2])
         if self.is_open:
-            for begin in range(0, len(rows), _BLOCK):
-                self._sum_steps(rows[begin : begin + _BLOCK])
+            self._sum_steps(rows)
 
     def _sum_steps(self, rows: Seconds) -> None:
         measured = self.measured
@@ -339,12 +338,16 @@ class Recorder:
         parts[:, 0], parts[:, 1], parts[:, 2] = durations, rows[:, 7], rows[:, 8]
         parts[:, 3], parts[:, 4], parts[:, 6], parts[:, 7] = rows[:, 3], rows[:, 4], rows[:, 5], rows[:, 6]
         parts[:, 5] = durations - rows[:, 3] - rows[:, 4] - rows[:, 5] - rows[:, 6]
-        columns = parts.T
         measured.steps += len(rows)
-        measured.step_time.add(columns[0])
-        measured.hidden_s += float(columns[1].sum())
-        measured.accepted_steps += float(columns[2].sum())
-        measured.parts_s += columns[3:].sum(axis=1)
+        whole = len(rows) - len(rows) % _BLOCK
+        for blocks in (parts[:whole].reshape(-1, _BLOCK, 8), parts[None, whole:]):
+            measured.step_time.add_each(blocks[:, :, 0])
+            for hidden_s, accepted, parts_s in zip(
+                blocks[:, :, 1].sum(axis=1).tolist(), blocks[:, :, 2].sum(axis=1).tolist(), blocks[:, :, 3:].sum(axis=1), strict=True
+            ):
+                measured.hidden_s += hidden_s
+                measured.accepted_steps += accepted
+                measured.parts_s += parts_s
 
     def _fold_joint(self) -> None:
         if not self._joint:
