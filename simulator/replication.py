@@ -152,7 +152,6 @@ class Run:
         drawn, program = self.drawn, self.program
         kernel = Kernel()
         cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-        network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
         recorder = KernelRecorder(kernel, drawn, self.observer)
         if cores is not None:
             recorder.watch("cores", partial(in_use_of, [cores]))
@@ -164,6 +163,7 @@ class Run:
             kernel.run(recorder.done)
             sizes = lockstep.sizes
         else:
+            network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
             at_once = AtOnce(kernel, self.at_once, self._sizes, self.draws.ranks, log) if self.at_once is not None else None
             Engine(kernel, network, program, self.draws, recorder, at_once, log).start()
             recorder.begin()
@@ -190,12 +190,14 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     """
     scenario = resolve(scenario).scenario
     load = scenario.workload.with_drawn_law(streams.generator("law"))
-    drawn = with_draw(load, load.uncertainty, streams.generator("workload"))
+    drawn = with_draw(load, load.uncertainty, streams.generator("workload")) if load.uncertainty is not None else load
     if load.jitter_least is not None and not load.moved_by_factor:
         # the fastest step seen stays where it is, whatever mean is drawn; on another device it is as uncertain as the mean
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
         drawn = drawn.model_copy(update={"jitter_least": load.jitter_least * seen_s / drawn_s})
-    drawn_cluster = with_draw(scenario.cluster, scenario.cluster.uncertainty, streams.generator("cluster"))
-    if drawn is not scenario.workload or drawn_cluster is not scenario.cluster:
-        scenario = scenario.model_copy(update={"workload": drawn, "cluster": drawn_cluster})
+    cluster = scenario.cluster
+    if cluster.uncertainty is not None:
+        cluster = with_draw(cluster, cluster.uncertainty, streams.generator("cluster"))
+    if drawn is not scenario.workload or cluster is not scenario.cluster:
+        scenario = scenario.model_copy(update={"workload": drawn, "cluster": cluster})
     return as_workers(drawn_in_practice(scenario, streams))

@@ -221,19 +221,19 @@ class Recorder:
         causes
             For the observer, the number of the work that ended each replica's step, shape (replicas,).
         """
-        durations = end_s - start_s
-        input_s, compute_s, waiting_s, apply_s, hidden_s = parts
-        communication_s = durations - input_s - compute_s - waiting_s - apply_s
+        replicas = len(start_s)
         if self.observer is not None:
-            columns = (start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s)
-            causes = causes or [NOTHING] * len(durations)
-            for replica, values in enumerate(zip(*(column.tolist() for column in columns), causes, strict=True)):
-                self.observer.record(Step(replica, *values))
+            for replica, (start, end, *of_step, cause) in enumerate(
+                zip(start_s.tolist(), end_s.tolist(), *parts.tolist(), causes or [NOTHING] * replicas, strict=True)
+            ):
+                self._show(self.observer, cause, replica, start, end, *of_step)
         if self.is_open:
-            self._joint.append(np.array([durations, hidden_s, input_s, compute_s, communication_s, waiting_s, apply_s]))
-            if len(self._joint) * len(durations) >= _BLOCKS:
+            row = np.empty((2 + len(parts), replicas))
+            row[0], row[1], row[2:] = start_s, end_s, parts
+            self._joint.append(row)
+            if len(self._joint) * replicas >= _BLOCKS:
                 self._fold_joint()
-        self.ended += len(durations)
+        self.ended += replicas
 
     def update(self, update: Update) -> None:
         """An update of the model has been applied."""
@@ -354,12 +354,15 @@ class Recorder:
             return
         measured, joint = self.measured, np.array(self._joint)  # shape (steps, 7, replicas)
         self._joint.clear()
-        steps, _, replicas = joint.shape
-        measured.steps += steps * replicas
-        measured.accepted_steps += steps * replicas
-        measured.step_time.add_each(joint[:, 0])
-        for hidden_s, *parts_s in joint[:, 1:].sum(axis=2).tolist():
-            measured.hidden_s += hidden_s
+        start_s, end_s, input_s, compute_s, waiting_s, apply_s, hidden_s = joint.transpose(1, 0, 2)
+        durations = end_s - start_s
+        communication_s = durations - input_s - compute_s - waiting_s - apply_s
+        measured.steps += durations.size
+        measured.accepted_steps += durations.size
+        measured.step_time.add_each(durations)
+        columns = (hidden_s, input_s, compute_s, communication_s, waiting_s, apply_s)
+        for its_hidden_s, *parts_s in np.array([column.sum(axis=1) for column in columns]).T.tolist():
+            measured.hidden_s += its_hidden_s
             measured.parts_s += parts_s
 
     def _fold_updates(self, rows: Seconds) -> None:
