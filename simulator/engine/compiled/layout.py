@@ -132,7 +132,7 @@ PORT = np.dtype(
         # pairs, of this epoch
         ("coupled", "i4"), ("coupled_last", "i4"), ("epoch", "i8"),
         # in which sets it is
-        ("dirty", "i4"), ("working", "i4"), ("touched", "i8"), ("planned", "i8"), ("reached", "i8"), ("arriving", "i4"),
+        ("dirty", "i4"), ("working", "i4"), ("touched", "i8"), ("planned", "i8"), ("reached", "i8"), ("checked", "i8"), ("arriving", "i4"),
         # whether no connection that crosses it has another shared port, so that it is never shared out together with others
         ("alone", "i4"),
         # for the time of a settlement
