@@ -72,7 +72,7 @@ def advance(s: Record, until: int) -> int:
             s.end_n -= 1
             s.what = item.what
             s.about = item.about
-        elif s.entries + s.alarms_n == 0:
+        elif s.entries + s.alarms_n - s.gone_off == 0:
             s.now = s.latest
             return DRAINED
         elif s.serial >= until:
