@@ -6,7 +6,19 @@ None of this changes what happens; where a guess is wrong, it only has cost a li
 from __future__ import annotations
 
 from simulator.engine.compiled.calendar import number_of
-from simulator.engine.compiled.layout import CONNECTION, COUNT, INCIDENCE, MESSAGE, NUMBER, RANK, READ, REAL, connection_at, message_at, number_at
+from simulator.engine.compiled.layout import (
+    CONNECTION,
+    COUNT,
+    INCIDENCE,
+    MESSAGE,
+    NUMBER,
+    RANK,
+    READ,
+    REAL,
+    connection_at,
+    message_at,
+    number_at,
+)
 from simulator.engine.compiled.machine import Record, compiled, fetch
 
 __all__ = ["fetch_connection", "fetch_order", "fetch_rank", "fetch_versions", "foresee_messages"]
