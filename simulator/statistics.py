@@ -9,7 +9,7 @@ __all__ = ["CountHistogram", "GroupedCounts", "TimeSketch"]
 
 _GROWTH = float(np.log(1.01))
 _LEAST_S = 1e-12
-_SMALL = 1 << 16
+_SMALL = 1 << 13
 
 
 class TimeSketch:
@@ -78,7 +78,7 @@ class CountHistogram:
     """Exact histogram of small whole numbers, such as staleness."""
 
     def __init__(self) -> None:
-        self._small = np.zeros(0, dtype=np.int64)  # how often each value from 0 on was among many
+        self._small = np.zeros(0, dtype=np.int64)  # how often each value from 0 to the largest below _SMALL was counted
         self._others: dict[int, int] = {}
 
     @property
@@ -92,13 +92,17 @@ class CountHistogram:
 
     def add(self, value: int, times: int = 1) -> None:
         """Count a value, or the same value several times."""
-        self._others[value] = self._others.get(value, 0) + times
+        if 0 <= value < _SMALL:
+            self._small = _longer(self._small, value + 1)
+            self._small[value] += times
+        else:
+            self._others[value] = self._others.get(value, 0) + times
 
     def add_all(self, values: NDArray[np.int64]) -> None:
         """Count values, shape (n,)."""
         if not len(values):
             return
-        if values.min() >= 0 and values.max() < min(max(16 * len(values), len(self._small)), _SMALL):
+        if values.min() >= 0 and values.max() < _SMALL:
             self._add_small(np.bincount(values))
             return
         distinct, times = np.unique(values, return_counts=True)
@@ -106,8 +110,7 @@ class CountHistogram:
             self.add(value, count)
 
     def _add_small(self, counts: NDArray[np.int64]) -> None:
-        if len(counts) > len(self._small):
-            self._small = np.concatenate([self._small, np.zeros(len(counts) - len(self._small), dtype=np.int64)])
+        self._small = _longer(self._small, len(counts))
         self._small[: len(counts)] += counts
 
     def merge(self, other: CountHistogram) -> None:
@@ -132,6 +135,13 @@ class CountHistogram:
             if seen >= need:
                 return value
         return 0
+
+
+def _longer(counts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Counts of at least so many values, those that are new zero."""
+    if length <= len(counts):
+        return counts
+    return np.concatenate([counts, np.zeros(length - len(counts), dtype=np.int64)])
 
 
 _EXACT = 16

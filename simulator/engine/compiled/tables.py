@@ -32,7 +32,7 @@ _GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds
 _ROWS = 4096
 _DRAWN_BYTES = 1 << 25
 """About as much room have factors, and orders, that are drawn ahead, but for what they need at least."""
-_LEAST_AHEAD, _MOST_AHEAD = 16, 256
+_LEAST_AHEAD, _MOST_AHEAD = 8, 256
 _AT_A_TIME = 1 << 16
 _FOR_EVER = 1 << 62
 
