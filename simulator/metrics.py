@@ -202,9 +202,10 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
             server.merge(its)
         if workers is not None and run.worker_staleness is not None:
             workers.merge(run.worker_staleness)
-    values = sorted(pooled.counts)
+    counts, spreads = pooled.counts, mixed.counts
+    values = sorted(counts)
     listed = workers if scenario.replicas <= LISTED_WORKERS else None
-    reads = sum(mixed.counts.values())
+    reads = sum(spreads.values())
     bound = scenario.strategy.pace.bound
     return Staleness(
         mean=pooled.mean(),
@@ -212,16 +213,16 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
         p95=pooled.quantile(0.95),
         p99=pooled.quantile(0.99),
         max=max(values, default=0),
-        histogram=Histogram(values=tuple(values), counts=tuple(pooled.counts[value] for value in values)),
+        histogram=Histogram(values=tuple(values), counts=tuple(counts[value] for value in values)),
         bound=(scenario.replicas - 1) * (2 * bound + 1) if bound is not None else None,
         per_server_mean=tuple(server.mean() for server in servers),
         per_server_p95=tuple(server.quantile(0.95) for server in servers),
         per_worker_mean=tuple(listed.means()) if listed is not None else (),
         per_worker_p95=tuple(listed.quantiles(0.95)) if listed is not None else (),
         per_worker_max=tuple(listed.largest.tolist()) if listed is not None else (),
-        mixed_reads=1.0 - mixed.counts.get(0, 0) / reads if reads else 0.0,
+        mixed_reads=1.0 - spreads.get(0, 0) / reads if reads else 0.0,
         mixed_spread_mean=mixed.mean(),
-        mixed_spread_max=max(mixed.counts, default=0),
+        mixed_spread_max=max(spreads, default=0),
     )
 
 

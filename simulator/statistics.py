@@ -9,6 +9,7 @@ __all__ = ["CountHistogram", "GroupedCounts", "TimeSketch"]
 
 _GROWTH = float(np.log(1.01))
 _LEAST_S = 1e-12
+_SMALL = 1 << 13
 
 
 class TimeSketch:
@@ -77,42 +78,70 @@ class CountHistogram:
     """Exact histogram of small whole numbers, such as staleness."""
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+        self._small = np.zeros(0, dtype=np.int64)  # how often each value from 0 to the largest below _SMALL was counted
+        self._others: dict[int, int] = {}
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """How often each value was counted, the small ones in order."""
+        small = np.flatnonzero(self._small)
+        found = dict(zip(small.tolist(), self._small[small].tolist(), strict=True))
+        for value, times in self._others.items():
+            found[value] = found.get(value, 0) + times
+        return found
 
     def add(self, value: int, times: int = 1) -> None:
         """Count a value, or the same value several times."""
-        self.counts[value] = self.counts.get(value, 0) + times
+        if 0 <= value < _SMALL:
+            self._small = _longer(self._small, value + 1)
+            self._small[value] += times
+        else:
+            self._others[value] = self._others.get(value, 0) + times
 
     def add_all(self, values: NDArray[np.int64]) -> None:
         """Count values, shape (n,)."""
-        if len(values) and values.min() >= 0 and values.max() < 16 * len(values):
-            counts = np.bincount(values)
-            distinct = np.flatnonzero(counts)
-            times = counts[distinct]
-        else:
-            distinct, times = np.unique(values, return_counts=True)
+        if not len(values):
+            return
+        if values.min() >= 0 and values.max() < _SMALL:
+            self._add_small(np.bincount(values))
+            return
+        distinct, times = np.unique(values, return_counts=True)
         for value, count in zip(distinct.tolist(), times.tolist(), strict=True):
             self.add(value, count)
 
+    def _add_small(self, counts: NDArray[np.int64]) -> None:
+        self._small = _longer(self._small, len(counts))
+        self._small[: len(counts)] += counts
+
     def merge(self, other: CountHistogram) -> None:
         """Take all that another histogram has taken."""
-        for value, count in other.counts.items():
+        self._add_small(other._small)
+        for value, count in other._others.items():
             self.add(value, count)
 
     def mean(self) -> float:
         """Exact mean; 0 of nothing."""
-        total = sum(self.counts.values())
-        return sum(value * count for value, count in self.counts.items()) / total if total else 0.0
+        counts = self.counts
+        total = sum(counts.values())
+        return sum(value * count for value, count in counts.items()) / total if total else 0.0
 
     def quantile(self, share: float) -> int:
         """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
-        need = share * sum(self.counts.values())
+        counts = self.counts
+        need = share * sum(counts.values())
         seen = 0
-        for value in sorted(self.counts):
-            seen += self.counts[value]
+        for value in sorted(counts):
+            seen += counts[value]
             if seen >= need:
                 return value
         return 0
+
+
+def _longer(counts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Counts of at least so many values, those that are new zero."""
+    if length <= len(counts):
+        return counts
+    return np.concatenate([counts, np.zeros(length - len(counts), dtype=np.int64)])
 
 
 _EXACT = 16

@@ -313,6 +313,7 @@ class ParameterServer(Strategy):
         ports, links, paths, hosts = wiring.tables()
         on_cores = cluster.shared_cores is not None
         tensors = self.tensors(setup)
+        numbers = np.arange(ranks, dtype=np.int32)
         return Program(
             ports=ports,
             links=links,
@@ -326,11 +327,11 @@ class ParameterServer(Strategy):
             ),
             servers=Servers(self.servers, server_seat, on_cores),
             ranks=Ranks(
-                device=np.arange(ranks) // cluster.replicas_per_device,
-                copy=np.arange(ranks),
-                routine=np.zeros(ranks, dtype=np.int64),
+                device=numbers // cluster.replicas_per_device if cluster.replicas_per_device > 1 else numbers,
+                copy=numbers,
+                routine=np.broadcast_to(np.int64(0), ranks),
                 seat=seat,
-                path=path,
+                path=path.astype(np.int32),
                 peer=np.broadcast_to(np.int64(-1), path.shape),
                 names=Names(ranks, lambda rank: f"worker {rank}"),
             ),
@@ -338,7 +339,7 @@ class ParameterServer(Strategy):
             rules=_rules(setup, self, tensors),
             transport=cluster.transport,
             cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
-            groups=(np.arange(ranks),),
+            groups=(numbers,),
         )
 
     # -- estimates -------------------------------------------------------------------

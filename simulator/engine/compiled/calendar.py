@@ -6,7 +6,9 @@ ordered by time, then by the order in which they were made.
 
 Ports and tasks are looked at again and again at other times than was planned. The
 reference makes a new entry each time and leaves the old one behind; here each has one
-alarm, which is moved. Both number their entries alike.
+alarm, which is moved. Both number their entries alike. An alarm that has gone off, most
+often to be set anew at once, stays in its place, the first, until the next entry is asked
+for.
 """
 
 from __future__ import annotations
@@ -164,7 +166,10 @@ def set_alarm(s: Record, which: int, delay: float) -> None:
         at = s.alarms_n
         s.alarms_n = at + 1
         _raise_alarm(s, at, time, serial, which)
-    elif time < alarm_at(s.alarms, at).time:
+        return
+    if at == 0:
+        s.gone_off = 0
+    if time < alarm_at(s.alarms, at).time:
         _raise_alarm(s, at, time, serial, which)
     else:
         _sink_alarm(s, at, time, serial, which)
@@ -175,6 +180,8 @@ def drop_alarm(s: Record, which: int) -> None:
     """No longer look at a port or task when it was to be looked at."""
     at = number_at(s.alarm_of, which).n
     if at >= 0:
+        if at == 0:
+            s.gone_off = 0
         _remove_alarm(s, at)
 
 
@@ -266,14 +273,18 @@ def next_of(s: Record) -> float:
     time = float("inf")
     if s.entries > 0:
         time = entry_at(s.calendar, 0).time
-    if s.alarms_n > 0:
-        time = min(time, alarm_at(s.alarms, 0).time)
+    first = s.gone_off  # the first that is still to go off is the root of the heap, or one of the two below it
+    for at in range(first, min(2 * first + 1, s.alarms_n)):
+        time = min(time, alarm_at(s.alarms, at).time)
     return time
 
 
 @compiled
 def next_entry(s: Record) -> int:
     """Go on to the next entry of the calendar: the port or task whose alarm it is, or -1 and the state says what happens."""
+    if s.gone_off:
+        s.gone_off = 0
+        _remove_alarm(s, 0)
     if s.alarms_n > 0:
         alarm = alarm_at(s.alarms, 0)
         alarmed = True
@@ -282,8 +293,8 @@ def next_entry(s: Record) -> int:
             alarmed = alarm.time < entry.time or (alarm.time == entry.time and alarm.serial < entry.order >> NOTE_BITS)
         if alarmed:
             s.now = alarm.time
-            which = alarm.which
-            _remove_alarm(s, 0)
+            s.gone_off = 1
+            which: int = alarm.which
             return which
     _pop_entry(s)
     return -1

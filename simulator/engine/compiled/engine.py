@@ -72,7 +72,7 @@ class _Run:
         self._simulation = Simulation(program, draws, steps, observed=log is not None)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
-        self._free_s = np.zeros(len(program.ranks))
+        self._free_s = np.zeros(len(program.ranks) if collective is not None else 0)
         self._teller = Teller(log, program, recorder, self._simulation) if log is not None else None
         if collective is not None:
             for size_bytes in self._sizes:

@@ -40,6 +40,12 @@ def _fairest(s: Record, connection: int) -> int:
 
 
 @compiled
+def _meant(incidence: int) -> int:
+    """From the incidence that is meant to be a connection's bottleneck to what stands for it as long as it is not, and back."""
+    return -3 - incidence
+
+
+@compiled
 def _enter(s: Record, connection: int, owner: int, now: float) -> None:
     """A connection that has come gets its first bottleneck."""
     c = connection_at(s.connections, connection)
@@ -78,7 +84,7 @@ def settle(s: Record, now: float) -> None:
         _touch(s, number_at(s.dirty, at).n)
     for at in range(s.fresh_n):
         connection = number_at(s.fresh, at).n
-        _enter(s, connection, _fairest(s, connection), now)
+        _enter(s, connection, _meant(connection_at(s.connections, connection).owner), now)
     for at in range(s.touched_n):
         _work(s, number_at(s.touched, at).n)
     budget = s.patience * (s.work_n + 8)
@@ -107,7 +113,10 @@ def settle_plain(s: Record, now: float) -> bool:
     owners_n = 0
     for at in range(s.fresh_n):
         connection = number_at(s.fresh, at).n
-        port = incidence_at(s.incidences, _fairest(s, connection)).port
+        fairest = _fairest(s, connection)
+        c = connection_at(s.connections, connection)
+        c.owner = _meant(fairest)
+        port = incidence_at(s.incidences, fairest).port
         p = port_at(s.ports, port)
         if p.planned != stamp:
             p.planned = stamp
@@ -115,7 +124,7 @@ def settle_plain(s: Record, now: float) -> bool:
             p.new = 0.0
             number_at(s.owners, owners_n).n = port
             owners_n += 1
-        p.new += connection_at(s.connections, connection).weight
+        p.new += c.weight
     for at in range(s.dirty_n):
         port = number_at(s.dirty, at).n
         p = port_at(s.ports, port)
@@ -164,17 +173,17 @@ def _floors_hold(s: Record, stamp: int, owners_n: int) -> bool:
         c = connection_at(s.connections, number_at(s.fresh, at).n)
         for incidence in range(c.first, c.first + c.shared):
             p = port_at(s.ports, incidence_at(s.incidences, incidence).port)
-            if p.planned == stamp:
+            if p.planned == stamp or p.checked == stamp:
                 continue
+            p.checked = stamp
             if p.active_n > FEW:
                 return False
             equal = equal_share(p)
             other = p.active
             while other >= 0:
                 i = incidence_at(s.incidences, other)
-                owner = owner_of(s, i.connection)
-                if owner < 0:
-                    owner = incidence_at(s.incidences, _fairest(s, i.connection)).port
+                bottleneck = connection_at(s.connections, i.connection).owner
+                owner = incidence_at(s.incidences, bottleneck if bottleneck >= 0 else _meant(bottleneck)).port
                 o = port_at(s.ports, owner)
                 if (o.planned_rate if o.planned == stamp else o.rate) > equal:
                     return False

@@ -28,7 +28,7 @@ from simulator.engine.compiled.layout import (
 )
 from simulator.engine.compiled.loop import HANDLE, advance
 from simulator.engine.compiled.machine import Record, compiled, entry, fetch
-from simulator.engine.compiled.near import fetch_rank
+from simulator.engine.compiled.near import fetch_order, fetch_rank
 from simulator.engine.compiled.overlap import note_message
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
@@ -272,9 +272,11 @@ def _turn(s: Record, r: Record, rank: int) -> None:
         if s.closes:  # from now on not all ranks are busy
             at_end_of_instant(s, pack(codes.CLOSE, 0), 0)
         return
-    begin_step(s, rank)
     if s.factors_n:
         fetch(s.factors + (following % s.factors_n * s.ranks_n + rank) * REAL_BYTES)
+    if s.orders_n:
+        fetch_order(s, rank, following)
+    begin_step(s, rank)
     if routine_at(s.routines, r.routine).feeds:
         r.batch_there = r.wants_batch = 0
     if s.dispatching:

@@ -48,7 +48,7 @@ STATE = np.dtype(
         ("noted_free", "i8"), ("noted_made", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("observed", "i8"), ("cause", "i8"), ("since_s", "f8"),
-        ("alarms_n", "i8"), ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
+        ("alarms_n", "i8"), ("gone_off", "i8"), ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
         # messages
         ("messages_n", "i8"), ("messages_room", "i8"), ("messages_free", "i8"), ("messages_made", "i8"),
         # shares
@@ -122,25 +122,24 @@ ALARM = np.dtype([("time", "f8"), ("serial", "i8"), ("which", "i8")])
 
 PORT = np.dtype(
     [
+        # who crosses it, and what they may have
         ("capacity", "f8"), ("ceiling", "f8"), ("incast_loss", "f8"), ("incast_flows", "i8"),
-        ("load", "f8"), ("owned", "f8"), ("rate", "f8"), ("clock", "f8"), ("updated", "f8"), ("floor", "f8"),
-        ("busy_s", "f8"), ("busy_since", "f8"), ("serial", "i8"),
-        # the connections that it owns, by when their messages end: those that came in order in a list, others in a heap
-        ("heap", "i8"), ("heap_n", "i4"), ("heap_room", "i4"), ("queue", "i4"), ("queue_last", "i4"),
-        # incidences
+        ("load", "f8"), ("owned", "f8"), ("busy_since", "f8"), ("planned", "i8"),
+        # incidences; pairs, of this epoch
         ("active_n", "i4"), ("active", "i4"), ("active_last", "i4"), ("foreign_n", "i4"), ("foreign", "i4"), ("foreign_last", "i4"),
-        # pairs, of this epoch
-        ("coupled", "i4"), ("coupled_last", "i4"), ("epoch", "i8"),
-        # in which sets it is
-        ("dirty", "i4"), ("working", "i4"), ("touched", "i8"), ("planned", "i8"), ("reached", "i8"), ("arriving", "i4"),
-        # whether no connection that crosses it has another shared port, so that it is never shared out together with others
-        ("alone", "i4"),
+        ("coupled", "i4"), ("coupled_last", "i4"),
+        # in which sets it is; ``alone``: no connection that crosses it has another shared port, so that it is never shared out with others
+        ("dirty", "i4"), ("alone", "i4"), ("checked", "i8"), ("touched", "i8"), ("busy_s", "f8"),
+        # the connections that it owns, by when their messages end: those that came in order in a list, others in a heap
+        ("rate", "f8"), ("clock", "f8"), ("updated", "f8"), ("floor", "f8"), ("serial", "i8"),
+        ("heap", "i8"), ("heap_n", "i4"), ("heap_room", "i4"), ("queue", "i4"), ("queue_last", "i4"),
         # for the time of a settlement
+        ("reached", "i8"), ("arriving", "i4"), ("working", "i4"), ("epoch", "i8"),
         ("new", "f8"), ("planned_rate", "f8"), ("planned_floor", "f8"), ("free", "f8"), ("unfixed", "f8"),
     ],
     align=True,
 )  # fmt: skip
-"""A port that may become full."""
+"""A port that may become full: four lines of the cache, of which a port that is nobody's bottleneck needs two."""
 
 INCIDENCE = np.dtype(
     [

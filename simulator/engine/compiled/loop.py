@@ -62,17 +62,17 @@ def advance(s: Record, until: int) -> int:
             item = item_at(s.soon, at)
             if s.observed:
                 restore_context(s, s.soon_contexts, at)
-            s.soon_first += 1
             s.soon_n -= 1
+            s.soon_first = s.soon_first + 1 if s.soon_n > 0 else 0  # not all of a large table is ever used, then
             s.what = item.what
             s.about = item.about
         elif s.end_n > 0 and next_of(s) > s.now:
             item = item_at(s.at_end, s.end_first & (s.end_room - 1))
-            s.end_first += 1
             s.end_n -= 1
+            s.end_first = s.end_first + 1 if s.end_n > 0 else 0
             s.what = item.what
             s.about = item.about
-        elif s.entries + s.alarms_n == 0:
+        elif s.entries + s.alarms_n - s.gone_off == 0:
             s.now = s.latest
             return DRAINED
         elif s.serial >= until:

@@ -6,12 +6,26 @@ None of this changes what happens; where a guess is wrong, it only has cost a li
 from __future__ import annotations
 
 from simulator.engine.compiled.calendar import number_of
-from simulator.engine.compiled.layout import CONNECTION, COUNT, INCIDENCE, MESSAGE, NUMBER, RANK, REAL, connection_at, message_at, number_at
+from simulator.engine.compiled.layout import (
+    CONNECTION,
+    COUNT,
+    INCIDENCE,
+    MESSAGE,
+    NUMBER,
+    RANK,
+    READ,
+    REAL,
+    connection_at,
+    message_at,
+    number_at,
+)
 from simulator.engine.compiled.machine import Record, compiled, fetch
 
-__all__ = ["fetch_connection", "fetch_rank", "foresee_messages"]
+__all__ = ["fetch_connection", "fetch_order", "fetch_rank", "fetch_versions", "foresee_messages"]
 
-RANK_BYTES, COUNT_BYTES, NUMBER_BYTES, REAL_BYTES = RANK.itemsize, COUNT.itemsize, NUMBER.itemsize, REAL.itemsize
+RANK_BYTES, COUNT_BYTES, NUMBER_BYTES = RANK.itemsize, COUNT.itemsize, NUMBER.itemsize
+READ_BYTES, REAL_BYTES = READ.itemsize, REAL.itemsize
+LINE_BYTES, MOST_BYTES = 64, 256
 CONNECTION_BYTES, INCIDENCE_BYTES, MESSAGE_BYTES = CONNECTION.itemsize, INCIDENCE.itemsize, MESSAGE.itemsize
 
 
@@ -21,8 +35,27 @@ def fetch_rank(s: Record, rank: int) -> None:
     its = s.ranks + rank * RANK_BYTES
     fetch(its)
     fetch(its + 64)
-    fetch(s.missing + rank * s.stride * COUNT_BYTES)
-    fetch(s.slots + rank * s.slots_n * NUMBER_BYTES)
+    _fetch_all(s.missing + rank * s.stride * COUNT_BYTES, s.stride * COUNT_BYTES)
+    _fetch_all(s.slots + rank * s.slots_n * NUMBER_BYTES, s.slots_n * NUMBER_BYTES)
+
+
+@compiled
+def _fetch_all(address: int, size: int) -> None:
+    """Everything from an address on, as far as it is not too much."""
+    for at in range(0, min(size, MOST_BYTES), LINE_BYTES):
+        fetch(address + at)
+
+
+@compiled
+def fetch_versions(s: Record, rank: int, server: int) -> None:
+    """What a rank has read of a server that is about to work for it."""
+    fetch(s.versions + (rank * s.servers_n + server) * READ_BYTES)
+
+
+@compiled
+def fetch_order(s: Record, rank: int, step: int) -> None:
+    """The order in which a rank's step reads."""
+    _fetch_all(s.orders + (rank * s.orders_n + step % s.orders_n) * s.order * NUMBER_BYTES, s.order * NUMBER_BYTES)
 
 
 @compiled

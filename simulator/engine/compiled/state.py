@@ -135,7 +135,7 @@ class State:
         self._number = np.full(len(ports.capacity), -1, dtype=np.int32)
         self._number[self._shared] = np.arange(len(self._shared))
         count = len(self._shared)
-        table = np.zeros(count, layout.PORT)
+        table = aligned(count, layout.PORT)
         for name in ("capacity", "ceiling", "incast_loss", "incast_flows"):
             table[name] = getattr(ports, name)[self._shared]
         table["floor"] = np.inf

@@ -32,7 +32,7 @@ _GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds
 _ROWS = 4096
 _DRAWN_BYTES = 1 << 25
 """About as much room have factors, and orders, that are drawn ahead, but for what they need at least."""
-_LEAST_AHEAD, _MOST_AHEAD = 16, 256
+_LEAST_AHEAD, _MOST_AHEAD = 8, 256
 _AT_A_TIME = 1 << 16
 _FOR_EVER = 1 << 62
 
@@ -211,8 +211,8 @@ class Simulation(State):
         table["done"] = -1
         self.add("devices", table)
         self.add("stretches", np.zeros(its.count if its.slowdown else 0, layout.STRETCH))
-        self._device_port = np.full(its.count, -1)
         seated = ranks.seat >= 0
+        self._device_port = np.full(its.count if seated.any() else 0, -1)
         self._device_port[ranks.device[seated]] = self._program.paths.port[self._program.paths.first[ranks.seat[seated]]]
 
     def _make_inputs(self, tasks: Integers) -> None:
@@ -308,7 +308,7 @@ class Simulation(State):
         self._ordered = np.zeros(ranks if ahead else 0, dtype=np.int32)
         self.add("orders", self._orders.reshape(-1).view(layout.NUMBER))
         self.add("ordered", self._ordered.view(layout.NUMBER))
-        self._order_of_rank = counts[self._program.ranks.routine]
+        self._order_of_rank = counts[self._program.ranks.routine] if ahead else counts[:0]
         self.draw(first=True)
 
     def draw(self, *, first: bool = False) -> None:
@@ -405,9 +405,8 @@ class Simulation(State):
         if self._on_cores:
             return self.tasks_in_use_s(now)[: len(table)]
         used: Floats = table["busy_s"] - np.maximum(table["free_s"] - now, 0.0)
-        seated = self._device_port >= 0
-        if seated.any():
-            used = np.where(seated, self.busy_until(now)[self._device_port], used)
+        if len(self._device_port):
+            used = np.where(self._device_port >= 0, self.busy_until(now)[self._device_port], used)
         return used
 
     def servers_in_use_s(self, now: float) -> Floats:

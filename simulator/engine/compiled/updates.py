@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simulator.engine.compiled.layout import job_at, number_at, operation_at, rank_at, read_at, real_at, routine_at, server_at, tensor_at
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.near import fetch_versions
 from simulator.engine.compiled.rank import end_operation, give_up, operation_of, pack_operation, step_of
 from simulator.engine.compiled.record import record_update
 from simulator.engine.compiled.server import go_on_after, submit
@@ -29,6 +30,8 @@ def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
             return
         if t.accumulated < s.required:
             s.last_push_s = s.now
+    if s.servers_n > 1:
+        fetch_versions(s, rank, its.server)
     submit(s, its.server, its.cost_s, rank, pack_operation(step, number))
 
 
