@@ -367,16 +367,16 @@ class Recorder:
 
     def _fold_updates(self, rows: Seconds) -> None:
         measured = self.measured
-        counts = rows.astype(np.int64)
+        worker, versions = rows[:, 0].astype(np.int64), rows[:, 3:].astype(np.int64)
         measured.updates += len(rows)
-        staleness = counts[:, 4] - counts[:, 3]
+        staleness = versions[:, 1] - versions[:, 0]
         measured.staleness.add_all(staleness)
         if measured.worker_staleness is not None:
-            measured.worker_staleness.add(counts[:, 0], staleness)
-        servers = counts.shape[1] - len(UPDATE_COLUMNS)
+            measured.worker_staleness.add(worker, staleness)
+        servers = rows.shape[1] - len(UPDATE_COLUMNS)
         if len(measured.server_staleness) != servers:
             measured.server_staleness = [CountHistogram() for _ in range(servers)]
-        for histogram, values in zip(measured.server_staleness, counts[:, len(UPDATE_COLUMNS) :].T, strict=True):
+        for histogram, values in zip(measured.server_staleness, versions[:, 2:].T, strict=True):
             histogram.add_all(values)
 
 
