@@ -367,16 +367,15 @@ class Recorder:
 
     def _fold_updates(self, rows: Seconds) -> None:
         measured = self.measured
-        counts = rows.astype(np.int64)
+        read_version, applied_version, *of_servers = rows[:, 3:].astype(np.int64).T  # times may be larger than any whole number
         measured.updates += len(rows)
-        staleness = counts[:, 4] - counts[:, 3]
+        staleness = applied_version - read_version
         measured.staleness.add_all(staleness)
         if measured.worker_staleness is not None:
-            measured.worker_staleness.add(counts[:, 0], staleness)
-        servers = counts.shape[1] - len(UPDATE_COLUMNS)
-        if len(measured.server_staleness) != servers:
-            measured.server_staleness = [CountHistogram() for _ in range(servers)]
-        for histogram, values in zip(measured.server_staleness, counts[:, len(UPDATE_COLUMNS) :].T, strict=True):
+            measured.worker_staleness.add(rows[:, 0].astype(np.int64), staleness)
+        if len(measured.server_staleness) != len(of_servers):
+            measured.server_staleness = [CountHistogram() for _ in of_servers]
+        for histogram, values in zip(measured.server_staleness, of_servers, strict=True):
             histogram.add_all(values)
 
 
