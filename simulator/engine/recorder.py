@@ -367,15 +367,16 @@ class Recorder:
 
     def _fold_updates(self, rows: Seconds) -> None:
         measured = self.measured
-        read_version, applied_version, *of_servers = rows[:, 3:].astype(np.int64).T  # times may be larger than any whole number
+        worker, versions = rows[:, 0].astype(np.int64), rows[:, 3:].astype(np.int64)
         measured.updates += len(rows)
-        staleness = applied_version - read_version
+        staleness = versions[:, 1] - versions[:, 0]
         measured.staleness.add_all(staleness)
         if measured.worker_staleness is not None:
-            measured.worker_staleness.add(rows[:, 0].astype(np.int64), staleness)
-        if len(measured.server_staleness) != len(of_servers):
-            measured.server_staleness = [CountHistogram() for _ in of_servers]
-        for histogram, values in zip(measured.server_staleness, of_servers, strict=True):
+            measured.worker_staleness.add(worker, staleness)
+        servers = rows.shape[1] - len(UPDATE_COLUMNS)
+        if len(measured.server_staleness) != servers:
+            measured.server_staleness = [CountHistogram() for _ in range(servers)]
+        for histogram, values in zip(measured.server_staleness, versions[:, 2:].T, strict=True):
             histogram.add_all(values)
 
 
