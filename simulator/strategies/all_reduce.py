@@ -14,18 +14,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
 from simulator.fusion import Bucket, buckets
-from simulator.names import Names
-from simulator.program.program import Cores, Devices, Exchange, HostCopies, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.program.program import Exchange, HostCopies, Operation, Program, Routine, Rules
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.spec import Bytes, Seconds
+from simulator.strategies.assembling import assembled, seats
 from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Strategy, cores_s, counted
@@ -313,42 +312,15 @@ def program_together(
     """
     cluster, ranks = setup.cluster, setup.layout.replicas
     wiring = Wiring(cluster, streams)
-    device = np.arange(ranks) // cluster.replicas_per_device
-    seat = wiring.on_device(device) if cluster.replicas_per_device > 1 else np.full(ranks, -1)
+    seat = seats(setup, wiring)
     routine = _routine(fused, setup.workload.parameter_bytes, every, together=ranks > 1)
     exchanges: tuple[Exchange, ...] = ()
     if by_messages is not None:
         sizes = [its.size_bytes for its in routine.operations if its.kind == "collective"]
         exchanges = exchanges_of(wiring, [by_messages.plan(size_bytes) for size_bytes in sizes], sizes)
-    ports, links, paths, hosts = wiring.tables()
-    return Program(
-        ports=ports,
-        links=links,
-        paths=paths,
-        hosts=hosts,
-        devices=Devices(
-            -(-ranks // cluster.replicas_per_device),
-            cluster.shared_cores is not None and cluster.device_is_host,
-            cluster.overlap_slowdown if ranks > 1 else 0.0,
-            setup.workload.busy_core_slowdown,
-        ),
-        servers=Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
-        ranks=Ranks(
-            device=device,
-            copy=np.arange(ranks),
-            routine=np.zeros(ranks, dtype=np.int64),
-            seat=seat,
-            path=np.empty((ranks, 0), dtype=np.int64),
-            peer=np.empty((ranks, 0), dtype=np.int64),
-            names=Names(ranks, lambda rank: f"replica {rank}"),
-        ),
-        routines=(routine,),
-        rules=Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule),
-        transport=cluster.transport,
-        cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
-        groups=(np.arange(ranks),),
-        exchanges=exchanges,
-    )
+    rules = Rules(steps_each=setup.run.steps, sync_every=every, reduction=rule)
+    slowdown = None if ranks > 1 else 0.0  # one alone has nothing to communicate
+    return assembled(setup, wiring, "replica", routine, rules, seat, slowdown=slowdown, exchanges=exchanges)
 
 
 def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, together: bool) -> Routine:

@@ -17,11 +17,11 @@ import numpy as np
 from pydantic import Field
 
 from simulator.cluster import Cluster
-from simulator.names import Names
-from simulator.program.program import Cores, Devices, Operation, Program, Ranks, Routine, Rules, Servers
+from simulator.program.program import Operation, Program, Routine, Rules
 from simulator.program.wiring import Wiring
 from simulator.records import OWN, PEER, Place
 from simulator.rng import Streams
+from simulator.strategies.assembling import assembled, seats
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import Count, Pace, Strategy
 
@@ -55,38 +55,11 @@ class Gossip(Strategy):
         cluster, workers = setup.cluster, setup.layout.replicas
         wiring = Wiring(cluster, streams)
         worker = np.arange(workers)
-        sides = [(worker + way) % workers for way in _ways(workers)]
-        path = [wiring.between_replicas(worker, other) for other in sides]
-        device = worker // cluster.replicas_per_device
-        seat = wiring.on_device(device) if cluster.replicas_per_device > 1 else np.full(workers, -1)
-        ports, links, paths, hosts = wiring.tables()
-        return Program(
-            ports=ports,
-            links=links,
-            paths=paths,
-            hosts=hosts,
-            devices=Devices(
-                -(-workers // cluster.replicas_per_device),
-                cluster.shared_cores is not None and cluster.device_is_host,
-                cluster.overlap_slowdown,
-                setup.workload.busy_core_slowdown,
-            ),
-            servers=Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
-            ranks=Ranks(
-                device=device,
-                copy=worker,
-                routine=np.zeros(workers, dtype=np.int64),
-                seat=seat,
-                path=np.stack(path, axis=1) if path else np.empty((workers, 0), dtype=np.int64),
-                peer=np.stack(sides, axis=1) if sides else np.empty((workers, 0), dtype=np.int64),
-                names=Names(workers, lambda number: f"worker {number}"),
-            ),
-            routines=(_routine(setup.workload.parameter_bytes, len(sides)),),
-            rules=Rules(steps_each=setup.run.steps),
-            transport=cluster.transport,
-            cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
-            groups=(worker,),
-        )
+        sides = np.array([(worker + way) % workers for way in _ways(workers)], dtype=np.int64).reshape(-1, workers)
+        path = np.array([wiring.between_replicas(worker, other) for other in sides], dtype=np.int64).reshape(-1, workers)
+        routine = _routine(setup.workload.parameter_bytes, len(sides))
+        rules = Rules(steps_each=setup.run.steps)
+        return assembled(setup, wiring, "worker", routine, rules, seats(setup, wiring), path.T, sides.T)
 
     @property
     def pace(self) -> Pace:

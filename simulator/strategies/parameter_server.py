@@ -17,18 +17,14 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cluster import Cluster
-from simulator.names import Names
 from simulator.placement import Partitioner, shard_count
 from simulator.program.program import (
     Asynchronous,
     Client,
-    Cores,
-    Devices,
     Dispatcher,
     Integers,
     Operation,
     Program,
-    Ranks,
     Routine,
     Rules,
     Servers,
@@ -38,6 +34,7 @@ from simulator.program.wiring import Wiring
 from simulator.records import OWN, Place
 from simulator.rng import Streams
 from simulator.spec import Seconds, Spec
+from simulator.strategies.assembling import assembled
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Strategy, check_workers, cores_s, counted
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
@@ -304,43 +301,15 @@ class ParameterServer(Strategy):
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Pull all variables, compute as they come, push each gradient as it becomes ready, wait."""
         cluster, layout = setup.cluster, setup.layout
-        ranks = layout.replicas
         wiring = Wiring(
             cluster, streams, first_server_node=0 if layout.servers_beside else layout.worker_nodes, client_node=layout.client_node
         )
         slots, path = _paths(wiring, cluster, layout)
         seat, server_seat = _seats(wiring, cluster, layout)
-        ports, links, paths, hosts = wiring.tables()
-        on_cores = cluster.shared_cores is not None
         tensors = self.tensors(setup)
-        numbers = np.arange(ranks, dtype=np.int32)
-        return Program(
-            ports=ports,
-            links=links,
-            paths=paths,
-            hosts=hosts,
-            devices=Devices(
-                -(-ranks // cluster.replicas_per_device),
-                on_cores and cluster.device_is_host,
-                cluster.overlap_slowdown,
-                setup.workload.busy_core_slowdown,
-            ),
-            servers=Servers(self.servers, server_seat, on_cores),
-            ranks=Ranks(
-                device=numbers // cluster.replicas_per_device if cluster.replicas_per_device > 1 else numbers,
-                copy=numbers,
-                routine=np.broadcast_to(np.int64(0), ranks),
-                seat=seat,
-                path=path.astype(np.int32),
-                peer=np.broadcast_to(np.int64(-1), path.shape),
-                names=Names(ranks, lambda rank: f"worker {rank}"),
-            ),
-            routines=(_routine(setup, self, tensors, slots),),
-            rules=_rules(setup, self, tensors),
-            transport=cluster.transport,
-            cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
-            groups=(numbers,),
-        )
+        servers = Servers(self.servers, server_seat, on_cores=cluster.shared_cores is not None)
+        routine, rules = _routine(setup, self, tensors, slots), _rules(setup, self, tensors)
+        return assembled(setup, wiring, "worker", routine, rules, seat, path, servers=servers)
 
     # -- estimates -------------------------------------------------------------------
 

@@ -1,0 +1,99 @@
+"""What the programs of all strategies have in common: replicas on devices, some of which several of them share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.names import Names
+from simulator.program.program import Cores, Devices, Exchange, Integers, Program, Ranks, Routine, Rules, Servers
+from simulator.program.wiring import Wiring
+from simulator.strategies.setup import Setup
+
+__all__ = ["assembled", "device_of", "seats"]
+
+
+def device_of(setup: Setup) -> Integers:
+    """The device that each replica computes on, shape (replicas,)."""
+    replica = np.arange(setup.layout.replicas, dtype=np.int32)
+    each = setup.cluster.replicas_per_device
+    return replica // each if each > 1 else replica
+
+
+def seats(setup: Setup, wiring: Wiring) -> Integers:
+    """The seats of replicas on devices that several of them share; -1 where each has its own."""
+    if setup.cluster.replicas_per_device > 1:
+        return wiring.on_device(device_of(setup))
+    return np.broadcast_to(np.int64(-1), setup.layout.replicas)
+
+
+def assembled(
+    setup: Setup,
+    wiring: Wiring,
+    word: str,
+    routine: Routine,
+    rules: Rules,
+    seat: Integers,
+    path: Integers | None = None,
+    peer: Integers | None = None,
+    *,
+    servers: Servers | None = None,
+    slowdown: float | None = None,
+    exchanges: tuple[Exchange, ...] = (),
+) -> Program:
+    """The program of replicas that all do the same.
+
+    Parameters
+    ----------
+    setup
+        What is trained, and where.
+    wiring
+        Has all paths by now.
+    word
+        What records call a replica.
+    routine, rules
+        What it does in a step, and what is no graph.
+    seat
+        Of each replica, as :func:`seats` gives them.
+    path
+        The path of each slot, shape (replicas, slots); left out: there are none.
+    peer
+        The replica that each slot leads to, of the same shape; left out: they lead to none.
+    servers
+        Left out: there are none.
+    slowdown
+        Share by which compute takes longer beside messages; left out: the cluster's.
+    exchanges
+        Messages of collectives that are simulated one by one.
+    """
+    cluster, replicas = setup.cluster, setup.layout.replicas
+    replica = np.arange(replicas, dtype=np.int32)
+    own = np.empty((replicas, 0), dtype=np.int32) if path is None else path.astype(np.int32)
+    ports, links, table, hosts = wiring.tables()
+    return Program(
+        ports=ports,
+        links=links,
+        paths=table,
+        hosts=hosts,
+        devices=Devices(
+            -(-replicas // cluster.replicas_per_device),
+            cluster.shared_cores is not None and cluster.device_is_host,
+            cluster.overlap_slowdown if slowdown is None else slowdown,
+            setup.workload.busy_core_slowdown,
+        ),
+        servers=servers or Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
+        ranks=Ranks(
+            device=device_of(setup),
+            copy=replica,
+            routine=np.broadcast_to(np.int64(0), replicas),
+            seat=seat,
+            path=own,
+            peer=np.broadcast_to(np.int64(-1), own.shape) if peer is None else peer,
+            names=Names(replicas, lambda number: f"{word} {number}"),
+        ),
+        routines=(routine,),
+        rules=rules,
+        transport=cluster.transport,
+        cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
+        groups=(replica,),
+        exchanges=exchanges,
+    )
