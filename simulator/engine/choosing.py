@@ -48,7 +48,7 @@ class _Past:
 def unavailable() -> str | None:
     """Why the compiled engine cannot run here, as the middle of a sentence; None if it can. Loads numba the first time."""
     try:
-        reason: str | None = import_module("simulator.engine.compiled").available()
+        reason: str | None = import_module("simulator.engine.compiled.warming").available()
     except ImportError as error:
         return f"numba, which it needs, cannot be imported ({_first_line(error)})"
     except Exception as error:  # a broken installation fails in its own way
@@ -123,7 +123,7 @@ def choose(asked: Asked, events: float, replications: int = 1) -> Engine:
         )
         return "simpy"
     if not _Past.loaded:
-        compiled = import_module("simulator.engine.compiled")
+        compiled = import_module("simulator.engine.compiled.warming")
         if asked == "auto" and _Past.events < _MAKING_EVENTS and not compiled.is_made():
             return "simpy"
         _Past.loaded = compiled.load(wait=asked == "compiled")

@@ -17,7 +17,7 @@ from simulator.engine.choosing import choose, expected_events
 from simulator.errors import EngineWarning, InputError
 from simulator.replication import replicate
 
-COMPILED = "simulator.engine.compiled"
+COMPILED = "simulator.engine.compiled.warming"
 
 
 class Machine:
