@@ -36,16 +36,26 @@ __all__ = ["Run", "Shared", "drawn_scenario", "replicate"]
 
 
 class Shared:
-    """What replications of a scenario have in common: their program and collective, if nothing is drawn on which these depend."""
+    """What replications of a scenario have in common: their program and collective, if nothing is drawn on which these depend.
+
+    Attributes
+    ----------
+    drawn_s
+        Of the last one seconds of compute, and of a whole step when all workers are under way.
+    """
 
     def __init__(self) -> None:
         self._drawn: Scenario | None = None
         self._made: tuple[Program, Collective | None] | None = None
+        self.drawn_s = (1.0, 1.0)
 
     def of(self, drawn: Scenario, streams: Streams) -> tuple[Program, Collective | None]:
         """The program and the collective of a replication: those of the one before, or new ones."""
-        if self._made is None or drawn is not self._drawn or not self._begins_again(drawn):
+        if drawn is not self._drawn:
             self._drawn, self._made = drawn, None
+            self.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
+        if self._made is None or not self._begins_again(drawn):
+            self._made = None
             self._made = compile_program(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams)
         return self._made
 
@@ -91,8 +101,9 @@ def replicate(
         engine = engine_for(scenario, 1)
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
-    program, collective = (shared or Shared()).of(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams), collective, observer)
+    shared = shared or Shared()
+    program, collective = shared.of(drawn, streams)
+    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer)
     its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
@@ -102,7 +113,7 @@ def replicate(
     finally:
         if collecting:
             gc.enable()
-    measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
+    measured.drawn_s = shared.drawn_s
     return measured
 
 
@@ -192,7 +203,9 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     What is resolved and leaves nothing open is returned itself.
     """
     scenario = resolve(scenario).scenario
-    load = scenario.workload.with_drawn_law(streams.generator("law"))
+    load = scenario.workload
+    if load.draws_its_law:
+        load = load.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload")) if load.uncertainty is not None else load
     if load.jitter_least is not None and not load.moved_by_factor:
         # the fastest step seen stays where it is, whatever mean is drawn; on another device it is as uncertain as the mean

@@ -221,16 +221,24 @@ class Spec(BaseModel):
                     found[name] = mark.dimension
         return found
 
+    @classmethod
+    @cache
+    def _short_names(cls) -> list[tuple[str, str]]:
+        """Of each quantity its name, and that without the unit."""
+        return [(name, short) for name in cls._quantities() if (short := short_name(name)) != name]
+
     @model_validator(mode="before")
     @classmethod
     def _accept_short_names(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         # pydantic would read "2" and true as numbers; the JSON Schema does not
-        renamed = {name: _as_given(value, plain) if (plain := _plain(cls, name)) else value for name, value in data.items()}
-        for name in cls._quantities():
-            short = short_name(name)
-            if short == name or short not in renamed:
+        renamed = {
+            name: value if not plain or (plain == "number" and type(value) is float) else _as_given(value, plain)
+            for name, value, plain in ((name, value, _plain(cls, name)) for name, value in data.items())
+        }
+        for name, short in cls._short_names():
+            if short not in renamed:
                 continue
             if name in renamed:
                 raise PydanticCustomError("twice", "has both {short} and {name}; keep one", {"short": short, "name": name})
