@@ -233,10 +233,11 @@ class Spec(BaseModel):
         if not isinstance(data, dict):
             return data
         # pydantic would read "2" and true as numbers; the JSON Schema does not
-        renamed = {
-            name: value if not plain or (plain == "number" and type(value) is float) else _as_given(value, plain)
-            for name, value, plain in ((name, value, _plain(cls, name)) for name, value in data.items())
-        }
+        renamed = dict(data)
+        for name, value in data.items():
+            plain = _plain(cls, name)
+            if plain and (plain == "truth" or type(value) is not float):
+                renamed[name] = _as_given(value, plain)
         for name, short in cls._short_names():
             if short not in renamed:
                 continue
