@@ -261,7 +261,7 @@ def test_the_laws_catch(law: str, fault: str) -> None:
 
 
 def test_an_all_reduce_that_moves_too_little_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    from simulator.program import laws
+    from simulator.program.laws import collectives as laws
 
     shares = laws.shares
     monkeypatch.setattr(laws, "shares", lambda schedule: type(its := shares(schedule))(its.sent * 0.99, its.received))
