@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from simulator.program.laws.collectives import all_reduces_move_enough, exchanges_carry_the_buckets, gradients_enter_one_bucket
 from simulator.program.laws.messages import messages_go_where_they_say, what_departs_lands, what_is_sent_to_ranks_is_received
 from simulator.program.laws.servers import gradients_reach_their_server_once, servers_work_as_measured, variables_are_pulled_once
+from simulator.program.laws.settings import machines_are_those_of_the_cluster, rules_are_those_of_the_strategy
 from simulator.program.laws.structure import gates_have_rules, passes_are_whole, steps_begin_and_end, tables_fit_together
 from simulator.program.program import Program
 from simulator.scenario import Scenario
@@ -42,6 +43,8 @@ PROGRAM_LAWS: Sequence[Callable[[Program, Scenario], None]] = (
     steps_begin_and_end,
     gates_have_rules,
     passes_are_whole,
+    rules_are_those_of_the_strategy,
+    machines_are_those_of_the_cluster,
     messages_go_where_they_say,
     what_departs_lands,
     what_is_sent_to_ranks_is_received,

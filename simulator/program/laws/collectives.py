@@ -16,7 +16,7 @@ __all__ = ["all_reduces_move_enough", "exchanges_carry_the_buckets", "gradients_
 
 
 def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
-    """Every gradient enters one bucket of a step, when it is ready; of local SGD all variables are averaged as one."""
+    """Every gradient enters one bucket of all ranks in a step, when it is ready; of local SGD all variables are averaged as one."""
     law, load, ranks = gradients_enter_one_bucket, scenario.workload, len(program.ranks)
     every = program.rules.sync_every
     for walk in walks_of(program):
@@ -25,8 +25,12 @@ def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
             raise broken(law, f"routine {walk.number}: buckets are not numbered in their order, or not reduced every {every} steps")
         if bool(reduced) != (scenario.strategy.reduction is not None and ranks > 1):
             raise broken(law, f"routine {walk.number}: has {len(reduced)} buckets among {ranks} ranks")
+        if (program.rules.reduction is not None) != bool(reduced):
+            raise broken(law, f"routine {walk.number}: has {len(reduced)} buckets and no rule for them, or a rule and no buckets")
         if not reduced:
             continue
+        if not program.groups or sorted(program.groups[0].tolist()) != list(range(ranks)):
+            raise broken(law, f"routine {walk.number}: reduces in a group that is not all of the {ranks} ranks")
         apply = [index for index in walk.computes if walk.operations[index].apply]
         if every > 1:
             if len(reduced) > 1 or not same(reduced[0][1].size_bytes, load.parameter_bytes) or not set(apply) & set(reduced[0][1].after):
@@ -84,14 +88,15 @@ def exchanges_carry_the_buckets(program: Program, scenario: Scenario) -> None:
     if not program.exchanges:
         return
     reduced = [its for _, its in walks_of(program)[0].of_kind("collective")]
-    if len(reduced) != len(program.exchanges):
+    if not program.groups or len(reduced) != len(program.exchanges):
         raise broken(law, f"there are {len(program.exchanges)} exchanges for {len(reduced)} buckets")
     group = program.groups[0].tolist()
     for number, (its, exchange) in enumerate(zip(reduced, program.exchanges, strict=True)):
         tables = exchange.tables
         for lane, (source, target, path) in enumerate(zip(tables.source, tables.target, exchange.path.tolist(), strict=True)):
-            ends = (End(f"device {group[end]}", f"node {scenario.layout.node_of(group[end])}", in_device=True) for end in (source, target))
-            check_path(law, f"exchange {number}, lane {lane}", program, scenario, path, *ends)
+            ends = (End.of_rank(group[end], scenario) for end in (source, target))
+            if check_path(law, f"exchange {number}, lane {lane}", program, scenario, path, *ends) < -SLACK:  # protocols add to it
+                raise broken(law, f"exchange {number}, lane {lane} comes sooner than its links let it")
         sent_bytes = np.bincount(tables.source, tables.messages * exchange.size_bytes, len(group))
         least = least_shares("all-reduce", len(group))
         if sent_bytes.sum() < least.total * its.size_bytes * (1 - SLACK) or np.any(sent_bytes < least.sent * its.size_bytes * (1 - SLACK)):

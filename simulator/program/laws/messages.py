@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.program.laws.walk import broken, ports_of, walks_of
+from simulator.program.laws.walk import broken, ports_of, same, walks_of
 from simulator.program.program import Program
 from simulator.records import Place
 from simulator.scenario import Scenario
@@ -17,11 +17,18 @@ __all__ = ["End", "check_path", "messages_go_where_they_say", "what_departs_land
 
 
 class End(NamedTuple):
-    """Where a message begins or ends: what it is called inside its node, and the name of the node."""
+    """Where a message begins or ends: what it is called inside its node, the name of the node and its number."""
 
     name: str
     node: str
+    number: int
     in_device: bool
+
+    @classmethod
+    def of_rank(cls, rank: int, scenario: Scenario, *, in_device: bool = True) -> End:
+        """A rank, its device or that device's host."""
+        node = scenario.layout.node_of(rank)
+        return cls(f"device {rank}", f"node {node}", node, in_device)
 
 
 def _end(place: Place, program: Program, scenario: Scenario, rank: int, slot: int) -> End:
@@ -29,15 +36,15 @@ def _end(place: Place, program: Program, scenario: Scenario, rank: int, slot: in
     place = place.of(rank, int(program.ranks.peer[rank, slot]))
     index = place.number
     if place.kind == "client":
-        return End(str(place), "client node", in_device=False)
+        return End(str(place), "client node", layout.nodes - 1, in_device=False)
     if place.kind == "server":
-        node = f"node {layout.node_of_server(index)}" if layout.servers_beside else f"server node {index}"
-        return End(str(place), node, in_device=False)
-    return End(f"device {index}", f"node {layout.node_of(index)}", in_device=place.kind != "host")
+        node = layout.node_of_server(index)
+        return End(str(place), f"node {node}" if layout.servers_beside else f"server node {index}", node, in_device=False)
+    return End.of_rank(index, scenario, in_device=place.kind != "host")
 
 
 def messages_go_where_they_say(program: Program, scenario: Scenario) -> None:
-    """A message has a path for every rank; its first port is at the sender's side, its last at the receiver's."""
+    """A message has a path for every rank, from the sender's link to the receiver's, as late as they make it; answers say that they are."""
     law = messages_go_where_they_say
     for walk in walks_of(program):
         ranks = np.flatnonzero(program.ranks.routine == walk.number).tolist()
@@ -46,13 +53,16 @@ def messages_go_where_they_say(program: Program, scenario: Scenario) -> None:
                 raise broken(law, f"{walk.place(index)} has no slot, or less than nothing to send")
             for rank in ranks:
                 source, target = (_end(place, program, scenario, rank, its.slot) for place in (its.source, its.target))
-                check_path(
-                    law, f"{walk.place(index)} of rank {rank}", program, scenario, int(program.ranks.path[rank, its.slot]), source, target
-                )
+                path, place = int(program.ranks.path[rank, its.slot]), f"{walk.place(index)} of rank {rank}"
+                added_s = check_path(law, place, program, scenario, path, source, target)
+                if not same(added_s, 0.0):
+                    raise broken(law, f"{place} comes {added_s:g} s later than its links make it")
+                if program.paths.asked_for[path] != (its.source.kind == "server"):
+                    raise broken(law, f"{place} is an answer to a request, or says so, and is not")
 
 
-def check_path(law: Callable[..., None], place: str, program: Program, scenario: Scenario, path: int, source: End, target: End) -> None:
-    """Raise InvariantError if a path does not lead from the one end to the other."""
+def check_path(law: Callable[..., None], place: str, program: Program, scenario: Scenario, path: int, source: End, target: End) -> float:
+    """Seconds that a path's latency adds to that of its links; InvariantError if it does not lead from the one end to the other."""
     if path < 0:
         raise broken(law, f"{place} has no path")
     crossed = [program.ports.names[port] for port in ports_of(program, path)]
@@ -60,6 +70,21 @@ def check_path(law: Callable[..., None], place: str, program: Program, scenario:
     wanted = _wanted_ports(source, target, scenario)
     if not links or (links[0], links[-1]) != wanted:
         raise broken(law, f"{place} crosses {', '.join(crossed)}, not from {wanted[0]!r} to {wanted[1]!r}")
+    return float(program.paths.latency_s[path]) - _latency_s(source, target, scenario)
+
+
+def _latency_s(source: End, target: End, scenario: Scenario) -> float:
+    """Of the links that a message crosses."""
+    cluster = scenario.cluster
+    if source.node != target.node:
+        added_s = 0.0
+        if cluster.fabric is not None and source.number // cluster.fabric.nodes_per_leaf != target.number // cluster.fabric.nodes_per_leaf:
+            added_s = cluster.fabric.latency_s
+        return float(max(cluster.link_of(end.number).latency_s for end in (source, target)) + added_s)
+    if source.name == target.name and source.in_device != target.in_device:
+        assert cluster.host_link is not None
+        return float(cluster.host_link.latency_s)
+    return float(cluster.intra_node.latency_s)
 
 
 def _wanted_ports(source: End, target: End, scenario: Scenario) -> tuple[str, str]:
@@ -97,8 +122,7 @@ def what_departs_lands(program: Program, scenario: Scenario) -> None:
 
 
 def what_is_sent_to_ranks_is_received(program: Program, scenario: Scenario) -> None:
-    """Of each channel a rank receives in a step as many messages as others send it; only what goes to a rank has a channel."""
-    del scenario
+    """A rank gets from others what the strategy sends, receives each message of a channel once, and computes with it."""
     law = what_is_sent_to_ranks_is_received
     sent: Counter[tuple[int, int]] = Counter()
     received: Counter[tuple[int, int]] = Counter()
@@ -111,8 +135,13 @@ def what_is_sent_to_ranks_is_received(program: Program, scenario: Scenario) -> N
                     raise broken(law, f"{walk.place(index)} of rank {rank} has the channel {its.channel} and leads to rank {peer}")
                 if peer >= 0:
                     sent[peer, its.channel] += 1
-        for _, its in walk.of_kind("receive"):
+        sizes = sorted(its.size_bytes for _, its in walk.of_kind("send") if its.channel >= 0)
+        if sizes and sizes != sorted(scenario.strategy.message_bytes(scenario)):
+            raise broken(law, f"routine {walk.number}: sends other ranks {sizes} bytes")
+        for index, its in walk.of_kind("receive"):
             received.update((rank, its.channel) for rank in ranks)
+            if walk.first_compute_after(index) is None:
+                raise broken(law, f"{walk.place(index)} gets what no compute waits for")
     for rank, channel in {*sent, *received}:
         if sent[rank, channel] != received[rank, channel]:
             counts = f"{sent[rank, channel]} messages are sent to it and {received[rank, channel]} received"

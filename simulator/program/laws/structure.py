@@ -16,8 +16,7 @@ _GATES = ("turn", "prepare", "input", "update")
 
 
 def tables_fit_together(program: Program, scenario: Scenario) -> None:
-    """Every number that stands for something stands for something that there is; ports carry something; seats are on their device."""
-    del scenario
+    """Every number stands for something that there is; ports carry something; ranks that share a device have seats on it."""
     law = tables_fit_together
     paths, ranks, ports = program.paths, program.ranks, len(program.ports.capacity)
     if len(paths.first) != len(paths) + 1 or paths.first[0] != 0 or paths.first[-1] != len(paths.port) or np.any(np.diff(paths.first) < 0):
@@ -41,10 +40,15 @@ def tables_fit_together(program: Program, scenario: Scenario) -> None:
         raise broken(law, "ports and paths: a capacity is not above 0, or a latency is below 0")
     if sorted(set(ranks.copy.tolist())) != list(range(int(ranks.copy.max()) + 1)):
         raise broken(law, "ranks: data-parallel copies are not numbered from 0 on")
+    if ranks.copy.max() + 1 != scenario.replicas:
+        raise broken(law, f"ranks: make up {ranks.copy.max() + 1} copies, not {scenario.replicas}")
     for number, group in enumerate(program.groups):
         if sorted(set(group.tolist())) != sorted(group.tolist()) or not 0 <= group.min() <= group.max() < len(ranks):
             raise broken(law, f"group {number}: names a rank twice, or one that is not there")
     of_device: dict[int, int] = {}
+    users = np.bincount(ranks.device)
+    if np.any((ranks.seat < 0) & (users[ranks.device] > 1)):
+        raise broken(law, "ranks: some share a device and have no seat on it")
     for rank, (device, seat) in enumerate(zip(ranks.device.tolist(), ranks.seat.tolist(), strict=True)):
         if seat >= 0 and (not _is_seat(program, seat) or of_device.setdefault(device, port := ports_of(program, seat)[0]) != port):
             raise broken(law, f"rank {rank}: its seat is no path over the one port of its device")
@@ -66,7 +70,7 @@ def steps_begin_and_end(program: Program, scenario: Scenario) -> None:
     """A step begins with the gate "turn"; all else waits for something that is there; nothing waits for itself, in however many turns."""
     del scenario
     law = steps_begin_and_end
-    for walk in walks_of(program):
+    for walk, routine in zip(walks_of(program), program.routines, strict=True):
         first = walk.operations[0] if walk.operations else None
         if first is None or (first.kind, first.name, first.after) != ("gate", "turn", ()):
             raise broken(law, f"routine {walk.number}: does not begin with the gate 'turn', after nothing")
@@ -75,6 +79,10 @@ def steps_begin_and_end(program: Program, scenario: Scenario) -> None:
                 raise broken(law, f"{walk.place(index)} is after {its.after}, of which one is not there or named twice")
             if index and not walk.before[index]:
                 raise broken(law, f"{walk.place(index)} waits for nothing")
+        first_shuffled, last = routine.shuffled
+        drawn = walk.operations[first_shuffled:last]
+        if not 0 <= first_shuffled <= last <= len(walk.operations) or any((its.kind, its.after) != ("send", (0,)) for its in drawn):
+            raise broken(law, f"routine {walk.number}: begins what is no message of the step's begin in an order that is drawn")
         missing = [len(before) for before in walk.before]
         ended = [0]
         for index in ended:
@@ -89,8 +97,8 @@ def steps_begin_and_end(program: Program, scenario: Scenario) -> None:
 
 def gates_have_rules(program: Program, scenario: Scenario) -> None:
     """Gates are known; one holds compute up until the batch is there, one waits for the client and one for updates where there are such."""
-    del scenario
-    rules = program.rules
+    rules, batch = program.rules, scenario.batch
+    fed_bytes = (scenario.workload.input_bytes_per_sample or 0.0) * batch
     for walk in walks_of(program):
         names = Counter(its.name for _, its in walk.of_kind("gate"))
         wanted = {"turn": 1, "input": 1, "prepare": int(rules.client is not None), "update": int(rules.updates is not None)}
@@ -101,12 +109,15 @@ def gates_have_rules(program: Program, scenario: Scenario) -> None:
                 raise broken(gates_have_rules, f"{walk.place(index)} does not wait for all servers, and for nothing else")
             if its.name == "input" and walk.first_compute_after(index) != min(walk.computes, default=None):
                 raise broken(gates_have_rules, f"{walk.place(index)} does not hold up the first compute")
-        if sum(its.feeds for its in walk.operations) > 1:
-            raise broken(gates_have_rules, f"routine {walk.number}: several messages bring the batch")
+        fed = [its for its in walk.operations if its.feeds]
+        if len(fed) != int(scenario.layout.client):
+            raise broken(gates_have_rules, f"routine {walk.number}: {len(fed)} messages bring the batch")
+        if any(its.kind != "send" or its.source.kind != "client" or not same(its.size_bytes, fed_bytes) for its in fed):
+            raise broken(gates_have_rules, f"routine {walk.number}: the client does not send the whole batch, {fed_bytes:g} bytes")
 
 
 def passes_are_whole(program: Program, scenario: Scenario) -> None:
-    """Shares of the forward pass sum to 1, then those of the backward pass, then those of the update where ranks make it."""
+    """Shares of the forward pass sum to 1, then of the backward pass, then of the ranks' update; nobody waits for what joins the next."""
     del scenario
     for walk in walks_of(program):
         computes = [walk.operations[index] for index in walk.computes]
@@ -118,3 +129,6 @@ def passes_are_whole(program: Program, scenario: Scenario) -> None:
         phases = [phase for its in computes for phase, share in enumerate((its.forward, its.backward, its.apply)) if share]
         if phases != sorted(phases):
             raise broken(passes_are_whole, f"routine {walk.number}: goes back from a pass to one before it")
+        for index, following in zip(walk.computes, [*walk.computes[1:], None], strict=True):
+            if walk.operations[index].joins and walk.then[index] != [following]:
+                raise broken(passes_are_whole, f"{walk.place(index)} joins the next compute, and others wait for it")
