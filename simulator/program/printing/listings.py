@@ -182,7 +182,13 @@ def _what(printed: Printed, its: Operation) -> str:
             ready = f", there after {its.ready:.3g} of the backward pass" if its.ready < 1 else ""
             return f"bucket {its.bucket}: {format_bytes(its.size_bytes)}{by}{ready}{every}"
         case "gate":
-            return _GATES.get(its.name, "")
+            return _gate(printed, its)
+
+
+def _gate(printed: Printed, its: Operation) -> str:
+    if its.name == "input" and printed.input_s:
+        return f"the batch is there, prepared in {time_of(printed.input_s)} beside the step before"
+    return _GATES.get(its.name, "")
 
 
 _GATES = {
@@ -255,11 +261,13 @@ def _all(printed: Printed, operations: Sequence[Operation]) -> str:
         case "collective":
             hows = [how for its in operations if (how := printed.reduced.get(its.size_bytes)) is not None]
             by = (
-                f" by {', '.join(dict.fromkeys(how.name for how in hows))}, {time_of(sum(how.alone_s for how in hows))} alone" if hows else ""
+                f" by {', '.join(dict.fromkeys(how.name for how in hows))}, {time_of(sum(how.alone_s for how in hows))} alone"
+                if hows
+                else ""
             )
             return f"{_sizes([its.size_bytes for its in operations])}{by}"
         case "gate":
-            return _GATES.get(operations[0].name, "")
+            return _gate(printed, operations[0])
 
 
 def _sizes(sizes: Sequence[float]) -> str:

@@ -42,6 +42,8 @@ class Printed:
         What happens.
     forward_s, backward_s, apply_s
         Mean seconds of the passes and of the update on a device of speed 1, nothing drawn.
+    input_s
+        Seconds in which a rank's own input pipeline prepares a batch, beside the step before; 0: there is none, or a client does it.
     speed
         Of each rank's device, shape (ranks,).
     reduced
@@ -53,6 +55,7 @@ class Printed:
     forward_s: float
     backward_s: float
     apply_s: float
+    input_s: float
     speed: Floats
     reduced: Mapping[float, Reduced]
 

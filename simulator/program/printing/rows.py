@@ -33,12 +33,13 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
         "lane": sum(len(its.path) for its in program.exchanges),
     }  # fmt: skip
     yield {"schema_version": SCHEMA_VERSION, "table": "program", "scenario": printed.scenario, "rows": counts}
-    means = {"forward_s": printed.forward_s, "backward_s": printed.backward_s, "apply_s": printed.apply_s}
+    means = {"forward_s": printed.forward_s, "backward_s": printed.backward_s, "apply_s": printed.apply_s, "input_s": printed.input_s}
     yield {"table": "means", **means}
     yield {"table": "transport", **program.transport.model_dump(mode="json")}
     yield {"table": "cores", **(asdict(program.cores) if program.cores is not None else {"number": None, "slice_s": None})}
     devices = {its.name: getattr(program.devices, its.name) for its in fields(program.devices)}
     yield {"table": "devices", **devices}
+    yield {"table": "servers", "count": program.servers.count, "on_cores": program.servers.on_cores}
     yield {"table": "rules", **_rules_as_data(program)}
     yield from _port_rows(program)
     yield from _path_rows(program)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from simulator.program.printing.printed import time_of
 from simulator.program.program import Asynchronous, Program, Synchronous
 from simulator.transport import Transport
@@ -47,12 +49,28 @@ def sentences_of(program: Program) -> Iterator[str]:
         yield from _synchronous(rules.updates, ranks)
     if rules.sync_every > 1:
         yield f"All ranks hold the same variables once in {rules.sync_every:,} steps; between, each goes on alone."
+    yield from _peers(program)
     yield from _reduction(program)
     if program.cores is not None:
         slices = f", in slices of {time_of(program.cores.slice_s)}" if program.cores.slice_s else ""
         yield f"All nodes are processes of one machine and share its {program.cores.number:g} cores{slices}."
     yield from _on_devices(program)
     yield from _transport(program.transport)
+
+
+def _peers(program: Program) -> Iterator[str]:
+    """Which ranks messages between ranks go to."""
+    ranks = len(program.ranks)
+    for slot, peer in enumerate(program.ranks.peer.T):
+        ahead = (peer - np.arange(ranks)) % ranks
+        if (peer < 0).all():
+            continue
+        if (ahead == ahead[0]).all() and (peer >= 0).all():
+            step = int(ahead[0])
+            way = f"r + {step:,}" if 2 * step <= ranks else f"r - {ranks - step:,}"
+            yield f"Slot {slot} leads from rank r to rank {way}, around the circle of {ranks:,}."
+        else:
+            yield f"Slot {slot} leads from {int((peer >= 0).sum()):,} ranks to one other each."
 
 
 def _parts(parts: Sequence[int]) -> str:
@@ -76,6 +94,8 @@ def _reduction(program: Program) -> Iterator[str]:
         yield f"Every {time_of(its.cycle_s)}, what is ready on all ranks is fused and reduced{most}."
     elif program.rules.sync_every == 1:
         yield "Each bucket is reduced as it becomes ready, one after the other."
+    if not program.exchanges:
+        yield 'When each rank has a bucket is computed for all at once; run.detail = "messages" lists messages, paths and ports.'
     if its.by_need:
         yield "Those go first that the next forward pass needs first, and it begins when they have come."
     if its.copies is not None:
