@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.engine.recorder import InUse, Kind, Measured, Parts, Recorder
 from simulator.kernel import Kernel
@@ -71,14 +70,6 @@ class KernelRecorder:
         recorder = self._recorder
         recorder.step(replica, start_s, self._kernel.now, parts, cause)
         if recorder.ended == self._due:
-            self._turn()
-
-    def steps(
-        self, start_s: NDArray[np.float64], end_s: NDArray[np.float64], parts: NDArray[np.float64], causes: Sequence[int] = ()
-    ) -> None:
-        """All replicas have ended a step of theirs, the last of them now; arrays as of :meth:`Recorder.together`."""
-        self._recorder.together(start_s, end_s, parts, causes)
-        if self._recorder.ended == self._due:
             self._turn()
 
     def update(self, update: Update) -> None:
