@@ -97,8 +97,11 @@ class State:
         self._make_hosts(hosts, paths, transport)
         self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
         alarms = int(s.ports_n) + (len(self.tables["tasks"]) if cores is not None else 0)
-        self.add("alarms", np.empty(alarms, layout.ALARM))
-        self.add("alarm_of", _numbers(alarms))
+        table = np.zeros(alarms, layout.ALARM)
+        table["at"] = -1
+        self.add("alarms", table)
+        self.add("heaped_alarms", np.empty(alarms, layout.HEAPED_ALARM))
+        s.alarm_first = s.alarm_last = -1
 
     # -- making ----------------------------------------------------------------------
 
@@ -362,8 +365,3 @@ def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     room = np.zeros(count * dtype.itemsize + _LINE, dtype=np.uint8)
     begins = -room.ctypes.data % _LINE
     return room[begins : begins + count * dtype.itemsize].view(dtype)
-
-
-def _numbers(count: int) -> NDArray[Any]:
-    """Numbers, none yet."""
-    return np.full(count, -1, dtype=np.int32).view(layout.NUMBER)
