@@ -95,9 +95,12 @@ class Phases:
     def _look(self, now_s: NDArray[np.float64], begun_s: NDArray[np.float64], total_s: NDArray[np.float64]) -> None:
         """At the end of some rounds, shape (rounds,): when each worker has begun its step, and seconds of the round's steps together."""
         seen = (total_s > 0) & ~np.isnan(begun_s).any(axis=1)
-        now_s, begun_s, step_s = now_s[seen], begun_s[seen], total_s[seen] / self._workers
-        angles = 2 * np.pi * (now_s[:, None] - begun_s) / step_s[:, None]
-        orders = np.hypot(np.cos(angles).mean(axis=1), np.sin(angles).mean(axis=1))
+        angles = now_s[seen, None] - (begun_s if seen.all() else begun_s[seen])
+        now_s, step_s = now_s[seen], total_s[seen] / self._workers
+        angles *= 2 * np.pi
+        angles /= step_s[:, None]
+        along = np.cos(angles).mean(axis=1)
+        orders = np.hypot(along, np.sin(angles, out=angles).mean(axis=1))
         if self.first is None and len(orders):
             self.first = float(orders[0])
         now_s, orders = np.append(self._recent_s, now_s), np.append(self._recent, orders)
