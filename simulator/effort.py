@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 
 from simulator.available import available_bytes
-from simulator.engine.choosing import Engine, engine_for, expected_events, likely_engine
+from simulator.engine.choosing import Engine, engine_for, expected_events, is_made, likely_engine
 from simulator.errors import InputError, SimulationError
 from simulator.metrics import alone_scenario
 from simulator.replication import replicate
@@ -145,9 +145,13 @@ def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:
 def timed_effort_s(scenario: Scenario) -> float:
     """:func:`effort_s`, brought to this machine with one replication of some steps.
 
-    Takes about a third of a second; where a few steps alone would take seconds, the model's word stands.
+    Takes about a third of a second; where a few steps alone would take seconds, or machine code would have to be made, the model's
+    word stands.
     """
-    run, engine = scenario.run, engine_for(scenario)
+    run = scenario.run
+    if likely_engine(scenario) == "compiled" and not is_made():
+        return effort_s(scenario)  # a question is asked before machine code is made, which takes longer than the answer
+    engine = engine_for(scenario)
     most = run.steps if run.job_steps is None else max(2, run.job_steps // scenario.replicas)
     fixed_s = _fixed_s(scenario, engine)
     step_s = (_replication_s(scenario, engine) - fixed_s) / most
