@@ -21,8 +21,8 @@ from simulator.program.program import Floats, Program
 
 __all__ = ["run"]
 
-_SLICE = 100_000
-"""Entries of the calendar between two looks at whether the user wants to stop."""
+_SLICE = 50_000
+"""Things that happen between two looks at whether the user wants to stop."""
 
 
 def run(
@@ -90,7 +90,7 @@ class _Run:
         if not recorder.opens_at:
             self._open()
         while True:
-            why = act(address, 0, int(s.serial) + _SLICE, 0.0, 0, 0, 0)
+            why = act(address, 0, _SLICE, 0.0, 0, 0, 0)
             if why == SLICE:
                 continue
             if why == ROWS:
