@@ -64,6 +64,7 @@ def replicate(
     observer: Observer | None = None,
     engine: ByEngine | None = None,
     shared: Shared | None = None,
+    told: Callable[[float], None] | None = None,
 ) -> Measured:
     """Simulate one real run of the scenario.
 
@@ -79,6 +80,8 @@ def replicate(
         What runs it, where that has been chosen for all replications; left out: what is best for this one.
     shared
         Of all replications of this scenario; left out: everything is made for this one.
+    told
+        Called now and then with the share of the steps that have ended.
 
     Raises
     ------
@@ -92,7 +95,7 @@ def replicate(
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
     program, collective = (shared or Shared()).of(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams), collective, observer)
+    run = Run(drawn, streams, program, Draws(drawn, streams), collective, observer, told)
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
@@ -115,6 +118,7 @@ class Run:
     draws: Draws
     collective: Collective | None
     observer: Observer | None
+    told: Callable[[float], None] | None = None
 
     @property
     def together(self) -> bool:
@@ -143,7 +147,7 @@ class Run:
         )
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
         log = Log(self.observer) if self.observer is not None else None
-        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps, log)
+        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps, log, self.told)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 
@@ -152,7 +156,7 @@ class Run:
         drawn, program = self.drawn, self.program
         kernel = Kernel()
         cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-        recorder = KernelRecorder(kernel, drawn, self.observer)
+        recorder = KernelRecorder(kernel, drawn, self.observer, self.told)
         if cores is not None:
             recorder.watch("cores", partial(in_use_of, [cores]))
         sizes: Sequence[float] = self._sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
@@ -24,7 +24,7 @@ _MANY = 1000
 
 
 def simulate(
-    scenario: Scenario | Resolved, *, observer: Observer | None = None, progress: Callable[[int, int], None] | None = None
+    scenario: Scenario | Resolved, *, observer: Observer | None = None, progress: Callable[[float, int], None] | None = None
 ) -> Result:
     """Simulate every replication of a scenario.
 
@@ -35,7 +35,8 @@ def simulate(
     observer
         Receives every record of replication 0: a trace, an audit.
     progress
-        Called with replications done and in all, after each.
+        Called with replications done, and what share of the present one, and with how many there are in all: after each, and
+        in long ones after each some thousand steps.
 
     Returns
     -------
@@ -73,7 +74,8 @@ def simulate(
     runs: list[Measured] = []
     baseline: list[Measured] = []
     for replication in range(count):
-        run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared)
+        told = None if progress is None else partial(_tell, progress, replication, count)
+        run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, told)
         if scenario.replicas >= _MANY:
             gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
         if runs:
@@ -86,6 +88,12 @@ def simulate(
             progress(replication + 1, count)
     result = summarise(resolved, runs, baseline)
     return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
+
+
+def _tell(progress: Callable[[float, int], None], done: int, count: int, share: float) -> None:
+    """Tell of progress within a replication."""
+    if share < 1.0:
+        progress(done + share, count)
 
 
 class _Alone:

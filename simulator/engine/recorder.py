@@ -24,7 +24,7 @@ from simulator.phases import Phases
 from simulator.records import NOTHING, Observer, Step, Update
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 
-__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Parts", "Recorder"]
+__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Parts", "Recorder", "told_each"]
 
 STEP_COLUMNS = ("replica", "start_s", "end_s", "input_s", "compute_s", "waiting_s", "apply_s", "hidden_s", "accepted")
 """Of a block of steps; all but the first three as in :class:`Parts`."""
@@ -38,6 +38,15 @@ LISTED_WORKERS = 1024
 _BLOCK = 1024
 _BLOCKS = 8 * _BLOCK
 """Rows that are kept until they are counted; what is summed is summed in blocks."""
+
+_TELLINGS, _TELLING_STEPS = 200, 1000
+"""Progress is told so many times at most, and each so many steps at most."""
+
+
+def told_each(steps: int) -> int:
+    """After how many steps of all progress is told again."""
+    return max(steps // _TELLINGS, _TELLING_STEPS)
+
 
 Kind = Literal["devices", "links", "servers", "cores"]
 Seconds = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from simulator.engine.compiled.tables import Simulation
 from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
-from simulator.engine.recorder import InUse, Kind, Recorder
+from simulator.engine.recorder import InUse, Kind, Recorder, told_each
 from simulator.errors import DeadlockError, SimulationError
 from simulator.names import Names, device_name
 from simulator.program.program import Floats, Program
@@ -32,6 +32,7 @@ def run(
     collective: Collective | None,
     steps: int,
     log: Log | None = None,
+    told: Callable[[float], None] | None = None,
 ) -> None:
     """Run a program until the recorder's window closes.
 
@@ -47,6 +48,8 @@ def run(
         That each rank makes, roughly.
     log
         Is told what was done; none if nobody wants to know.
+    told
+        Called now and then with the share of the steps that have ended.
 
     Raises
     ------
@@ -55,7 +58,7 @@ def run(
     SimulationError
         A delay that is no finite number was asked for.
     """
-    _Run(program, draws, recorder, collective, steps, log).go()
+    _Run(program, draws, recorder, collective, steps, log, told).go()
 
 
 class _Run:
@@ -67,9 +70,11 @@ class _Run:
         collective: Collective | None,
         steps: int,
         log: Log | None,
+        told: Callable[[float], None] | None,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
         self._simulation = Simulation(program, draws, steps, observed=log is not None)
+        self._told, self._told_of = told, 0
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks) if collective is not None else 0)
@@ -91,6 +96,8 @@ class _Run:
             self._open()
         while True:
             why = act(address, 0, _SLICE, 0.0, 0, 0, 0)
+            if self._told is not None:
+                self._tell_of_progress(self._told)
             if why == SLICE:
                 continue
             if why == ROWS:
@@ -133,6 +140,13 @@ class _Run:
                 raise SimulationError(
                     f"a delay of {float(s.refused)!r} s was asked for at {float(s.now):.9g} s; delays must be finite and not negative"
                 )
+
+    def _tell_of_progress(self, told: Callable[[float], None]) -> None:
+        recorder = self._recorder
+        ended = recorder.ended + int(self._simulation.s.steps_n)
+        if ended - self._told_of >= told_each(recorder.closes_at):
+            self._told_of = ended
+            told(min(ended / recorder.closes_at, 1.0))
 
     # -- what is measured ----------------------------------------------------------------
 
