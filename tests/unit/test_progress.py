@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def test_it_moves_within_a_replication(way: str, engine: str) -> None:
         within = [0.0, *(share - replication for share in shares if replication < share <= replication + 1)]
         assert len(within) - 1 >= steps // each // 2, "about as often as it is meant to be"
         # of those that end together, one slice of machine code, or all ranks, may be more than that
-        gaps = [after - before for before, after in zip(within, within[1:], strict=False)]
+        gaps = [after - before for before, after in pairwise(within)]
         assert max(gaps) < 0.5
     assert simulate(scenario).model_dump(exclude={"wall_time_s"}) == result.model_dump(exclude={"wall_time_s"})
 
@@ -60,6 +61,6 @@ def test_a_share_of_a_replication_is_told_on_a_line(monkeypatch: pytest.MonkeyPa
             clock[0] = now_s
             advance(done, 2)
     assert capsys.readouterr().err.splitlines() == [
-        "replications: 0.30 of 2, about 2 min left",
+        "replications: 0.30 of 2, about 3 min left",
         "replications: 1 of 2, about 60 s left",
     ]
