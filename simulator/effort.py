@@ -9,10 +9,12 @@ some steps.
 
 from __future__ import annotations
 
+import math
 import time
 
 from simulator.available import available_bytes
 from simulator.engine.choosing import Engine, engine_for, expected_events, is_made, likely_engine
+from simulator.engine.draws import block_of
 from simulator.errors import InputError, SimulationError
 from simulator.metrics import alone_scenario
 from simulator.replication import replicate
@@ -39,17 +41,20 @@ _SHARED_CORES = 1.5
 """Work of hosts on cores that all share takes half as long again."""
 _TIMED_S = 0.3
 """What the run of some steps should take, and ten times what it may."""
-_WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5500.0, 200.0, 2000.0
-"""The SimPy engine with parameter servers: a worker with one server; each message of its step; each further server of its."""
-_RANK_BYTES, _BUCKET_BYTES, _RANK_BY_RANK_BYTES = 1000.0, 60.0, 40_000.0
-"""All-reduces in the SimPy engine: a rank, all at once; each bucket of it; a rank whose messages are simulated."""
+_WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5300.0, 250.0, 3000.0
+"""The SimPy engine event by event: a replica; each message of its step beyond two; each further server, or replica that it sends to."""
+_TOGETHER_BYTES, _BUCKET_BYTES = 600.0, 20.0
+"""All ranks at once: a rank, and each bucket of it."""
+_RANK_BY_RANK_BYTES, _PARTNER_BYTES = 10_000.0, 5500.0
+"""A rank of all-reduces whose messages are simulated; by halving and doubling, for each rank that it exchanges with."""
+_FACTOR_BYTES, _ROW_BYTES = 32.0, 16.0
+"""A factor drawn ahead of the time: in a list of the rank's; in a table of all ranks, and on its way there."""
 _LOADED_BYTES = 130e6
 """Numba, and the machine code of the compiled engine."""
 _COMPILED_BYTES, _COMPILED_MESSAGE_BYTES, _COMPILED_PAIR_BYTES = 1450.0, 30.0, 1050.0
 """The compiled engine: a rank, each message of its step, each further server of a worker."""
-_USE_BYTES, _COUNTS_BYTES = 330.0, 80.0
-"""Kept of a replica: what its links and devices are called in the SimPy engine, and how long they were in use, of all replications and
-of the last; of each replication, how often each staleness came."""
+_COUNTS_BYTES, _SUMS_BYTES = 80.0, 8.0
+"""Kept of a replica for each replication: how often each staleness came, where there is any; how long its device was in use."""
 _NEVER_ASKED_BYTES = 256e6
 """Below this nobody looks how much there is."""
 
@@ -97,28 +102,30 @@ def memory_bytes(scenario: Scenario, engine: Engine) -> float:
     """Bytes of memory that simulating takes at most at a time, beyond those of an idle process.
 
     A model as that of the time: bytes a replica, from the peak memory of processes that
-    simulated 4,000 to 40,000 of them; within a factor of about two.
+    simulated 1,000 to 200,000 of them; within a factor of about two.
     """
     replicas = scenario.replicas
-    each = _COUNTS_BYTES * scenario.run.replications
+    each = scenario.run.replications * (_COUNTS_BYTES if scenario.strategy.pace.asynchronous else _SUMS_BYTES)
     if engine == "compiled" and expected_events(scenario):
         messages = scenario.strategy.messages_a_step(scenario)
         each += _COMPILED_BYTES + _COMPILED_MESSAGE_BYTES * messages + _COMPILED_PAIR_BYTES * max(scenario.servers - 1, 0)
         return _LOADED_BYTES + replicas * each
-    return replicas * (each + 2 * _USE_BYTES + _simpy_bytes(scenario))
+    return replicas * (each + _simpy_bytes(scenario))
 
 
 def _simpy_bytes(scenario: Scenario) -> float:
     """Bytes that the SimPy engine takes for a replica, or what computes all ranks at once."""
     strategy, replicas = scenario.strategy, scenario.replicas
-    if scenario.servers:
-        messages = strategy.messages_a_step(scenario)
-        return _WORKER_BYTES + _MESSAGE_BYTES * max(messages - 2, 0) + _PAIR_BYTES * (scenario.servers - 1)
+    factors = block_of(scenario.run.steps, replicas)
+    messages = strategy.messages_a_step(scenario)
     if scenario.rank_messages:
-        return _RANK_BY_RANK_BYTES
-    if strategy.reduction is None:
-        return _RANK_BYTES
-    return _RANK_BYTES + _BUCKET_BYTES * len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))
+        halves = strategy.reduction is not None and strategy.reduction.algorithm == "halving-doubling"
+        return _PARTNER_BYTES * math.log2(replicas) if halves else _RANK_BY_RANK_BYTES
+    if expected_events(scenario):
+        others = scenario.servers - 1 if scenario.servers else 1
+        return _WORKER_BYTES + _FACTOR_BYTES * factors + _MESSAGE_BYTES * max(messages - 2, 0) + _PAIR_BYTES * others
+    fused = 0 if strategy.reduction is None else len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))
+    return _TOGETHER_BYTES + _ROW_BYTES * factors + _BUCKET_BYTES * fused
 
 
 def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simulator.engine.recorder import InUse, Kind, Measured, Parts, Recorder, told_each
+from simulator.engine.progress import Progress
+from simulator.engine.recorder import InUse, Kind, Measured, Parts, Recorder
 from simulator.kernel import Kernel
 from simulator.records import NOTHING, Observer, Update
 from simulator.scenario import Scenario
@@ -52,10 +52,9 @@ class KernelRecorder:
         self._recorder = Recorder(replicas, scenario.warmup * replicas, scenario.run.total_steps(replicas), apart=apart, observer=observer)
         self._watched: dict[Kind, Callable[[float], InUse]] = {}
         self.measured: Measured = self._recorder.measured
-        self._told = told
-        self._each = told_each(self._recorder.closes_at)
-        self._due = 0  # steps that have ended when something is to be done: the window opens or closes, or progress is told
-        self._turns = self._recorder.opens_at  # that have when the window opens, or closes
+        self._progress = Progress(told, self._recorder.closes_at)
+        self._turns = self._recorder.opens_at  # steps that have ended when the window opens, or closes
+        self._due = self._turns  # or progress is told, if that is sooner
 
     def watch(self, kind: Kind, in_use: Callable[[float], InUse]) -> None:
         """Measure how much of the window the resources of a kind are in use.
@@ -68,21 +67,13 @@ class KernelRecorder:
         """All resources are being watched and the run begins."""
         if not self._turns:
             self._turn()
-        self._look_ahead()
+        self._due = min(self._turns, self._progress.due)
 
     def step(self, replica: int, start_s: float, parts: Parts, cause: int = NOTHING) -> None:
         """A replica ends a step now, with the work ``cause``."""
         recorder = self._recorder
         recorder.step(replica, start_s, self._kernel.now, parts, cause)
-        if recorder.ended >= self._due:
-            self._note()
-
-    def steps(
-        self, start_s: NDArray[np.float64], end_s: NDArray[np.float64], parts: NDArray[np.float64], causes: Sequence[int] = ()
-    ) -> None:
-        """All replicas have ended a step of theirs, the last of them now; arrays as of :meth:`Recorder.together`."""
-        self._recorder.together(start_s, end_s, parts, causes)
-        if self._recorder.ended >= self._due:
+        if recorder.ended == self._due:
             self._note()
 
     def update(self, update: Update) -> None:
@@ -98,15 +89,8 @@ class KernelRecorder:
         """As many steps have ended that something is to be done."""
         if self._recorder.ended == self._turns:
             self._turn()
-        if self._told is not None:
-            self._told(self._recorder.ended / self._recorder.closes_at)
-        self._look_ahead()
-
-    def _look_ahead(self) -> None:
-        """When to do something next."""
-        ended = self._recorder.ended
-        turns = self._turns if ended < self._turns else self._recorder.closes_at + 1
-        self._due = turns if self._told is None else min(turns, ended + self._each)
+        self._progress.at(self._recorder.ended)
+        self._due = min(self._turns, self._progress.due)
 
     def _turn(self) -> None:
         """Open the window, or close it."""

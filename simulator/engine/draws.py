@@ -23,9 +23,14 @@ from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.workload import Workload
 
-__all__ = ["Draws", "Factors", "Jitter", "process_factors"]
+__all__ = ["Draws", "Factors", "Jitter", "block_of", "process_factors"]
 
 _LEAST_BLOCK, _MOST_BLOCK = 16, 128
+
+
+def block_of(steps: int, ranks: int) -> int:
+    """A good number of factors to ask for at a time, where each of so many ranks makes so many steps."""
+    return min(max(steps, _LEAST_BLOCK), _MOST_BLOCK, max(1_000_000 // ranks, _LEAST_BLOCK))
 
 
 class Draws:
@@ -75,7 +80,7 @@ class Draws:
         self.input_s = np.full(ranks, 0.0 if fed else load.input(batch))  # else the client prepares it
         spread = scenario.run.start_spread_s or (scenario.full_step_s if start_of(scenario) == "random-phase" else 0.0)
         self.start_s = spread * doubles(streams.states("start", index)) if spread else np.zeros(ranks)
-        self.block = min(max(scenario.run.steps, _LEAST_BLOCK), _MOST_BLOCK, max(1_000_000 // ranks, _LEAST_BLOCK))
+        self.block = block_of(scenario.run.steps, ranks)
         self._orders: tuple[Words, Words] | None = None  # states of the streams of pull orders, and what is left over of a word
         # nor is a fast process faster than the fastest step seen
         least = load.jitter_least / process_factor if load.jitter_least else None

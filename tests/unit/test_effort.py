@@ -10,7 +10,7 @@ import pytest
 
 from simulator import load_scenario, simulate
 from simulator.effort import effort_s, timed_effort_s
-from simulator.run import _baseline
+from simulator.run import _windows
 from simulator.scenario import Scenario
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,7 +45,7 @@ def test_the_model_is_near_what_it_takes(way: str, engine: str) -> None:
     simulate(scenario)  # the first one compiles, and loads
     took_s = math.inf
     for _ in range(2):
-        _baseline.cache_clear()  # which the model counts
+        _windows.cache_clear()  # which the model counts
         begun_s = time.process_time()
         simulate(scenario)
         took_s = min(took_s, time.process_time() - begun_s)

@@ -14,7 +14,8 @@ from simulator.engine.compiled.tables import Simulation
 from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
-from simulator.engine.recorder import InUse, Kind, Recorder, told_each
+from simulator.engine.progress import Progress
+from simulator.engine.recorder import InUse, Kind, Recorder
 from simulator.errors import DeadlockError, SimulationError
 from simulator.names import Names, device_name
 from simulator.program.program import Floats, Program
@@ -74,7 +75,7 @@ class _Run:
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
         self._simulation = Simulation(program, draws, steps, observed=log is not None)
-        self._told, self._told_of = told, 0
+        self._progress = Progress(told, recorder.closes_at)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks) if collective is not None else 0)
@@ -96,8 +97,7 @@ class _Run:
             self._open()
         while True:
             why = act(address, 0, _SLICE, 0.0, 0, 0, 0)
-            if self._told is not None:
-                self._tell_of_progress(self._told)
+            self._progress.at(recorder.ended + int(s.steps_n))
             if why == SLICE:
                 continue
             if why == ROWS:
@@ -140,13 +140,6 @@ class _Run:
                 raise SimulationError(
                     f"a delay of {float(s.refused)!r} s was asked for at {float(s.now):.9g} s; delays must be finite and not negative"
                 )
-
-    def _tell_of_progress(self, told: Callable[[float], None]) -> None:
-        recorder = self._recorder
-        ended = recorder.ended + int(self._simulation.s.steps_n)
-        if ended - self._told_of >= told_each(recorder.closes_at):
-            self._told_of = ended
-            told(min(ended / recorder.closes_at, 1.0))
 
     # -- what is measured ----------------------------------------------------------------
 

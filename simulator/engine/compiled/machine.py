@@ -28,6 +28,7 @@ import llvmlite
 import numba
 import numpy as np
 from llvmlite import binding, ir
+from llvmlite.binding import Linkage
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -59,7 +60,7 @@ def compiled(function: _Function) -> _Function:
     if not _lean:
         plain: _Function = _njit(**_OPTIONS)(function)
         return plain
-    made: Any = _Helper(function, targetoptions={"nopython": True, **_OPTIONS}, pipeline_class=_HelperCompiler)
+    made: Any = _Helper(function, targetoptions={"nopython": True, **_OPTIONS}, pipeline_class=_compiler(_HelperLowering))
     return made  # type: ignore[no-any-return]
 
 
@@ -70,7 +71,8 @@ def entry(function: _Function) -> _Function:
         return compiled(function)
     _config.CACHE_DIR = str(folder)  # read when a function is decorated, and only then
     try:
-        made: _Function = _njit(cache=True, **_OPTIONS)(function)
+        lean = {"pipeline_class": _compiler(_EntryLowering)} if _lean else {}
+        made: _Function = _njit(cache=True, **lean, **_OPTIONS)(function)
     finally:
         _config.CACHE_DIR = before
     return made
@@ -169,12 +171,15 @@ def remaking() -> Iterator[None]:
     written.replace(folder / _WHOLE)
 
 
-# -- faster compilation of helpers -------------------------------------------------------
+# -- helpers that are the entry's own ----------------------------------------------------
 
 # numba optimises each function by itself, with all that it calls, makes machine code of it,
 # and does so for every combination of sizes of integers that it is called with. A function
-# that only others call is needed in theirs alone: this halves the time of a cold start.
-# Where a version of numba does not allow it, helpers are compiled in the ordinary way.
+# that only others call is needed in theirs alone: this halves the time of a cold start. And
+# what calls them is told that nobody else does, so that it inlines those that are called
+# once, and drops what no caller looks at, such as whether they have raised something: this
+# takes a tenth to a quarter off the time of a simulation.
+# Where a version of numba does not allow it, all is compiled in the ordinary way.
 
 try:
     from numba.core import compiler, typed_passes
@@ -197,11 +202,9 @@ try:
         _name = "helper_lowering"
 
         def run_pass(self, state: Any) -> bool:
-            library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
-            library.enable_object_caching()
+            library = _library(state)
             library._optimize_final_module = lambda: None
             library._finalize_final_module = lambda: setattr(library, "_finalized", True)
-            state.library = library
             state.flags = state.flags.copy()
             state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
             super().run_pass(state)
@@ -211,12 +214,42 @@ try:
             state.targetctx.insert_user_function(key, result.fndesc, [library])
             return True
 
-    class _HelperCompiler(compiler.CompilerBase):  # type: ignore[misc]
-        def define_pipelines(self) -> Any:
-            manager = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-            manager.passes = [(_HelperLowering if one is typed_passes.NativeLowering else one, text) for one, text in manager.passes]
-            manager.finalize()
-            return [manager]
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class _EntryLowering(typed_passes.NativeLowering):  # type: ignore[misc]
+        """Takes what it calls as its own before it optimises."""
+
+        _name = "entry_lowering"
+
+        def run_pass(self, state: Any) -> bool:
+            library = _library(state)
+            optimize = library._optimize_final_module
+
+            def optimize_as_one() -> None:
+                for function in library._final_module.functions:
+                    if function.linkage == Linkage.linkonce_odr:
+                        function.linkage = Linkage.internal
+                optimize()
+
+            library._optimize_final_module = optimize_as_one
+            return bool(super().run_pass(state))
+
+    def _library(state: Any) -> Any:
+        """Where the function that is being compiled goes."""
+        state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return state.library
+
+    def _compiler(lowering: type[typed_passes.NativeLowering]) -> Any:
+        """numba's own, but for its last step."""
+
+        class Compiler(compiler.CompilerBase):  # type: ignore[misc]
+            def define_pipelines(self) -> Any:
+                manager = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+                manager.passes = [(lowering if one is typed_passes.NativeLowering else one, text) for one, text in manager.passes]
+                manager.finalize()
+                return [manager]
+
+        return Compiler
 
     _lean = True
 except (ImportError, AttributeError):
