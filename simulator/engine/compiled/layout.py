@@ -45,7 +45,7 @@ STATE = np.dtype(
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
         ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"),
-        ("noted_free", "i8"), ("noted_made", "i8"),
+        ("noted_free", "i8"), ("noted_made", "i8"), ("left", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("observed", "i8"), ("cause", "i8"), ("since_s", "f8"),
         ("alarms_n", "i8"), ("gone_off", "i8"), ("alarm_first", "i8"), ("alarm_last", "i8"),

@@ -12,7 +12,7 @@ from simulator.columns import numbers
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY
-from simulator.engine.compiled.machine import INTERPRETED, Record, forget, remember
+from simulator.engine.compiled.machine import Record, address_of
 from simulator.network.fairness import PATIENCE
 from simulator.program.program import Cores, Floats, Paths, Ports
 from simulator.transport import Transport
@@ -82,7 +82,7 @@ class State:
         self.tables: dict[str, NDArray[Any]] = {}
         self._ports = ports
         self._state = np.zeros(1, layout.STATE)
-        self.address = remember(self._state)
+        self.address = address_of(self._state)
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
         s.spare = spare
@@ -110,13 +110,10 @@ class State:
 
     def add(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Keep a table under its name, and let machine code know where it is."""
-        old = self.tables.get(name)
-        if old is not None:
-            forget(int(self._state[name][0]))
         if not len(array):
             array = np.zeros(1, array.dtype)
         self.tables[name] = array
-        self._state[name] = remember(array)
+        self._state[name] = address_of(array)
         return array
 
     def _make_calendar(self) -> None:
@@ -163,10 +160,6 @@ class State:
         self.add("carried", np.zeros(len(ports.capacity), layout.REAL))
         for name in ("dirty", "work", "touched", "owners", "component", "frontier"):
             self.add(name, np.empty(count, layout.NUMBER))
-        if INTERPRETED:
-            for number, begin in enumerate(begins[:-1]):
-                remember(heaps[begin:])
-                table["heap"][number] = heaps[begin:].ctypes.data
 
     def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_]) -> None:
         count = len(paths)
@@ -243,9 +236,6 @@ class State:
         begins = np.concatenate(([0], np.cumsum(users)))
         parked = self.add("parked", np.empty(int(begins[-1]) + 1, layout.PARKED))
         turns["parked"] = int(parked.ctypes.data) + begins[:-1] * layout.PARKED.itemsize
-        if INTERPRETED:
-            for begin in begins[:-1]:
-                remember(parked[begin:])
         self.add("turns", turns)
         most = int(hosted.sum()) if count else 0
         self.add("came", np.empty(most, layout.PARKED))
