@@ -27,6 +27,6 @@ def numbers(column: NDArray[Any]) -> NDArray[np.int32]:
     """
     if column.dtype == np.int32:
         return column
-    if len(column) and not -(1 << 31) <= int(column.min()) <= int(column.max()) < 1 << 31:
+    if column.size and not -(1 << 31) <= int(column.min()) <= int(column.max()) < 1 << 31:
         raise OverflowError(f"numbers of rows take four bytes, and {int(column.max()):,} does not fit")
     return column.astype(np.int32)
