@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.columns import compact
 from simulator.defaults import start_of
 from simulator.errors import SimulationError
 from simulator.laws import Law, Slowdown
@@ -73,13 +74,13 @@ class Draws:
         index = np.arange(ranks)
         node = index // cluster.replicas_per_node
         slowness = process_factor / cluster.speeds_of(node)
-        self.forward_s = load.forward(batch) * slowness
-        self.backward_s = load.backward(batch) * slowness
-        self.apply_s = load.apply_s * slowness
+        self.forward_s, self.backward_s, self.apply_s = (
+            compact(mean_s * slowness) for mean_s in (load.forward(batch), load.backward(batch), load.apply_s)
+        )
         fed = scenario.layout.client
-        self.input_s = np.full(ranks, 0.0 if fed else load.input(batch))  # else the client prepares it
+        self.input_s = np.broadcast_to(0.0 if fed else load.input(batch), ranks)  # else the client prepares it
         spread = scenario.run.start_spread_s or (scenario.full_step_s if start_of(scenario) == "random-phase" else 0.0)
-        self.start_s = spread * doubles(streams.states("start", index)) if spread else np.zeros(ranks)
+        self.start_s = spread * doubles(streams.states("start", index)) if spread else np.broadcast_to(0.0, ranks)
         self.block = block_of(scenario.run.steps, ranks)
         self._orders: tuple[Words, Words] | None = None  # states of the streams of pull orders, and what is left over of a word
         # nor is a fast process faster than the fastest step seen
@@ -92,7 +93,7 @@ class Draws:
             self._add(law, kind.slowdown, begins, ends, floor)
             begins = ends
         self._add(load.jitter, None, begins, ranks, least)
-        self.constant = np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter])
+        self.constant = compact(np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter]))
 
     def _add(self, law: Law, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None) -> None:
         if begins < ends:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from simulator.available import give_back
 from simulator.collectives.collective import Collective
 from simulator.engine.compiled.codes import DONE
 from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, ROWS, TURNS, act
@@ -74,7 +75,9 @@ class _Run:
         told: Callable[[float], None] | None,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
+        give_back()  # what was freed in making the program, before the large tables are made
         self._simulation = Simulation(program, draws, steps, observed=log is not None)
+        give_back()
         self._progress = Progress(told, recorder.closes_at)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
@@ -180,6 +183,8 @@ class _Run:
 
     def _close(self, events: int) -> None:
         now = float(self._simulation.s.now)
+        if self._teller is None:
+            self._simulation.end()
         names = self._names()
         in_use = {kind: InUse(names[kind], seconds) for kind, seconds in self._in_use_s(now).items()}
         self._recorder.close(now, in_use, events)
@@ -187,10 +192,12 @@ class _Run:
     def _in_use_s(self, now: float) -> dict[Kind, Floats]:
         """How long the resources of each kind have been in use."""
         simulation, program = self._simulation, self._program
-        links = [simulation.in_use_s(now)[: program.links], simulation.hosts_in_use_s(now)]
+        links, others = simulation.in_use_s(now)[: program.links], [simulation.hosts_in_use_s(now)]
         if self._collective is not None:
-            links.append(self._collective.use.seconds)
-        found: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": np.concatenate(links)}
+            others.append(self._collective.use.seconds)
+        if any(map(len, others)):
+            links = np.concatenate([links, *others])
+        found: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": links}
         if program.cores is not None:
             found["cores"] = np.array([simulation.cores_in_use_s(now)])
         if program.servers.count:

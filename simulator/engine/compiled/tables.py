@@ -361,6 +361,11 @@ class Simulation(State):
         members["cause"] = -1
         self.add("member_causes", members)
 
+    def end(self) -> None:
+        """Nothing more happens; how long everything was in use can still be asked for."""
+        self._factors, self._orders = np.empty((0, 0)), np.empty((0, 0, 0), dtype=np.int32)
+        self.drop("factors", "orders", "ranks", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
+
     def take_told(self) -> NDArray[Any]:
         """What is to be told since this was last asked, as records of ``layout.TOLD``; before :meth:`take_rows`."""
         taken = self._told[: int(self.s.told_n)]
