@@ -23,12 +23,12 @@ from simulator.units import format_bytes
 
 __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
-_REPLICATION_S = 1.2e-3
+_REPLICATION_S = 1e-3
 """Draws of a replication, its and its baseline's beginning and end."""
-_STEP_S = 14e-6
+_LONE_STEP_S = 1.5e-6
 """A step of one replica alone."""
-_ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 20e-6, 0.2e-6, 5e-6
-"""Of all ranks at once: an all-reduce, each rank's part in a step, preparing a rank."""
+_STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 10e-6, 18e-6, 0.2e-6, 5e-6
+"""Of all ranks at once: a step, an all-reduce, each rank's part in a step, preparing a rank."""
 _WORKER_S, _WORKER_STEP_S, _MESSAGE_S = 50e-6, 12e-6, 18e-6
 """The SimPy engine: preparing a rank; a step of a worker with parameter servers; a message, of variables or gradients."""
 _RANK_MESSAGE_S = 6e-6
@@ -72,7 +72,7 @@ def effort_s(scenario: Scenario, engine: Engine | None = None) -> float:
     run = scenario.run
     engine = likely_engine(scenario) if engine is None else engine
     lone_steps = run.steps if run.job_steps is None else -(-run.job_steps // scenario.replicas)
-    return run.replications * (_REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _STEP_S)
+    return run.replications * (_REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _LONE_STEP_S)
 
 
 def _fixed_s(scenario: Scenario, engine: Engine) -> float:
@@ -91,8 +91,10 @@ def _replication_s(scenario: Scenario, engine: Engine) -> float:
     if messages := strategy.messages_a_step(scenario):
         step_s = _WORKER_STEP_S + _MESSAGE_S * messages
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
+    if replicas == 1:
+        return each_s + run.steps * _LONE_STEP_S
     step_s = _STEP_S + replicas * _RANK_STEP_S
-    if strategy.reduction is not None and replicas > 1:
+    if strategy.reduction is not None:
         fused = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
         step_s += fused * (_RANK_MESSAGE_S * 2 * replicas * (replicas - 1) if scenario.rank_messages else _ALL_REDUCE_S)
     return each_s + run.steps * step_s

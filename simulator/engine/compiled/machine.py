@@ -81,7 +81,10 @@ def entry(function: _Function) -> _Function:
 @cache
 def _cache_folder() -> tuple[Path | None, str | None]:
     """Where machine code is kept; or none, and why."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None, "its machine code cannot be kept: there is no home directory; set XDG_CACHE_HOME"
     versions = [numba.__version__, llvmlite.__version__, np.__version__, sys.version, platform.machine()]
     versions += [_config.CPU_NAME or binding.get_host_cpu_name(), _config.CPU_FEATURES or binding.get_host_cpu_features().flatten()]
     digest = hashlib.sha256("\n".join(versions).encode())

@@ -76,7 +76,7 @@ def make(*, wait: bool) -> bool:
                 _make_elsewhere()
             return mine
     except OSError as error:
-        raise NotMadeError(str(error)) from error
+        raise NotMadeError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
 
 
 def load() -> None:
