@@ -9,10 +9,12 @@ some steps.
 
 from __future__ import annotations
 
+import math
 import time
 
 from simulator.available import available_bytes
-from simulator.engine.choosing import Engine, engine_for, expected_events, likely_engine
+from simulator.engine.choosing import Engine, engine_for, expected_events, is_made, likely_engine
+from simulator.engine.draws import block_of
 from simulator.errors import InputError, SimulationError
 from simulator.metrics import alone_scenario
 from simulator.replication import replicate
@@ -23,33 +25,36 @@ __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
 _REPLICATION_S = 1e-3
 """Draws of a replication, its and its baseline's beginning and end."""
-_STEP_S = 40e-6
+_LONE_STEP_S = 1.5e-6
 """A step of one replica alone."""
-_ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 75e-6, 0.6e-6, 50e-6
-"""An all-reduce of all ranks at once; each rank's part in a step; preparing a rank."""
-_WORKER_STEP_S, _MESSAGE_S = 12e-6, 18e-6
-"""A step of a worker with parameter servers; a message, of variables or gradients."""
-_RANK_MESSAGE_S = 9e-6
+_STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 10e-6, 18e-6, 0.2e-6, 5e-6
+"""Of all ranks at once: a step, an all-reduce, each rank's part in a step, preparing a rank."""
+_WORKER_S, _WORKER_STEP_S, _MESSAGE_S = 50e-6, 12e-6, 18e-6
+"""The SimPy engine: preparing a rank; a step of a worker with parameter servers; a message, of variables or gradients."""
+_RANK_MESSAGE_S = 6e-6
 """A message of an all-reduce that is simulated rank by rank."""
 _TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 """The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
 _RANK_EVENT_S = 0.1e-6
 """Of these an event of an all-reduce that is simulated rank by rank."""
-_SHARED_CORES = 2.0
-"""Work of hosts on cores that all share makes as many events again."""
+_SHARED_CORES = 1.5
+"""Work of hosts on cores that all share takes half as long again."""
 _TIMED_S = 0.3
 """What the run of some steps should take, and ten times what it may."""
-_WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5500.0, 200.0, 2000.0
-"""The SimPy engine with parameter servers: a worker with one server; each message of its step; each further server of its."""
-_RANK_BYTES, _BUCKET_BYTES, _RANK_BY_RANK_BYTES = 1000.0, 60.0, 40_000.0
-"""All-reduces in the SimPy engine: a rank, all at once; each bucket of it; a rank whose messages are simulated."""
+_WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5300.0, 250.0, 3000.0
+"""The SimPy engine event by event: a replica; each message of its step beyond two; each further server, or replica that it sends to."""
+_TOGETHER_BYTES, _BUCKET_BYTES = 600.0, 20.0
+"""All ranks at once: a rank, and each bucket of it."""
+_RANK_BY_RANK_BYTES, _PARTNER_BYTES = 10_000.0, 5500.0
+"""A rank of all-reduces whose messages are simulated; by halving and doubling, for each rank that it exchanges with."""
+_FACTOR_BYTES, _ROW_BYTES = 32.0, 16.0
+"""A factor drawn ahead of the time: in a list of the rank's; in a table of all ranks, and on its way there."""
 _LOADED_BYTES = 130e6
 """Numba, and the machine code of the compiled engine."""
 _COMPILED_BYTES, _COMPILED_MESSAGE_BYTES, _COMPILED_PAIR_BYTES = 1450.0, 30.0, 1050.0
 """The compiled engine: a rank, each message of its step, each further server of a worker."""
-_USE_BYTES, _COUNTS_BYTES = 330.0, 80.0
-"""Kept of a replica: what its links and devices are called in the SimPy engine, and how long they were in use, of all replications and
-of the last; of each replication, how often each staleness came."""
+_COUNTS_BYTES, _SUMS_BYTES = 80.0, 8.0
+"""Kept of a replica for each replication: how often each staleness came, where there is any; how long its device was in use."""
 _NEVER_ASKED_BYTES = 256e6
 """Below this nobody looks how much there is."""
 
@@ -67,14 +72,14 @@ def effort_s(scenario: Scenario, engine: Engine | None = None) -> float:
     run = scenario.run
     engine = likely_engine(scenario) if engine is None else engine
     lone_steps = run.steps if run.job_steps is None else -(-run.job_steps // scenario.replicas)
-    return run.replications * (_REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _STEP_S)
+    return run.replications * (_REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _LONE_STEP_S)
 
 
 def _fixed_s(scenario: Scenario, engine: Engine) -> float:
     """Seconds before the first step of a replication."""
-    if engine == "compiled" and expected_events(scenario):
-        return _TABLES_S + scenario.replicas * _COMPILED_RANK_S
-    return scenario.replicas * _RANK_S
+    if not expected_events(scenario):
+        return scenario.replicas * _RANK_S
+    return _TABLES_S + scenario.replicas * _COMPILED_RANK_S if engine == "compiled" else scenario.replicas * _WORKER_S
 
 
 def _replication_s(scenario: Scenario, engine: Engine) -> float:
@@ -86,8 +91,10 @@ def _replication_s(scenario: Scenario, engine: Engine) -> float:
     if messages := strategy.messages_a_step(scenario):
         step_s = _WORKER_STEP_S + _MESSAGE_S * messages
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
+    if replicas == 1:
+        return each_s + run.steps * _LONE_STEP_S
     step_s = _STEP_S + replicas * _RANK_STEP_S
-    if strategy.reduction is not None and replicas > 1:
+    if strategy.reduction is not None:
         fused = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
         step_s += fused * (_RANK_MESSAGE_S * 2 * replicas * (replicas - 1) if scenario.rank_messages else _ALL_REDUCE_S)
     return each_s + run.steps * step_s
@@ -97,28 +104,30 @@ def memory_bytes(scenario: Scenario, engine: Engine) -> float:
     """Bytes of memory that simulating takes at most at a time, beyond those of an idle process.
 
     A model as that of the time: bytes a replica, from the peak memory of processes that
-    simulated 4,000 to 40,000 of them; within a factor of about two.
+    simulated 1,000 to 200,000 of them; within a factor of about two.
     """
     replicas = scenario.replicas
-    each = _COUNTS_BYTES * scenario.run.replications
+    each = scenario.run.replications * (_COUNTS_BYTES if scenario.strategy.pace.asynchronous else _SUMS_BYTES)
     if engine == "compiled" and expected_events(scenario):
         messages = scenario.strategy.messages_a_step(scenario)
         each += _COMPILED_BYTES + _COMPILED_MESSAGE_BYTES * messages + _COMPILED_PAIR_BYTES * max(scenario.servers - 1, 0)
         return _LOADED_BYTES + replicas * each
-    return replicas * (each + 2 * _USE_BYTES + _simpy_bytes(scenario))
+    return replicas * (each + _simpy_bytes(scenario))
 
 
 def _simpy_bytes(scenario: Scenario) -> float:
     """Bytes that the SimPy engine takes for a replica, or what computes all ranks at once."""
     strategy, replicas = scenario.strategy, scenario.replicas
-    if scenario.servers:
-        messages = strategy.messages_a_step(scenario)
-        return _WORKER_BYTES + _MESSAGE_BYTES * max(messages - 2, 0) + _PAIR_BYTES * (scenario.servers - 1)
+    factors = block_of(scenario.run.steps, replicas)
+    messages = strategy.messages_a_step(scenario)
     if scenario.rank_messages:
-        return _RANK_BY_RANK_BYTES
-    if strategy.reduction is None:
-        return _RANK_BYTES
-    return _RANK_BYTES + _BUCKET_BYTES * len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))
+        halves = strategy.reduction is not None and strategy.reduction.algorithm == "halving-doubling"
+        return _PARTNER_BYTES * math.log2(replicas) if halves else _RANK_BY_RANK_BYTES
+    if expected_events(scenario):
+        others = scenario.servers - 1 if scenario.servers else 1
+        return _WORKER_BYTES + _FACTOR_BYTES * factors + _MESSAGE_BYTES * max(messages - 2, 0) + _PAIR_BYTES * others
+    fused = 0 if strategy.reduction is None else len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))
+    return _TOGETHER_BYTES + _ROW_BYTES * factors + _BUCKET_BYTES * fused
 
 
 def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:
@@ -145,9 +154,13 @@ def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:
 def timed_effort_s(scenario: Scenario) -> float:
     """:func:`effort_s`, brought to this machine with one replication of some steps.
 
-    Takes about a third of a second; where a few steps alone would take seconds, the model's word stands.
+    Takes about a third of a second; where a few steps alone would take seconds, or machine code would have to be made, the model's
+    word stands.
     """
-    run, engine = scenario.run, engine_for(scenario)
+    run = scenario.run
+    if likely_engine(scenario) == "compiled" and not is_made():
+        return effort_s(scenario)  # a question is asked before machine code is made, which takes longer than the answer
+    engine = engine_for(scenario)
     most = run.steps if run.job_steps is None else max(2, run.job_steps // scenario.replicas)
     fixed_s = _fixed_s(scenario, engine)
     step_s = (_replication_s(scenario, engine) - fixed_s) / most

@@ -124,6 +124,9 @@ class Phases:
 
 def _orders(now_s: NDArray[np.float64], begun_s: NDArray[np.float64], step_s: NDArray[np.float64]) -> NDArray[np.float64]:
     """The order at some instants, shape (rounds,), of workers that have begun their steps, shape (rounds, workers), of such a length."""
-    angles = 2 * np.pi * (now_s[:, None] - begun_s) / step_s[:, None]
-    orders: NDArray[np.float64] = np.hypot(np.cos(angles).mean(axis=1), np.sin(angles).mean(axis=1))
+    angles = now_s[:, None] - begun_s
+    angles *= 2 * np.pi
+    angles /= step_s[:, None]
+    along = np.cos(angles).mean(axis=1)
+    orders: NDArray[np.float64] = np.hypot(along, np.sin(angles, out=angles).mean(axis=1))
     return orders

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.columns import compact
 from simulator.defaults import start_of
 from simulator.errors import SimulationError
 from simulator.laws import Law, Slowdown
@@ -24,9 +25,14 @@ from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.workload import Workload
 
-__all__ = ["Draws", "Factors", "Jitter", "process_factors"]
+__all__ = ["Draws", "Factors", "Jitter", "block_of", "process_factors"]
 
 _LEAST_BLOCK, _MOST_BLOCK = 16, 128
+
+
+def block_of(steps: int, ranks: int) -> int:
+    """A good number of factors to ask for at a time, where each of so many ranks makes so many steps."""
+    return min(max(steps, _LEAST_BLOCK), _MOST_BLOCK, max(1_000_000 // ranks, _LEAST_BLOCK))
 
 
 class Draws:
@@ -71,16 +77,16 @@ class Draws:
         index = np.arange(ranks)
         node = index // cluster.replicas_per_node
         slowness = process_factor / cluster.speeds_of(node)
-        self.forward_s = load.forward(batch) * slowness
-        self.backward_s = load.backward(batch) * slowness
-        self.apply_s = load.apply_s * slowness
+        self.forward_s, self.backward_s, self.apply_s = (
+            compact(mean_s * slowness) for mean_s in (load.forward(batch), load.backward(batch), load.apply_s)
+        )
         fed = scenario.layout.client
-        self.input_s = np.full(ranks, 0.0 if fed else load.input(batch))  # else the client prepares it
+        self.input_s = np.broadcast_to(0.0 if fed else load.input(batch), ranks)  # else the client prepares it
         spread = scenario.run.start_spread_s or 0.0
         if not spread and start_of(scenario) == "random-phase":
             spread = scenario.full_step_s if full_step_s is None else full_step_s
-        self.start_s = spread * doubles(streams.states("start", index)) if spread else np.zeros(ranks)
-        self.block = min(max(scenario.run.steps, _LEAST_BLOCK), _MOST_BLOCK, max(1_000_000 // ranks, _LEAST_BLOCK))
+        self.start_s = spread * doubles(streams.states("start", index)) if spread else np.broadcast_to(0.0, ranks)
+        self.block = block_of(scenario.run.steps, ranks)
         self._orders: tuple[Words, Words] | None = None  # states of the streams of pull orders, and what is left over of a word
         # nor is a fast process faster than the fastest step seen
         least = load.jitter_least / process_factor if load.jitter_least else None
@@ -92,7 +98,7 @@ class Draws:
             self._add(law, kind.slowdown, begins, ends, floor)
             begins = ends
         self._add(load.jitter, None, begins, ranks, least)
-        self.constant = np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter])
+        self.constant = compact(np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter]))
 
     def _add(self, law: Law, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None) -> None:
         if begins < ends:

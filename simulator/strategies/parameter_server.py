@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cluster import Cluster
+from simulator.columns import compact
 from simulator.placement import Partitioner, shard_count
 from simulator.program.program import (
     Asynchronous,
@@ -271,9 +272,9 @@ class ParameterServer(Strategy):
         """Between a worker and a server beside it, or among the devices of a worker."""
         return layout.servers_beside or self.replicas_per_worker > 1
 
-    def in_random_order(self, workload: Workload) -> bool:
-        """Whether a server sends several variables in random order."""
-        return self.pulls == "random" and len(workload.variables) > 1
+    def in_random_order(self, setup: Setup) -> bool:
+        """Whether several messages with variables come in random order."""
+        return self.pulls == "random" and len(self.tensors(setup).variables) > 1
 
     def left_open(self, setup: Setup) -> Iterator[LeftOpen]:
         """The order in which variables come, where they come one by one."""
@@ -458,7 +459,7 @@ def _seats(wiring: Wiring, cluster: Cluster, layout: Layout) -> tuple[Integers, 
     if shared.any():
         seat[shared] = wiring.on_device(device[shared])
         server_seat[with_rank] = wiring.on_device(device[neighbour[with_rank]])
-    return seat, server_seat
+    return compact(seat), server_seat
 
 
 # -- the routine -------------------------------------------------------------------------

@@ -90,17 +90,24 @@ for table in json.load(sys.stdin):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is told by /proc")
 @pytest.mark.parametrize(
-    ("strategy", "engine", "workers"),
-    [(ASYNC, "simpy", 4000), (RING, "simpy", 30_000), (ASYNC, "compiled", 60_000)],
-    ids=["async", "ring", "async compiled"],
+    ("strategy", "engine", "workers", "run"),
+    [
+        (ASYNC, "simpy", 4000, {}),
+        (RING, "simpy", 30_000, {}),
+        (RING, "simpy", 4000, {"steps": 100}),
+        (RING | {"algorithm": "halving-doubling"}, "simpy", 256, {"detail": "messages"}),
+        ({"kind": "gossip"}, "simpy", 3000, {}),
+        (ASYNC, "compiled", 60_000, {}),
+    ],
+    ids=["async", "ring", "ring of many steps", "messages", "gossip", "async compiled"],
 )
-def test_the_estimate_holds_within_a_factor_of_two(strategy, engine, workers):
+def test_the_estimate_holds_within_a_factor_of_two(strategy, engine, workers, run):
     """Against the peak memory of a process of its own, after a few replicas have had everything imported."""
     few, many = (
         scenario_table(
             workload={"jitter": {"kind": "exponential"}},
             strategy={**strategy, "workers": count},
-            run={"steps": 3, "warmup_steps": 1, "engine": engine},
+            run={"steps": 3, "warmup_steps": 1, "engine": engine, **run},
         )
         for count in (10, workers)
     )
