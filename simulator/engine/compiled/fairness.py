@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import connection_at, heaped_at, incidence_at, level_at, message_at, number_at, pair_at, port_at
+from simulator.engine.compiled.layout import (
+    connection_at,
+    heaped_at,
+    incidence_at,
+    level_at,
+    link_at,
+    message_at,
+    number_at,
+    pair_at,
+    port_at,
+)
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.ports import (
     adopt,
@@ -194,7 +204,7 @@ def _floors_hold(s: Record, stamp: int, owners_n: int) -> bool:
                     lowered_n += 1
                 elif equal < o.planned_floor:
                     o.planned_floor = equal
-                other = i.active_after
+                other = link_at(s.links, other).active_after
     for at in range(lowered_n):
         o = port_at(s.ports, number_at(s.component, at).n)
         if o.planned_floor < o.floor:
@@ -246,7 +256,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
         while at >= 0:
             i = incidence_at(s.incidences, at)
             left -= _level(s, i.connection) * connection_at(s.connections, i.connection).weight
-            at = i.foreign_after
+            at = link_at(s.links, at).foreign_after
         full = left / weight
         bound = (full if full < ceiling else ceiling) * TOLERANCE
         # only who has a higher level than an owned connection may be brought down to the same
@@ -260,7 +270,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
                 _push_candidate(s.candidates, found, -level, order, at)
                 found += 1
             order += 1
-            at = i.foreign_after
+            at = link_at(s.links, at).foreign_after
         while found > 0:
             fastest = heaped_at(s.candidates, 0)
             level = -fastest.finish
@@ -276,7 +286,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
         at = p.foreign
         while at >= 0:
             couple(s, at)
-            at = incidence_at(s.incidences, at).foreign_after
+            at = link_at(s.links, at).foreign_after
     full = left / weight
     rate = full if full < ceiling else ceiling
     if rate == p.rate and rate <= p.floor:
@@ -297,7 +307,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
             i = incidence_at(s.incidences, at)
             if connection_at(s.connections, i.connection).owner == at:
                 _work_across(s, at)
-            at = i.active_after
+            at = link_at(s.links, at).active_after
 
 
 @compiled
@@ -365,7 +375,7 @@ def _stay_slack(s: Record, port: int, now: float) -> None:
         if level > highest:
             highest = level
             fastest = at
-        at = i.foreign_after
+        at = link_at(s.links, at).foreign_after
     if highest <= equal:
         _watch_floors(s, p, equal)
         return
@@ -373,7 +383,7 @@ def _stay_slack(s: Record, port: int, now: float) -> None:
         at = p.foreign
         while at >= 0:
             couple(s, at)
-            at = incidence_at(s.incidences, at).foreign_after
+            at = link_at(s.links, at).foreign_after
         return
     _take(s, port, fastest, now)
     _share_out(s, port, now)
@@ -388,7 +398,7 @@ def _watch_floors(s: Record, p: Record, equal: float) -> None:
         o = port_at(s.ports, owner_of(s, i.connection))
         if equal < o.floor:
             o.floor = equal
-        at = i.foreign_after
+        at = link_at(s.links, at).foreign_after
 
 
 # -- progressive filling -----------------------------------------------------------------
@@ -414,7 +424,7 @@ def _fill_component(s: Record, start: int, now: float) -> None:
         incidence = p.active
         while incidence >= 0:
             disown(s, p, incidence)
-            incidence = incidence_at(s.incidences, incidence).active_after
+            incidence = link_at(s.links, incidence).active_after
         clear_coupled(p)
         _touch(s, port)
     _levels(s, ports_n)
@@ -433,7 +443,7 @@ def _fill_component(s: Record, start: int, now: float) -> None:
             while incidence >= 0 and roomy:
                 i = incidence_at(s.incidences, incidence)
                 roomy = level_at(s.levels, i.connection).level <= equal
-                incidence = i.foreign_after
+                incidence = link_at(s.links, incidence).foreign_after
             if roomy:
                 _watch_floors(s, p, equal)
                 continue
@@ -441,7 +451,7 @@ def _fill_component(s: Record, start: int, now: float) -> None:
         incidence = p.foreign
         while incidence >= 0:
             couple(s, incidence)
-            incidence = incidence_at(s.incidences, incidence).foreign_after
+            incidence = link_at(s.links, incidence).foreign_after
 
 
 @compiled
@@ -488,7 +498,7 @@ def _component(s: Record, start: int) -> tuple[int, int]:
                         ports_n += 1
                         number_at(s.frontier, frontier_n).n = port
                         frontier_n += 1
-            at = i.active_after
+            at = link_at(s.links, at).active_after
     return ports_n, reached_n
 
 
@@ -531,4 +541,4 @@ def _levels(s: Record, ports_n: int) -> None:
                     q = port_at(s.ports, incidence_at(s.incidences, crossed).port)
                     q.free -= current * c.weight
                     q.unfixed -= c.weight
-            at = i.active_after
+            at = link_at(s.links, at).active_after

@@ -12,6 +12,7 @@ from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.fairness import settle, settle_plain
 from simulator.engine.compiled.layout import (
     connection_at,
+    departure_at,
     ends_at,
     host_at,
     incidence_at,
@@ -59,7 +60,8 @@ def send(s: Record, connection: int, size: float, arrived: int, about: int, left
     m.size_bytes = size
     m.arrived = arrived
     m.about = about
-    m.left = left
+    if s.departs:
+        departure_at(s.departures, message).left = left
     if s.observed:
         s.since_s = s.now
         save_context(s, s.message_contexts, message)
@@ -175,7 +177,8 @@ def stand_for_link(s: Record, message: int) -> None:
     m = message_at(s.messages, message)
     connection = m.connection
     c = connection_at(s.connections, connection)
-    m.arrival = arrival_of_next(s)
+    if s.turned:
+        departure_at(s.departures, message).arrival = arrival_of_next(s)
     if c.front >= 0:
         message_at(s.messages, c.last).after = message
         c.last = message
@@ -199,7 +202,7 @@ def _prepare(s: Record, c: Record, connection: int) -> None:
     elif not s.turned:
         _begin(s, connection)
     else:
-        ask(s, connection, message_at(s.messages, c.front).arrival)
+        ask(s, connection, departure_at(s.departures, c.front).arrival)
         _admit_soon(s)
 
 
@@ -345,8 +348,10 @@ def end_messages(s: Record, port: int) -> None:
         c = connection_at(s.connections, m.connection)
         if s.observed:
             restore_context(s, s.message_contexts, message)
-        if m.left != 0:
-            soon(s, m.left, m.about)
+        if s.departs:
+            left = departure_at(s.departures, message).left
+            if left != 0:
+                soon(s, left, m.about)
         latency_s = c.latency_s
         if c.hosted and s.message_s + s.copy_per_byte_s * m.size_bytes != 0.0:
             if latency_s != 0.0:

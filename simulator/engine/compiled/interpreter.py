@@ -6,14 +6,13 @@ from simulator.engine.compiled import codes, kinds
 from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, first_noted, number_of, pack, soon
 from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
-from simulator.engine.compiled.device import wake
+from simulator.engine.compiled.device import rank_of, wake
 from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import (
     DEVICE,
     REAL,
     channel_at,
     coming_at,
-    device_at,
     input_at,
     last_ready_at,
     long_at,
@@ -154,18 +153,18 @@ def _handle(s: Record) -> None:
         if s.observed:
             s.cause = tell(s, ENDED, rank, operation_of(about), s.since_s, s.cause)
         _arrived(s, rank, operation_of(about), step_of(about))
-    elif code == codes.WAKE:
+    elif code == codes.COMPUTED:
         _foresee(s)
-        done = wake(s, rank, about)
-        if done >= 0:
-            computed(s, device_at(s.devices, rank).rank, done)
+        computed(s, rank, about)
     elif code == codes.GO_ON:
         if about == rank_at(s.ranks, rank).step:
             advance_rank(s, rank)
     elif code == codes.SERVED:
         served(s, rank)
-    elif code == codes.COMPUTED:
-        computed(s, rank, about)
+    elif code == codes.WAKE:
+        done = wake(s, rank, about)
+        if done >= 0:
+            computed(s, rank_of(s, rank), done)
     elif code == codes.READ:
         _read(s, rank)
     elif code == codes.HANDED_OUT:

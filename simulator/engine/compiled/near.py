@@ -36,7 +36,6 @@ def fetch_rank(s: Record, rank: int) -> None:
     fetch(its)
     fetch(its + 64)
     if s.slots_n * NUMBER_BYTES == RANK_BYTES:  # counts and paths stand in the rank's own record
-        fetch(its + 128)
         return
     _fetch_all(s.missing + rank * s.stride * COUNT_BYTES, s.stride * COUNT_BYTES)
     _fetch_all(s.slots + rank * s.slots_n * NUMBER_BYTES, s.slots_n * NUMBER_BYTES)

@@ -7,7 +7,7 @@ only the others need the heap.
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import AWAY, connection_at, heaped_at, incidence_at, number_at, pair_at, port_at
+from simulator.engine.compiled.layout import AWAY, connection_at, heaped_at, incidence_at, link_at, number_at, pair_at, port_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = [
@@ -53,13 +53,13 @@ def activate(s: Record, p: Record, incidence: int) -> None:
     if p.alone:
         return  # nobody asks for their order
     last = p.active_last
-    i = incidence_at(s.incidences, incidence)
+    i = link_at(s.links, incidence)
     i.active_before = last
     i.active_after = -1
     if last < 0:
         p.active = incidence
     else:
-        incidence_at(s.incidences, last).active_after = incidence
+        link_at(s.links, last).active_after = incidence
     p.active_last = incidence
 
 
@@ -69,23 +69,23 @@ def deactivate(s: Record, p: Record, incidence: int) -> None:
     p.active_n -= 1
     if p.alone:
         return
-    i = incidence_at(s.incidences, incidence)
+    i = link_at(s.links, incidence)
     before = i.active_before
     after = i.active_after
     if before < 0:
         p.active = after
     else:
-        incidence_at(s.incidences, before).active_after = after
+        link_at(s.links, before).active_after = after
     if after < 0:
         p.active_last = before
     else:
-        incidence_at(s.incidences, after).active_before = before
+        link_at(s.links, after).active_before = before
 
 
 @compiled
 def disown(s: Record, p: Record, incidence: int) -> None:
     """Note that another port is the bottleneck of an active connection."""
-    i = incidence_at(s.incidences, incidence)
+    i = link_at(s.links, incidence)
     if i.foreign_before != AWAY:
         return
     last = p.foreign_last
@@ -94,7 +94,7 @@ def disown(s: Record, p: Record, incidence: int) -> None:
     if last < 0:
         p.foreign = incidence
     else:
-        incidence_at(s.incidences, last).foreign_after = incidence
+        link_at(s.links, last).foreign_after = incidence
     p.foreign_last = incidence
     p.foreign_n += 1
 
@@ -102,7 +102,9 @@ def disown(s: Record, p: Record, incidence: int) -> None:
 @compiled
 def undisown(s: Record, p: Record, incidence: int) -> None:
     """Note that no other port is its bottleneck any more, if one was."""
-    i = incidence_at(s.incidences, incidence)
+    if p.foreign_n == 0:
+        return
+    i = link_at(s.links, incidence)
     before = i.foreign_before
     if before == AWAY:
         return
@@ -110,11 +112,11 @@ def undisown(s: Record, p: Record, incidence: int) -> None:
     if before < 0:
         p.foreign = after
     else:
-        incidence_at(s.incidences, before).foreign_after = after
+        link_at(s.links, before).foreign_after = after
     if after < 0:
         p.foreign_last = before
     else:
-        incidence_at(s.incidences, after).foreign_before = before
+        link_at(s.links, after).foreign_before = before
     i.foreign_before = AWAY
     p.foreign_n -= 1
 
@@ -124,7 +126,7 @@ def clear_foreign(s: Record, p: Record) -> None:
     """Note that no active connection has another bottleneck."""
     at = p.foreign
     while at >= 0:
-        i = incidence_at(s.incidences, at)
+        i = link_at(s.links, at)
         i.foreign_before = AWAY
         at = i.foreign_after
     p.foreign = p.foreign_last = -1

@@ -12,6 +12,7 @@ from simulator.engine.compiled.layout import (
     meeting_at,
     number_at,
     operation_at,
+    pace_at,
     rank_at,
     real_at,
     routine_at,
@@ -117,6 +118,7 @@ def advance_rank(s: Record, rank: int) -> None:
     if r.computing or not r.complete:
         return
     routine = routine_at(s.routines, r.routine)
+    pace = pace_at(s.paces, rank * s.paces_n)
     pending_s = 0.0
     at = r.at
     joins = 1
@@ -125,7 +127,7 @@ def advance_rank(s: Record, rank: int) -> None:
         if count_at(s.missing, rank * s.stride + number).n != 0:
             break
         its = operation_at(s.operations, routine.operations + number)
-        pending_s += its.forward * r.forward_s + its.backward * r.backward_s + its.apply * r.update_s
+        pending_s += its.forward * pace.forward_s + its.backward * pace.backward_s + its.apply * pace.update_s
         at += 1
         joins = its.joins
     r.at = at
@@ -200,7 +202,7 @@ def give_up(s: Record, rank: int, cause: int) -> None:
     """Its gradients would come too late: the rank ends its step where it is, because of ``cause`` if that comes meanwhile."""
     r = rank_at(s.ranks, rank)
     if r.manner < kinds.SHARED:
-        cancel(s, r.device)
+        cancel(s, r)
     r.work += 1
     told = _stop_computing(s, r, rank)
     if s.observed:

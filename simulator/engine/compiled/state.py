@@ -61,6 +61,8 @@ class State:
         Whether ports that can never be full are left out of the sharing.
     observed
         Whether it is noted what let everything happen.
+    departs
+        Whether it may be asked what follows when a message has left.
     spare
         Messages that what happens at once may begin, and other things that may follow from it.
     """
@@ -76,6 +78,7 @@ class State:
         slowdown: Floats | None = None,
         weight: Floats | None = None,
         leaves_out: bool = True,
+        departs: bool = True,
         spare: int = 64,
         observed: bool = False,
     ) -> None:
@@ -87,6 +90,7 @@ class State:
         s = self.s
         s.spare = spare
         s.observed = observed
+        s.departs = departs or transport.at_a_time is not None
         s.cause = -1
         s.noted_free = s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
         s.ending = -1
@@ -131,6 +135,7 @@ class State:
             self._state[_ROOMS[name]] = _FIRST_ROOM
             if name in _CONTEXTS:
                 self.add(_CONTEXTS[name], np.empty(_FIRST_ROOM if self.s.observed else 0, layout.CONTEXT))
+        self.add("departures", np.empty(_FIRST_ROOM if self.s.departs else 0, layout.DEPARTURE))
 
     def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
         users = np.bincount(paths.port[shared], minlength=len(ports.capacity))
@@ -188,8 +193,10 @@ class State:
         incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
         incidences["port"] = self._number[paths.port[shared]]
         incidences["connection"] = path[shared]
-        incidences["foreign_before"] = AWAY
         self.add("incidences", incidences)
+        links = np.zeros(len(incidences) if (kept > 1).any() else 0, layout.LINK)
+        links["foreign_before"] = AWAY
+        self.add("links", links)
         self.s.shared_each = len(incidences) // max(count, 1)
         self.add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
         self.add("crossed", numbers(paths.port).view(layout.NUMBER))
@@ -285,7 +292,7 @@ class State:
             if room == len(old):
                 continue
             first = int(self._state[_RINGS[name]][0]) & (len(old) - 1) if name in _RINGS else 0
-            for each in (name, _CONTEXTS[name]) if name in _CONTEXTS and s.observed else (name,):
+            for each in self._beside(name):
                 before = self.tables[each]
                 new = _room(each, room, before.dtype)
                 new[: len(old)] = np.roll(before, -first) if first else before
@@ -293,6 +300,15 @@ class State:
             if name in _RINGS:
                 self._state[_RINGS[name]] = 0
             self._state[_ROOMS[name]] = room
+
+    def _beside(self, name: str) -> list[str]:
+        """The table, and those that have as many records as it."""
+        names = [name]
+        if name in _CONTEXTS and self.s.observed:
+            names.append(_CONTEXTS[name])
+        if name == "messages" and self.s.departs:
+            names.append("departures")
+        return names
 
     def add_weights(self, weights: Floats) -> None:
         """Weights of the messages that come to the front after those that have some."""
