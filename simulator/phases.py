@@ -19,6 +19,7 @@ __all__ = ["Phases", "random_order"]
 
 _IN_A_ROW = 5
 _EXCEEDED = 0.25
+_AT_A_TIME = 1 << 16
 
 
 @cache
@@ -95,12 +96,9 @@ class Phases:
     def _look(self, now_s: NDArray[np.float64], begun_s: NDArray[np.float64], total_s: NDArray[np.float64]) -> None:
         """At the end of some rounds, shape (rounds,): when each worker has begun its step, and seconds of the round's steps together."""
         seen = (total_s > 0) & ~np.isnan(begun_s).any(axis=1)
-        angles = now_s[seen, None] - (begun_s if seen.all() else begun_s[seen])
-        now_s, step_s = now_s[seen], total_s[seen] / self._workers
-        angles *= 2 * np.pi
-        angles /= step_s[:, None]
-        along = np.cos(angles).mean(axis=1)
-        orders = np.hypot(along, np.sin(angles, out=angles).mean(axis=1))
+        if not seen.all():
+            now_s, begun_s, total_s = now_s[seen], begun_s[seen], total_s[seen]
+        orders = self._orders(now_s, begun_s, total_s / self._workers)
         if self.first is None and len(orders):
             self.first = float(orders[0])
         now_s, orders = np.append(self._recent_s, now_s), np.append(self._recent, orders)
@@ -109,6 +107,17 @@ class Phases:
             if len(mixed):
                 self.mixed_s = float(now_s[mixed[0]])
         self._recent_s, self._recent = now_s[-_IN_A_ROW:], orders[-_IN_A_ROW:]
+
+    def _orders(self, now_s: NDArray[np.float64], begun_s: NDArray[np.float64], step_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The order at so many ends of rounds, shape (rounds,); of very many workers, some at a time."""
+        along, across = np.zeros(len(now_s)), np.zeros(len(now_s))
+        for at in range(0, self._workers, _AT_A_TIME):
+            angles = now_s[:, None] - begun_s[:, at : at + _AT_A_TIME]
+            angles *= 2 * np.pi
+            angles /= step_s[:, None]
+            along += np.cos(angles).sum(axis=1)
+            across += np.sin(angles, out=angles).sum(axis=1)
+        return np.hypot(along / self._workers, across / self._workers)
 
     @property
     def last(self) -> float:

@@ -6,7 +6,7 @@ from simulator.engine.compiled import codes, kinds
 from simulator.engine.compiled.calendar import call_later, pack, soon
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.flows import send
-from simulator.engine.compiled.layout import device_at, number_at, rank_at, stretch_at
+from simulator.engine.compiled.layout import number_at, rank_at, stretch_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = ["cancel", "communicate", "compute_on", "rank_of", "wake"]
@@ -18,9 +18,8 @@ def compute_on(s: Record, rank: int, work_s: float) -> None:
     r = rank_at(s.ranks, rank)
     manner = r.manner
     if manner == kinds.ALONE:
-        d = device_at(s.devices, r.device)
-        d.busy_s += work_s
-        d.free_s = s.now + work_s
+        r.busy_s += work_s
+        r.free_s = s.now + work_s
         if work_s > 0.0:
             call_later(s, work_s, pack(codes.COMPUTED, rank), r.work)
         else:
@@ -43,11 +42,10 @@ def compute_on(s: Record, rank: int, work_s: float) -> None:
 @compiled
 def cancel(s: Record, r: Record) -> None:
     """Stop the work in progress of a rank that has the device to itself."""
-    d = device_at(s.devices, r.device)
     now = s.now
-    if d.free_s > now:
-        d.busy_s -= d.free_s - now
-        d.free_s = now
+    if r.free_s > now:
+        r.busy_s -= r.free_s - now
+        r.free_s = now
     if r.manner == kinds.STRETCHED:
         stretch = stretch_at(s.stretches, r.device)
         stretch.turn += 1
@@ -78,11 +76,11 @@ def rank_of(s: Record, device: int) -> int:
 @compiled
 def _schedule(s: Record, stretch: Record, device: int) -> None:
     """Wake up when the work in progress ends at the present speed."""
-    d = device_at(s.devices, device)
+    r = rank_at(s.ranks, stretch.rank)
     wait_s = stretch.left_s * (1.0 + s.slowing if stretch.flights else 1.0)
     now = s.now
-    d.busy_s += wait_s - max(d.free_s - now, 0.0)
-    d.free_s = now + wait_s
+    r.busy_s += wait_s - max(r.free_s - now, 0.0)
+    r.free_s = now + wait_s
     turn = stretch.turn + 1
     stretch.turn = turn
     if wait_s > 0.0:

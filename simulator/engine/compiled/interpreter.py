@@ -9,7 +9,6 @@ from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import rank_of, wake
 from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import (
-    DEVICE,
     REAL,
     channel_at,
     coming_at,
@@ -37,7 +36,7 @@ from simulator.engine.compiled.versions import read_variables
 
 __all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "ROWS", "TURNS", "act"]
 
-DEVICE_BYTES, REAL_BYTES = DEVICE.itemsize, REAL.itemsize
+REAL_BYTES = REAL.itemsize
 TURNS = 16
 """The window opens or closes."""
 CLOSES = 17
@@ -206,7 +205,6 @@ def _foresee(s: Record) -> None:
     """Have near what the next entry of the calendar will need; of many ranks little is in the caches."""
     following = number_of(first_noted(s))
     if following < s.ranks_n:
-        fetch(s.devices + following * DEVICE_BYTES)
         fetch_rank(s, following)
 
 
@@ -288,7 +286,7 @@ def _turn(s: Record, r: Record, rank: int) -> None:
 def _read(s: Record, rank: int) -> None:
     """The step is the rank's, which begins to read the variables."""
     r = rank_at(s.ranks, rank)
-    r.held_s = s.now - r.start_s
+    r.read_s = s.now
     if s.on_servers:
         read_variables(s, rank)
     end_operation(s, rank, 0, r.step)
@@ -329,8 +327,9 @@ def _batch_comes(s: Record, rank: int, number: int, step: int, brought: int) -> 
     if step == r.step:
         since_s = s.now
         if s.on_inputs:
-            since_s = input_at(s.inputs, rank).from_s
-            r.input_s = s.now - since_s
+            i = input_at(s.inputs, rank)
+            since_s = i.from_s
+            i.input_s = s.now - since_s
         if s.observed:
             s.cause = passed(s, rank, number, since_s, long_at(s.input_causes, rank).n) if brought < 0 else brought
         end_operation(s, rank, number, step)

@@ -12,15 +12,16 @@ from simulator.engine.compiled.machine import table
 from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
-    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY",
+    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY",
     "EXCHANGE", "HEAPED", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LINK", "LONG", "MEETING", "MEMBER",
     "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PACE", "PAIR", "PARKED", "PORT",
-    "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "STATE", "STRETCH", "TASK", "TENSOR", "TOLD", "TURNS", "WORK", "alarm_at",
-    "channel_at", "coming_at", "connection_at", "context_at", "count_at", "departure_at", "device_at", "edge_at", "ended_step_at",
+    "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STATE", "STRETCH", "TASK", "TENSOR", "TOLD", "TURNS", "WORK", "alarm_at",
+    "channel_at", "coming_at", "connection_at", "context_at", "count_at", "departure_at", "edge_at", "ended_step_at",
     "ends_at",
     "entry_at", "exchange_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at",
     "level_at", "link_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at",
     "overlap_at", "pace_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at",
+    "sort_at",
     "state_at", "stretch_at", "task_at", "tensor_at", "told_at", "turns_at", "work_at",
 ]  # fmt: skip
 
@@ -38,7 +39,7 @@ STATE = np.dtype(
         # addresses of tables
         *((name, "i8") for name in (
             "calendar", "noted", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "links", "pairs", "first_pairs",
-            "connections", "crossed", "carried",
+            "connections", "sorts", "crossed", "carried",
             "messages", "departures", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
             "candidates",
             "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
@@ -71,7 +72,7 @@ STATE = np.dtype(
         *((name, "i8") for name in (
             "operations", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers", "inputs", "meetings",
             "entered",
-            "finished", "ready", "seats", "devices", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
+            "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
             "ordered", "versions",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",
             "processes", "last_ready",
@@ -155,16 +156,18 @@ PAIR = np.dtype([("epoch", "i8"), ("port", "i4"), ("after", "i4")])
 
 CONNECTION = np.dtype(
     [
-        ("weight", "f8"), ("finish", "f8"), ("entry", "i8"), ("latency_s", "f8"),
+        ("finish", "f8"), ("entry", "i8"),
         ("front", "i4"), ("last", "i4"),  # messages
         ("first", "i4"), ("crosses", "i4"),  # the first incidence; the first of all its ports
         ("owner", "i4"),  # the incidence with its bottleneck
         ("before", "i4"), ("after", "i4"),  # in the bottleneck's list
-        ("shared", "i1"), ("crossed", "i1"),  # how many incidences, and ports
-        ("hosted", "i1"), ("asked_for", "i1"),
+        ("sort", "i4"),
     ]
 )  # fmt: skip
-"""Messages in order over a path: a line of the cache."""
+"""Messages in order over a path."""
+
+SORT = np.dtype([("weight", "f8"), ("latency_s", "f8"), ("shared", "i4"), ("crossed", "i4"), ("hosted", "i4"), ("asked_for", "i4")])
+"""What connections have in common, but where weights are drawn; ``shared`` and ``crossed``: how many incidences, and ports."""
 
 MESSAGE = np.dtype([("size_bytes", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
 """A message: its bytes, and what follows when it has arrived."""
@@ -246,8 +249,8 @@ PACE = np.dtype([("forward_s", "f8"), ("backward_s", "f8"), ("update_s", "f8")])
 
 RANK = np.dtype(
     [
-        ("start_s", "f8"), ("held_s", "f8"), ("input_s", "f8"), ("compute_s", "f8"), ("pushed_s", "f8"), ("began_s", "f8"),
-        ("read_s", "f8"), ("read_version", "i8"),
+        ("start_s", "f8"), ("read_s", "f8"), ("compute_s", "f8"), ("pushed_s", "f8"), ("began_s", "f8"), ("read_version", "i8"),
+        ("busy_s", "f8"), ("free_s", "f8"),  # of the device, where the rank has one to itself
         ("device", "i4"), ("step", "i4"), ("work", "i4"),
         ("routine", "i2"), ("left", "i2"), ("arrived", "i2"), ("accepted", "i2"), ("at", "i2"), ("first", "i2"),
         ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"), ("wants_batch", "i1"),
@@ -260,16 +263,13 @@ Where gradients are averaged, ``read_version`` is the step at which it began. Of
 the counts of ``missing`` and the paths of ``slots`` stand here, else in tables of their own. Two lines of the cache.
 """
 
-INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("task", "i8")])
+INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("input_s", "f8"), ("task", "i8")])
 """A rank's input, where it has some."""
 
 MEETING = np.dtype(
     [("computed_s", "f8"), ("apply_s", "f8"), ("ready_s", "f8"), ("begun_by_s", "f8"), ("received_s", "f8"), ("entered_n", "i8")]
 )
 """What a rank knows of its step besides, where ranks meet without servers."""
-
-DEVICE = np.dtype([("busy_s", "f8"), ("free_s", "f8")])
-"""A device that one rank has to itself."""
 
 STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")])
 """Of a device that communication slows down: mean seconds of work that were left, and when; ``done``: the work in progress, -1: none."""
@@ -348,6 +348,7 @@ incidence_at = table(INCIDENCE)
 link_at = table(LINK)
 pair_at = table(PAIR)
 connection_at = table(CONNECTION)
+sort_at = table(SORT)
 message_at = table(MESSAGE)
 departure_at = table(DEPARTURE)
 heaped_at = table(HEAPED)
@@ -367,7 +368,6 @@ rank_at = table(RANK)
 pace_at = table(PACE)
 input_at = table(INPUT)
 meeting_at = table(MEETING)
-device_at = table(DEVICE)
 stretch_at = table(STRETCH)
 overlap_at = table(OVERLAP)
 server_at = table(SERVER)

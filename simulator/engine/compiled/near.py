@@ -18,6 +18,7 @@ from simulator.engine.compiled.layout import (
     connection_at,
     message_at,
     number_at,
+    sort_at,
 )
 from simulator.engine.compiled.machine import Record, compiled, fetch
 
@@ -75,7 +76,7 @@ def foresee_messages(s: Record, connection: int) -> None:
         rank = number_of(message_at(s.messages, c.front).arrived)
         if rank < s.ranks_n:
             fetch_rank(s, rank)
-        fetch(s.carried + number_at(s.crossed, c.crosses + c.crossed - 1).n * REAL_BYTES)
+        fetch(s.carried + number_at(s.crossed, c.crosses + sort_at(s.sorts, c.sort).crossed - 1).n * REAL_BYTES)
         fetch(s.carried + number_at(s.crossed, c.crosses).n * REAL_BYTES)
     if c.after >= 0:
         following = connection_at(s.connections, c.after)

@@ -7,12 +7,12 @@ only the others need the heap.
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import AWAY, connection_at, heaped_at, incidence_at, link_at, number_at, pair_at, port_at
+from simulator.engine.compiled.layout import AWAY, connection_at, heaped_at, incidence_at, link_at, number_at, pair_at, port_at, sort_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = [
     "activate", "adopt", "available", "catch_up", "clear_coupled", "clear_foreign", "clear_owned", "couple", "deactivate", "disown",
-    "equal_share", "first_to_end", "level_of", "owner_of", "push", "release", "take_first", "undisown",
+    "equal_share", "first_to_end", "level_of", "owner_of", "push", "release", "take_first", "undisown", "weight_of",
 ]  # fmt: skip
 
 
@@ -41,6 +41,13 @@ def owner_of(s: Record, connection: int) -> int:
     """The bottleneck of a connection; -1 if it has none."""
     owner = connection_at(s.connections, connection).owner
     return incidence_at(s.incidences, owner).port if owner >= 0 else -1
+
+
+@compiled
+def weight_of(s: Record, connection: int) -> float:
+    """The weight of a connection."""
+    weight: float = sort_at(s.sorts, connection_at(s.connections, connection).sort).weight
+    return weight
 
 
 # -- who is active -----------------------------------------------------------------------
@@ -142,7 +149,7 @@ def couple(s: Record, incidence: int) -> None:
     i = incidence_at(s.incidences, incidence)
     c = connection_at(s.connections, i.connection)
     owner = port_at(s.ports, incidence_at(s.incidences, c.owner).port)
-    pair = number_at(s.first_pairs, i.connection).n + (c.owner - c.first) * c.shared + (incidence - c.first)
+    pair = number_at(s.first_pairs, i.connection).n + (c.owner - c.first) * sort_at(s.sorts, c.sort).shared + (incidence - c.first)
     q = pair_at(s.pairs, pair)
     if q.epoch == owner.epoch:
         return
@@ -180,7 +187,7 @@ def adopt(s: Record, port: int, incidence: int, remaining: float, now: float) ->
     catch_up(p, now)
     connection = incidence_at(s.incidences, incidence).connection
     c = connection_at(s.connections, connection)
-    p.owned += c.weight
+    p.owned += sort_at(s.sorts, c.sort).weight
     undisown(s, p, incidence)
     c.owner = incidence
     push(s, port, connection, p.clock + remaining)
@@ -192,7 +199,7 @@ def release(s: Record, port: int, connection: int, now: float) -> float:
     p = port_at(s.ports, port)
     c = connection_at(s.connections, connection)
     catch_up(p, now)
-    p.owned -= c.weight
+    p.owned -= sort_at(s.sorts, c.sort).weight
     disown(s, p, c.owner)
     if c.before != AWAY:
         _unlist(s, p, c)

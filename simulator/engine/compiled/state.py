@@ -99,7 +99,7 @@ class State:
         shared = shared_crossings(ports, paths, weights) if leaves_out else np.ones(len(paths.port), dtype=np.bool_)
         self._make_calendar()
         self._make_ports(ports, paths, shared)
-        self._make_connections(paths, weights, shared)
+        self._make_connections(paths, weights, shared, drawn=transport.weight_sigma is not None)
         give_back()  # what was freed meanwhile is as much again
         self._make_hosts(hosts, paths, transport)
         self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
@@ -140,8 +140,8 @@ class State:
     def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
         users = np.bincount(paths.port[shared], minlength=len(ports.capacity))
         self._shared = np.flatnonzero(users)  # numbers of the ports that are shared
-        self._number = np.full(len(ports.capacity), -1, dtype=np.int32)
-        self._number[self._shared] = np.arange(len(self._shared))
+        number = np.full(len(ports.capacity), -1, dtype=np.int32)
+        number[self._shared] = np.arange(len(self._shared))
         count = len(self._shared)
         table = aligned(count, layout.PORT)
         for name in ("capacity", "ceiling", "incast_loss", "incast_flows"):
@@ -152,7 +152,7 @@ class State:
         table["epoch"] = 1
         several = np.bincount(np.repeat(np.arange(len(paths)), np.diff(paths.first))[shared], minlength=len(paths)) > 1
         table["alone"] = 1
-        mixed = self._number[paths.port[shared & np.repeat(several, np.diff(paths.first))]]
+        mixed = number[paths.port[shared & np.repeat(several, np.diff(paths.first))]]
         table["alone"][mixed] = 0
         rooms = users[self._shared] + users[self._shared] // 2 + 4  # what is stale is dropped when a heap is full
         begins = np.concatenate(([0], np.cumsum(rooms)))
@@ -170,7 +170,7 @@ class State:
                 remember(heaps[begin:])
                 table["heap"][number] = heaps[begin:].ctypes.data
 
-    def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_]) -> None:
+    def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_], *, drawn: bool) -> None:
         count = len(paths)
         table = aligned(count, layout.CONNECTION)
         path = np.repeat(np.arange(count), np.diff(paths.first))
@@ -178,20 +178,29 @@ class State:
         first = np.concatenate(([0], np.cumsum(kept)))
         pairs = np.where(kept > 1, kept * kept, 0)
         first_pair = np.concatenate(([0], np.cumsum(pairs)))
-        table["weight"] = weights
-        table["latency_s"] = paths.latency_s
+        columns = {
+            "weight": weights,
+            "latency_s": paths.latency_s,
+            "shared": kept,
+            "crossed": np.diff(paths.first),
+            "hosted": paths.source >= 0,
+            "asked_for": paths.asked_for,
+        }
+        its, table["sort"] = (slice(None), np.arange(count)) if drawn else _sorts(*columns.values())
+        sorts = np.zeros(count if drawn else len(its), layout.SORT)
+        for name, column in columns.items():
+            sorts[name] = column[its]
+        self.add("sorts", sorts)
         table["front"] = table["last"] = table["owner"] = -1
         table["before"] = AWAY
         table["first"] = first[:-1]
-        table["shared"] = kept
         table["crosses"] = paths.first[:-1]
-        table["crossed"] = np.diff(paths.first)
-        table["hosted"] = paths.source >= 0
-        table["asked_for"] = paths.asked_for
         self.add("connections", table)
         self.add("first_pairs", first_pair[: -1 if first_pair[-1] else 0].astype(np.int32).view(layout.NUMBER))
         incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
-        incidences["port"] = self._number[paths.port[shared]]
+        number = np.full(len(self._ports.capacity), -1, dtype=np.int32)
+        number[self._shared] = np.arange(len(self._shared))
+        incidences["port"] = number[paths.port[shared]]
         incidences["connection"] = path[shared]
         self.add("incidences", incidences)
         links = np.zeros(len(incidences) if (kept > 1).any() else 0, layout.LINK)
@@ -390,6 +399,17 @@ def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     room = np.zeros(count * dtype.itemsize + _LINE, dtype=np.uint8)
     begins = -room.ctypes.data % _LINE
     return room[begins : begins + count * dtype.itemsize].view(dtype)
+
+
+def _sorts(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of columns, the same ones once: where each first stands, and of every row which it is."""
+    of_row = np.zeros(len(columns[0]), dtype=np.int64)
+    first = of_row[:1]
+    for column in columns:
+        if len(column) and (column != column[0]).any():
+            values, which = np.unique(column, return_inverse=True)
+            _, first, of_row = np.unique(of_row * len(values) + which, return_index=True, return_inverse=True)
+    return first, of_row
 
 
 def _numbers(count: int) -> NDArray[Any]:

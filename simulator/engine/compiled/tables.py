@@ -214,11 +214,11 @@ class Simulation(State):
 
     def _make_devices(self) -> None:
         its, ranks = self._program.devices, self._program.ranks
-        self.add("devices", np.zeros(its.count, layout.DEVICE))
         stretches = np.zeros(its.count if its.slowdown else 0, layout.STRETCH)
         stretches["done"] = -1
         self.add("stretches", stretches)
         seated = ranks.seat >= 0
+        self._in_order = its.count == self._ranks and bool((ranks.device == np.arange(its.count)).all())
         self._device_port = np.full(its.count if seated.any() else 0, -1)
         self._device_port[ranks.device[seated]] = self._program.paths.port[self._program.paths.first[ranks.seat[seated]]]
 
@@ -373,7 +373,7 @@ class Simulation(State):
     def end(self) -> None:
         """Nothing more happens; how long everything was in use can still be asked for."""
         self._factors, self._orders = np.empty((0, 0)), np.empty((0, 0, 0), dtype=np.int32)
-        self.drop("factors", "orders", "ranks", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
+        self.drop("factors", "orders", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
 
     def take_told(self) -> NDArray[Any]:
         """What is to be told since this was last asked, as records of ``layout.TOLD``; before :meth:`take_rows`."""
@@ -414,10 +414,16 @@ class Simulation(State):
 
     def devices_in_use_s(self, now: float) -> Floats:
         """Of each device, as :meth:`simulator.engine.simpy.device.Device.in_use_s`."""
-        table = self.tables["devices"]
+        count = self._program.devices.count
         if self._on_cores:
-            return self.tasks_in_use_s(now)[: len(table)]
-        used: Floats = table["busy_s"] - np.maximum(table["free_s"] - now, 0.0)
+            return self.tasks_in_use_s(now)[:count]
+        ranks = self.tables["ranks"][: self._ranks]
+        left_s = ranks["free_s"] - now
+        np.maximum(left_s, 0.0, out=left_s)
+        used: Floats = np.subtract(ranks["busy_s"], left_s, out=left_s)
+        if not self._in_order:
+            own_s, used = used, np.zeros(count)
+            used[ranks["device"]] = own_s  # 0 where several ranks share it
         if len(self._device_port):
             used = np.where(self._device_port >= 0, self.busy_until(now)[self._device_port], used)
         return used
