@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from simulator import catalog
+from simulator.catalog import entries
 from simulator.complaints import validated
 from simulator.errors import ScenarioError
 from simulator.reading import read_toml
@@ -137,7 +137,7 @@ def accelerator_named(device: str) -> Accelerator | None:
     ScenarioError
         A device file of the catalogue is broken, or two of them claim one name.
     """
-    return _by_name(tuple((file.absolute(), _stamp(file)) for file in catalog.entries("devices").values())).get(spelled(device))
+    return _by_name(tuple((file.absolute(), _stamp(file)) for file in entries("devices").values())).get(spelled(device))
 
 
 def spelled(name: str) -> str:

@@ -248,7 +248,7 @@ def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
         and scenario.workload.jitter.kind == "constant"
         and not scenario.workload.run_to_run_cv
         and start_of(scenario) == "together"
-        and not scenario.strategy.in_random_order(scenario.workload)
+        and not scenario.strategy.in_random_order(scenario)
     ):
         yield Warned(
             code="phase-locked", path="run.start", value=start_of(scenario),

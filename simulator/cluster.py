@@ -91,6 +91,20 @@ class Protocols(Spec):
     ll: Protocol = Protocol(latency_s=2.7e-6, intra_node_latency_s=0.6e-6, wire_bytes_per_byte=2.0)
     ll128: Protocol = Protocol(latency_s=4.0e-6, intra_node_latency_s=1.9e-6, wire_bytes_per_byte=128 / 120)
     simple: Protocol = Protocol(latency_s=14.0e-6, intra_node_latency_s=3.4e-6)
+    auto: tuple[Literal["ll", "ll128", "simple"], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description='what strategy.protocol = "auto" chooses among; left out: all three, but no LL128 where cluster.intra_node.sort says '
+        "that the devices of a node are joined by something else than NVLink, as NCCL does",
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the choice where it is left out, so that the hash of such a scenario stays what it was."""
+        written: dict[str, Any] = handler(self)
+        if self.auto is None:
+            written.pop("auto", None)
+        return written
 
 
 class NodeClass(Spec):

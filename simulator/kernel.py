@@ -83,6 +83,13 @@ class Kernel(simpy.Environment):
         """Run ``action`` right after what happens now, and after what else was to follow from it."""
         self._soon.append((action, arguments))
 
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        """Run ``action`` after ``delay`` seconds; soon where that is no time."""
+        if delay:
+            self.call_later(delay, lambda _: action())
+        else:
+            self.soon(action)
+
     def at_end_of_instant(self, action: Callable[[], None]) -> None:
         """Run ``action`` when nothing else is left to happen now."""
         self._at_end.append(action)

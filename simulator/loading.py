@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from simulator import catalog
+from simulator.catalog import Kind, find, scenario_file
 from simulator.cluster import Cluster
 from simulator.complaints import is_valid, quoted, validated
 from simulator.errors import ScenarioError
@@ -37,7 +37,7 @@ Table = dict[str, Any]
 
 _DEEPEST = 20
 _MEASURED_ON_THE_DEVICE = ("precision",)
-_FORMATS: dict[catalog.Kind, tuple[type[BaseModel], str]] = {"workloads": (Workload, "variables"), "clusters": (Cluster, "inter_node")}
+_FORMATS: dict[Kind, tuple[type[BaseModel], str]] = {"workloads": (Workload, "variables"), "clusters": (Cluster, "inter_node")}
 """Each kind with a key that its files, and no others, have."""
 
 
@@ -134,7 +134,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
     return result
 
 
-def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None) -> Any:
+def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     """A section with what it ``use``s filled in below its own keys."""
     if not isinstance(section, Mapping) or "use" not in section:
         return section
@@ -142,7 +142,7 @@ def _resolved(kind: catalog.Kind, section: Any, where: str, beside: Path | None)
     if not isinstance(name, str):
         raise ScenarioError(f"{where}.use: {name!r} must be a name or a path in quotes")
     own = {key: value for key, value in section.items() if key != "use"}
-    path = catalog.find(kind, name, f"{where}.use", beside)
+    path = find(kind, name, f"{where}.use", beside)
     base = read_toml(path)
     model, mark = _FORMATS[kind]
     if mark not in base:
@@ -272,7 +272,7 @@ def load_scenario(path: str | Path, settings: Iterable[tuple[str, Any]] = (), pr
     InputError
         A price is for a cluster of another name.
     """
-    path = catalog.scenario_file(path)
+    path = scenario_file(path)
     scenario = scenario_from_table(apply_settings(read_toml(path), settings, f"{path}: "), str(path), path.parent, prices)
     if prices is not None:
         prices.check()

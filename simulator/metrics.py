@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +38,24 @@ from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategies.catalogue import ALONE
 from simulator.teams import as_workers
 
-__all__ = ["alone_scenario", "doubt_of_runs", "summarise"]
+__all__ = ["Window", "alone_scenario", "doubt_of_runs", "summarise"]
 
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e15
 
 
-def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Measured]) -> Result:
+class Window(NamedTuple):
+    """How many steps a replication measured, in how many seconds."""
+
+    steps: int
+    window_s: float
+
+    @classmethod
+    def of(cls, run: Measured) -> Self:
+        """That of a replication."""
+        return cls(run.steps, run.window_s)
+
+
+def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Window]) -> Result:
     """The result of a scenario.
 
     Parameters
@@ -52,7 +65,7 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Meas
     runs
         Its replications.
     alone
-        As many replications of one replica alone with the same random streams, for the
+        Of as many replications of one replica alone with the same random streams, for the
         speed-up.
 
     Raises
@@ -60,7 +73,7 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Meas
     SimulationError
         The steps took so little time, or so much, that numbers lose their meaning.
     """
-    for run in (*runs, *alone):
+    for run in (*map(Window.of, runs), *alone):
         if not _SHORTEST_S <= run.window_s <= _LONGEST_S:
             raise SimulationError(
                 f"the measured steps take {run.window_s:g} s together, of which no rate can be computed; "

@@ -19,7 +19,10 @@ __all__ = ["Phases", "random_order"]
 
 _IN_A_ROW = 5
 _EXCEEDED = 0.25
+_AT_FIRST = 8
+"""Rounds that are looked at together, as long as phases may not have mixed; then twice as many, and so on."""
 _AT_A_TIME = 1 << 16
+"""Workers whose phases are summed at a time."""
 
 
 @cache
@@ -95,11 +98,18 @@ class Phases:
 
     def _look(self, now_s: NDArray[np.float64], begun_s: NDArray[np.float64], total_s: NDArray[np.float64]) -> None:
         """At the end of some rounds, shape (rounds,): when each worker has begun its step, and seconds of the round's steps together."""
-        seen = (total_s > 0) & ~np.isnan(begun_s).any(axis=1)
-        if not seen.all():
-            now_s, begun_s, total_s = now_s[seen], begun_s[seen], total_s[seen]
-        orders = self._orders(now_s, begun_s, total_s / self._workers)
-        if self.first is None and len(orders):
+        seen = np.flatnonzero((total_s > 0) & ~np.isnan(begun_s).any(axis=1))
+        at, many = 0, _AT_FIRST
+        while at < len(seen):
+            if self.mixed_s is not None:  # of all others no more is asked
+                at, many = max(at, len(seen) - _IN_A_ROW), _IN_A_ROW
+            some = seen[at : at + many]
+            self._note(now_s[some], _orders(now_s[some], begun_s, some, total_s[some] / self._workers))
+            at, many = at + len(some), 2 * many
+
+    def _note(self, now_s: NDArray[np.float64], orders: NDArray[np.float64]) -> None:
+        """Take the orders at some instants, shapes (rounds,)."""
+        if self.first is None:
             self.first = float(orders[0])
         now_s, orders = np.append(self._recent_s, now_s), np.append(self._recent, orders)
         if self.mixed_s is None and len(orders) >= _IN_A_ROW:
@@ -108,18 +118,31 @@ class Phases:
                 self.mixed_s = float(now_s[mixed[0]])
         self._recent_s, self._recent = now_s[-_IN_A_ROW:], orders[-_IN_A_ROW:]
 
-    def _orders(self, now_s: NDArray[np.float64], begun_s: NDArray[np.float64], step_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The order at so many ends of rounds, shape (rounds,); of very many workers, some at a time."""
-        along, across = np.zeros(len(now_s)), np.zeros(len(now_s))
-        for at in range(0, self._workers, _AT_A_TIME):
-            angles = now_s[:, None] - begun_s[:, at : at + _AT_A_TIME]
-            angles *= 2 * np.pi
-            angles /= step_s[:, None]
-            along += np.cos(angles).sum(axis=1)
-            across += np.sin(angles, out=angles).sum(axis=1)
-        return np.hypot(along / self._workers, across / self._workers)
-
     @property
     def last(self) -> float:
         """Mean order of the last rounds."""
         return float(self._recent.mean()) if len(self._recent) else 0.0
+
+
+def _orders(
+    now_s: NDArray[np.float64], begun_s: NDArray[np.float64], some: NDArray[np.intp], step_s: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The order at some instants, shape (rounds,), of workers that have begun their steps, at any instant, of such a length.
+
+    Parameters
+    ----------
+    begun_s
+        At all instants, shape (any, workers).
+    some
+        Which of these are asked for, shape (rounds,).
+    """
+    workers = begun_s.shape[1]
+    along, across = np.zeros(len(some)), np.zeros(len(some))
+    for at in range(0, workers, _AT_A_TIME):
+        angles = now_s[:, None] - begun_s[some, at : at + _AT_A_TIME]
+        angles *= 2 * np.pi
+        angles /= step_s[:, None]
+        along += np.cos(angles).sum(axis=1)
+        across += np.sin(angles, out=angles).sum(axis=1)
+    orders: NDArray[np.float64] = np.hypot(along / workers, across / workers)
+    return orders

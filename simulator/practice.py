@@ -95,6 +95,9 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
             for kind in cluster.node_classes
         ),
     }
+    if cluster.protocols.auto is None and cluster.devices_per_node > 1 and cluster.intra_node.sort not in ("given", "nvlink"):
+        # NCCL's tuning.cc enables LL128 by itself with NVLink between the devices of a node alone, since elsewhere data may be corrupted
+        changes["protocols"] = cluster.protocols.model_copy(update={"auto": ("ll", "simple")})
     return scenario.model_copy(
         update={"cluster": cluster.model_copy(update=changes), "workload": _workload(scenario, scenario.workload, values)}
     )

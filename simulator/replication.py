@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -64,6 +64,7 @@ def replicate(
     observer: Observer | None = None,
     engine: ByEngine | None = None,
     shared: Shared | None = None,
+    told: Callable[[float], None] | None = None,
 ) -> Measured:
     """Simulate one real run of the scenario.
 
@@ -79,6 +80,8 @@ def replicate(
         What runs it, where that has been chosen for all replications; left out: what is best for this one.
     shared
         Of all replications of this scenario; left out: everything is made for this one.
+    told
+        Called now and then with the share of the steps that have ended.
 
     Raises
     ------
@@ -92,12 +95,13 @@ def replicate(
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
     program, collective = (shared or Shared()).of(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams), collective, observer)
+    run = Run(drawn, streams, program, Draws(drawn, streams), collective, observer, told)
+    its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
     try:
-        measured = run.simpy() if engine == "simpy" or run.together or run.only_simpy else run.compiled()
+        measured = its_run()
     finally:
         if collecting:
             gc.enable()
@@ -115,6 +119,7 @@ class Run:
     draws: Draws
     collective: Collective | None
     observer: Observer | None
+    told: Callable[[float], None] | None = None
 
     @property
     def together(self) -> bool:
@@ -126,50 +131,52 @@ class Run:
         """Whether a step has more operations than the compiled engine takes, and nobody insists on it."""
         return self.drawn.run.engine == "auto" and max(len(its.operations) for its in self.program.routines) > MOST_OPERATIONS
 
-    @property
-    def at_once(self) -> Collective | None:
-        """What finds the times of all ranks at once, where buckets are reduced so."""
-        return None if self.program.exchanges else self.collective
-
     def compiled(self) -> Measured:
         """By the compiled engine."""
-        drawn = self.drawn
-        recorder = Recorder(
-            drawn.replicas,
-            drawn.warmup * drawn.replicas,
-            drawn.run.total_steps(drawn.replicas),
-            apart=drawn.strategy.pace.asynchronous,
-            observer=self.observer,
-        )
+        recorder = self._recorder()
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        log = Log(self.observer) if self.observer is not None else None
-        run_compiled(self.program, self.draws, recorder, self.at_once, drawn.run.steps, log)
+        run_compiled(self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.told)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 
+    def at_once(self) -> Measured:
+        """All ranks' steps at once, as arrays."""
+        recorder = self._recorder()
+        lockstep = Lockstep(self.program, self.draws, recorder, self.collective, self._log, self.told)
+        lockstep.run()
+        self._note_collective(recorder.measured, lockstep.sizes)
+        return recorder.measured
+
     def simpy(self) -> Measured:
-        """By SimPy; where all ranks' steps are computed at once, by no more than its calendar."""
+        """By SimPy."""
         drawn, program = self.drawn, self.program
         kernel = Kernel()
         cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-        recorder = KernelRecorder(kernel, drawn, self.observer)
+        recorder = KernelRecorder(kernel, drawn, self.observer, self.told)
         if cores is not None:
             recorder.watch("cores", partial(in_use_of, [cores]))
-        sizes: Sequence[float] = self._sizes
-        log = Log(self.observer) if self.observer is not None else None
-        if self.together:
-            lockstep = Lockstep(kernel, program, self.draws, recorder, self.collective, log)
-            recorder.begin()
-            kernel.run(recorder.done)
-            sizes = lockstep.sizes
-        else:
-            network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
-            at_once = AtOnce(kernel, self.at_once, self._sizes, self.draws.ranks, log) if self.at_once is not None else None
-            Engine(kernel, network, program, self.draws, recorder, at_once, log).start()
-            recorder.begin()
-            kernel.run(recorder.done)
-        self._note_collective(recorder.measured, sizes)
+        log, collective = self._log, self._reduces_at_once
+        network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
+        reducing = AtOnce(kernel, collective, self._sizes, self.draws.ranks, log) if collective is not None else None
+        Engine(kernel, network, program, self.draws, recorder, reducing, log).start()
+        recorder.begin()
+        kernel.run(recorder.done)
+        self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
+
+    def _recorder(self) -> Recorder:
+        drawn = self.drawn
+        opens_at, closes_at = drawn.warmup * drawn.replicas, drawn.run.total_steps(drawn.replicas)
+        return Recorder(drawn.replicas, opens_at, closes_at, apart=drawn.strategy.pace.asynchronous, observer=self.observer)
+
+    @property
+    def _log(self) -> Log | None:
+        return Log(self.observer) if self.observer is not None else None
+
+    @property
+    def _reduces_at_once(self) -> Collective | None:
+        """What finds the times of all ranks at once, where buckets are reduced so."""
+        return None if self.program.exchanges else self.collective
 
     @property
     def _sizes(self) -> tuple[float, ...]:

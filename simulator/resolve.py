@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from simulator import catalog
+from simulator.catalog import entries
 from simulator.complaints import validated
 from simulator.defaults import assumptions, filled_in
 from simulator.moving import moved_to
@@ -106,7 +106,7 @@ def _moved(this: _This, device: str) -> Workload:
 
 def _of_the_same_model(load: Workload) -> Iterator[Workload]:
     """Workloads of the catalogue of the same model."""
-    for path in catalog.entries("workloads").values():
+    for path in entries("workloads").values():
         table = read_toml(path)
         if load.model and plain(str(table.get("model", ""))) == plain(load.model):
             yield validated(Workload, table, str(path))

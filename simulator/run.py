@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
-from simulator.metrics import alone_scenario, summarise
+from simulator.metrics import Window, alone_scenario, summarise
 from simulator.records import Observer
 from simulator.replication import Shared, replicate
 from simulator.resolve import Resolved, resolve
@@ -21,10 +22,11 @@ __all__ = ["simulate"]
 
 _MANY = 1000
 """Replicas from which on a replication takes megabytes."""
+_NO_LINK = {"bandwidth_bytes_per_s": 1.0, "latency_s": 0.0}
 
 
 def simulate(
-    scenario: Scenario | Resolved, *, observer: Observer | None = None, progress: Callable[[int, int], None] | None = None
+    scenario: Scenario | Resolved, *, observer: Observer | None = None, progress: Callable[[float, int], None] | None = None
 ) -> Result:
     """Simulate every replication of a scenario.
 
@@ -35,7 +37,8 @@ def simulate(
     observer
         Receives every record of replication 0: a trace, an audit.
     progress
-        Called with replications done and in all, after each.
+        Called with replications done, and what share of the present one, and with how many there are in all: after each, and
+        in long ones after each some thousand steps.
 
     Returns
     -------
@@ -67,42 +70,50 @@ def simulate(
     if engine != likely:
         check_memory(scenario, engine)
     count = scenario.run.replications
-    alone = _Alone(alone_scenario(scenario))
-    same = alone.scenario == scenario
+    alone = alone_scenario(scenario)
     shared = Shared()
     runs: list[Measured] = []
-    baseline: list[Measured] = []
     for replication in range(count):
-        run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared)
+        told = None if progress is None else partial(_tell, progress, replication, count)
+        run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, told)
         if scenario.replicas >= _MANY:
             gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
         if runs:
             runs[0].add_use(run)
             run.forget_use()
         runs.append(run)
-        # the same streams, so that what both have in common cancels in the speed-up
-        baseline.append(run if same else _baseline(alone, replication, engine))
         if progress is not None:
             progress(replication + 1, count)
-    result = summarise(resolved, runs, baseline)
+    windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_Alone(alone), count, engine)
+    result = summarise(resolved, runs, windows)
     return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
 
 
+def _tell(progress: Callable[[float, int], None], done: int, count: int, share: float) -> None:
+    """Tell of progress within a replication."""
+    if share < 1.0:
+        progress(done + share, count)
+
+
 class _Alone:
-    """A scenario that is equal to others of the same content."""
+    """One replica alone, whatever the links, over which it sends nothing; equal to others of the same content."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
-        self._hash = scenario.hash
+        cluster = scenario.cluster
+        links = {name: getattr(cluster, name).model_copy(update=_NO_LINK) for name in ("inter_node", "intra_node")}
+        self.scenario = scenario.model_copy(update={"cluster": cluster.model_copy(update=links)})
+        self._content = hashlib.sha256(self.scenario.model_dump_json().encode()).digest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Alone) and self._hash == other._hash
+        return isinstance(other, _Alone) and self._content == other._content
 
     def __hash__(self) -> int:
-        return hash(self._hash)
+        return hash(self._content)
 
 
-@lru_cache(maxsize=256)
-def _baseline(alone: _Alone, replication: int, engine: Engine) -> Measured:
-    """One replica alone: often the same for many scenarios of a sweep, whose numbers of workers differ."""
-    return replicate(alone.scenario, replication, engine=engine)
+@lru_cache(maxsize=1024)
+def _windows(alone: _Alone, count: int, engine: Engine) -> tuple[Window, ...]:
+    """Of one replica alone, in as many replications: often the same for many scenarios of a sweep, whose workers or links differ."""
+    shared = Shared()
+    # the same streams as of all, so that what both have in common cancels in the speed-up
+    return tuple(Window.of(replicate(alone.scenario, replication, engine=engine, shared=shared)) for replication in range(count))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -187,6 +187,14 @@ class Spec(BaseModel):
     """Base of every specification: frozen, unknown keys forbidden, units at the border."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values of some keys, not validated; what has been worked out of the old ones and kept is left behind."""
+        copied = super().model_copy(update=update, deep=deep)
+        if update:
+            for name in copied.__dict__.keys() - type(copied).model_fields.keys():
+                del copied.__dict__[name]
+        return copied
 
     def to_frame(self) -> pd.DataFrame:
         """This as a pandas table of one row, under dotted names; of a result :data:`simulator.rows.COLUMNS`."""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from simulator import catalog
 from simulator.accelerator import Accelerator, accelerator_named, spelled
+from simulator.catalog import folders
 from simulator.complaints import validated
 from simulator.errors import ScenarioError
 from simulator.reading import read_toml
@@ -225,7 +225,7 @@ def load_speeds() -> Speeds:
     ScenarioError
         A file is missing or breaks a rule.
     """
-    for folder in catalog.folders("clusters"):
+    for folder in folders("clusters"):
         home = folder.parent / "published"
         if (home / "speeds.csv").is_file():
             return _loaded(home.resolve())

@@ -99,7 +99,7 @@ def scenario_of(
         },
         "cluster": _cluster(setting, values, cores, real=compute is not None, one_gpu=one_gpu),
         "strategy": {"kind": "mirrored", "replicas": setting.workers} if one_gpu else _strategy(setting, values),
-        "run": _run(setting, replications, seed),
+        "run": _run(setting, replications, seed, one_gpu=one_gpu),
     }
     return scenario_from_table(table, "testbed")
 
@@ -202,10 +202,10 @@ def _round_of_ring(setting: TestbedSetting, values: dict[str, float], cores: flo
 def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, Any]:
     if setting.mode in ("ring", "mirrored"):
         fused = {"bucket_size_bytes": 1.0} if setting.overlap else {}
-        # message by message: ranks that are ready early begin early. TensorFlow cuts a part above 4 MiB in two, but both
+        # TensorFlow cuts a part above 4 MiB in two, but both
         # go the same way, end at about the same time, and are worked on by one thread (GenerateSubdivsInCollectiveParams and
         # RunAsyncParts in ring_alg.cc and ring_reducer.cc of its runtime): one ring
-        return {"kind": "multi-worker-mirrored", "workers": setting.workers, "algorithm": "ring", "messages": True, **fused}
+        return {"kind": "multi-worker-mirrored", "workers": setting.workers, "algorithm": "ring", **fused}
     strategy: dict[str, Any] = {
         "kind": "parameter-server",
         "mode": "sync" if setting.mode == "sync" else "async",
@@ -233,7 +233,7 @@ def _beside_s(setting: TestbedSetting, values: dict[str, float]) -> float:
     return step_s + 2.0 * setting.moved_bytes * values["loopback_per_byte_s"] * share
 
 
-def _run(setting: TestbedSetting, replications: int, seed: int) -> dict[str, Any]:
+def _run(setting: TestbedSetting, replications: int, seed: int, *, one_gpu: bool) -> dict[str, Any]:
     # all tasks wait for one sign to begin
     run: dict[str, Any] = {"steps": setting.steps, "replications": replications, "seed": seed, "warmup_steps": 0, "start": "together"}
     if setting.start_spread_s:
@@ -242,4 +242,6 @@ def _run(setting: TestbedSetting, replications: int, seed: int) -> dict[str, Any
         run |= {"job_steps": setting.steps * setting.workers, "drain": True}
     elif setting.mode == "between-graph":
         run |= {"sharing": "each-its-own", "drain": True}
+    elif setting.mode in ("ring", "mirrored") and not one_gpu:
+        run |= {"detail": "messages"}  # ranks that are ready early begin early
     return run

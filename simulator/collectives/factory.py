@@ -106,7 +106,7 @@ def collective_for(
             cluster.shared_cores,
             cluster.time_slice_s,
         )
-        for kind in (("simple", "ll128", "ll") if protocol == "auto" else (protocol,))
+        for kind in (_sensible_protocols(cluster) if protocol == "auto" else (protocol,))
     }
     algorithms = _sensible(operation, group, of_nccl=protocol != "none") if algorithm == "auto" else (algorithm,)
     # hosts that work on each message meet in ways that no recurrence knows
@@ -128,6 +128,12 @@ def collective_for(
 def _memory(key: tuple[object, ...]) -> Memory:  # noqa: ARG001 - what it is remembered by
     """What is known of one kind of collective on one network."""
     return {}
+
+
+def _sensible_protocols(cluster: Cluster) -> tuple[str, ...]:
+    """The protocols among which is chosen, that which is quick to evaluate first."""
+    among = cluster.protocols.auto
+    return tuple(kind for kind in ("simple", "ll128", "ll") if among is None or kind in among)
 
 
 def _sensible(operation: Operation, group: Group, *, of_nccl: bool) -> tuple[str, ...]:

@@ -165,7 +165,6 @@ class Recorder:
         # what is still to be folded into the statistics
         self._steps = _Block(self._fold_steps)
         self._updates = _Block(self._fold_updates)
-        self._joint: list[Seconds] = []
 
     # -- what happens --------------------------------------------------------------------
 
@@ -210,30 +209,26 @@ class Recorder:
         observer.record(Step(replica, start_s, end_s, input_s, compute_s, communication_s, waiting_s, apply_s, cause))
 
     def together(self, start_s: Seconds, end_s: Seconds, parts: Seconds, causes: Sequence[int] = ()) -> None:
-        """All replicas have ended a step of theirs; :meth:`open` or :meth:`close` must follow where the window does.
+        """All replicas have ended steps of theirs, no more of them than are left until the window opens or closes.
 
         Parameters
         ----------
         start_s, end_s
-            Of each replica's step, shape (replicas,).
+            Of each replica's steps, one after the other: shape (steps, replicas).
         parts
-            Rows as in :class:`Parts`, without ``accepted``: shape (5, replicas).
+            As in :class:`Parts`, without ``accepted``: shape (5, steps, replicas).
         causes
-            For the observer, the number of the work that ended each replica's step, shape (replicas,).
+            For the observer, the number of the work that ended each, one step after the other: shape (steps x replicas,).
         """
-        replicas = len(start_s)
+        steps, replicas = start_s.shape
         if self.observer is not None:
-            for replica, (start, end, *of_step, cause) in enumerate(
-                zip(start_s.tolist(), end_s.tolist(), *parts.tolist(), causes or [NOTHING] * replicas, strict=True)
-            ):
+            columns = (np.broadcast_to(np.arange(replicas), start_s.shape), start_s, end_s, *parts)
+            rows = zip(causes or [NOTHING] * start_s.size, *(column.ravel().tolist() for column in columns), strict=True)
+            for cause, replica, start, end, *of_step in rows:
                 self._show(self.observer, cause, replica, start, end, *of_step)
         if self.is_open:
-            row = np.empty((2 + len(parts), replicas))
-            row[0], row[1], row[2:] = start_s, end_s, parts
-            self._joint.append(row)
-            if len(self._joint) * replicas >= _BLOCKS:
-                self._fold_joint()
-        self.ended += replicas
+            self._sum_joint(start_s, end_s, parts)
+        self.ended += steps * replicas
 
     def update(self, update: Update) -> None:
         """An update of the model has been applied."""
@@ -308,7 +303,6 @@ class Recorder:
             )
         self._steps.fold()
         self._updates.fold()
-        self._fold_joint()
         self.is_open = False
         measured = self.measured
         measured.window_s = now - self._opened_s
@@ -349,21 +343,20 @@ class Recorder:
                 measured.accepted_steps += accepted
                 measured.parts_s += parts_s
 
-    def _fold_joint(self) -> None:
-        if not self._joint:
-            return
-        measured, joint = self.measured, np.array(self._joint)  # shape (steps, 7, replicas)
-        self._joint.clear()
-        start_s, end_s, input_s, compute_s, waiting_s, apply_s, hidden_s = joint.transpose(1, 0, 2)
-        durations = end_s - start_s
+    def _sum_joint(self, start_s: Seconds, end_s: Seconds, parts: Seconds) -> None:
+        measured, durations = self.measured, end_s - start_s
+        input_s, compute_s, waiting_s, apply_s, hidden_s = parts
         communication_s = durations - input_s - compute_s - waiting_s - apply_s
         measured.steps += durations.size
         measured.accepted_steps += durations.size
         measured.step_time.add_each(durations)
         columns = (hidden_s, input_s, compute_s, communication_s, waiting_s, apply_s)
-        for its_hidden_s, *parts_s in np.array([column.sum(axis=1) for column in columns]).T.tolist():
-            measured.hidden_s += its_hidden_s
-            measured.parts_s += parts_s
+        sums = np.empty((1 + len(durations), len(columns)))  # those so far, then a step after the other, as sums of it are rounded
+        sums[0, 0], sums[0, 1:] = measured.hidden_s, measured.parts_s
+        for number, column in enumerate(columns):
+            column.sum(axis=1, out=sums[1:, number])
+        total_s = np.add.accumulate(sums)[-1]
+        measured.hidden_s, measured.parts_s = float(total_s[0]), total_s[1:]
 
     def _fold_updates(self, rows: Seconds) -> None:
         measured = self.measured

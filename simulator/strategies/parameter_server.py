@@ -272,9 +272,9 @@ class ParameterServer(Strategy):
         """Between a worker and a server beside it, or among the devices of a worker."""
         return layout.servers_beside or self.replicas_per_worker > 1
 
-    def in_random_order(self, workload: Workload) -> bool:
-        """Whether a server sends several variables in random order."""
-        return self.pulls == "random" and len(workload.variables) > 1
+    def in_random_order(self, setup: Setup) -> bool:
+        """Whether several messages with variables come in random order."""
+        return self.pulls == "random" and len(self.tensors(setup).variables) > 1
 
     def left_open(self, setup: Setup) -> Iterator[LeftOpen]:
         """The order in which variables come, where they come one by one."""

@@ -211,7 +211,7 @@ class Strategy(Spec):
         """Whether anything crosses the links inside a node."""
         return min(layout.replicas, layout.replicas_per_node) > 1
 
-    def in_random_order(self, workload: Workload) -> bool:  # noqa: ARG002
+    def in_random_order(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether chance decides the order in which messages go."""
         return False
 

@@ -14,7 +14,8 @@ from simulator import Scenario, scenario_from_table
 from simulator.errors import InvariantError
 from simulator.program.compile import compile_program
 from simulator.program.laws import PROGRAM_LAWS, check_program
-from simulator.program.program import Client, Operation, Program
+from simulator.program.program import Asynchronous, Client, Cores, Operation, Program
+from simulator.transport import Transport
 
 BY_NAME = {law.__name__: law for law in PROGRAM_LAWS}
 VARIABLES = [{"name": f"v{i}", "size_bytes": 1e6 * (i + 1), "creation_index": 2 - i, "ready": (1 + i) / 3} for i in range(3)]
@@ -35,7 +36,10 @@ SCENARIOS = {
     "on devices": built({"device_is_host": True}, **PS, mode="async", server_placement="colocated"),
     "ring": built(**RING),
     "local": built(kind="multi-worker-mirrored", workers=4, sync_every=2),
-    "messages": built(**RING, messages=True),
+    "messages": built({"inter_node": {"bandwidth": "1 GB/s", "latency": "20 us"}}, **RING, messages=True),
+    "coordinated": built(**PS, mode="async", coordinator={"dispatch": "1 ms", "latency": "2 ms"}),
+    "inside": built({"devices_per_node": 2}, kind="gossip", workers=4),
+    "worked on": built({"transport": {"cpu_per_message": "10 us"}}, **PS, mode="async"),
     "gossip": built(kind="gossip", workers=4),
 }
 
@@ -127,6 +131,11 @@ def swapped(one: Any, other: Any) -> Callable[[np.ndarray], np.ndarray]:
     return changed
 
 
+def shuffled(first: int, last: int) -> Fault:
+    """Have operations of a routine begin in an order that is drawn."""
+    return lambda program: replace(program, routines=(replace(program.routines[0], shuffled=(first, last)),))
+
+
 def exchanges(**columns: Callable[[np.ndarray], np.ndarray]) -> Fault:
     """Change columns of the first bucket's messages."""
 
@@ -156,6 +165,8 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
         "a copy that nobody is": ("ring", ranks(copy=put(0, 9))),
         "a group with a rank twice": ("ring", lambda program: replace(program, groups=(np.array([0, 1, 1]),))),
         "a seat on another's device": ("on devices", ranks(seat=put(0, 0))),
+        "two ranks on one device": ("ring", ranks(device=put(3, 2))),
+        "fewer copies than replicas": ("ring", ranks(copy=put(3, 2))),
         "a server's seat on a link": ("on devices", tables("servers", seat=put(0, 0))),
     },
     "steps_begin_and_end": {
@@ -164,6 +175,7 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
         "a cycle": ("async", change("send pull 0", after=("send push 0",))),
         "a cycle by the order of computes": ("ring", change("compute forward", after=("collective all-reduce 0",))),
         "a step that begins in its middle": ("ring", change(0, name="input")),
+        "computes in an order that is drawn": ("ring", shuffled(2, 4)),
     },
     "gates_have_rules": {
         "an update before the last server": ("async", change("gate update", after=("serve apply 0", "serve apply 1"))),
@@ -171,6 +183,9 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
         "a gate that nobody knows": ("async", change("gate input", name="lunch")),
         "a pass that does not wait for its batch": ("async", change("compute forward", after=("send pull 0",))),
         "two batches": ("fed", change("send pull 0", feeds=True)),
+        "no batch": ("fed", change("send input", feeds=False)),
+        "half a batch": ("fed", change("send input", size_bytes=half)),
+        "a batch from a server": ("async", change("send pull 0", feeds=True)),
     },
     "passes_are_whole": {
         "half a forward pass": ("async", change("compute forward", forward=0.0)),
@@ -181,6 +196,8 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
             lambda program: change("compute forward", forward=0.5)(change("compute apply", forward=0.5)(program)),
         ),
         "a rank that updates what servers do": ("sync", change("compute forward", apply=1.0)),
+        "a gradient that waits for the next compute as well": ("async", change("compute forward and backward", joins=True)),
+        "a last compute that joins another": ("ring", change("compute apply", joins=True)),
     },
     "messages_go_where_they_say": {
         "a push to the wrong server's link": ("async", change("send push 0", slot=lambda its: 5 - its.slot)),
@@ -188,6 +205,8 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
         "a rank that uses its neighbour's link": ("async", ranks(path=swapped((0, 2), (1, 2)))),
         "a copy out of the device that goes in": ("copied", change("send from device", slot=lambda its: its.slot - 1)),
         "a message without a path": ("async", ranks(path=put((2, 0), -1))),
+        "a message that is late": ("async", tables("paths", latency_s=put(0, 1e-3))),
+        "a pull that nobody asked for": ("async", tables("paths", asked_for=lambda column: ~column)),
     },
     "what_departs_lands": {
         "a push that never lands": ("async", change("send push 1", lands=False)),
@@ -197,6 +216,8 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
     "what_is_sent_to_ranks_is_received": {
         "a message that nobody receives": ("gossip", change("receive variables 0", channel=1)),
         "a message to oneself": ("gossip", ranks(peer=put((0, 0), 0))),
+        "half of the variables": ("gossip", change("send variables 0", size_bytes=half)),
+        "an update that does not wait for a neighbour": ("gossip", change("compute apply", after=("receive variables 0",))),
         "a message to a server on a channel": ("async", change("send push 0", channel=0)),
     },
     "gradients_reach_their_server_once": {
@@ -235,12 +256,40 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
         "buckets out of order": ("ring", change("collective all-reduce 0", bucket=1)),
         "an update that does not wait for its bucket": ("ring", change("compute apply", after=("collective all-reduce 0",))),
         "no buckets at all": ("ring", change("collective all-reduce 0", kind="gate")),
+        "buckets and no rule for them": ("ring", rules(reduction=None)),
+        "a group of all ranks but one": ("ring", lambda program: replace(program, groups=(program.groups[0][:-1],))),
+        "no group": ("local", lambda program: replace(program, groups=())),
         "an average of half the variables": ("local", change("collective average", size_bytes=half)),
         "an average before the update": ("local", change("collective average", after=("compute forward and backward",))),
         "an average in every step": ("local", change("collective average", every=1)),
     },
+    "rules_are_those_of_the_strategy": {
+        "averages more seldom than asked for": ("local", rules(sync_every=3)),
+        "a bound that nobody asked for": ("async", rules(bound=7)),
+        "nobody to hand out steps": ("coordinated", rules(dispatcher=None)),
+        "a coordinator in a hurry": ("coordinated", rules(dispatcher=lambda its: replace(its, dispatch_s=0.0))),
+        "a client that nobody asked for": ("async", rules(client=Client(1e-3))),
+        "an update that waits for the backup worker": ("sync", rules(updates=lambda its: replace(its, required=3))),
+        "a late worker that stops": ("sync", rules(updates=lambda its: replace(its, cancel=True))),
+        "asynchronous updates of synchronous workers": ("sync", rules(updates=Asynchronous((2, 1)))),
+        "a step less": ("ring", rules(steps_each=19)),
+        "a job that ends": ("async", rules(steps_shared=60)),
+        "a measurement that does not end": ("async", rules(closes=False)),
+        "pulls in an order that is drawn": ("async", shuffled(1, 4)),
+    },
+    "machines_are_those_of_the_cluster": {
+        "a faster link": ("async", tables("ports", capacity=put(0, 2e9))),
+        "a slower link inside a node": ("inside", tables("ports", capacity=lambda capacity: np.where(capacity == 1e10, 5e9, capacity))),
+        "a slower link to the host": ("copied", tables("ports", capacity=lambda capacity: np.where(capacity == 8e9, 4e9, capacity))),
+        "another transport": ("async", lambda program: replace(program, transport=Transport(copy_per_byte_s=1e-10))),
+        "cores that nobody shares": ("async", lambda program: replace(program, cores=Cores(2.0, 3e-3))),
+        "devices on cores": ("async", lambda program: replace(program, devices=replace(program.devices, on_cores=True))),
+        "a device that messages slow down": ("ring", lambda program: replace(program, devices=replace(program.devices, slowdown=0.5))),
+        "a host that works on messages for nothing": ("worked on", tables("paths", source=put(0, -1))),
+    },
     "exchanges_carry_the_buckets": {
         "an exchange on another's link": ("messages", exchanges(path=swapped(0, 1))),
+        "an exchange that beats its link": ("messages", tables("paths", latency_s=lambda latency_s: latency_s - 1e-5)),
         "an exchange of too little": ("messages", exchanges(size_bytes=lambda sizes: sizes * 0.9)),
         "a rank that sends too little": ("messages", exchanges(size_bytes=put(2, 0.0))),
         "an exchange for each bucket but one": ("messages", lambda program: replace(program, exchanges=program.exchanges[1:])),
@@ -261,7 +310,7 @@ def test_the_laws_catch(law: str, fault: str) -> None:
 
 
 def test_an_all_reduce_that_moves_too_little_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    from simulator.program import laws
+    from simulator.program.laws import collectives as laws
 
     shares = laws.shares
     monkeypatch.setattr(laws, "shares", lambda schedule: type(its := shares(schedule))(its.sent * 0.99, its.received))

@@ -123,3 +123,14 @@ def test_more_replicas_than_steps_that_the_tail_was_seen_in(scenario, strategy, 
         load = {**JITTER} if given else {**JITTER, "jitter_steps": 11}
         found = cautions(scenario(workload=load, strategy={**strategy, "workers": replicas}))
         assert ("tail-not-seen" in {warning.code for warning in found}) == (warns and not given)
+
+
+def test_workers_whose_messages_come_in_random_order_are_in_no_phase(scenario):
+    """One variable in shards comes in an order that is drawn for each step; all of a server as one message does not."""
+    pulled = {**SERVERS, "pull_order": "random"}
+    variables = [{"name": f"v{i}", "size": "1 MB", "creation_index": i, "ready": (1 + i) / 2} for i in range(2)]
+    cut = {**pulled, "partitioner": {"kind": "fixed-shards", "shards": 2}, "servers": 2}
+    assert "phase-locked" not in {warning.code for warning in cautions(scenario(strategy=cut))}
+    assert "phase-locked" not in {warning.code for warning in cautions(scenario(strategy=pulled, workload={"variables": variables}))}
+    as_one = scenario(strategy=pulled, workload={"variables": variables}, run={"grouping": "per-server"})
+    assert "phase-locked" in {warning.code for warning in cautions(as_one)}

@@ -15,6 +15,7 @@ from simulator.errors import ScenarioError
 from simulator.invariants import audit
 from simulator.metrics import alone_scenario
 from simulator.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
+from simulator.preview import preview
 from simulator.rng import Streams
 
 LOAD = {
@@ -77,6 +78,24 @@ def test_another_sort_replaces_no_figure():
     own = scenario({"use": "pascal-25g", "inter_node": {"sort": "rdma"}}, {**RING, "replicas_per_worker": 4})
     assert own.cluster.inter_node.sort == "rdma"
     assert (own.cluster.basis, own.cluster.overridden) == ("published", ())
+
+
+def test_a_protocol_that_nccl_enables_with_nvlink_alone_is_not_chosen_without():
+    """LL128: src/graph/tuning.cc."""
+    auto = {**RING, "algorithm": "auto", "protocol": "auto", "bucket_size": "1 kB"}
+    load = LOAD | {
+        "variables": [{"name": f"v{k}", "size_bytes": 4.0**k, "creation_index": 12 - k, "ready": (k - 4) / 8} for k in range(5, 13)]
+    }
+
+    def chosen(cluster, strategy=auto, **protocols):
+        its = scenario({"use": cluster, **({"protocols": protocols} if protocols else {})}, strategy, load)
+        return {one.protocol for one in preview(its).reduced.values()}
+
+    assert "ll128" in chosen("p3.16xlarge")
+    assert "ll128" not in chosen("p2.8xlarge")
+    assert "ll128" in chosen("p2.8xlarge", auto=["ll128"])
+    assert chosen("p3.16xlarge", auto=["simple"]) == {"simple"}
+    assert chosen("p2.8xlarge", {**auto, "protocol": "ll128"}) == {"ll128"}
 
 
 def test_a_measured_jitter_is_kept():

@@ -103,6 +103,20 @@ def test_computes_add_up_to_a_step(mode):
     assert computed_s == pytest.approx(printed.forward_s + printed.backward_s + (0.0 if at_servers else printed.apply_s), rel=1e-9)
 
 
+def test_input_is_told_where_it_is_the_ranks_own():
+    own, fed = printed_of("async"), printed_of("async, in graph")
+    assert table_rows(own)["means"][0]["input_s"] == own.input_s == 2e-3
+    assert table_rows(fed)["means"][0]["input_s"] == 0.0
+    assert table_rows(fed)["rules"][0]["client"] == {"input_s": 2e-3}
+    assert any("prepared in 2 ms" in row[-1] for row in listing(own, "Routine").rows)
+    assert not any("prepared in" in row[-1] for row in listing(fed, "Routine").rows)
+
+
+def test_servers_on_cores_are_told():
+    assert table_rows(printed_of("async, shared cores"))["servers"] == [{"table": "servers", "count": 2, "on_cores": True}]
+    assert table_rows(printed_of("ring"))["servers"] == [{"table": "servers", "count": 0, "on_cores": False}]
+
+
 # -- tables ---------------------------------------------------------------------------
 
 
@@ -208,6 +222,19 @@ def test_what_messages_cost_is_named(mode):
     said = " ".join(sentences_of(printed.program))
     for key in MODES[mode][1]["transport"]:
         assert key in said
+
+
+def test_neighbours_are_told():
+    said = list(sentences_of(printed_of("gossip").program))
+    assert "Slot 0 leads from rank r to rank r - 1, around the circle of 5." in said
+    assert "Slot 1 leads from rank r to rank r + 1, around the circle of 5." in said
+    assert not any("leads from" in sentence for sentence in sentences_of(printed_of("async").program))
+
+
+@pytest.mark.parametrize(("mode", "at_once"), [("ring", True), ("ring, messages", False), ("async", False), ("single", False)])
+def test_it_is_told_where_messages_are_not_simulated(mode, at_once):
+    said = " ".join(sentences_of(printed_of(mode).program))
+    assert ("computed for all at once" in said) == at_once
 
 
 def test_cores_are_told():

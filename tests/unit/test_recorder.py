@@ -200,15 +200,15 @@ def test_steps_made_together_add_up_one_after_the_other(replicas):
     rng = np.random.default_rng(replicas)
     recorder, hidden_s, total_s, parts_s = Recorder(replicas, 0, 40 * replicas, apart=False), 0.0, 0.0, np.zeros(5)
     recorder.open(0.0, {})
-    for _ in range(40):
-        start_s, parts = rng.random(replicas), rng.random((5, replicas))
-        end_s = start_s + rng.random(replicas)
-        recorder.together(start_s, end_s, parts)
-        durations = end_s - start_s
-        left_s = durations - parts[0] - parts[1] - parts[2] - parts[3]
-        total_s += float(durations.sum())
-        hidden_s += float(parts[4].sum())
-        parts_s += [float(part.sum()) for part in (parts[0], parts[1], left_s, parts[2], parts[3])]
+    for count in (1, 30, 2, 7):
+        start_s, every_part = rng.random((count, replicas)), rng.random((5, count, replicas))
+        end_s = start_s + rng.random((count, replicas))
+        recorder.together(start_s, end_s, every_part)
+        for durations, parts in zip(end_s - start_s, every_part.transpose(1, 0, 2), strict=True):
+            left_s = durations - parts[0] - parts[1] - parts[2] - parts[3]
+            total_s += float(durations.sum())
+            hidden_s += float(parts[4].sum())
+            parts_s += [float(part.sum()) for part in (parts[0], parts[1], left_s, parts[2], parts[3])]
     recorder.close(1.0, {}, 0)
     measured = recorder.measured
     assert (measured.steps, measured.accepted_steps, measured.step_time.count) == (40 * replicas,) * 3

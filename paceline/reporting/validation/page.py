@@ -13,8 +13,9 @@ from paceline.reporting.axes import marker_symbol
 from paceline.reporting.figures import plain
 from paceline.reporting.naming import clean
 from paceline.reporting.render import GENERATOR
-from paceline.reporting.validation import facts, figures
 from paceline.reporting.validation.content import Validation
+from paceline.reporting.validation.facts import facts_of, rows_table, scores_table, share, summaries
+from paceline.reporting.validation.figures import FARTHEST, errors, errors_height, scatter
 from paceline.reporting.validation.overlay import curves_of, overlay
 from paceline.reporting.wording import sentence
 from simulator.files import write_whole
@@ -36,7 +37,7 @@ def write_validation(validation: Validation, out: Path) -> Path:
 def render_validation(validation: Validation) -> str:
     """The page as text: the same for the same validation, byte for byte."""
     curves = curves_of(validation)
-    drawn = {"scatter": figures.scatter(validation), "errors": figures.errors(validation)} if validation.rows else {}
+    drawn = {"scatter": scatter(validation), "errors": errors(validation)} if validation.rows else {}
     if curves:
         drawn["overlay"] = overlay(curves)
     return (
@@ -44,14 +45,14 @@ def render_validation(validation: Validation) -> str:
         .get_template("validation.html")
         .render(
             validation=validation,
-            summaries=facts.summaries(validation),
-            scores=facts.scores_table(validation),
-            rows=facts.rows_table(validation),
-            headlines=[(what, facts.facts_of(score)) for what, score in validation.headlines],
+            summaries=summaries(validation),
+            scores=scores_table(validation),
+            rows=rows_table(validation),
+            headlines=[(what, facts_of(score)) for what, score in validation.headlines],
             groups=[{"index": index, "name": clean(name)} for index, name in enumerate(validation.groups)],
             curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
-            beyond=facts.share(figures.FARTHEST) if any(row.error > figures.FARTHEST for row in validation.rows) else "",
-            errors_px=figures.errors_height(len(validation.rows)),
+            beyond=share(FARTHEST) if any(row.error > FARTHEST for row in validation.rows) else "",
+            errors_px=errors_height(len(validation.rows)),
             figures={name: plain(figure) for name, figure in drawn.items()},
             # plotly's script is no user's text, and holds no closing script tag
             plotly=Markup(get_plotlyjs()),  # noqa: S704

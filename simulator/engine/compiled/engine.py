@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from simulator.engine.compiled.tables import Simulation
 from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
+from simulator.engine.progress import Progress
 from simulator.engine.recorder import InUse, Kind, Recorder
 from simulator.errors import DeadlockError, SimulationError
 from simulator.names import Names, device_name
@@ -22,8 +23,8 @@ from simulator.program.program import Floats, Program
 
 __all__ = ["run"]
 
-_SLICE = 100_000
-"""Entries of the calendar between two looks at whether the user wants to stop."""
+_SLICE = 50_000
+"""Things that happen between two looks at whether the user wants to stop."""
 
 
 def run(
@@ -33,6 +34,7 @@ def run(
     collective: Collective | None,
     steps: int,
     log: Log | None = None,
+    told: Callable[[float], None] | None = None,
 ) -> None:
     """Run a program until the recorder's window closes.
 
@@ -48,6 +50,8 @@ def run(
         That each rank makes, roughly.
     log
         Is told what was done; none if nobody wants to know.
+    told
+        Called now and then with the share of the steps that have ended.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def run(
     SimulationError
         A delay that is no finite number was asked for.
     """
-    _Run(program, draws, recorder, collective, steps, log).go()
+    _Run(program, draws, recorder, collective, steps, log, told).go()
 
 
 class _Run:
@@ -68,11 +72,13 @@ class _Run:
         collective: Collective | None,
         steps: int,
         log: Log | None,
+        told: Callable[[float], None] | None,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
         give_back()  # what was freed in making the program, before the large tables are made
         self._simulation = Simulation(program, draws, steps, observed=log is not None)
         give_back()
+        self._progress = Progress(told, recorder.closes_at)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks) if collective is not None else 0)
@@ -93,7 +99,8 @@ class _Run:
         if not recorder.opens_at:
             self._open()
         while True:
-            why = act(address, 0, int(s.serial) + _SLICE, 0.0, 0, 0, 0)
+            why = act(address, 0, _SLICE, 0.0, 0, 0, 0)
+            self._progress.at(recorder.ended + int(s.steps_n))
             if why == SLICE:
                 continue
             if why == ROWS:

@@ -12,7 +12,7 @@ from simulator.columns import numbers
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY
-from simulator.engine.compiled.machine import INTERPRETED, Record, forget, remember
+from simulator.engine.compiled.machine import Record, address_of
 from simulator.network.fairness import PATIENCE
 from simulator.program.program import Cores, Floats, Paths, Ports
 from simulator.transport import Transport
@@ -85,7 +85,7 @@ class State:
         self.tables: dict[str, NDArray[Any]] = {}
         self._ports = ports
         self._state = np.zeros(1, layout.STATE)
-        self.address = remember(self._state)
+        self.address = address_of(self._state)
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
         s.spare = spare
@@ -104,20 +104,20 @@ class State:
         self._make_hosts(hosts, paths, transport)
         self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
         alarms = int(s.ports_n) + (len(self.tables["tasks"]) if cores is not None else 0)
-        self.add("alarms", np.empty(alarms, layout.ALARM))
-        self.add("alarm_of", _numbers(alarms))
+        table = np.zeros(alarms, layout.ALARM)
+        table["at"] = -1
+        self.add("alarms", table)
+        self.add("heaped_alarms", np.empty(alarms, layout.HEAPED_ALARM))
+        s.alarm_first = s.alarm_last = -1
 
     # -- making ----------------------------------------------------------------------
 
     def add(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Keep a table under its name, and let machine code know where it is."""
-        old = self.tables.get(name)
-        if old is not None:
-            forget(int(self._state[name][0]))
         if not len(array):
             array = np.zeros(1, array.dtype)
         self.tables[name] = array
-        self._state[name] = remember(array)
+        self._state[name] = address_of(array)
         return array
 
     def _make_calendar(self) -> None:
@@ -165,10 +165,6 @@ class State:
         self.add("carried", np.zeros(len(ports.capacity), layout.REAL))
         for name in ("dirty", "work", "touched", "owners", "component", "frontier"):
             self.add(name, np.empty(count, layout.NUMBER))
-        if INTERPRETED:
-            for number, begin in enumerate(begins[:-1]):
-                remember(heaps[begin:])
-                table["heap"][number] = heaps[begin:].ctypes.data
 
     def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_], *, drawn: bool) -> None:
         count = len(paths)
@@ -186,8 +182,8 @@ class State:
             "hosted": paths.source >= 0,
             "asked_for": paths.asked_for,
         }
-        its, table["sort"] = (slice(None), np.arange(count)) if drawn else _sorts(*columns.values())
-        sorts = np.zeros(count if drawn else len(its), layout.SORT)
+        its, table["sort"] = (np.arange(count), np.arange(count)) if drawn else _sorts(*columns.values())
+        sorts = np.zeros(len(its), layout.SORT)
         for name, column in columns.items():
             sorts[name] = column[its]
         self.add("sorts", sorts)
@@ -256,9 +252,6 @@ class State:
         begins = np.concatenate(([0], np.cumsum(users)))
         parked = self.add("parked", np.empty(int(begins[-1]) + 1, layout.PARKED))
         turns["parked"] = int(parked.ctypes.data) + begins[:-1] * layout.PARKED.itemsize
-        if INTERPRETED:
-            for begin in begins[:-1]:
-                remember(parked[begin:])
         self.add("turns", turns)
         most = int(hosted.sum()) if count else 0
         self.add("came", np.empty(most, layout.PARKED))
@@ -410,8 +403,3 @@ def _sorts(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]
             values, which = np.unique(column, return_inverse=True)
             _, first, of_row = np.unique(of_row * len(values) + which, return_index=True, return_inverse=True)
     return first, of_row
-
-
-def _numbers(count: int) -> NDArray[Any]:
-    """Numbers, none yet."""
-    return np.full(count, -1, dtype=np.int32).view(layout.NUMBER)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from simulator.engine.choosing import MOST_OPERATIONS
 from simulator.engine.compiled import kinds, layout
 from simulator.engine.compiled.exchanges import add_exchanges
-from simulator.engine.compiled.machine import INTERPRETED
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
@@ -202,7 +201,7 @@ class Simulation(State):
         self.add("seats", _numbers(its.seat) if (its.seat >= 0).any() else np.zeros(0, layout.NUMBER))
         slots = s.peers_n = its.path.shape[1]
         lines = layout.RANK.itemsize
-        if s.stride <= layout.OWN_OPERATIONS and slots <= layout.OWN_SLOTS and not INTERPRETED:
+        if s.stride <= layout.OWN_OPERATIONS and slots <= layout.OWN_SLOTS:
             table["slots"][:, :slots] = its.path
             s.missing, s.slots = (s.ranks + layout.RANK.fields[name][1] for name in ("missing", "slots"))  # type: ignore[index]
             s.stride, s.slots_n = lines // layout.COUNT.itemsize, lines // layout.NUMBER.itemsize

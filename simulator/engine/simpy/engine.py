@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
 from simpy.events import Event
 
-from simulator.cores import Task
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.operation_log import OperationLog
-from simulator.engine.recorder import InUse, Parts
+from simulator.engine.recorder import InUse
+from simulator.engine.simpy.accounts import Accounts
 from simulator.engine.simpy.collectives import Collectives, MessageByMessage
-from simulator.engine.simpy.device import Device, Seat
+from simulator.engine.simpy.inputs import Inputs
+from simulator.engine.simpy.objects import devices_of, on_cores, servers_of
 from simulator.engine.simpy.overlap import Overlap
-from simulator.engine.simpy.rank import Plan, Rank
+from simulator.engine.simpy.rank import Orders, Plan, Rank
 from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
-from simulator.engine.simpy.server import Server
 from simulator.engine.simpy.updates import AsynchronousUpdates, SynchronousUpdates, Updates
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
@@ -27,7 +26,7 @@ from simulator.network.ports import Connection, leave_out_ample
 from simulator.program.overlapping import may_overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import KernelRecorder, in_use_of
-from simulator.records import NOTHING, Update
+from simulator.records import NOTHING
 
 __all__ = ["Engine"]
 
@@ -71,10 +70,10 @@ class Engine:
         ports, connections, self._hosts = network_of(program.ports, program.paths, program.hosts, program.transport.at_a_time)
         self._ports = ports[: program.links]
         plans = [Plan(routine) for routine in program.routines]
-        self._devices = _devices(kernel, network, program, connections)
+        self._devices = devices_of(kernel, network, program, connections)
         self._ranks = self._make_ranks(plans, draws, connections)
-        self._orders = _Orders(draws)
-        self._servers = _servers(kernel, network, program, connections)
+        self._orders = Orders(draws)
+        self._servers = servers_of(kernel, network, program, connections)
         leave_out_ample(connections)
         self._updates = self._make_updates()
         each = rules.steps_each
@@ -83,17 +82,15 @@ class Engine:
             each += rules.sync_every
         self._steps = Steps(len(self._ranks), rules.steps_shared, each)
         self._clocks = Clocks(len(self._ranks), rules.bound) if rules.bound is not None else None
-        self._dispatcher = coordinator(kernel, rules.dispatcher, _on_cores(network)) if rules.dispatcher is not None else None
-        self._client = preparing_client(kernel, rules.client, _on_cores(network)) if rules.client is not None else None
-        self._inputs = [Task(network.cores) if network.cores is not None and rank.input_time_s else None for rank in self._ranks]
+        self._dispatcher = coordinator(kernel, rules.dispatcher, on_cores(network)) if rules.dispatcher is not None else None
+        self._client = preparing_client(kernel, rules.client, on_cores(network)) if rules.client is not None else None
+        self._inputs = Inputs(kernel, network.cores, self._ranks, self._passed, self._end)
         if program.exchanges:
             collectives = MessageByMessage(kernel, network, program, connections, log)
         self._collectives = collectives
         if collectives is not None:
             collectives.start(self._collective_ended)
-        self._last_ready_s: dict[int, float] = {}  # of each step, when the last rank had all that it reduces
-        self._applied_s = 0.0
-        self._applied = 0
+        self._accounts = Accounts(kernel, recorder, rules.sync_every, self._updates, collectives)
         self._kinds: dict[str, Callable[[Rank, int, Operation, int, int], None]] = {
             "gate": self._begin_gate,
             "compute": self._begin_compute,
@@ -105,7 +102,7 @@ class Engine:
         self._gates: dict[str, Callable[[Rank, int, int], None]] = {
             "turn": self._turn,
             "prepare": self._prepare,
-            "input": self._input,
+            "input": self._inputs.needed,
             "update": self._update,
         }
 
@@ -145,16 +142,8 @@ class Engine:
         if self._servers:
             recorder.watch("servers", partial(in_use_of, self._servers))
         for rank in self._ranks:
-            start_s = rank.first_s
-            if rank.input_time_s and self._inputs[rank.index] is not None:
-                self._at(start_s, partial(self._prefetch, rank))
-            self._at(start_s, partial(self._start, rank))
-
-    def _at(self, start_s: float, action: Callable[[], None]) -> None:
-        if start_s:
-            self._kernel.call_later(start_s, lambda _: action())
-        else:
-            self._kernel.soon(action)
+            self._inputs.start(rank)
+            self._kernel.after(rank.first_s, partial(self._start, rank))
 
     def _start(self, rank: Rank) -> None:
         cause = NOTHING
@@ -243,60 +232,6 @@ class Engine:
     def _update(self, rank: Rank, number: int, cause: int) -> None:
         assert self._updates is not None
         self._updates.finish(rank, number, cause)
-
-    # -- input -------------------------------------------------------------------------
-
-    def _input(self, rank: Rank, number: int, cause: int) -> None:
-        """The rank needs its batch; the next one is prepared from the time at which it gets it."""
-        now, input_s = self._kernel.now, rank.input_time_s
-        rank.input_from_s, rank.input_cause = now, cause
-        done = partial(self._batch_come, rank, number, rank.step)
-        if rank.plan.feeds:
-            self._take_batch(rank, done)
-        elif not input_s:
-            done()
-        elif self._inputs[rank.index] is not None:
-            if self._take_batch(rank, done):
-                self._prefetch(rank)
-        else:
-            wait_s = max(rank.input_ready_s - now, 0.0)
-            rank.input_ready_s = now + wait_s + input_s
-            self._at(wait_s, done)
-
-    def _take_batch(self, rank: Rank, done: Callable[[], None]) -> bool:
-        """Whether the batch is there; else the rank is remembered to want it."""
-        rank.wants_batch = not rank.batch_there
-        if rank.batch_there:
-            rank.batch_there = False
-            done()
-            return True
-        return False
-
-    def _batch_come(self, rank: Rank, number: int, step: int, brought: int = NOTHING) -> None:
-        """The batch is there, brought by a message or prepared by the rank's own process."""
-        if step == rank.step:
-            rank.input_s = self._kernel.now - rank.input_from_s
-            if brought == NOTHING:
-                brought = self._passed(rank, number, rank.input_from_s, rank.input_cause)
-            self._end(rank, number, step, brought)
-
-    def _prefetch(self, rank: Rank) -> None:
-        """Prepare a batch on cores that others use as well."""
-        task = self._inputs[rank.index]
-        assert task is not None
-        task.work(rank.input_time_s, lambda _: self._prefetched(rank))
-
-    def _prefetched(self, rank: Rank) -> None:
-        if rank.wants_batch:
-            self._prefetch(rank)
-        self._batch_is_there(rank)
-
-    def _batch_is_there(self, rank: Rank, brought: int = NOTHING) -> None:
-        if not rank.wants_batch:
-            rank.batch_there = True
-            return
-        rank.wants_batch = False
-        self._batch_come(rank, rank.plan.input, rank.step, brought)
 
     # -- compute -----------------------------------------------------------------------
 
@@ -404,7 +339,7 @@ class Engine:
             self._delivered(self._peer(rank, operation.slot), operation.channel, sent_s, told)
         self._end(rank, number, step, told)
         if operation.feeds and step == rank.step:
-            self._batch_is_there(rank, told)
+            self._inputs.come(rank, told)
 
     def _peer(self, rank: Rank, slot: int) -> Rank:
         return self._ranks[int(self._program.ranks.peer[rank.index, slot])]
@@ -438,11 +373,7 @@ class Engine:
             self._end(rank, number, step, cause)
             return
         assert self._collectives is not None
-        now = self._kernel.now
-        rank.entered_s.append(now)
-        if number == rank.plan.buckets[-1]:
-            rank.ready_s = now
-            self._last_ready_s[step] = max(now, self._last_ready_s.get(step, 0.0))
+        self._accounts.entered(rank, last=number == rank.plan.buckets[-1])
         self._collectives.enter(rank.index, operation.bucket, cause)
 
     def _collective_ended(self, rank: int, bucket: int, cause: int) -> None:
@@ -454,100 +385,8 @@ class Engine:
 
     def _end_step(self, rank: Rank, cause: int) -> None:
         step = rank.step
-        if self._updates is not None:
-            self._recorder.step(rank.index, rank.start_s, self._parts_with_servers(rank, self._updates), cause)
-        else:
-            self._end_together(rank, cause)
+        self._accounts.step_ended(rank, cause)
         self._kernel.soon(self._begin, rank, 0, step + 1, cause)
         if self._clocks is not None:
             for other in self._clocks.tick(rank.index):
                 self._kernel.soon(self._read, self._ranks[other], cause)
-
-    def _parts_with_servers(self, rank: Rank, updates: Updates) -> Parts:
-        """Where the time of a step went whose gradients go to servers."""
-        now = self._kernel.now
-        waited_s = updates.waited_s(rank) if rank.complete else 0.0
-        applied_s = now - rank.pushed_s - waited_s if rank.complete else 0.0
-        hidden_s = rank.overlap.take() if rank.overlap is not None else 0.0
-        return Parts(rank.input_s, rank.compute_s, rank.held_s + waited_s, applied_s, hidden_s, rank.accepted / rank.plan.parts)
-
-    def _end_together(self, rank: Rank, cause: int) -> None:
-        """The end of a step after which all ranks go on together."""
-        every, step = self._program.rules.sync_every, rank.step
-        waiting_s, hidden_s = 0.0, rank.overlap.take() if rank.overlap is not None else 0.0
-        if rank.plan.channels:
-            # standing still is waiting until the last of those that it hears from has begun to send, and communication from then on
-            waiting_s = min(max(rank.begun_by_s - rank.computed_s, 0.0), max(rank.received_s - rank.computed_s, 0.0))
-        if rank.entered_s:
-            waiting_s = self._last_ready_s[step] - rank.ready_s
-            if every == 1:
-                assert self._collectives is not None
-                hidden_s = _hidden_s(rank.entered_s, self._collectives.ended_s(rank.index), rank.computed_s)
-        self._last_ready_s.pop(step - 2 * every, None)
-        # all ranks apply the same update, each to its own copy; it is counted once
-        if not rank.index and not (step + 1) % every:
-            read_s = rank.start_s if every == 1 else self._applied_s
-            self._applied_s = self._kernel.now
-            self._recorder.update(Update(0, read_s, self._applied_s, self._applied, self._applied, ()))
-            self._applied += 1
-        compute_s = rank.computed_s - rank.start_s - rank.input_s
-        self._recorder.step(rank.index, rank.start_s, Parts(rank.input_s, compute_s, waiting_s, rank.apply_s, hidden_s), cause)
-
-
-class _Orders:
-    """The random orders in which each rank's messages begin, step by step."""
-
-    def __init__(self, draws: Draws) -> None:
-        self._draws = draws
-        self._left: dict[int, list[list[int]]] = {}
-
-    def next(self, rank: int, count: int) -> list[int]:
-        """The order of the rank's next step."""
-        left = self._left.get(rank)
-        if not left:
-            left = self._left[rank] = self._draws.pull_orders(np.array([rank]), count, block=self._draws.block)[0, ::-1].tolist()
-        return left.pop()
-
-
-def _hidden_s(entered_s: Sequence[float], ended_s: Sequence[float], computed_s: float) -> float:
-    """Seconds in which the rank was in an all-reduce and still computed; one follows the other."""
-    free_s = 0.0
-    hidden_s = 0.0
-    for entered, ended in zip(entered_s, ended_s, strict=True):
-        hidden_s += max(min(ended, computed_s) - max(entered, free_s), 0.0)
-        free_s = ended
-    return hidden_s
-
-
-# -- from tables to objects ----------------------------------------------------------------
-
-
-def _devices(kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection]) -> list[Device]:
-    its = program.devices
-    seats = {
-        device: connections[seat]
-        for device, seat in zip(program.ranks.device.tolist(), program.ranks.seat.tolist(), strict=True)
-        if seat >= 0
-    }
-    found = []
-    for index in range(its.count):
-        task = Task(network.cores, its.busy_core_slowdown) if its.on_cores and network.cores is not None else None
-        port = seats[index].ports[0] if index in seats else None
-        found.append(Device(kernel, network, index, port=port, task=task, slowdown=its.slowdown if port is None else 0.0))
-    return found
-
-
-def _servers(kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection]) -> list[Server]:
-    """The servers, on the cores that all nodes share, or on workers' devices where host and device are one."""
-
-    def seat_of(path: int) -> Seat | None:
-        if path < 0:
-            return _on_cores(network) if program.servers.on_cores else None
-        return lambda work_s, done: network.send(connections[path], work_s, done)
-
-    return [Server(kernel, index, seat_of(path)) for index, path in enumerate(program.servers.seat.tolist())]
-
-
-def _on_cores(network: Network) -> Seat | None:
-    """How a process works on the cores that all share; none if it has one of its own."""
-    return Task(network.cores).work if network.cores is not None else None

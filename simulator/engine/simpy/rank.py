@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
+import numpy as np
+
 from simulator.engine.draws import Draws, Factors
 from simulator.engine.simpy.device import Device, Seat
 from simulator.engine.simpy.overlap import Overlap
@@ -11,7 +13,7 @@ from simulator.network.ports import Connection
 from simulator.program.program import Operation, Routine
 from simulator.records import NOTHING
 
-__all__ = ["Plan", "Rank"]
+__all__ = ["Orders", "Plan", "Rank"]
 
 
 class Plan:
@@ -159,3 +161,18 @@ class Rank:
         self.entered_s: list[float] = []
         self.begun_by_s = self.received_s = 0.0
         self.complete = True
+
+
+class Orders:
+    """The random orders in which each rank's messages begin, step by step."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+        self._left: dict[int, list[list[int]]] = {}
+
+    def next(self, rank: int, count: int) -> list[int]:
+        """The order of the rank's next step."""
+        left = self._left.get(rank)
+        if not left:
+            left = self._left[rank] = self._draws.pull_orders(np.array([rank]), count, block=self._draws.block)[0, ::-1].tolist()
+        return left.pop()

@@ -155,7 +155,7 @@ class Fuser:
         self._uncounted[size] = self._uncounted.get(size, 0) + 1
         if self._copies:
             finish_s = self._copies.back(finish_s, size)
-        return Reduction(bucket.ready, size, ready_s, np.maximum(enter_s, begun_s) if not self._copies else enter_s, finish_s)
+        return Reduction(bucket.ready, size, ready_s, enter_s if self._copies else begun_s, finish_s)
 
     def _as_needed(self, waiting: list[tuple[Bucket, Times]]) -> list[Reduction]:
         """Whenever the ranks are free: of the buckets ready on all of them, the one that the next forward pass needs first."""

@@ -1,0 +1,148 @@
+"""Laws of messages: where they go, and that whoever they are for gets them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.program.laws.walk import broken, ports_of, same, walks_of
+from simulator.program.program import Program
+from simulator.records import Place
+from simulator.scenario import Scenario
+
+__all__ = ["End", "check_path", "messages_go_where_they_say", "what_departs_lands", "what_is_sent_to_ranks_is_received"]
+
+
+class End(NamedTuple):
+    """Where a message begins or ends: what it is called inside its node, the name of the node and its number."""
+
+    name: str
+    node: str
+    number: int
+    in_device: bool
+
+    @classmethod
+    def of_rank(cls, rank: int, scenario: Scenario, *, in_device: bool = True) -> End:
+        """A rank, its device or that device's host."""
+        node = scenario.layout.node_of(rank)
+        return cls(f"device {rank}", f"node {node}", node, in_device)
+
+
+def _end(place: Place, program: Program, scenario: Scenario, rank: int, slot: int) -> End:
+    layout = scenario.layout
+    place = place.of(rank, int(program.ranks.peer[rank, slot]))
+    index = place.number
+    if place.kind == "client":
+        return End(str(place), "client node", layout.nodes - 1, in_device=False)
+    if place.kind == "server":
+        node = layout.node_of_server(index)
+        return End(str(place), f"node {node}" if layout.servers_beside else f"server node {index}", node, in_device=False)
+    return End.of_rank(index, scenario, in_device=place.kind != "host")
+
+
+def messages_go_where_they_say(program: Program, scenario: Scenario) -> None:
+    """A message has a path for every rank, from the sender's link to the receiver's, as late as they make it; answers say that they are."""
+    law = messages_go_where_they_say
+    for walk in walks_of(program):
+        ranks = np.flatnonzero(program.ranks.routine == walk.number).tolist()
+        for index, its in walk.of_kind("send"):
+            if not 0 <= its.slot < program.ranks.path.shape[1] or its.size_bytes < 0:
+                raise broken(law, f"{walk.place(index)} has no slot, or less than nothing to send")
+            for rank in ranks:
+                source, target = (_end(place, program, scenario, rank, its.slot) for place in (its.source, its.target))
+                path, place = int(program.ranks.path[rank, its.slot]), f"{walk.place(index)} of rank {rank}"
+                added_s = check_path(law, place, program, scenario, path, source, target)
+                if not same(added_s, 0.0):
+                    raise broken(law, f"{place} comes {added_s:g} s later than its links make it")
+                if program.paths.asked_for[path] != (its.source.kind == "server"):
+                    raise broken(law, f"{place} is an answer to a request, or says so, and is not")
+
+
+def check_path(law: Callable[..., None], place: str, program: Program, scenario: Scenario, path: int, source: End, target: End) -> float:
+    """Seconds that a path's latency adds to that of its links; InvariantError if it does not lead from the one end to the other."""
+    if path < 0:
+        raise broken(law, f"{place} has no path")
+    crossed = [program.ports.names[port] for port in ports_of(program, path)]
+    links = [name for name in crossed if not name.endswith(" cpu") and not name.startswith("connection ")]
+    wanted = _wanted_ports(source, target, scenario)
+    if not links or (links[0], links[-1]) != wanted:
+        raise broken(law, f"{place} crosses {', '.join(crossed)}, not from {wanted[0]!r} to {wanted[1]!r}")
+    return float(program.paths.latency_s[path]) - _latency_s(source, target, scenario)
+
+
+def _latency_s(source: End, target: End, scenario: Scenario) -> float:
+    """Of the links that a message crosses."""
+    cluster = scenario.cluster
+    if source.node != target.node:
+        added_s = 0.0
+        if cluster.fabric is not None and source.number // cluster.fabric.nodes_per_leaf != target.number // cluster.fabric.nodes_per_leaf:
+            added_s = cluster.fabric.latency_s
+        return float(max(cluster.link_of(end.number).latency_s for end in (source, target)) + added_s)
+    if source.name == target.name and source.in_device != target.in_device:
+        assert cluster.host_link is not None
+        return float(cluster.host_link.latency_s)
+    return float(cluster.intra_node.latency_s)
+
+
+def _wanted_ports(source: End, target: End, scenario: Scenario) -> tuple[str, str]:
+    """First and last link of a message."""
+    cluster = scenario.cluster
+    if source.name == target.name and source.in_device != target.in_device:
+        rank = int(source.name.removeprefix("device "))
+        link = rank // cluster.replicas_per_device // cluster.devices_per_host_link
+        name = f"host link {link} {'from' if source.in_device else 'to'} device"
+        return name, name
+    if source.node != target.node:
+        return f"{source.node} out", f"{target.node} in"
+    between = f"{source.name} to {target.name}"
+    return (f"{source.name} out", f"{target.name} in") if cluster.intra_node_topology == "switch" else (between, between)
+
+
+def what_departs_lands(program: Program, scenario: Scenario) -> None:
+    """A message that departs lands, itself or after it has been handed on, once; nothing lands that has not departed."""
+    del scenario
+    for walk in walks_of(program):
+        landed: Counter[int] = Counter()
+        for index, its in enumerate(walk.operations):
+            if not its.departs:
+                continue
+            at = index
+            while not walk.operations[at].lands:
+                onward = [number for number in walk.then[at] if walk.operations[number].kind == "send"]
+                if len(onward) != 1 or walk.operations[onward[0]].departs:
+                    raise broken(what_departs_lands, f"{walk.place(index)} departs and does not land")
+                (at,) = onward
+            landed[at] += 1
+        for index, its in enumerate(walk.operations):
+            if landed[index] != int(its.lands):
+                raise broken(what_departs_lands, f"{walk.place(index)} lands, but {landed[index]} messages that depart come there")
+
+
+def what_is_sent_to_ranks_is_received(program: Program, scenario: Scenario) -> None:
+    """A rank gets from others what the strategy sends, receives each message of a channel once, and computes with it."""
+    law = what_is_sent_to_ranks_is_received
+    sent: Counter[tuple[int, int]] = Counter()
+    received: Counter[tuple[int, int]] = Counter()
+    for walk in walks_of(program):
+        ranks = np.flatnonzero(program.ranks.routine == walk.number).tolist()
+        for index, its in walk.of_kind("send"):
+            for rank in ranks:
+                peer = int(program.ranks.peer[rank, its.slot])
+                if (peer >= 0) != (its.channel >= 0) or peer == rank:
+                    raise broken(law, f"{walk.place(index)} of rank {rank} has the channel {its.channel} and leads to rank {peer}")
+                if peer >= 0:
+                    sent[peer, its.channel] += 1
+        sizes = sorted(its.size_bytes for _, its in walk.of_kind("send") if its.channel >= 0)
+        if sizes and sizes != sorted(scenario.strategy.message_bytes(scenario)):
+            raise broken(law, f"routine {walk.number}: sends other ranks {sizes} bytes")
+        for index, its in walk.of_kind("receive"):
+            received.update((rank, its.channel) for rank in ranks)
+            if walk.first_compute_after(index) is None:
+                raise broken(law, f"{walk.place(index)} gets what no compute waits for")
+    for rank, channel in {*sent, *received}:
+        if sent[rank, channel] != received[rank, channel]:
+            counts = f"{sent[rank, channel]} messages are sent to it and {received[rank, channel]} received"
+            raise broken(law, f"rank {rank}, channel {channel}: {counts}")

@@ -1,0 +1,8 @@
+"""A program to be read: summed up as tables and sentences for people, and in full as rows for programs."""
+
+from simulator.program.printing.listings import Listing, tables_of
+from simulator.program.printing.printed import Printed, Reduced
+from simulator.program.printing.rows import SCHEMA_VERSION, rows_of
+from simulator.program.printing.sentences import sentences_of
+
+__all__ = ["SCHEMA_VERSION", "Listing", "Printed", "Reduced", "rows_of", "sentences_of", "tables_of"]

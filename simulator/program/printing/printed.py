@@ -1,0 +1,75 @@
+"""What is printed of a program: the program with what it is read beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.program.program import Floats, Operation, Program
+from simulator.units import format_seconds
+
+__all__ = ["NONE", "Printed", "Reduced", "device_ports", "time_of"]
+
+NONE = -1
+"""In a column of numbers: there is none."""
+
+
+class Reduced(NamedTuple):
+    """How a collective is carried out: algorithm, protocol ("none": that of the links), and seconds where all ranks enter at once."""
+
+    algorithm: str
+    protocol: str
+    alone_s: float
+
+    @property
+    def name(self) -> str:
+        """Such as "ring (simple)"."""
+        return self.algorithm if self.protocol == "none" else f"{self.algorithm} ({self.protocol})"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A program with what it is read beside.
+
+    Attributes
+    ----------
+    scenario
+        Content hash of what it is the program of.
+    program
+        What happens.
+    forward_s, backward_s, apply_s
+        Mean seconds of the passes and of the update on a device of speed 1, nothing drawn.
+    input_s
+        Seconds in which a rank's own input pipeline prepares a batch, beside the step before; 0: there is none, or a client does it.
+    speed
+        Of each rank's device, shape (ranks,).
+    reduced
+        By size in bytes, how a collective is carried out.
+    """
+
+    scenario: str
+    program: Program
+    forward_s: float
+    backward_s: float
+    apply_s: float
+    input_s: float
+    speed: Floats
+    reduced: Mapping[float, Reduced]
+
+    def compute_s(self, operation: Operation) -> float:
+        """Mean seconds of a compute on a device of speed 1."""
+        return operation.forward * self.forward_s + operation.backward * self.backward_s + operation.apply * self.apply_s
+
+
+def device_ports(program: Program) -> frozenset[int]:
+    """Ports that stand for a device: those that seats are paths over."""
+    seats = np.concatenate([program.ranks.seat, program.servers.seat])
+    return frozenset(program.paths.port[program.paths.first[seats[seats != NONE]]].tolist())
+
+
+def time_of(value_s: float) -> str:
+    """Seconds for reading."""
+    return format_seconds(value_s) if value_s else "no time"

@@ -1,0 +1,151 @@
+"""A program in full, row by row, for programs to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from typing import Any
+
+from simulator.collectives.schedule import Needs
+from simulator.program.printing.printed import NONE, Printed, device_ports
+from simulator.program.program import Exchange, Program, Routine
+from simulator.records import Place
+
+__all__ = ["SCHEMA_VERSION", "rows_of"]
+
+SCHEMA_VERSION = 1
+"""Of the rows: a reader that knows another version knows other fields."""
+
+
+def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
+    """All of a program, row by row; each names its ``table``, and the first counts the rows of all.
+
+    Numbers refer to rows of other tables by their ``number``. Units are in the names;
+    without one, ``capacity`` is in seconds of work a second. None stands for what is not
+    there or has no limit.
+    """
+    program = printed.program
+    operations = sum(len(routine.operations) for routine in program.routines)
+    counts = {
+        "port": len(program.ports.capacity), "path": len(program.paths), "host": program.hosts.count, "server": program.servers.count,
+        "rank": len(program.ranks), "group": len(program.groups), "routine": len(program.routines), "operation": operations,
+        "lane": sum(len(its.path) for its in program.exchanges),
+    }  # fmt: skip
+    yield {"schema_version": SCHEMA_VERSION, "table": "program", "scenario": printed.scenario, "rows": counts}
+    means = {"forward_s": printed.forward_s, "backward_s": printed.backward_s, "apply_s": printed.apply_s, "input_s": printed.input_s}
+    yield {"table": "means", **means}
+    yield {"table": "transport", **program.transport.model_dump(mode="json")}
+    yield {"table": "cores", **(asdict(program.cores) if program.cores is not None else {"number": None, "slice_s": None})}
+    devices = {its.name: getattr(program.devices, its.name) for its in fields(program.devices)}
+    yield {"table": "devices", **devices}
+    yield {"table": "servers", "count": program.servers.count, "on_cores": program.servers.on_cores}
+    yield {"table": "rules", **_rules_as_data(program)}
+    yield from _port_rows(program)
+    yield from _path_rows(program)
+    yield from ({"table": "host", "number": number, "name": name} for number, name in enumerate(program.hosts.names))
+    seats = program.servers.seat.tolist()
+    yield from ({"table": "server", "number": number, "seat": _there(seat)} for number, seat in enumerate(seats))
+    yield from _rank_rows(printed)
+    yield from ({"table": "group", "number": number, "ranks": group.tolist()} for number, group in enumerate(program.groups))
+    for number, routine in enumerate(program.routines):
+        yield {"table": "routine", "number": number, "shuffled": list(routine.shuffled)}
+        yield from _operation_rows(printed, number, routine)
+    for bucket, exchange in enumerate(program.exchanges):
+        yield from _lane_rows(bucket, exchange)
+
+
+def _there(number: int) -> int | None:
+    return None if number == NONE else number
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _rules_as_data(program: Program) -> dict[str, Any]:
+    rules = asdict(program.rules)
+    if program.rules.updates is not None:
+        rules["updates"] = {"kind": type(program.rules.updates).__name__.lower(), **rules["updates"]}
+    if program.rules.reduction is not None:
+        rules["reduction"]["most_bytes"] = _finite(program.rules.reduction.most_bytes)
+    return rules
+
+
+def _port_rows(program: Program) -> Iterator[dict[str, Any]]:
+    its, devices = program.ports, device_ports(program)
+    columns = zip(its.capacity.tolist(), its.ceiling.tolist(), its.incast_loss.tolist(), its.incast_flows.tolist(), strict=True)
+    for number, (capacity, ceiling, loss, flows) in enumerate(columns):
+        unit = "capacity" if number in devices else "capacity_bytes_per_s"
+        yield {
+            "table": "port", "number": number, "name": its.names[number], "link": number < program.links, unit: capacity,
+            "ceiling_bytes_per_s": _finite(ceiling), "incast_loss": loss, "incast_flows": flows,
+        }  # fmt: skip
+
+
+def _path_rows(program: Program) -> Iterator[dict[str, Any]]:
+    its = program.paths
+    first, port = its.first.tolist(), its.port.tolist()
+    columns = zip(its.latency_s.tolist(), its.source.tolist(), its.target.tolist(), its.asked_for.tolist(), strict=True)
+    for number, (latency_s, source, target, asked_for) in enumerate(columns):
+        yield {
+            "table": "path", "number": number, "ports": port[first[number] : first[number + 1]], "latency_s": latency_s,
+            "source": _there(source), "target": _there(target), "asked_for": asked_for,
+        }  # fmt: skip
+
+
+def _rank_rows(printed: Printed) -> Iterator[dict[str, Any]]:
+    its = printed.program.ranks
+    columns = zip(
+        its.device.tolist(), its.copy.tolist(), its.routine.tolist(), its.seat.tolist(), its.path, printed.speed.tolist(), strict=True
+    )
+    for number, (device, copy, routine, seat, path, speed) in enumerate(columns):
+        yield {
+            "table": "rank", "number": number, "name": its.names[number], "device": device, "copy": copy, "routine": routine,
+            "seat": _there(seat), "path": [_there(one) for one in path.tolist()],
+            "peer": [_there(one) for one in its.peer[number].tolist()],
+            "speed": speed,
+        }  # fmt: skip
+
+
+def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[dict[str, Any]]:
+    """Of each operation what its kind has; ``mean_s`` is that on a device of speed 1."""
+    for number, operation in enumerate(its.operations):
+        row: dict[str, Any] = {"table": "operation", "routine": routine, "number": number}
+        row |= {"kind": operation.kind, "name": operation.name, "after": list(operation.after)}
+        row |= {name: str(its) if isinstance(its := getattr(operation, name), Place) else its for name in _OF_KIND[operation.kind]}
+        if operation.kind == "compute":
+            row["mean_s"] = printed.compute_s(operation)
+        if (how := printed.reduced.get(operation.size_bytes)) is not None and operation.kind == "collective":
+            row |= how._asdict()
+        yield row
+
+
+def _lane_rows(bucket: int, its: Exchange) -> Iterator[dict[str, Any]]:
+    """Of each lane of a bucket its messages, and what they need: ``slope * k + base`` of a lane's, for message k >= ``onward``."""
+    tables = its.tables
+    columns = zip(
+        tables.source.tolist(), tables.target.tolist(), its.path.tolist(), tables.messages.tolist(), its.size_bytes.tolist(),
+        tables.meeting.tolist(), strict=True
+    )  # fmt: skip
+    for lane, (source, target, path, messages, size_bytes, meeting) in enumerate(columns):
+        yield {
+            "table": "lane", "bucket": bucket, "number": lane, "source": source, "target": target, "path": path, "messages": messages,
+            "size_bytes": size_bytes, "awaits": _needed(tables.awaits, lane), "meets": _needed(tables.meets, lane) if meeting else None,
+        }  # fmt: skip
+
+
+def _needed(needs: Needs, lane: int) -> list[dict[str, int]]:
+    some = slice(needs.start[lane], needs.start[lane + 1])
+    columns = (column[some].tolist() for column in (needs.lane, needs.base, needs.slope, needs.onward))
+    return [dict(zip(("lane", "base", "slope", "onward"), row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+_OF_KIND: dict[str, tuple[str, ...]] = {
+    "gate": (),
+    "compute": ("forward", "backward", "apply", "joins"),
+    "send": ("slot", "size_bytes", "source", "target", "departs", "lands", "feeds", "channel"),
+    "receive": ("channel",),
+    "serve": ("server", "tensor", "cost_s"),
+    "collective": ("bucket", "size_bytes", "every", "ready"),
+}
