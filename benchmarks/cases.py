@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -283,11 +285,16 @@ def _of_children(command: list[str]) -> tuple[float, float]:
 
 
 def _engine_s(file: Path, count: int) -> float:
-    """CPU seconds that the engine takes for a scenario's replications, its baseline's included; the mean of some.
+    """CPU seconds that the engine takes for a scenario's replications; the mean of some, in two processes at a time as in the sweep.
 
     Its tables or objects, what it draws and what it tells the recorder count as the engine's; compiling the program, the
-    speeds of processes and everything before and behind do not.
+    speeds of processes, the baseline where another scenario has left it, and everything before and behind do not.
     """
+    with get_context("spawn").Pool(2) as pool:
+        return statistics.fmean(pool.starmap(_engine_s_here, [(file, count)] * 2, chunksize=1))
+
+
+def _engine_s_here(file: Path, count: int) -> float:
     from simulator import load_scenario, simulate
     from simulator.replication import Run
 
@@ -304,13 +311,9 @@ def _engine_s(file: Path, count: int) -> float:
 
     scenarios = [load_scenario(file, [("cluster.inter_node.bandwidth", f"{5 + n / 10:g} Gbit/s")]) for n in range(count)]
     simulate(scenarios[0])
-    kept = Run.compiled, Run.simpy, Run.at_once
-    Run.compiled, Run.simpy, Run.at_once = (noted(each) for each in kept)
-    try:
-        for scenario in scenarios:
-            simulate(scenario)
-    finally:
-        Run.compiled, Run.simpy, Run.at_once = kept
+    Run.compiled, Run.simpy, Run.at_once = (noted(each) for each in (Run.compiled, Run.simpy, Run.at_once))
+    for scenario in scenarios:
+        simulate(scenario)
     return spent_s / count
 
 

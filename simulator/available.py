@@ -1,12 +1,13 @@
-"""How much memory this process may still take: of the machine, of its control group, of its own limit."""
+"""How much memory this process may still take: of the machine, of its control group, of its own limit; and what it need not keep."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_bytes"]
+__all__ = ["available_bytes", "give_back"]
 
 _CGROUPS = ((Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
             (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"))  # fmt: skip
@@ -16,6 +17,15 @@ _CGROUPS = ((Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
 def available_bytes() -> float | None:
     """Bytes of memory that this process can take before something ends it; None where the system does not say."""
     return min(_limits(), default=None)
+
+
+def give_back() -> None:
+    """Let the system have what this process has freed, as far as the C library keeps it for later; without glibc, do nothing."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # TypeError: on Windows
+        return
+    trim(0)
 
 
 def _limits() -> Iterator[float]:

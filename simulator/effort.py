@@ -13,7 +13,7 @@ import math
 import time
 
 from simulator.available import available_bytes
-from simulator.engine.choosing import Engine, engine_for, expected_events, likely_engine
+from simulator.engine.choosing import Engine, engine_for, expected_events, is_made, likely_engine
 from simulator.engine.draws import block_of
 from simulator.errors import InputError, SimulationError
 from simulator.metrics import alone_scenario
@@ -25,20 +25,20 @@ __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
 _REPLICATION_S = 1e-3
 """Draws of a replication, its and its baseline's beginning and end."""
-_STEP_S = 40e-6
+_LONE_STEP_S = 1.5e-6
 """A step of one replica alone."""
-_ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 75e-6, 0.6e-6, 50e-6
-"""An all-reduce of all ranks at once; each rank's part in a step; preparing a rank."""
-_WORKER_STEP_S, _MESSAGE_S = 12e-6, 18e-6
-"""A step of a worker with parameter servers; a message, of variables or gradients."""
-_RANK_MESSAGE_S = 9e-6
+_STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 10e-6, 18e-6, 0.2e-6, 5e-6
+"""Of all ranks at once: a step, an all-reduce, each rank's part in a step, preparing a rank."""
+_WORKER_S, _WORKER_STEP_S, _MESSAGE_S = 50e-6, 12e-6, 18e-6
+"""The SimPy engine: preparing a rank; a step of a worker with parameter servers; a message, of variables or gradients."""
+_RANK_MESSAGE_S = 6e-6
 """A message of an all-reduce that is simulated rank by rank."""
 _TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 """The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
 _RANK_EVENT_S = 0.1e-6
 """Of these an event of an all-reduce that is simulated rank by rank."""
-_SHARED_CORES = 2.0
-"""Work of hosts on cores that all share makes as many events again."""
+_SHARED_CORES = 1.5
+"""Work of hosts on cores that all share takes half as long again."""
 _TIMED_S = 0.3
 """What the run of some steps should take, and ten times what it may."""
 _WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5300.0, 250.0, 3000.0
@@ -72,14 +72,14 @@ def effort_s(scenario: Scenario, engine: Engine | None = None) -> float:
     run = scenario.run
     engine = likely_engine(scenario) if engine is None else engine
     lone_steps = run.steps if run.job_steps is None else -(-run.job_steps // scenario.replicas)
-    return run.replications * (_REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _STEP_S)
+    return run.replications * (_REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _LONE_STEP_S)
 
 
 def _fixed_s(scenario: Scenario, engine: Engine) -> float:
     """Seconds before the first step of a replication."""
-    if engine == "compiled" and expected_events(scenario):
-        return _TABLES_S + scenario.replicas * _COMPILED_RANK_S
-    return scenario.replicas * _RANK_S
+    if not expected_events(scenario):
+        return scenario.replicas * _RANK_S
+    return _TABLES_S + scenario.replicas * _COMPILED_RANK_S if engine == "compiled" else scenario.replicas * _WORKER_S
 
 
 def _replication_s(scenario: Scenario, engine: Engine) -> float:
@@ -91,8 +91,10 @@ def _replication_s(scenario: Scenario, engine: Engine) -> float:
     if messages := strategy.messages_a_step(scenario):
         step_s = _WORKER_STEP_S + _MESSAGE_S * messages
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
+    if replicas == 1:
+        return each_s + run.steps * _LONE_STEP_S
     step_s = _STEP_S + replicas * _RANK_STEP_S
-    if strategy.reduction is not None and replicas > 1:
+    if strategy.reduction is not None:
         fused = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
         step_s += fused * (_RANK_MESSAGE_S * 2 * replicas * (replicas - 1) if scenario.rank_messages else _ALL_REDUCE_S)
     return each_s + run.steps * step_s
@@ -152,9 +154,13 @@ def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:
 def timed_effort_s(scenario: Scenario) -> float:
     """:func:`effort_s`, brought to this machine with one replication of some steps.
 
-    Takes about a third of a second; where a few steps alone would take seconds, the model's word stands.
+    Takes about a third of a second; where a few steps alone would take seconds, or machine code would have to be made, the model's
+    word stands.
     """
-    run, engine = scenario.run, engine_for(scenario)
+    run = scenario.run
+    if likely_engine(scenario) == "compiled" and not is_made():
+        return effort_s(scenario)  # a question is asked before machine code is made, which takes longer than the answer
+    engine = engine_for(scenario)
     most = run.steps if run.job_steps is None else max(2, run.job_steps // scenario.replicas)
     fixed_s = _fixed_s(scenario, engine)
     step_s = (_replication_s(scenario, engine) - fixed_s) / most

@@ -132,6 +132,7 @@ def _alone_and_busy_s(scenario: Scenario, step_s: float, use: Utilisation) -> tu
     return min(scenario.lone_step_s, step_s), min(busy_s, step_s)
 
 
+@lru_cache(maxsize=64)
 def _power(one: float, other: float) -> float:
     """The p for which one^p + other^p is 1; both lie between 0 and 1."""
     low, high = _LEAST_POWER, _MOST_POWER

@@ -19,6 +19,8 @@ __all__ = ["Phases", "random_order"]
 
 _IN_A_ROW = 5
 _EXCEEDED = 0.25
+_AT_FIRST = 8
+"""Rounds that are looked at together, as long as phases may not have mixed; then twice as many, and so on."""
 
 
 @cache
@@ -94,11 +96,18 @@ class Phases:
 
     def _look(self, now_s: NDArray[np.float64], begun_s: NDArray[np.float64], total_s: NDArray[np.float64]) -> None:
         """At the end of some rounds, shape (rounds,): when each worker has begun its step, and seconds of the round's steps together."""
-        seen = (total_s > 0) & ~np.isnan(begun_s).any(axis=1)
-        now_s, begun_s, step_s = now_s[seen], begun_s[seen], total_s[seen] / self._workers
-        angles = 2 * np.pi * (now_s[:, None] - begun_s) / step_s[:, None]
-        orders = np.hypot(np.cos(angles).mean(axis=1), np.sin(angles).mean(axis=1))
-        if self.first is None and len(orders):
+        seen = np.flatnonzero((total_s > 0) & ~np.isnan(begun_s).any(axis=1))
+        at, many = 0, _AT_FIRST
+        while at < len(seen):
+            if self.mixed_s is not None:  # of all others no more is asked
+                at, many = max(at, len(seen) - _IN_A_ROW), _IN_A_ROW
+            some = seen[at : at + many]
+            self._note(now_s[some], _orders(now_s[some], begun_s[some], total_s[some] / self._workers))
+            at, many = at + len(some), 2 * many
+
+    def _note(self, now_s: NDArray[np.float64], orders: NDArray[np.float64]) -> None:
+        """Take the orders at some instants, shapes (rounds,)."""
+        if self.first is None:
             self.first = float(orders[0])
         now_s, orders = np.append(self._recent_s, now_s), np.append(self._recent, orders)
         if self.mixed_s is None and len(orders) >= _IN_A_ROW:
@@ -111,3 +120,13 @@ class Phases:
     def last(self) -> float:
         """Mean order of the last rounds."""
         return float(self._recent.mean()) if len(self._recent) else 0.0
+
+
+def _orders(now_s: NDArray[np.float64], begun_s: NDArray[np.float64], step_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The order at some instants, shape (rounds,), of workers that have begun their steps, shape (rounds, workers), of such a length."""
+    angles = now_s[:, None] - begun_s
+    angles *= 2 * np.pi
+    angles /= step_s[:, None]
+    along = np.cos(angles).mean(axis=1)
+    orders: NDArray[np.float64] = np.hypot(along, np.sin(angles, out=angles).mean(axis=1))
+    return orders

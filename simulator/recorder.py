@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from simulator.engine.progress import Progress
 from simulator.engine.recorder import InUse, Kind, Measured, Parts, Recorder
 from simulator.kernel import Kernel
 from simulator.records import NOTHING, Observer, Update
@@ -43,7 +44,7 @@ class KernelRecorder:
         Of the recorder.
     """
 
-    def __init__(self, kernel: Kernel, scenario: Scenario, observer: Observer | None) -> None:
+    def __init__(self, kernel: Kernel, scenario: Scenario, observer: Observer | None, told: Callable[[float], None] | None = None) -> None:
         replicas, apart = scenario.replicas, scenario.strategy.pace.asynchronous
         self.done = kernel.event()
         self.observer = observer
@@ -51,7 +52,9 @@ class KernelRecorder:
         self._recorder = Recorder(replicas, scenario.warmup * replicas, scenario.run.total_steps(replicas), apart=apart, observer=observer)
         self._watched: dict[Kind, Callable[[float], InUse]] = {}
         self.measured: Measured = self._recorder.measured
-        self._due = self._recorder.opens_at  # steps that have ended when the window opens, or closes
+        self._progress = Progress(told, self._recorder.closes_at)
+        self._turns = self._recorder.opens_at  # steps that have ended when the window opens, or closes
+        self._due = self._turns  # or progress is told, if that is sooner
 
     def watch(self, kind: Kind, in_use: Callable[[float], InUse]) -> None:
         """Measure how much of the window the resources of a kind are in use.
@@ -62,15 +65,16 @@ class KernelRecorder:
 
     def begin(self) -> None:
         """All resources are being watched and the run begins."""
-        if not self._due:
+        if not self._turns:
             self._turn()
+        self._due = min(self._turns, self._progress.due)
 
     def step(self, replica: int, start_s: float, parts: Parts, cause: int = NOTHING) -> None:
         """A replica ends a step now, with the work ``cause``."""
         recorder = self._recorder
         recorder.step(replica, start_s, self._kernel.now, parts, cause)
         if recorder.ended == self._due:
-            self._turn()
+            self._note()
 
     def update(self, update: Update) -> None:
         """An update of the model has been applied now."""
@@ -81,13 +85,20 @@ class KernelRecorder:
         if self._recorder.is_open:
             self.measured.mixed_reads.add(spread)
 
+    def _note(self) -> None:
+        """As many steps have ended that something is to be done."""
+        if self._recorder.ended == self._turns:
+            self._turn()
+        self._progress.at(self._recorder.ended)
+        self._due = min(self._turns, self._progress.due)
+
     def _turn(self) -> None:
         """Open the window, or close it."""
         if self._recorder.is_open or self.done.triggered:
             self.close()
         else:
             self._recorder.open(self._kernel.now, {kind: its.seconds for kind, its in self._in_use().items()})
-            self._due = self._recorder.closes_at
+            self._turns = self._recorder.closes_at
 
     def _in_use(self) -> Mapping[Kind, InUse]:
         return {kind: its(self._kernel.now) for kind, its in self._watched.items()}

@@ -36,16 +36,26 @@ __all__ = ["Run", "Shared", "drawn_scenario", "replicate"]
 
 
 class Shared:
-    """What replications of a scenario have in common: their program and collective, if nothing is drawn on which these depend."""
+    """What replications of a scenario have in common: their program and collective, if nothing is drawn on which these depend.
+
+    Attributes
+    ----------
+    drawn_s
+        Of the last one seconds of compute, and of a whole step when all workers are under way.
+    """
 
     def __init__(self) -> None:
         self._drawn: Scenario | None = None
         self._made: tuple[Program, Collective | None] | None = None
+        self.drawn_s = (1.0, 1.0)
 
     def of(self, drawn: Scenario, streams: Streams) -> tuple[Program, Collective | None]:
         """The program and the collective of a replication: those of the one before, or new ones."""
-        if self._made is None or drawn is not self._drawn or not self._begins_again(drawn):
+        if drawn is not self._drawn:
             self._drawn, self._made = drawn, None
+            self.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
+        if self._made is None or not self._begins_again(drawn):
+            self._made = None
             self._made = compile_program(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams)
         return self._made
 
@@ -64,6 +74,7 @@ def replicate(
     observer: Observer | None = None,
     engine: ByEngine | None = None,
     shared: Shared | None = None,
+    told: Callable[[float], None] | None = None,
 ) -> Measured:
     """Simulate one real run of the scenario.
 
@@ -79,6 +90,8 @@ def replicate(
         What runs it, where that has been chosen for all replications; left out: what is best for this one.
     shared
         Of all replications of this scenario; left out: everything is made for this one.
+    told
+        Called now and then with the share of the steps that have ended.
 
     Raises
     ------
@@ -91,8 +104,9 @@ def replicate(
         engine = engine_for(scenario, 1)
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
-    program, collective = (shared or Shared()).of(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams), collective, observer)
+    shared = shared or Shared()
+    program, collective = shared.of(drawn, streams)
+    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, told)
     its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
@@ -102,7 +116,7 @@ def replicate(
     finally:
         if collecting:
             gc.enable()
-    measured.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
+    measured.drawn_s = shared.drawn_s
     return measured
 
 
@@ -116,6 +130,7 @@ class Run:
     draws: Draws
     collective: Collective | None
     observer: Observer | None
+    told: Callable[[float], None] | None = None
 
     @property
     def together(self) -> bool:
@@ -131,14 +146,14 @@ class Run:
         """By the compiled engine."""
         recorder = self._recorder()
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log)
+        run_compiled(self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.told)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 
     def at_once(self) -> Measured:
         """All ranks' steps at once, as arrays."""
         recorder = self._recorder()
-        lockstep = Lockstep(self.program, self.draws, recorder, self.collective, self._log)
+        lockstep = Lockstep(self.program, self.draws, recorder, self.collective, self._log, self.told)
         lockstep.run()
         self._note_collective(recorder.measured, lockstep.sizes)
         return recorder.measured
@@ -148,7 +163,7 @@ class Run:
         drawn, program = self.drawn, self.program
         kernel = Kernel()
         cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-        recorder = KernelRecorder(kernel, drawn, self.observer)
+        recorder = KernelRecorder(kernel, drawn, self.observer, self.told)
         if cores is not None:
             recorder.watch("cores", partial(in_use_of, [cores]))
         log, collective = self._log, self._reduces_at_once
@@ -192,7 +207,9 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     What is resolved and leaves nothing open is returned itself.
     """
     scenario = resolve(scenario).scenario
-    load = scenario.workload.with_drawn_law(streams.generator("law"))
+    load = scenario.workload
+    if load.draws_its_law:
+        load = load.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload")) if load.uncertainty is not None else load
     if load.jitter_least is not None and not load.moved_by_factor:
         # the fastest step seen stays where it is, whatever mean is drawn; on another device it is as uncertain as the mean

@@ -6,7 +6,7 @@ import gc
 import hashlib
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
@@ -26,7 +26,7 @@ _NO_LINK = {"bandwidth_bytes_per_s": 1.0, "latency_s": 0.0}
 
 
 def simulate(
-    scenario: Scenario | Resolved, *, observer: Observer | None = None, progress: Callable[[int, int], None] | None = None
+    scenario: Scenario | Resolved, *, observer: Observer | None = None, progress: Callable[[float, int], None] | None = None
 ) -> Result:
     """Simulate every replication of a scenario.
 
@@ -37,7 +37,8 @@ def simulate(
     observer
         Receives every record of replication 0: a trace, an audit.
     progress
-        Called with replications done and in all, after each.
+        Called with replications done, and what share of the present one, and with how many there are in all: after each, and
+        in long ones after each some thousand steps.
 
     Returns
     -------
@@ -73,7 +74,8 @@ def simulate(
     shared = Shared()
     runs: list[Measured] = []
     for replication in range(count):
-        run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared)
+        told = None if progress is None else partial(_tell, progress, replication, count)
+        run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, told)
         if scenario.replicas >= _MANY:
             gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
         if runs:
@@ -85,6 +87,12 @@ def simulate(
     windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_Alone(alone), count, engine)
     result = summarise(resolved, runs, windows)
     return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
+
+
+def _tell(progress: Callable[[float, int], None], done: int, count: int, share: float) -> None:
+    """Tell of progress within a replication."""
+    if share < 1.0:
+        progress(done + share, count)
 
 
 class _Alone:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -188,6 +188,14 @@ class Spec(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values of some keys, not validated; what has been worked out of the old ones and kept is left behind."""
+        copied = super().model_copy(update=update, deep=deep)
+        if update:
+            for name in copied.__dict__.keys() - type(copied).model_fields.keys():
+                del copied.__dict__[name]
+        return copied
+
     def to_frame(self) -> pd.DataFrame:
         """This as a pandas table of one row, under dotted names; of a result :data:`simulator.rows.COLUMNS`."""
         return frame_of([self])
@@ -221,16 +229,25 @@ class Spec(BaseModel):
                     found[name] = mark.dimension
         return found
 
+    @classmethod
+    @cache
+    def _short_names(cls) -> list[tuple[str, str]]:
+        """Of each quantity its name, and that without the unit."""
+        return [(name, short) for name in cls._quantities() if (short := short_name(name)) != name]
+
     @model_validator(mode="before")
     @classmethod
     def _accept_short_names(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         # pydantic would read "2" and true as numbers; the JSON Schema does not
-        renamed = {name: _as_given(value, plain) if (plain := _plain(cls, name)) else value for name, value in data.items()}
-        for name in cls._quantities():
-            short = short_name(name)
-            if short == name or short not in renamed:
+        renamed = dict(data)
+        for name, value in data.items():
+            plain = _plain(cls, name)
+            if plain and (plain == "truth" or type(value) is not float):
+                renamed[name] = _as_given(value, plain)
+        for name, short in cls._short_names():
+            if short not in renamed:
                 continue
             if name in renamed:
                 raise PydanticCustomError("twice", "has both {short} and {name}; keep one", {"short": short, "name": name})

@@ -121,12 +121,16 @@ class CountHistogram:
 
     def mean(self) -> float:
         """Exact mean; 0 of nothing."""
-        counts = self.counts
-        total = sum(counts.values())
-        return sum(value * count for value, count in counts.items()) / total if total else 0.0
+        total = int(self._small.sum()) + sum(self._others.values())
+        sums = int(self._small @ np.arange(len(self._small))) + sum(value * count for value, count in self._others.items())
+        return sums / total if total else 0.0
 
     def quantile(self, share: float) -> int:
         """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
+        if not self._others:
+            reached = np.cumsum(self._small)
+            total = int(reached[-1]) if len(reached) else 0
+            return int(np.searchsorted(reached, max(share * total, 1))) if total else 0
         counts = self.counts
         need = share * sum(counts.values())
         seen = 0

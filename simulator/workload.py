@@ -277,6 +277,11 @@ class Workload(Spec):
         points = self.fit.points if self.fit is not None else ()
         return self.jitter_steps or sum(point.steps for point in points) or None
 
+    @property
+    def draws_its_law(self) -> bool:
+        """Whether each replication has a law of jitter of its own, by :meth:`with_drawn_law`."""
+        return bool(self.jitter_draws) or (isinstance(self.jitter, Empirical) and self.steps_seen is not None)
+
     def with_drawn_law(self, rng: np.random.Generator) -> Workload:
         """A copy with one of the laws of jitter that the measured steps may come from.
 

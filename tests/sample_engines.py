@@ -156,8 +156,8 @@ def _blocks(case: Case) -> Iterator[np.ndarray]:
         yield np.maximum(np.rint(draws * 2.0**24), 1.0) / 2.0**24
 
 
-def by_compiled(case: Case, most_events: int = 1 << 60) -> Outcome:
-    """The same in tables and machine code; in slices of so many calendar entries."""
+def by_compiled(case: Case, most_things: int = 1 << 60) -> Outcome:
+    """The same in tables and machine code; in slices of so many things that happen."""
     transport = Transport(**case.transport)
     ports, paths = tables_of(case)
     state = State(
@@ -190,7 +190,7 @@ def by_compiled(case: Case, most_events: int = 1 << 60) -> Outcome:
         state.grow()
         later(at_s, number)
     while True:
-        why = act(address, 8, min(int(s.serial) + most_events, 1 << 62), 0.0, 0, 0, 0)
+        why = act(address, 8, most_things, 0.0, 0, 0, 0)
         if why == DRAINED:
             break
         if why == FULL:

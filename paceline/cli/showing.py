@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["note", "progress_bar", "show_result", "show_table"]
 
-Advance = Callable[[int, int], None]
+Advance = Callable[[float, int], None]
 
 
 def note(message: str) -> None:
@@ -48,12 +48,12 @@ def progress_bar(title: str) -> Iterator[Advance]:
     task = bar.add_task(title, total=None)
     begun = False
 
-    def advance(done: int, total: int) -> None:
+    def advance(done: float, total: int) -> None:
         nonlocal begun
         if begun:
             bar.update(task, completed=done, total=total)
         else:
-            bar.reset(task, completed=done, total=total)
+            bar.reset(task, completed=int(done), total=total)
             bar.start()  # not sooner: something may be asked first
         begun = True
 
@@ -69,10 +69,10 @@ _TOLD_EVERY_S = 30.0
 
 def _progress_lines(title: str) -> Advance:
     """Tells of progress in a line, at most one each half minute."""
-    first: tuple[float, int] | None = None
+    first: tuple[float, float] | None = None
     told_s = 0.0
 
-    def advance(done: int, total: int) -> None:
+    def advance(done: float, total: int) -> None:
         nonlocal first, told_s
         now_s = time.monotonic()
         if first is None:
@@ -80,10 +80,15 @@ def _progress_lines(title: str) -> Advance:
         elif now_s - told_s >= _TOLD_EVERY_S:
             begun_s, before = first
             left = f", about {_duration((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
-            note(f"{title}: {done:,} of {total:,}{left}")
+            note(f"{title}: {_count(done)} of {total:,}{left}")
             told_s = now_s
 
     return advance
+
+
+def _count(done: float) -> str:
+    """A number of things done, of which the last may be under way."""
+    return f"{done:,}" if done == int(done) else f"{done:,.2f}"
 
 
 def _duration(seconds: float) -> str:

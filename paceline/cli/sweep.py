@@ -51,7 +51,8 @@ def sweep(
 ) -> None:
     """Simulate a grid of scenarios.
 
-    The results file is a journal: each result is on disk before the next is written. Stop the
+    The results file is a journal: results are written, and synced to the disk, as soon as a process
+    sends them, which it does several times a second where simulations are short. Stop the
     sweep at any moment, even with kill -9, run the same command again, and it goes on where
     it was, to the same file, byte for byte. If the scenario has changed meanwhile, it says so.
 

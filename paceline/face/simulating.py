@@ -21,7 +21,7 @@ def simulate(
     *,
     prices: GivenPrices = None,
     observer: Observer | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[float, int], None] | None = None,
 ) -> Result:
     """Simulate one scenario.
 
@@ -34,7 +34,8 @@ def simulate(
     observer
         Receives every record of the first replication: a trace, an audit.
     progress
-        Called with replications done and in all, after each.
+        Called with replications done, and what share of the present one, and with how many there are in all: after each, and
+        in long ones after each some thousand steps.
 
     Returns
     -------

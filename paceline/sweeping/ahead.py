@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.sweeping.journal import Journal
+from paceline.sweeping.lines import Line
 from simulator.errors import ResultsError
-from simulator.results import Failure, Result
 from simulator.scenario import Scenario
 
 __all__ = ["Ahead"]
@@ -68,8 +68,8 @@ class Ahead:
     def __contains__(self, place: int) -> bool:
         return place in self._lines
 
-    def keep(self, place: int, outcome: Result | Failure) -> None:
-        """Write down the outcome of the scenario at a place of the sweep.
+    def keep(self, place: int, line: Line) -> None:
+        """Write down the line of the scenario at a place of the sweep.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class Ahead:
         """
         if self._file is None:
             self._file = Journal.open(self._path)
-        self._file.append(outcome, sync=False)
+        self._file.write([line], sync=False)
         self._lines[place] = len(self._file) - 1
 
     def hand_over(self, place: int, journal: Journal) -> None:
@@ -87,7 +87,7 @@ class Ahead:
         line = self._lines[place]
         scenario_hash = self._file.lines.hashes[line]
         failed = line in self._file.lines.failed
-        journal.copy(self._file.lines.raw(line), scenario_hash, self._times.get(scenario_hash), failed=failed, sync=True)
+        journal.write([Line(self._file.lines.raw(line), scenario_hash, self._times.get(scenario_hash), failed)])
         self.drop(place)
 
     def drop(self, place: int) -> None:

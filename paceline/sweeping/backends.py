@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from simulator.errors import InputError, SimulationError
 
@@ -22,11 +22,14 @@ __all__ = ["KILLED", "Workers", "WorkersLostError", "check_answers", "check_vers
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
+GivenT = TypeVar("GivenT")
 
 _AHEAD, _MOST_AHEAD = 64, 1024
 """Tasks handed over together: so many for each process, but no more than that in all."""
 _QUICK_S, _LONG_S = 2.0, 8.0
 """Batches that take less grow, those that take more shrink."""
+_SOME_S, _MOST_AT_A_TIME = 0.25, 64
+"""How long a process works on what it is given at a time, and how much that is at most."""
 _ANSWER_S = 10.0
 _WATCH_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -81,16 +84,26 @@ class Workers:
     ) -> None:
         self._parallel, self.count, self._lost, self._streaming, self._here = parallel, count, lost, streaming, here
         self._batch = 2 * count
+        self._at_a_time = 1
 
     @property
     def window(self) -> int:
         """Tasks to hand over together: enough to keep all busy, few enough to hold the answers."""
         return max(2 * self.count, min(_AHEAD * self.count, _MOST_AHEAD))
 
-    def map(
+    def map(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Generator[AnswerT, None, None]:
+        """What a function answers to each item, in order; else as :meth:`groups`."""
+        with closing(self.groups(function, items)) as groups:
+            for answers in groups:
+                yield from answers
+
+    def groups(
         self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT], early: Callable[[int, AnswerT], None] | None = None
-    ) -> Generator[AnswerT, None, None]:
-        """What a function answers to each item, in order.
+    ) -> Generator[list[AnswerT], None, None]:
+        """What a function answers to each item, in order, those that come together in a list.
+
+        A process of this machine is given several items at a time where they take
+        milliseconds; it answers after a fraction of a second at the latest, but for one item that takes longer.
 
         Parameters
         ----------
@@ -105,34 +118,73 @@ class Workers:
         WorkersLostError
             A process was killed, or the cluster lost.
         """
-        from joblib import delayed
-
         if self._here and len(items) == 1:
-            yield function(items[0])
+            yield [function(items[0])]
             return
         try:
-            if not self._streaming:
+            if self._here:
+                yield from self._in_order(function, items, early)
+            elif self._streaming:
+                for answer in self._in_parallel(function, ((item,) for item in items)):
+                    yield [answer]
+            else:
                 yield from self._by_batches(function, items)
-                return
-            with deaf_to(*_ENDING):
-                if self._here:
-                    answers = self._parallel(delayed(_numbered)(function, number, item) for number, item in enumerate(items))
-                else:
-                    answers = self._parallel(delayed(function)(item) for item in items)
-            with warnings.catch_warnings(), closing(answers):
-                warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
-                yield from _in_order(answers, early) if self._here else answers
         except tuple(self._lost) as error:
             raise WorkersLostError(*next(told for kind, told in self._lost.items() if isinstance(error, kind))) from None
 
-    def _by_batches(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[AnswerT]:
+    def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Iterator[GivenT]:
+        """What a function gives to each of some arguments, which are asked for when somebody is free."""
+        from joblib import delayed
+
+        with deaf_to(*_ENDING):
+            given = self._parallel(delayed(function)(*each) for each in arguments)
+        with warnings.catch_warnings(), closing(given):
+            warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
+            yield from given
+
+    def _in_order(
+        self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT], early: Callable[[int, AnswerT], None] | None
+    ) -> Iterator[list[AnswerT]]:
+        """Answers by their numbers, as soon as they and all before them are there."""
+        waiting: dict[int, AnswerT] = {}
+        due, left = 0, list(range(len(items)))
+        while left:
+            numbers, left = left, []
+            tasks = ((function, [(number, items[number]) for number in some]) for some in self._parts(numbers))
+            for some in self._in_parallel(_some, tasks):
+                left += some.left
+                self._at_a_time = max(
+                    1, min(2 * self._at_a_time, _MOST_AT_A_TIME, int(len(some.answers) * _SOME_S / max(some.took_s, 1e-9)))
+                )
+                waiting.update(some.answers)
+                answers: list[AnswerT] = []
+                while due in waiting:
+                    answers.append(waiting.pop(due))
+                    due += 1
+                if early is not None:
+                    for number, answer in some.answers:
+                        if number in waiting:
+                            early(number, answer)
+                if answers:
+                    yield answers
+            left.sort()
+
+    def _parts(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+        """What to hand over at a time; less towards the end, so that nobody waits long for the last."""
+        begin = 0
+        while begin < len(numbers):
+            end = begin + max(1, min(self._at_a_time, (len(numbers) - begin) // (2 * self.count)))
+            yield numbers[begin:end]
+            begin = end
+
+    def _by_batches(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[AnswerT]]:
         from joblib import delayed
 
         begin = 0
         while begin < len(items):
             begun_s = time.monotonic()
             batch = items[begin : begin + self._batch]
-            yield from self._parallel(delayed(function)(item) for item in batch)
+            yield list(self._parallel(delayed(function)(item) for item in batch))
             begin += len(batch)
             took_s = time.monotonic() - begun_s
             if took_s < _QUICK_S:
@@ -188,22 +240,26 @@ def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
-def _in_order(answers: Iterable[tuple[int, AnswerT]], early: Callable[[int, AnswerT], None] | None) -> Iterator[AnswerT]:
-    """Answers by their numbers, each as soon as it and all before it are there."""
-    waiting: dict[int, AnswerT] = {}
-    due = 0
-    for number, answer in answers:
-        waiting[number] = answer
-        if number != due and early is not None:
-            early(number, answer)
-        while due in waiting:
-            yield waiting.pop(due)
-            due += 1
+class _Some(NamedTuple, Generic[AnswerT]):
+    """What a process has done of what it was given."""
+
+    answers: list[tuple[int, AnswerT]]
+    """With the numbers of their items."""
+    left: list[int]
+    took_s: float
 
 
-def _numbered(function: Callable[[ItemT], AnswerT], number: int, item: ItemT) -> tuple[int, AnswerT]:
-    """Number and answer of an item."""
-    return number, function(item)
+def _some(function: Callable[[ItemT], AnswerT], numbered: Sequence[tuple[int, ItemT]]) -> _Some[AnswerT]:
+    """Answer some items, in a process; for others there may be more time elsewhere."""
+    begun_s = time.monotonic()
+    answers: list[tuple[int, AnswerT]] = []
+    took_s = 0.0
+    for number, item in numbered:
+        answers.append((number, function(item)))
+        took_s = time.monotonic() - begun_s
+        if took_s >= _SOME_S:
+            break
+    return _Some(answers, [number for number, _ in numbered[len(answers) :]], took_s)
 
 
 def _end_with(starter: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -13,13 +13,13 @@ from typing import BinaryIO
 from pydantic_core import from_json
 
 from paceline.sweeping.backends import WorkersLostError
-from paceline.sweeping.lines import begins_line, hash_of_line
+from paceline.sweeping.lines import Line, begins_line, hash_of_line, line_of
 from paceline.sweeping.stored import StoredLines
 from simulator.errors import InputError, ResultsError, SimulationError
 from simulator.results import Failure, Result
 from simulator.scenario import Scenario
 
-__all__ = ["Journal", "timeless"]
+__all__ = ["Journal"]
 
 Outcome = Result | Failure
 _TIMES = ".times.ndjson"
@@ -27,10 +27,11 @@ _AHEAD = ".ahead.ndjson"
 
 
 class Journal:
-    """A results file that grows by one line an outcome, each on disk before the next is begun.
+    """A results file that grows by one line an outcome.
 
-    A line is written, flushed and synced at once, so that whatever kills the process leaves
-    whole lines and at most the beginning of one, which the next to write cuts off. While it
+    Lines are written past all buffers of the process, so that whatever kills it leaves
+    whole lines and at most the beginning of one, which the next to write cuts off; those
+    that come together are then synced, before more is waited for. While it
     is open nobody else can open it. How long each simulation took, which the lines do not
     tell since they must depend on the scenarios alone, stands in ``RESULTS.times.ndjson``.
 
@@ -116,28 +117,21 @@ class Journal:
         index = self._known.get(scenario.hash)
         return None if index is None else self.lines[index]
 
-    def append(self, outcome: Outcome, *, sync: bool = True) -> None:
-        """Write one line, and unless told otherwise wait until it is on disk.
+    def append(self, outcome: Outcome) -> None:
+        """Write the line of an outcome, as :meth:`write`."""
+        self.write([line_of(outcome)])
+
+    def write(self, lines: Iterable[Line], *, sync: bool = True) -> None:
+        """Write some lines, and unless told otherwise wait until they are on disk.
 
         Raises
         ------
         SimulationError
-            It cannot be written, as on a full disk; what was written before is kept.
-        """
-        took_s = outcome.wall_time_s if isinstance(outcome, Result) else None
-        line = timeless(outcome).to_json().encode() + b"\n"
-        self.copy(line, outcome.scenario_hash, took_s, failed=isinstance(outcome, Failure), sync=sync)
-
-    def copy(self, line: bytes, scenario_hash: str, took_s: float | None, *, failed: bool = False, sync: bool = False) -> None:
-        """Take over the line of an outcome from another journal, and wait until it is on disk if that is wanted.
-
-        Raises
-        ------
-        SimulationError
-            As :meth:`append`.
+            They cannot be written, as on a full disk; what was written before is kept.
         """
         try:
-            self._write(line, scenario_hash, took_s, failed=failed)
+            for line in lines:
+                self._write(line.text, line.scenario_hash, line.took_s, failed=line.failed)
             if sync:
                 os.fsync(self._file.fileno())
         except OSError as error:
@@ -270,11 +264,6 @@ def _put(file: BinaryIO, data: bytes) -> None:
     """Write to the end of a file that was opened to append, past Python's buffer: nothing is left in it that could come late."""
     while data:
         data = data[os.write(file.fileno(), data) :]
-
-
-def timeless(outcome: Outcome) -> Outcome:
-    """An outcome without the time that it took, which files must not depend on."""
-    return outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
 
 
 def _time_in(line: bytes) -> tuple[str, float | None] | None:

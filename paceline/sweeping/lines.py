@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from pydantic_core import from_json
@@ -14,7 +14,7 @@ from simulator.cluster import Cluster
 from simulator.results import Failure, Result
 from simulator.workload import Workload
 
-__all__ = ["LineReader", "begins_line", "hash_of_line"]
+__all__ = ["Line", "LineReader", "begins_line", "hash_of_line", "line_of", "timeless"]
 
 SectionT = TypeVar("SectionT", bound=BaseModel)
 
@@ -23,6 +23,28 @@ _HASH = re.compile(re.escape(_BEGINNING) + rb'([0-9a-f]{16})","scenario":')
 _WORKLOAD = re.compile(_HASH.pattern + rb'\{"schema_version":1,"workload":(?=\{)')
 _CLUSTER = b',"cluster":'
 _KEPT = 256
+
+
+class Line(NamedTuple):
+    """A line, and what is known of it without reading it."""
+
+    text: bytes
+    """With its end."""
+    scenario_hash: str
+    took_s: float | None
+    """How long the simulation took, as far as that is known; it does not stand in the line."""
+    failed: bool
+
+
+def line_of(outcome: Result | Failure) -> Line:
+    """The line of an outcome."""
+    took_s = outcome.wall_time_s if isinstance(outcome, Result) else None
+    return Line(timeless(outcome).to_json().encode() + b"\n", outcome.scenario_hash, took_s, isinstance(outcome, Failure))
+
+
+def timeless(outcome: Result | Failure) -> Result | Failure:
+    """An outcome without the time that it took, which files must not depend on."""
+    return outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
 
 
 def hash_of_line(line: bytes) -> str | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from paceline.sweeping.ahead import Ahead
-from paceline.sweeping.journal import Journal, timeless
-from paceline.sweeping.lines import begins_line
+from paceline.sweeping.journal import Journal
+from paceline.sweeping.lines import Line, begins_line, timeless
 from paceline.sweeping.outcome import Sweep
 from paceline.sweeping.retrying import clean_up, retried
 from paceline.sweeping.running import Backend, Outcome, Runner
@@ -110,19 +111,30 @@ def _go_on(journal: Journal, ahead: Ahead, scenarios: Sequence[Scenario], runner
     finished = {place for place in range(len(journal), total) if place in ahead}
     rest = [place for place in range(len(journal), total) if place not in finished]
 
-    def early(number: int, outcome: Outcome) -> None:
-        ahead.keep(rest[number], outcome)
+    def early(number: int, line: Line) -> None:
+        ahead.keep(rest[number], line)
         tell(len(journal) + len(ahead), total)
 
-    # closed, it ends its processes also where this one is stopped between two outcomes
-    with journal.keeping(), closing(runner.run((scenarios[place] for place in rest), early)) as outcomes:
-        for place in range(len(journal), total):
-            if place in finished:
-                ahead.hand_over(place, journal)
-            else:
-                journal.append(next(outcomes))
-                ahead.drop(place)
+    def hand_over() -> None:
+        while len(journal) in finished:
+            ahead.hand_over(len(journal), journal)
             tell(len(journal) + len(ahead), total)
+
+    hand_over()
+    # closed, it ends its processes also where this one is stopped between two outcomes
+    with journal.keeping(), closing(runner.lines((scenarios[place] for place in rest), early)) as groups:
+        for lines in groups:
+            begin = 0
+            while begin < len(lines):
+                first = len(journal)
+                # up to the next that was finished in an earlier run
+                some = list(itertools.takewhile(lambda place: place not in finished, range(first, first + len(lines) - begin)))
+                journal.write(lines[begin : begin + len(some)])
+                for place in some:
+                    ahead.drop(place)
+                begin += len(some)
+                tell(len(journal) + len(ahead), total)
+                hand_over()
 
 
 def _silent(done: int, total: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paceline.sweeping.journal import Journal
+from paceline.sweeping.lines import Line
 from paceline.sweeping.running import Runner
 from simulator.scenario import Scenario
 
@@ -48,7 +49,7 @@ def retried(journal: Journal, scenarios: Sequence[Scenario], runner: Runner, pro
                 done += 1
                 progress(done, len(failed))
             else:
-                partial.copy(journal.lines.raw(index), scenario_hash, times.get(scenario_hash))
+                partial.write([Line(journal.lines.raw(index), scenario_hash, times.get(scenario_hash), failed=False)], sync=False)
         partial.take_place_of(out)
     except BaseException:
         partial.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from paceline.sweeping.backends import Workers, local_workers
+from paceline.sweeping.lines import Line, line_of
 from paceline.sweeping.on_dask import check_dask_address, dask_workers
 from paceline.sweeping.on_ray import check_ray_address, ray_workers
 from simulator.engine.choosing import check
@@ -23,6 +24,7 @@ __all__ = ["Backend", "Outcome", "Runner"]
 
 Backend = Literal["local", "dask", "ray"]
 Outcome = Result | Failure
+SentT = TypeVar("SentT")
 
 
 class Runner:
@@ -71,7 +73,7 @@ class Runner:
         self._workers = None
         self._connected.close()
 
-    def run(self, scenarios: Iterable[Scenario], early: Callable[[int, Outcome], None] | None = None) -> Generator[Outcome, None, None]:
+    def run(self, scenarios: Iterable[Scenario]) -> Generator[Outcome, None, None]:
         """Simulate scenarios; each outcome comes as soon as it and all before it are there.
 
         No more than some scenarios are read, and held, ahead of the outcome that is waited for.
@@ -80,9 +82,6 @@ class Runner:
         ----------
         scenarios
             What to simulate.
-        early
-            Called at once with number and outcome of a scenario that is done before one in front
-            of it, where processes of this machine simulate; it comes again in its turn.
 
         Yields
         ------
@@ -97,6 +96,29 @@ class Runner:
         SimulationError
             A worker process was killed, or the cluster was lost.
         """
+        with closing(self._groups(_answer, scenarios)) as groups:
+            for window, answers in groups:
+                yield from map(_outcome, window, answers)
+
+    def lines(
+        self, scenarios: Iterable[Scenario], early: Callable[[int, Line], None] | None = None
+    ) -> Generator[Sequence[Line], None, None]:
+        """The same as lines of a results file, made where the scenarios are simulated; those that come together in one list.
+
+        ``early`` is called at once with number and line of a scenario that is done before one in front of it, where
+        processes of this machine simulate; the line comes again in its turn.
+        """
+        with closing(self._groups(_line, scenarios, early)) as groups:
+            for _, lines in groups:
+                yield lines
+
+    def _groups(
+        self,
+        function: Callable[[Scenario | Resolved], _Sent[SentT]],
+        scenarios: Iterable[Scenario],
+        early: Callable[[int, SentT], None] | None = None,
+    ) -> Generator[tuple[Sequence[Scenario], Sequence[SentT]], None, None]:
+        """Scenarios, one after the other, and what a function has sent back of each; those that come together at once."""
         waiting = iter(scenarios)
         first = list(itertools.islice(waiting, 1))
         if not first:
@@ -108,13 +130,15 @@ class Runner:
             begin, noted = 0, set[str]()
             while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
                 first = []
-                tell = None if early is None else partial(_told, early, begin, window)
-                with closing(workers.map(_answer, [_resolved(scenario) for scenario in window], tell)) as answers:
-                    for scenario, (answer, notes) in zip(window, answers, strict=True):
-                        for text in [text for text in notes if text not in noted]:
+                tell = None if early is None else partial(_told, early, begin)
+                at = 0
+                with closing(workers.groups(function, [_resolved(scenario) for scenario in window], tell)) as groups:
+                    for group in groups:
+                        for text in [text for sent in group for text in sent.notes if text not in noted]:
                             noted.add(text)
                             warnings.warn(text, EngineWarning, stacklevel=2)
-                        yield _outcome(scenario, answer)
+                        yield window[at : at + len(group)], [sent.answer for sent in group]
+                        at += len(group)
                 begin += len(window)
 
     @contextmanager
@@ -133,10 +157,10 @@ Answer = Failed | dict[str, Any]
 """Why there is no result, or the result's fields without the scenario, which is here already."""
 
 
-class _Sent(NamedTuple):
+class _Sent(NamedTuple, Generic[SentT]):
     """What a worker sends back."""
 
-    answer: Answer
+    answer: SentT
     notes: tuple[str, ...]
     """What it would have warned of, had anybody looked: what its engine could not do."""
 
@@ -149,8 +173,19 @@ def _resolved(scenario: Scenario) -> Scenario | Resolved:
         return scenario
 
 
-def _answer(scenario: Scenario | Resolved) -> _Sent:
+def _answer(scenario: Scenario | Resolved) -> _Sent[Answer]:
     """Simulate one scenario, in a worker."""
+    return _noting(lambda: _simulated(scenario))
+
+
+def _line(scenario: Scenario | Resolved) -> _Sent[Line]:
+    """Simulate one scenario, in a worker, and write down what comes of it."""
+    given = scenario.given if isinstance(scenario, Resolved) else scenario
+    return _noting(lambda: line_of(_outcome(given, _simulated(scenario))))
+
+
+def _noting(made: Callable[[], SentT]) -> _Sent[SentT]:
+    """What a function makes, and what it warns of an engine meanwhile."""
     notes: list[str] = []
     show = warnings.showwarning
 
@@ -163,7 +198,7 @@ def _answer(scenario: Scenario | Resolved) -> _Sent:
     with warnings.catch_warnings():
         warnings.simplefilter("always", EngineWarning)
         warnings.showwarning = keep
-        answer = _simulated(scenario)
+        answer = made()
     return _Sent(answer, tuple(notes))
 
 
@@ -175,9 +210,9 @@ def _simulated(scenario: Scenario | Resolved) -> Answer:
     return {name: getattr(result, name) for name in Result.model_fields if name != "scenario"}
 
 
-def _told(early: Callable[[int, Outcome], None], begin: int, window: list[Scenario], number: int, sent: _Sent) -> None:
+def _told(early: Callable[[int, SentT], None], begin: int, number: int, sent: _Sent[SentT]) -> None:
     """Tell of an answer before its turn."""
-    early(begin + number, _outcome(window[number], sent.answer))
+    early(begin + number, sent.answer)
 
 
 def _outcome(scenario: Scenario, answer: Answer) -> Outcome:

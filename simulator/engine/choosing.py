@@ -10,6 +10,7 @@ thousands of short simulations then takes little more than if its length had bee
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,7 +21,9 @@ from simulator.errors import EngineWarning, InputError
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-__all__ = ["MOST_OPERATIONS", "Asked", "Engine", "check", "choose", "engine_for", "expected_events", "likely_engine", "unavailable"]
+__all__ = [
+    "MOST_OPERATIONS", "Asked", "Engine", "check", "choose", "engine_for", "expected_events", "is_made", "likely_engine", "unavailable",
+]  # fmt: skip
 
 Asked = Literal["auto", "simpy", "compiled"]
 """What ``run.engine`` says."""
@@ -28,6 +31,8 @@ MOST_OPERATIONS = 32_767
 """Operations of a step that the compiled engine takes: it counts them in two bytes."""
 Engine = Literal["simpy", "compiled"]
 
+_WARMING = "simulator.engine.compiled.warming"
+"""What knows about the compiled engine, and loads it."""
 _TABLES_EVENTS, _LOADING_EVENTS, _MAKING_EVENTS = 500.0, 80_000.0, 2_000_000.0
 """Events that SimPy runs in the time that the compiled engine takes for a replication's tables, beyond what SimPy takes for its
 objects; for loading machine code; for making it."""
@@ -42,13 +47,15 @@ class _Past:
     """That SimPy was given where the compiled engine might have run them."""
     loaded = False
     """Whether the compiled engine has been loaded."""
+    failed: str | None = None
+    """Why its machine code could not be made, or loaded, as the middle of a sentence."""
 
 
 @cache
 def unavailable() -> str | None:
     """Why the compiled engine cannot run here, as the middle of a sentence; None if it can. Loads numba the first time."""
     try:
-        reason: str | None = import_module("simulator.engine.compiled.warming").available()
+        reason: str | None = import_module(_WARMING).available()
     except ImportError as error:
         return f"numba, which it needs, cannot be imported ({_first_line(error)})"
     except Exception as error:  # a broken installation fails in its own way
@@ -78,7 +85,7 @@ def likely_engine(scenario: Scenario) -> Engine:
 
 def _seems_available() -> bool:
     if unavailable.cache_info().currsize:
-        return unavailable() is None
+        return (unavailable() or _Past.failed) is None
     return _is_installed()
 
 
@@ -102,7 +109,7 @@ def choose(asked: Asked, events: float, replications: int = 1) -> Engine:
     Raises
     ------
     InputError
-        The compiled engine is asked for, and cannot run here.
+        The compiled engine is asked for, and cannot run here, or its machine code cannot be made.
 
     Warns
     -----
@@ -115,31 +122,65 @@ def choose(asked: Asked, events: float, replications: int = 1) -> Engine:
         _Past.events += events
         if _Past.events < _LOADING_EVENTS:
             return "simpy"
-    check(asked)
-    reason = unavailable()
-    if reason is not None:
-        warnings.warn(
-            f"the compiled engine cannot run here: {reason}; SimPy runs in its place, which takes longer", EngineWarning, stacklevel=2
-        )
-        return "simpy"
-    if not _Past.loaded:
-        compiled = import_module("simulator.engine.compiled.warming")
-        if asked == "auto" and _Past.events < _MAKING_EVENTS and not compiled.is_made():
+    reason = unavailable() or _Past.failed
+    if reason is None and not _Past.loaded:
+        if asked == "auto" and _Past.events < _MAKING_EVENTS and not is_made():
             return "simpy"
-        _Past.loaded = compiled.load(wait=asked == "compiled")
-    return "compiled" if _Past.loaded else "simpy"
+        reason = _load(wait=asked == "compiled")
+    if reason is None:
+        return "compiled" if _Past.loaded else "simpy"
+    if asked == "compiled":
+        raise _refusal(reason)
+    warnings.warn(
+        f"the compiled engine cannot run here: {reason}; SimPy runs in its place, which takes longer", EngineWarning, stacklevel=2
+    )
+    return "simpy"
 
 
 def check(asked: Asked) -> None:
-    """Refuse, before anything is begun, an engine that cannot run here.
+    """Refuse, before anything is begun, an engine that cannot run here; make its machine code, where there is none.
 
     Raises
     ------
     InputError
         The compiled engine is asked for, and cannot run here.
     """
-    if asked == "compiled" and (reason := unavailable()) is not None:
-        raise InputError(f'run.engine: "compiled" cannot run here: {reason}; take "simpy", or "auto", which does where it must')
+    if asked == "compiled" and (reason := unavailable() or _Past.failed or _made(wait=True)[1]) is not None:
+        raise _refusal(reason)
+
+
+def is_made() -> bool:
+    """Whether the compiled engine can run here, and its machine code is there: nothing need be made. Loads numba the first time."""
+    made: bool = unavailable() is None and import_module(_WARMING).is_made()
+    return made
+
+
+def _refusal(reason: str) -> InputError:
+    return InputError(f'run.engine: "compiled" cannot run here: {reason}; take "simpy", or "auto", which does where it must')
+
+
+def _made(*, wait: bool) -> tuple[bool, str | None]:
+    """Whether machine code is there now, made where there was none; and why that failed, if it did. Neither, if others are at it."""
+    made, reason = _tried(lambda: import_module(_WARMING).make(wait=wait))
+    return bool(made), reason
+
+
+def _load(*, wait: bool) -> str | None:
+    """Load machine code, made first where there is none; why that failed, if it did."""
+    made, reason = _made(wait=wait)
+    if made:
+        _, reason = _tried(import_module(_WARMING).load)
+        _Past.loaded = reason is None
+    return reason
+
+
+def _tried(step: Callable[[], object]) -> tuple[object, str | None]:
+    """What a step towards machine code gives, and why it failed, if it did: no other is tried then."""
+    try:
+        return step(), None
+    except Exception as error:  # a compiler fails in its own ways
+        _Past.failed = f"its machine code cannot be made ({_first_line(error)})"
+        return None, _Past.failed
 
 
 def expected_events(scenario: Scenario) -> float:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from threading import local
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.columns import compact
 from simulator.defaults import start_of
 from simulator.errors import SimulationError
 from simulator.laws import Law, Slowdown
@@ -42,6 +44,8 @@ class Draws:
         With the replication's parameters drawn, one replica a worker.
     streams
         Of the replication.
+    full_step_s
+        The scenario's, where it is known already.
 
     Attributes
     ----------
@@ -60,7 +64,7 @@ class Draws:
         A good number of factors to ask for at a time.
     """
 
-    def __init__(self, scenario: Scenario, streams: Streams) -> None:
+    def __init__(self, scenario: Scenario, streams: Streams, full_step_s: float | None = None) -> None:
         load, cluster, batch = scenario.workload, scenario.cluster, scenario.batch
         self.ranks = ranks = scenario.replicas
         self._streams = streams
@@ -73,13 +77,15 @@ class Draws:
         index = np.arange(ranks)
         node = index // cluster.replicas_per_node
         slowness = process_factor / cluster.speeds_of(node)
-        self.forward_s = load.forward(batch) * slowness
-        self.backward_s = load.backward(batch) * slowness
-        self.apply_s = load.apply_s * slowness
+        self.forward_s, self.backward_s, self.apply_s = (
+            compact(mean_s * slowness) for mean_s in (load.forward(batch), load.backward(batch), load.apply_s)
+        )
         fed = scenario.layout.client
-        self.input_s = np.full(ranks, 0.0 if fed else load.input(batch))  # else the client prepares it
-        spread = scenario.run.start_spread_s or (scenario.full_step_s if start_of(scenario) == "random-phase" else 0.0)
-        self.start_s = spread * doubles(streams.states("start", index)) if spread else np.zeros(ranks)
+        self.input_s = np.broadcast_to(0.0 if fed else load.input(batch), ranks)  # else the client prepares it
+        spread = scenario.run.start_spread_s or 0.0
+        if not spread and start_of(scenario) == "random-phase":
+            spread = scenario.full_step_s if full_step_s is None else full_step_s
+        self.start_s = spread * doubles(streams.states("start", index)) if spread else np.broadcast_to(0.0, ranks)
         self.block = block_of(scenario.run.steps, ranks)
         self._orders: tuple[Words, Words] | None = None  # states of the streams of pull orders, and what is left over of a word
         # nor is a fast process faster than the fastest step seen
@@ -92,7 +98,7 @@ class Draws:
             self._add(law, kind.slowdown, begins, ends, floor)
             begins = ends
         self._add(load.jitter, None, begins, ranks, least)
-        self.constant = np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter])
+        self.constant = compact(np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter]))
 
     def _add(self, law: Law, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None) -> None:
         if begins < ends:
@@ -103,7 +109,7 @@ class Draws:
     def _with(self) -> Sampler:
         """The generator by which all streams of the replication draw."""
         if self._sampler is None:
-            self._sampler = Sampler()
+            self._sampler = _sampler()
         return self._sampler
 
     def fill(self, ranks: NDArray[np.int64], out: NDArray[np.float64]) -> None:
@@ -306,6 +312,17 @@ class Jitter:
         return int(self._sampler.generator.geometric(1.0 / mean))
 
 
+_samplers = local()
+
+
+def _sampler() -> Sampler:
+    """The generator of this thread: what it draws depends on the stream alone that is put into it."""
+    if not hasattr(_samplers, "one"):
+        _samplers.one = Sampler()
+    found: Sampler = _samplers.one
+    return found
+
+
 def process_factors(load: Workload, streams: Streams, processes: NDArray[np.int64], machines: NDArray[np.int64]) -> NDArray[np.float64]:
     """How much longer worker processes take for everything in this run: lognormal with mean 1 and the workload's spread.
 
@@ -333,7 +350,7 @@ def process_factors(load: Workload, streams: Streams, processes: NDArray[np.int6
 
 def _normals(streams: Streams, name: str, indices: NDArray[np.int64]) -> NDArray[np.float64]:
     """The first standard normal of each stream."""
-    sampler, values = Sampler(), np.empty(len(indices))
+    sampler, values = _sampler(), np.empty(len(indices))
     for place in sampler.each(streams.states(name, indices), None, np.arange(len(indices))):
         values[place] = sampler.generator.standard_normal()
     return values

@@ -17,13 +17,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cluster import Cluster
+from simulator.columns import compact, numbers
 from simulator.names import Names
 from simulator.program.program import Floats, Hosts, Integers, Paths, Ports
 from simulator.rng import Streams
@@ -62,7 +62,6 @@ class _Port(IntEnum):
 _BITS = 29
 _MOST = 1 << _BITS
 _NONE = -1
-_Item = TypeVar("_Item", bound=np.generic)
 _WIDEST = 7
 """Ports of the longest path: out, to a spine and from it, in, two hosts, a cap of its own."""
 
@@ -99,9 +98,10 @@ class Wiring:
         self._cap_of_its_own = cap if transport.weight_sigma is not None else math.inf
         self._ceiling = math.inf if transport.weight_sigma is not None else cap
         self._route_key = int(streams.generator("routes").integers(2**63)) if cluster.fabric is not None else 0
-        self._keys: list[Integers] = []  # blocks of shape (paths, _WIDEST)
+        self._keys: list[Integers] = []  # of the ports of each block of paths, one path after the other
+        self._crossed: list[NDArray[np.uint8]] = []  # how many each path crosses
         self._latencies: list[NDArray[np.float64]] = []
-        self._nodes: list[Integers] = []  # blocks of shape (paths, 2); inside a node -1
+        self._nodes: list[Integers] = []  # where there are hosts: blocks of shape (paths, 2); inside a node -1
         self._asked: list[NDArray[np.bool_]] = []
         self._count = 0
 
@@ -201,9 +201,12 @@ class Wiring:
 
     def _append(self, keys: Integers, latency_s: NDArray[np.float64], nodes: Integers, *, asked_for: bool = False) -> Integers:
         first, self._count = self._count, self._count + len(keys)
-        self._keys.append(keys)
-        self._latencies.append(latency_s)
-        self._nodes.append(nodes)
+        crossed = keys != _NONE
+        self._keys.append(keys[crossed])
+        self._crossed.append(crossed.sum(axis=1, dtype=np.uint8))
+        self._latencies.append(compact(latency_s))
+        if self._has_hosts:
+            self._nodes.append(nodes)
         self._asked.append(np.full(len(keys), asked_for))
         return np.arange(first, self._count)
 
@@ -237,31 +240,32 @@ class Wiring:
 
     def tables(self) -> tuple[Ports, int, Paths, Hosts]:
         """Ports (links before caps and devices), how many of them are links, paths, and hosts; each in the order of its first use."""
-        keys = np.concatenate(self._keys) if self._keys else np.empty((0, _WIDEST), dtype=np.int64)
-        crossed = keys != _NONE
-        first = np.concatenate([[0], np.cumsum(crossed.sum(axis=1))])
-        used, port = _by_first_use(keys[crossed])
+        crossed = np.concatenate([np.zeros(1, dtype=np.uint8), *self._crossed])
+        used, port = _by_first_use(np.concatenate([np.empty(0, dtype=np.int64), *self._keys]))
         is_no_link = used >> (2 * _BITS) >= _Port.CAP
-        order = np.argsort(is_no_link, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        used, port = used[order], place[port]
-        links = int((~is_no_link).sum())
-        nodes = np.concatenate(self._nodes) if self._nodes else np.empty((0, 2), dtype=np.int64)
-        hosts = np.full(nodes.shape, _NONE)
-        between = nodes[:, 0] != _NONE
+        links = len(used) - int(is_no_link.sum())
+        if is_no_link.any():
+            order = np.argsort(is_no_link, kind="stable")
+            place = np.empty_like(order)
+            place[order] = np.arange(len(order))
+            used, port = used[order], place[port]
+        source = target = np.broadcast_to(np.int32(_NONE), self._count)
         names: Sequence[str] = ()
         if self._has_hosts:
+            nodes = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._nodes])
+            hosts = np.full(nodes.shape, _NONE)
+            between = nodes[:, 0] != _NONE
             host_nodes, hosts_of = _by_first_use(nodes[between].ravel())
             hosts[between] = hosts_of.reshape(-1, 2)
+            source, target = (compact(numbers(hosts[:, end])) for end in (0, 1))
             names = Names(len(host_nodes), _HostCalled(host_nodes, self._first_server_node, self._client_node))
         paths = Paths(
-            first,
-            port.astype(np.int32),
-            _compact(np.concatenate(self._latencies) if self._latencies else np.empty(0)),
-            _compact(hosts[:, 0]),
-            _compact(hosts[:, 1]),
-            np.concatenate(self._asked) if self._asked else np.empty(0, dtype=np.bool_),
+            numbers(np.cumsum(crossed, dtype=np.int64)),
+            numbers(port),
+            compact(np.concatenate([np.empty(0), *self._latencies])),
+            source,
+            target,
+            compact(np.concatenate([np.empty(0, dtype=np.bool_), *self._asked])),
         )
         return self._ports(used), links, paths, Hosts(len(names), names)
 
@@ -287,11 +291,11 @@ class Wiring:
         loss[kind == _Port.IN] = transport.incast_loss
         flows[kind == _Port.IN] = transport.incast_flows
         return Ports(
-            _compact(capacity),
-            _compact(ceiling),
-            _compact(loss),
-            _compact(flows),
-            Names(len(keys), _PortCalled(keys, self._first_server_node, self._client_node)),
+            compact(capacity),
+            compact(ceiling),
+            compact(loss),
+            compact(flows),
+            Names(len(keys), _PortCalled(_small(keys), self._first_server_node, self._client_node)),
         )
 
 
@@ -300,6 +304,7 @@ class _Called:
     """Names ports by their keys, or the hosts of nodes; equal where all names are."""
 
     keys: Integers
+    """Or, of hosts, nodes; small where they can be (:func:`_small`)."""
     first_server_node: int
     client_node: int | None
 
@@ -326,8 +331,9 @@ class _HostCalled(_Called):
 
 class _PortCalled(_Called):
     def __call__(self, number: int) -> str:
-        key = int(self.keys[number])
-        kind, one, other = key >> (2 * _BITS), key >> _BITS & (_MOST - 1), key & (_MOST - 1)
+        key, small = int(self.keys[number]), self.keys.dtype == np.uint32
+        kind, one, other = (key >> _BITS, key, 0) if small else (key >> (2 * _BITS), key >> _BITS, key)
+        one, other = one & (_MOST - 1), other & (_MOST - 1)
         match kind:
             case _Port.OUT | _Port.IN | _Port.CPU:
                 return f"{self._node(one)} {_Port(kind).name.lower()}"
@@ -347,9 +353,11 @@ class _PortCalled(_Called):
                 return f"device {one}"
 
 
-def _compact(column: NDArray[_Item]) -> NDArray[_Item]:
-    """The same column; one whose values are all the same takes the memory of one."""
-    return np.broadcast_to(column[0], column.shape) if len(column) and (column == column[0]).all() else column
+def _small(keys: Integers) -> Integers:
+    """Keys without their second number, in half the memory, where it is 0 and the kind of all is small enough."""
+    if len(keys) and not (keys & (_MOST - 1)).any() and int(keys.max()) >> (2 * _BITS) < 1 << (32 - _BITS):
+        return (keys >> _BITS).astype(np.uint32)
+    return keys
 
 
 def _by_first_use(values: Integers) -> tuple[Integers, Integers]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulator.columns import numbers
 from simulator.names import Names
 from simulator.program.program import Cores, Devices, Exchange, Integers, Program, Ranks, Routine, Rules, Servers
 from simulator.program.wiring import Wiring
@@ -67,7 +68,7 @@ def assembled(
     """
     cluster, replicas = setup.cluster, setup.layout.replicas
     replica = np.arange(replicas, dtype=np.int32)
-    own = np.empty((replicas, 0), dtype=np.int32) if path is None else path.astype(np.int32)
+    own = np.empty((replicas, 0), dtype=np.int32) if path is None else numbers(path)
     ports, links, table, hosts = wiring.tables()
     return Program(
         ports=ports,
@@ -82,7 +83,7 @@ def assembled(
         ),
         servers=servers or Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
         ranks=Ranks(
-            device=device_of(setup),
+            device=replica if cluster.replicas_per_device == 1 else device_of(setup),
             copy=replica,
             routine=np.broadcast_to(np.int64(0), replicas),
             seat=seat,

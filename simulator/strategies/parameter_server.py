@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cluster import Cluster
+from simulator.columns import compact
 from simulator.placement import Partitioner, shard_count
 from simulator.program.program import (
     Asynchronous,
@@ -458,7 +459,7 @@ def _seats(wiring: Wiring, cluster: Cluster, layout: Layout) -> tuple[Integers, 
     if shared.any():
         seat[shared] = wiring.on_device(device[shared])
         server_seat[with_rank] = wiring.on_device(device[neighbour[with_rank]])
-    return seat, server_seat
+    return compact(seat), server_seat
 
 
 # -- the routine -------------------------------------------------------------------------

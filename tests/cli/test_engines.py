@@ -30,11 +30,13 @@ def run(*arguments: str, **environment: str) -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.fixture(params=["missing", "broken", "no cache"])
+@pytest.fixture(params=["missing", "broken", "no cache", "switched off"])
 def hindered(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[dict[str, str], str]:
     """An environment in which the compiled engine cannot run, and why."""
     if request.param == "no cache":
         return {"XDG_CACHE_HOME": "/proc/nothing"}, "its machine code cannot be kept: /proc/nothing/paceline/compiled"
+    if request.param == "switched off":
+        return {"NUMBA_DISABLE_JIT": "1"}, "NUMBA_DISABLE_JIT is set, so that numba makes no machine code"
     fails, says = {
         "missing": ("ImportError('No module named numba')", "numba, which it needs, cannot be imported (No module named numba)"),
         "broken": ("SystemError('wrong build')", "numba, which it needs, does not work (wrong build)"),

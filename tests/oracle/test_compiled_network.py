@@ -84,8 +84,8 @@ def test_both_networks_are_equal_to_the_last_bit(case: Case) -> None:
 
 @settings(SETTINGS, max_examples=60)
 @given(cases(most_paths=40, most_messages=150), st.integers(1, 20))
-def test_larger_ones_are_too_in_slices(case: Case, most_events: int) -> None:
-    assert by_compiled(case, most_events) == by_simpy(case)
+def test_larger_ones_are_too_in_slices(case: Case, most_things: int) -> None:
+    assert by_compiled(case, most_things) == by_simpy(case)
 
 
 @settings(SETTINGS, max_examples=300)

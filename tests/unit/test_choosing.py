@@ -14,6 +14,7 @@ from sample_scenarios import scenario_table
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.engine import choosing
 from simulator.engine.choosing import choose, expected_events
+from simulator.engine.compiled.warming import NotMadeError
 from simulator.errors import EngineWarning, InputError
 from simulator.replication import replicate
 
@@ -24,16 +25,24 @@ class Machine:
     """What stands in for the compiled engine, and what was asked of it."""
 
     def __init__(self) -> None:
-        self.made, self.others, self.loaded = True, False, 0
+        self.made, self.others, self.loaded, self.tried = True, False, 0, 0
+        self.fails: dict[str, Exception] = {}
 
     def is_made(self) -> bool:
         return self.made
 
-    def load(self, *, wait: bool) -> bool:
-        if self.others and not wait:
-            return False
+    def make(self, *, wait: bool) -> bool:
+        self.tried += 1
+        if "make" in self.fails:
+            raise self.fails["make"]
+        self.made = self.made or wait or not self.others
+        return self.made
+
+    def load(self) -> None:
+        assert self.made
+        if "load" in self.fails:
+            raise self.fails["load"]
         self.loaded += 1
-        return True
 
 
 @pytest.fixture
@@ -49,13 +58,14 @@ def engine(monkeypatch):
                 raise said
             return said
 
-        module.available, module.is_made, module.load = available, machine.is_made, machine.load
+        module.available, module.is_made, module.make, module.load = available, machine.is_made, machine.make, machine.load
         # None makes the import fail, as a package that is not there
         monkeypatch.setitem(sys.modules, COMPILED, None if isinstance(said, ImportError) else module)
         return machine
 
     monkeypatch.setattr(choosing._Past, "events", 0.0)
     monkeypatch.setattr(choosing._Past, "loaded", False)
+    monkeypatch.setattr(choosing._Past, "failed", None)
     choosing.unavailable.cache_clear()
     yield stand_in
     choosing.unavailable.cache_clear()
@@ -119,6 +129,44 @@ def test_asked_for_by_name_it_is_refused_where_it_cannot_run(engine, said):
     with pytest.raises(InputError, match=r'^run.engine: "compiled" cannot run here: .*"simpy"') as refused:
         simulate(load_scenario("ring", [("run.engine", "compiled"), ("run.steps", 3), ("run.replications", 2)]))
     assert "\n" not in str(refused.value)
+
+
+BROKEN = {
+    "compiler": ("make", NotMadeError("TypingError: Failed in nopython mode pipeline")),
+    "symbol": ("load", AttributeError("undefined symbol: LLVMPY_Nothing\nand more of it")),
+    "silent": ("load", RuntimeError()),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_breaks_only_when_it_compiles_is_told_once_and_not_tried_again(engine, kind):
+    machine = engine(None)
+    step, machine.fails[step] = BROKEN[kind]
+    said = (str(machine.fails[step]).splitlines() or ["RuntimeError"])[0]
+    with pytest.warns(EngineWarning) as told:
+        assert choose("auto", 1e9) == "simpy"
+    (text,) = {str(one.message) for one in told}
+    why = f"the compiled engine cannot run here: its machine code cannot be made ({said})"
+    assert text == f"{why}; SimPy runs in its place, which takes longer"
+    for refuse in (lambda: choose("compiled", 1.0), lambda: choosing.check("compiled")):
+        with pytest.raises(InputError, match=r"^run.engine: \"compiled\" cannot run here: its machine code cannot be made") as refused:
+            refuse()
+        assert "\n" not in str(refused.value)
+    with pytest.warns(EngineWarning):
+        assert choose("auto", 1e9) == "simpy"
+    assert machine.tried == 1
+    assert choosing.likely_engine(load_scenario("async-ps", [("strategy.workers", 1000)])) == "simpy"
+
+
+def test_before_many_are_begun_machine_code_is_made_and_not_loaded(engine):
+    machine = engine(None)
+    machine.made = False
+    choosing.check("auto")
+    choosing.check("simpy")
+    assert not machine.made
+    choosing.check("compiled")
+    assert machine.made
+    assert machine.loaded == 0
 
 
 @pytest.mark.parametrize(

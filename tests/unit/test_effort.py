@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from simulator import load_scenario, simulate
 from simulator.effort import effort_s, timed_effort_s
+from simulator.run import _windows
 from simulator.scenario import Scenario
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -21,10 +23,14 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "sync": ("sync-ps", {"strategy.workers": 8, "run.steps": 40}),
     "per-server": ("async-ps", {"strategy.workers": 16, "run.grouping": "per-server", "run.steps": 60}),
     "job": ("async-ps", {"strategy.workers": 16, "run.job_steps": 800}),
+    "many ranks": ("ring", {"strategy.workers": 4096, "run.steps": 60}),
+    "priority": ("ring", {"strategy.workers": 8, "strategy.bucket_size": "1 MiB", "strategy.priority": "forward", "run.steps": 100}),
+    "fabric": ("oversubscribed-fabric", {"run.steps": 40}),
+    "ssp": ("ssp", {"run.steps": 40}),
+    "in-order": ("async-ps", {"strategy.workers": 16, "cluster.transport.discipline": "in-order", "run.steps": 20}),
     "shared-cores": ("async-ps", {"strategy.workers": 8, "cluster.shared_cores": 4, "run.steps": 30}),
 }
-FACTOR = 6.0
-"""The model is within 3 on a machine that has nothing else to do."""
+FACTOR = 3.0
 
 
 def scenario_of(way: str, **more: Any) -> Scenario:
@@ -37,9 +43,12 @@ def scenario_of(way: str, **more: Any) -> Scenario:
 def test_the_model_is_near_what_it_takes(way: str, engine: str) -> None:
     scenario = scenario_of(way, engine=engine)
     simulate(scenario)  # the first one compiles, and loads
-    begun_s = time.process_time()
-    simulate(scenario)
-    took_s = time.process_time() - begun_s
+    took_s = math.inf
+    for _ in range(2):
+        _windows.cache_clear()  # which the model counts
+        begun_s = time.process_time()
+        simulate(scenario)
+        took_s = min(took_s, time.process_time() - begun_s)
     assert took_s / FACTOR < effort_s(scenario) < took_s * FACTOR
 
 
@@ -90,3 +99,15 @@ def test_it_costs_less_than_a_millisecond(way: str) -> None:
     for _ in range(50):
         effort_s(scenario)
     assert (time.process_time() - begun_s) / 50 < 1e-3
+
+
+@pytest.mark.parametrize("asked", ["auto", "compiled"])
+def test_a_question_does_not_wait_for_machine_code(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making it takes longer than a person waits to be asked: the model's word stands, and nothing is made or run."""
+    import simulator.effort as module
+
+    monkeypatch.setattr(module, "is_made", lambda: False)
+    monkeypatch.setattr(module, "engine_for", None)
+    monkeypatch.setattr(module, "replicate", None)
+    long = scenario_of("async", engine=asked, steps=1_000_000)
+    assert timed_effort_s(long) == effort_s(long, "compiled")

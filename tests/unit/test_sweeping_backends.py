@@ -84,6 +84,33 @@ def test_batches_take_some_seconds(took_s: float, sizes: list[int], monkeypatch:
     assert seen == sizes
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize(("took_s", "most"), [([0.01] * 300, 25), ([1.0] * 12, 1), ([0.01] * 60 + [1.0] * 4 + [0.01] * 60, 25)])
+def test_a_process_is_given_about_a_quarter_of_a_second_at_a_time(
+    took_s: list[float], most: int, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s = [0.0]
+
+    def square(number: int) -> int:
+        clock_s[0] += took_s[number]
+        return number * number
+
+    monkeypatch.setattr("paceline.sweeping.backends.time.monotonic", lambda: clock_s[0])
+    with joblib.Parallel(n_jobs=1, return_as="generator_unordered") as parallel:
+        workers = Workers(parallel, jobs, lost={}, here=True)
+        early: list[tuple[int, int]] = []
+        groups = list(workers.groups(square, range(len(took_s)), lambda *told: early.append(told)))
+    answers = [answer for group in groups for answer in group]
+    assert answers == [number * number for number in range(len(took_s))]
+    assert all(answer == number * number for number, answer in early)
+    assert max(map(len, groups)) <= most + len(early)
+    if most > 1:
+        assert max(map(len, groups)) > 5
+    # whoever is given one that takes long hands back what came behind it
+    slow = {number * number for number, each_s in enumerate(took_s) if each_s == 1.0}
+    assert sum(any(answer in slow for answer in group) for group in groups) == len(slow)
+
+
 def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
     def gone(item: int) -> int:
         raise ConnectionResetError

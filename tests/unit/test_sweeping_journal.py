@@ -16,7 +16,7 @@ import paceline
 from paceline.reporting.reading import iter_results, read_results
 from paceline.sweeping import Journal, Runner, grid, sweep
 from paceline.sweeping.backends import KILLED, WorkersLostError
-from paceline.sweeping.lines import LineReader
+from paceline.sweeping.lines import Line, LineReader, line_of
 from simulator import Scenario, simulate
 from simulator.errors import InputError, ResultsError, SimulationError
 from simulator.resolve import Resolved
@@ -58,11 +58,16 @@ def test_a_journal_knows_what_was_appended(scenario: Build, tmp_path: Path) -> N
 def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker process that is killed after the first scenario of a run."""
 
-    def run(_: Runner, scenarios: Iterable[Scenario], early: object = None) -> Iterator[Result]:
+    def run(_: Runner, scenarios: Iterable[Scenario]) -> Iterator[Result]:
         yield simulate(next(iter(scenarios)))
         raise WorkersLostError(*KILLED)
 
+    def lines(runner: Runner, scenarios: Iterable[Scenario], early: object = None) -> Iterator[list[Line]]:
+        for outcome in run(runner, scenarios):
+            yield [line_of(outcome)]
+
     monkeypatch.setattr(Runner, "run", run)
+    monkeypatch.setattr(Runner, "lines", lines)
 
 
 _KILLED, _AGAIN = "a worker process was killed, perhaps for want of memory; ", "run again with fewer --jobs"

@@ -6,14 +6,15 @@ ordered by time, then by the order in which they were made.
 
 Ports and tasks are looked at again and again at other times than was planned. The
 reference makes a new entry each time and leaves the old one behind; here each has one
-alarm, which is moved. Both number their entries alike. An alarm that has gone off, most
-often to be set anew at once, stays in its place, the first, until the next entry is asked
-for.
+alarm, which is moved. Both number their entries alike. Alarms that are set in the order
+in which they go off, as those of links that all carry messages of one size, are in a list;
+only the others need a heap. There one that has gone off, most often to be set anew at
+once, stays in its place, the first, until the next entry is asked for.
 """
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import ITEM, alarm_at, entry_at, item_at, number_at
+from simulator.engine.compiled.layout import ITEM, alarm_at, entry_at, heaped_alarm_at, item_at
 from simulator.engine.compiled.machine import Record, compiled, fetch
 from simulator.engine.compiled.telling import restore_context, save_context
 
@@ -26,6 +27,8 @@ NOTE_BITS = 26
 """Of an entry's order: where it is noted what happens; the serial number stands above."""
 NOTES = (1 << NOTE_BITS) - 1
 ITEM_BYTES = ITEM.itemsize
+LISTED = -2
+"""The place in the heap of an alarm that is in the list."""
 
 
 @compiled
@@ -161,7 +164,18 @@ def set_alarm(s: Record, which: int, delay: float) -> None:
     s.serial = serial
     if time > s.latest:
         s.latest = time
-    at = number_at(s.alarm_of, which).n
+    alarm = alarm_at(s.alarms, which)
+    if alarm.at == LISTED:
+        _unlist_alarm(s, alarm)
+    alarm.time = time
+    alarm.serial = serial
+    at = alarm.at
+    last = s.alarm_last
+    if last < 0 or alarm_at(s.alarms, last).time <= time:
+        if at >= 0:
+            _remove_alarm(s, at)
+        _list_alarm(s, alarm, which)
+        return
     if at < 0:
         at = s.alarms_n
         s.alarms_n = at + 1
@@ -169,7 +183,7 @@ def set_alarm(s: Record, which: int, delay: float) -> None:
         return
     if at == 0:
         s.gone_off = 0
-    if time < alarm_at(s.alarms, at).time:
+    if time < heaped_alarm_at(s.heaped_alarms, at).time:
         _raise_alarm(s, at, time, serial, which)
     else:
         _sink_alarm(s, at, time, serial, which)
@@ -178,20 +192,52 @@ def set_alarm(s: Record, which: int, delay: float) -> None:
 @compiled
 def drop_alarm(s: Record, which: int) -> None:
     """No longer look at a port or task when it was to be looked at."""
-    at = number_at(s.alarm_of, which).n
-    if at >= 0:
-        if at == 0:
-            s.gone_off = 0
-        _remove_alarm(s, at)
+    alarm = alarm_at(s.alarms, which)
+    if alarm.at == LISTED:
+        _unlist_alarm(s, alarm)
+    elif alarm.at >= 0:
+        _remove_alarm(s, alarm.at)
+
+
+@compiled
+def _list_alarm(s: Record, alarm: Record, which: int) -> None:
+    last = s.alarm_last
+    alarm.at = LISTED
+    alarm.before = last
+    alarm.after = -1
+    if last < 0:
+        s.alarm_first = which
+    else:
+        alarm_at(s.alarms, last).after = which
+    s.alarm_last = which
+
+
+@compiled
+def _unlist_alarm(s: Record, alarm: Record) -> None:
+    before = alarm.before
+    after = alarm.after
+    if before < 0:
+        s.alarm_first = after
+    else:
+        alarm_at(s.alarms, before).after = after
+    if after < 0:
+        s.alarm_last = before
+    else:
+        alarm_at(s.alarms, after).before = before
+    alarm.at = -1
 
 
 @compiled
 def _remove_alarm(s: Record, at: int) -> None:
-    number_at(s.alarm_of, alarm_at(s.alarms, at).which).n = -1
+    """Take an alarm out of the heap."""
+    if at == 0:
+        s.gone_off = 0
+    gone = heaped_alarm_at(s.heaped_alarms, at)
+    alarm_at(s.alarms, gone.which).at = -1
     n = s.alarms_n - 1
     s.alarms_n = n
     if at < n:
-        gone, last = alarm_at(s.alarms, at), alarm_at(s.alarms, n)
+        last = heaped_alarm_at(s.heaped_alarms, n)
         if last.time < gone.time or (last.time == gone.time and last.serial < gone.serial):
             _raise_alarm(s, at, last.time, last.serial, last.which)
         else:
@@ -200,43 +246,56 @@ def _remove_alarm(s: Record, at: int) -> None:
 
 @compiled
 def _put_alarm(s: Record, at: int, time: float, serial: int, which: int) -> None:
-    alarm = alarm_at(s.alarms, at)
-    alarm.time = time
-    alarm.serial = serial
-    alarm.which = which
-    number_at(s.alarm_of, which).n = at
+    heaped = heaped_alarm_at(s.heaped_alarms, at)
+    heaped.time = time
+    heaped.serial = serial
+    heaped.which = which
+    alarm_at(s.alarms, which).at = at
 
 
 @compiled
 def _raise_alarm(s: Record, at: int, time: float, serial: int, which: int) -> None:
     while at > 0:
         above = (at - 1) >> 1
-        alarm = alarm_at(s.alarms, above)
-        if alarm.time < time or (alarm.time == time and alarm.serial < serial):
+        heaped = heaped_alarm_at(s.heaped_alarms, above)
+        if heaped.time < time or (heaped.time == time and heaped.serial < serial):
             break
-        _put_alarm(s, at, alarm.time, alarm.serial, alarm.which)
+        _put_alarm(s, at, heaped.time, heaped.serial, heaped.which)
         at = above
     _put_alarm(s, at, time, serial, which)
 
 
 @compiled
 def _sink_alarm(s: Record, at: int, time: float, serial: int, which: int) -> None:
+    base = s.heaped_alarms
     n = s.alarms_n
     while True:
         below = 2 * at + 1
         if below >= n:
             break
-        alarm = alarm_at(s.alarms, below)
         if below + 1 < n:
-            other = alarm_at(s.alarms, below + 1)
-            if other.time < alarm.time or (other.time == alarm.time and other.serial < alarm.serial):
-                below += 1
-                alarm = other
-        if time < alarm.time or (time == alarm.time and serial < alarm.serial):
+            one, other = heaped_alarm_at(base, below), heaped_alarm_at(base, below + 1)
+            below += (other.time < one.time) | ((other.time == one.time) & (other.serial < one.serial))  # a branch would be a guess
+        heaped = heaped_alarm_at(base, below)
+        if time < heaped.time or (time == heaped.time and serial < heaped.serial):
             break
-        _put_alarm(s, at, alarm.time, alarm.serial, alarm.which)
+        _put_alarm(s, at, heaped.time, heaped.serial, heaped.which)
         at = below
     _put_alarm(s, at, time, serial, which)
+
+
+@compiled
+def _first_alarm(s: Record) -> int:
+    """Which port's or task's alarm goes off next; -1 if none is set; one that has gone off is out of the heap."""
+    which = s.alarm_first
+    if s.alarms_n == 0:
+        return which
+    heaped = heaped_alarm_at(s.heaped_alarms, 0)
+    if which >= 0:
+        alarm = alarm_at(s.alarms, which)
+        if alarm.time < heaped.time or (alarm.time == heaped.time and alarm.serial < heaped.serial):
+            return which
+    return heaped.which
 
 
 # -- at once, and at the end of an instant -----------------------------------------------
@@ -273,9 +332,11 @@ def next_of(s: Record) -> float:
     time = float("inf")
     if s.entries > 0:
         time = entry_at(s.calendar, 0).time
+    if s.alarm_first >= 0:
+        time = min(time, alarm_at(s.alarms, s.alarm_first).time)
     first = s.gone_off  # the first that is still to go off is the root of the heap, or one of the two below it
     for at in range(first, min(2 * first + 1, s.alarms_n)):
-        time = min(time, alarm_at(s.alarms, at).time)
+        time = min(time, heaped_alarm_at(s.heaped_alarms, at).time)
     return time
 
 
@@ -283,18 +344,20 @@ def next_of(s: Record) -> float:
 def next_entry(s: Record) -> int:
     """Go on to the next entry of the calendar: the port or task whose alarm it is, or -1 and the state says what happens."""
     if s.gone_off:
-        s.gone_off = 0
         _remove_alarm(s, 0)
-    if s.alarms_n > 0:
-        alarm = alarm_at(s.alarms, 0)
+    which = _first_alarm(s)
+    if which >= 0:
+        alarm = alarm_at(s.alarms, which)
         alarmed = True
         if s.entries > 0:
             entry = entry_at(s.calendar, 0)
             alarmed = alarm.time < entry.time or (alarm.time == entry.time and alarm.serial < entry.order >> NOTE_BITS)
         if alarmed:
             s.now = alarm.time
-            s.gone_off = 1
-            which: int = alarm.which
+            if alarm.at == LISTED:
+                _unlist_alarm(s, alarm)
+            else:
+                s.gone_off = 1
             return which
     _pop_entry(s)
     return -1

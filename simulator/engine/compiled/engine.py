@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from simulator.available import give_back
 from simulator.collectives.collective import Collective
 from simulator.engine.compiled.codes import DONE
 from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, ROWS, TURNS, act
@@ -14,15 +15,16 @@ from simulator.engine.compiled.tables import Simulation
 from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
+from simulator.engine.progress import Progress
 from simulator.engine.recorder import InUse, Kind, Recorder
-from simulator.errors import DeadlockError, SimulationError
+from simulator.errors import dead_lock, no_delay
 from simulator.names import Names, device_name
 from simulator.program.program import Floats, Program
 
 __all__ = ["run"]
 
-_SLICE = 100_000
-"""Entries of the calendar between two looks at whether the user wants to stop."""
+_SLICE = 50_000
+"""Things that happen between two looks at whether the user wants to stop."""
 
 
 def run(
@@ -32,6 +34,7 @@ def run(
     collective: Collective | None,
     steps: int,
     log: Log | None = None,
+    told: Callable[[float], None] | None = None,
 ) -> None:
     """Run a program until the recorder's window closes.
 
@@ -47,6 +50,8 @@ def run(
         That each rank makes, roughly.
     log
         Is told what was done; none if nobody wants to know.
+    told
+        Called now and then with the share of the steps that have ended.
 
     Raises
     ------
@@ -55,7 +60,7 @@ def run(
     SimulationError
         A delay that is no finite number was asked for.
     """
-    _Run(program, draws, recorder, collective, steps, log).go()
+    _Run(program, draws, recorder, collective, steps, log, told).go()
 
 
 class _Run:
@@ -67,9 +72,13 @@ class _Run:
         collective: Collective | None,
         steps: int,
         log: Log | None,
+        told: Callable[[float], None] | None,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
+        give_back()  # what was freed in making the program, before the large tables are made
         self._simulation = Simulation(program, draws, steps, observed=log is not None)
+        give_back()
+        self._progress = Progress(told, recorder.closes_at)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks) if collective is not None else 0)
@@ -90,7 +99,8 @@ class _Run:
         if not recorder.opens_at:
             self._open()
         while True:
-            why = act(address, 0, int(s.serial) + _SLICE, 0.0, 0, 0, 0)
+            why = act(address, 0, _SLICE, 0.0, 0, 0, 0)
+            self._progress.at(recorder.ended + int(s.steps_n))
             if why == SLICE:
                 continue
             if why == ROWS:
@@ -127,12 +137,10 @@ class _Run:
                 simulation.grow(ranks)
                 act(address, 7, 0, 0.0, 0, 0, 0)
             elif why == DRAINED:
-                raise DeadlockError(f"dead-lock at {float(s.now):.9g} s: 0 processes wait for ever ()")
+                raise dead_lock(float(s.now))
             else:
                 assert why == REFUSED, why
-                raise SimulationError(
-                    f"a delay of {float(s.refused)!r} s was asked for at {float(s.now):.9g} s; delays must be finite and not negative"
-                )
+                raise no_delay(float(s.refused), float(s.now))
 
     # -- what is measured ----------------------------------------------------------------
 
@@ -173,6 +181,8 @@ class _Run:
 
     def _close(self, events: int) -> None:
         now = float(self._simulation.s.now)
+        if self._teller is None:
+            self._simulation.end()
         names = self._names()
         in_use = {kind: InUse(names[kind], seconds) for kind, seconds in self._in_use_s(now).items()}
         self._recorder.close(now, in_use, events)
@@ -180,10 +190,12 @@ class _Run:
     def _in_use_s(self, now: float) -> dict[Kind, Floats]:
         """How long the resources of each kind have been in use."""
         simulation, program = self._simulation, self._program
-        links = [simulation.in_use_s(now)[: program.links], simulation.hosts_in_use_s(now)]
+        links, others = simulation.in_use_s(now)[: program.links], [simulation.hosts_in_use_s(now)]
         if self._collective is not None:
-            links.append(self._collective.use.seconds)
-        found: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": np.concatenate(links)}
+            others.append(self._collective.use.seconds)
+        if any(map(len, others)):
+            links = np.concatenate([links, *others])
+        found: dict[Kind, Floats] = {"devices": simulation.devices_in_use_s(now), "links": links}
         if program.cores is not None:
             found["cores"] = np.array([simulation.cores_in_use_s(now)])
         if program.servers.count:

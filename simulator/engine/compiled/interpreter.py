@@ -57,14 +57,15 @@ REDUCES = 20
 def act(address: int, verb: int, number: int, amount: float, what: int, about: int, left: int) -> int:
     """One thing that Python asks for, so that one function is compiled for all.
 
-    0: go on with the program until entry ``number`` of the calendar, or a reason to stop;
+    0: go on with the program for ``number`` things, or until there is a reason to stop;
     1: :func:`send` over path ``number``; 2: :func:`work` of task ``number``; 3: :func:`call_later`;
     4: :func:`soon`; 5: :func:`at_end_of_instant`; 6: let all ranks begin; 7: ranks go on
-    after a collective; 8: go on, but leave everything that is not the network's to Python.
+    after a collective; 8: as 0, but leave everything that is not the network's to Python.
     """
     s = state_at(address, 0)
     if verb == 0:
-        return _run(s, number)
+        s.left = number
+        return _run(s)
     if verb == 1:
         send(s, number, amount, what, about, left)
     elif verb == 2:
@@ -81,12 +82,13 @@ def act(address: int, verb: int, number: int, amount: float, what: int, about: i
         _go_on_together(s)
     else:
         s.bare = 1
-        return _run(s, number)
+        s.left = number
+        return _run(s)
     return 0
 
 
 @compiled
-def _run(s: Record, until: int) -> int:
+def _run(s: Record) -> int:
     while True:
         if s.wants != 0:
             wants = s.wants
@@ -97,7 +99,7 @@ def _run(s: Record, until: int) -> int:
         if s.pending:
             s.pending = 0
         else:
-            why = advance(s, until)
+            why = advance(s)
             if why != HANDLE or s.bare:
                 return why
         if _rows_are_full(s):

@@ -13,13 +13,13 @@ from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
     "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY",
-    "EXCHANGE", "HEAPED", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LONG", "MEETING", "MEMBER",
-    "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT",
+    "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LONG", "MEETING",
+    "MEMBER", "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT",
     "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "STATE", "STRETCH", "TASK", "TENSOR", "TOLD", "TURNS", "WORK", "alarm_at",
     "channel_at", "coming_at", "connection_at", "context_at", "count_at", "device_at", "edge_at", "ended_step_at", "ends_at",
-    "entry_at", "exchange_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at",
-    "level_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at",
-    "overlap_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at",
+    "entry_at", "exchange_at", "heaped_alarm_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at",
+    "last_ready_at", "level_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at",
+    "operation_at", "overlap_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at",
     "state_at", "stretch_at", "task_at", "tensor_at", "told_at", "turns_at", "work_at",
 ]  # fmt: skip
 
@@ -36,7 +36,7 @@ STATE = np.dtype(
     [
         # addresses of tables
         *((name, "i8") for name in (
-            "calendar", "noted", "soon", "at_end", "alarms", "alarm_of", "ports", "incidences", "pairs", "first_pairs",
+            "calendar", "noted", "soon", "at_end", "alarms", "heaped_alarms", "ports", "incidences", "pairs", "first_pairs",
             "connections", "crossed", "carried",
             "messages", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
             "candidates",
@@ -45,10 +45,11 @@ STATE = np.dtype(
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
         ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"),
-        ("noted_free", "i8"), ("noted_made", "i8"),
+        ("noted_free", "i8"), ("noted_made", "i8"), ("left", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("observed", "i8"), ("cause", "i8"), ("since_s", "f8"),
-        ("alarms_n", "i8"), ("gone_off", "i8"), ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
+        ("alarms_n", "i8"), ("gone_off", "i8"), ("alarm_first", "i8"), ("alarm_last", "i8"),
+        ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
         # messages
         ("messages_n", "i8"), ("messages_room", "i8"), ("messages_free", "i8"), ("messages_made", "i8"),
         # shares
@@ -117,8 +118,10 @@ CONTEXT = np.dtype([("cause", "i8"), ("since_s", "f8")])
 ITEM = np.dtype([("what", "i8"), ("about", "i8")])
 """What follows at once, or at the end of an instant."""
 
-ALARM = np.dtype([("time", "f8"), ("serial", "i8"), ("which", "i8")])
-"""When a port or a task is to be looked at: it has one alarm, which is moved."""
+ALARM = np.dtype([("time", "f8"), ("serial", "i8"), ("before", "i4"), ("after", "i4"), ("at", "i8")])
+"""When a port or a task is to be looked at: it has one alarm, which is moved; in the list, or in the heap at ``at``, or (-1) not set."""
+
+HEAPED_ALARM = np.dtype([("time", "f8"), ("serial", "i8"), ("which", "i8")])
 
 PORT = np.dtype(
     [
@@ -343,6 +346,7 @@ told_at = table(TOLD)
 entry_at = table(ENTRY)
 item_at = table(ITEM)
 alarm_at = table(ALARM)
+heaped_alarm_at = table(HEAPED_ALARM)
 port_at = table(PORT)
 incidence_at = table(INCIDENCE)
 pair_at = table(PAIR)

@@ -45,14 +45,17 @@ def _is_full(s: Record) -> bool:
 
 
 @compiled
-def advance(s: Record, until: int) -> int:
+def advance(s: Record) -> int:
     """Let happen what is the network's until something else does; why it stopped.
 
-    ``until`` is the serial number of a calendar entry at which to stop.
+    It stops after ``left`` things, of which an instant can hold millions, so that Python can look at whether the user wants to.
     """
     while True:
         if s.over != 0:
             return OVER if s.over > 0 else REFUSED
+        if s.left <= 0:
+            return SLICE
+        s.left -= 1
         if _is_full(s):
             return FULL
         if s.weighted and s.weights_next + s.messages_n + s.spare + 8 > s.weights_n:
@@ -72,11 +75,9 @@ def advance(s: Record, until: int) -> int:
             s.end_first = s.end_first + 1 if s.end_n > 0 else 0
             s.what = item.what
             s.about = item.about
-        elif s.entries + s.alarms_n - s.gone_off == 0:
+        elif s.entries + s.alarms_n - s.gone_off == 0 and s.alarm_first < 0:
             s.now = s.latest
             return DRAINED
-        elif s.serial >= until:
-            return SLICE
         else:
             which = next_entry(s)
             if which >= 0:

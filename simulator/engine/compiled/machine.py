@@ -7,13 +7,16 @@ array's seven words for each table. Compiled code therefore allocates nothing; i
 to Python where a table is full.
 
 Machine code is kept in the user's cache directory, in a folder named after the contents of
-this package and the version of numba, so that changed sources compile anew.
+this package, the versions of numba and of what it stands on, and the processor, so that
+changed sources compile anew. Beside it stands a digest of it: what was cut off or damaged
+is never loaded, but made anew.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,9 +24,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from llvmlite.binding import Linkage
 from numba import types
 from numba.core import cgutils
@@ -34,7 +38,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["INTERPRETED", "Record", "Table", "compiled", "entry", "fetch", "forget", "is_kept", "making", "obstacle", "remember", "table"]
+__all__ = ["Record", "Table", "address_of", "compiled", "entry", "fetch", "is_kept", "making", "obstacle", "remaking", "table"]
 
 Record = Any
 """A record of a table: its fields are attributes, which can be set."""
@@ -45,19 +49,15 @@ Table = Callable[[int, int], Record]
 _config: Any = numba.config
 _njit: Any = numba.njit
 
-_MAKING = "paceline: making the machine code of the compiled engine, once for this version; this takes some 15 s\n"
-
-INTERPRETED: bool = bool(_config.DISABLE_JIT)
-"""Whether Python itself runs the functions, for debugging (environment variable NUMBA_DISABLE_JIT)."""
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "fastmath": False, "_nrt": False}
-_arrays: dict[int, Any] = {}  # by address, where Python itself runs the functions
+_WHOLE = "whole"
+"""The file with the digest of the others, written last."""
 
 
 def compiled(function: _Function) -> _Function:
     """A function that other compiled ones call, and Python never."""
-    if INTERPRETED or not _lean:
+    if not _lean:
         plain: _Function = _njit(**_OPTIONS)(function)
         return plain
     made: Any = _Helper(function, targetoptions={"nopython": True, **_OPTIONS}, pipeline_class=_compiler(_HelperLowering))
@@ -69,7 +69,7 @@ def entry(function: _Function) -> _Function:
     (folder, _), before = _cache_folder(), _config.CACHE_DIR
     if folder is None:
         return compiled(function)
-    _config.CACHE_DIR = folder  # read when a function is decorated, and only then
+    _config.CACHE_DIR = str(folder)  # read when a function is decorated, and only then
     try:
         lean = {"pipeline_class": _compiler(_EntryLowering)} if _lean else {}
         made: _Function = _njit(cache=True, **lean, **_OPTIONS)(function)
@@ -79,12 +79,17 @@ def entry(function: _Function) -> _Function:
 
 
 @cache
-def _cache_folder() -> tuple[str | None, str | None]:
+def _cache_folder() -> tuple[Path | None, str | None]:
     """Where machine code is kept; or none, and why."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version}".encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.name.encode())
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None, "its machine code cannot be kept: there is no home directory; set XDG_CACHE_HOME"
+    versions = [numba.__version__, llvmlite.__version__, np.__version__, sys.version, platform.machine()]
+    versions += [_config.CPU_NAME or binding.get_host_cpu_name(), _config.CPU_FEATURES or binding.get_host_cpu_features().flatten()]
+    digest = hashlib.sha256("\n".join(versions).encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):  # numba looks for it under the sources' path
+        digest.update(os.fsencode(source))
         digest.update(source.read_bytes())
     folder = base / "paceline" / "compiled" / digest.hexdigest()[:16]
     try:
@@ -94,39 +99,79 @@ def _cache_folder() -> tuple[str | None, str | None]:
         probe.unlink()
     except OSError as error:
         return None, f"its machine code cannot be kept: {folder} cannot be written ({error.strerror})"
-    return str(folder), None
+    return folder, None
 
 
 def obstacle() -> str | None:
-    """Why machine code cannot be kept here, so that it would be compiled anew each time; None where it can."""
+    """Why no machine code is made here, or would be made anew each time; None where nothing is in the way."""
+    if _config.DISABLE_JIT:
+        return "NUMBA_DISABLE_JIT is set, so that numba makes no machine code"
     return _cache_folder()[1]
 
 
+def _digest(folder: Path) -> str:
+    """Of all machine code in a folder."""
+    digest = hashlib.sha256()
+    for file in sorted((*folder.rglob("*.nbi"), *folder.rglob("*.nbc"))):
+        digest.update(os.fsencode(file.relative_to(folder)) + b"\0")
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 def is_kept() -> bool:
-    """Whether machine code of these sources is kept."""
+    """Whether machine code of these sources is kept, whole and undamaged."""
     folder, _ = _cache_folder()
-    return folder is not None and any(Path(folder).rglob("*.nbi"))
+    try:
+        return folder is not None and (folder / _WHOLE).read_text(encoding="ascii") == _digest(folder)
+    except (OSError, ValueError):
+        return False
 
 
 @contextmanager
 def making(*, wait: bool) -> Iterator[bool]:
-    """Machine code is about to be made, or loaded; no other process makes the same meanwhile.
+    """Inside, no other process makes the same machine code.
 
-    Gives whether to go on: not where another process makes it and this one does not ``wait``.
+    Gives whether it is so: not where another process makes it and this one does not ``wait``.
+
+    Raises
+    ------
+    OSError
+        Nothing can be written there.
     """
     folder, _ = _cache_folder()
-    if folder is None or fcntl is None or is_kept():
+    assert folder is not None, "the caller has asked for obstacles"
+    if fcntl is None:
         yield True
         return
-    with (Path(folder) / "making").open("w") as lock:  # let go of when the process ends, however it does
+    with (folder / "making").open("w") as lock:  # let go of when the process ends, however it does
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:
+        except BlockingIOError:
             yield False
             return
-        if not is_kept():
-            sys.stderr.write(_MAKING)
+        except OSError:
+            pass  # a file system without locks: two processes may make the same, and put the same in its place
         yield True
+
+
+@contextmanager
+def remaking() -> Iterator[None]:
+    """Inside, machine code is made anew, whatever is kept; afterwards it counts as kept.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+    folder, _ = _cache_folder()
+    assert folder is not None, "the caller has asked for obstacles"
+    (folder / _WHOLE).unlink(missing_ok=True)
+    for file in (*folder.rglob("*.nbi"), *folder.rglob("*.nbc")):
+        file.unlink(missing_ok=True)
+    yield
+    written = folder / f"{_WHOLE}-{os.getpid()}"
+    written.write_text(_digest(folder), encoding="ascii")
+    written.replace(folder / _WHOLE)
 
 
 # -- helpers that are the entry's own ----------------------------------------------------
@@ -209,15 +254,13 @@ try:
 
         return Compiler
 
-    _lean = not INTERPRETED
+    _lean = True
 except (ImportError, AttributeError):
     _lean = False
 
 
 def table(dtype: np.dtype[Any]) -> Table:
     """How compiled functions read the records of such tables."""
-    if INTERPRETED:
-        return lambda address, index: _arrays[int(address)][index]
     record = numba.from_dtype(dtype)
     size = dtype.itemsize
 
@@ -236,8 +279,6 @@ def table(dtype: np.dtype[Any]) -> Table:
 
 def _prefetch() -> Callable[[int], None]:
     """How compiled functions have memory brought near that they will need soon; any address will do."""
-    if INTERPRETED:
-        return lambda _: None
 
     @intrinsic  # type: ignore[untyped-decorator]
     def near(_context: Any, _address: Any) -> Any:
@@ -257,14 +298,6 @@ def _prefetch() -> Callable[[int], None]:
 fetch = _prefetch()
 
 
-def remember(array: np.ndarray[Any, Any]) -> int:
-    """The address of a table, which the caller keeps alive until it is forgotten."""
-    address = int(array.ctypes.data)
-    if INTERPRETED:
-        _arrays[address] = array.view(np.recarray)
-    return address
-
-
-def forget(address: int) -> None:
-    """A table is no longer used."""
-    _arrays.pop(address, None)
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    """Where a table is, which the caller keeps alive as long as machine code may look there."""
+    return int(array.ctypes.data)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.available import give_back
+from simulator.columns import numbers
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY
-from simulator.engine.compiled.machine import INTERPRETED, Record, forget, remember
+from simulator.engine.compiled.machine import Record, address_of
 from simulator.network.fairness import PATIENCE
 from simulator.program.program import Cores, Floats, Paths, Ports
 from simulator.transport import Transport
@@ -80,7 +82,7 @@ class State:
         self.tables: dict[str, NDArray[Any]] = {}
         self._ports = ports
         self._state = np.zeros(1, layout.STATE)
-        self.address = remember(self._state)
+        self.address = address_of(self._state)
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
         s.spare = spare
@@ -89,28 +91,29 @@ class State:
         s.noted_free = s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
         s.ending = -1
         s.patience = PATIENCE
-        weights = np.ones(len(paths)) if weight is None else weight
+        weights = np.broadcast_to(1.0, len(paths)) if weight is None else weight
         shared = shared_crossings(ports, paths, weights) if leaves_out else np.ones(len(paths.port), dtype=np.bool_)
         self._make_calendar()
         self._make_ports(ports, paths, shared)
         self._make_connections(paths, weights, shared)
+        give_back()  # what was freed meanwhile is as much again
         self._make_hosts(hosts, paths, transport)
         self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
         alarms = int(s.ports_n) + (len(self.tables["tasks"]) if cores is not None else 0)
-        self.add("alarms", np.empty(alarms, layout.ALARM))
-        self.add("alarm_of", _numbers(alarms))
+        table = np.zeros(alarms, layout.ALARM)
+        table["at"] = -1
+        self.add("alarms", table)
+        self.add("heaped_alarms", np.empty(alarms, layout.HEAPED_ALARM))
+        s.alarm_first = s.alarm_last = -1
 
     # -- making ----------------------------------------------------------------------
 
     def add(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Keep a table under its name, and let machine code know where it is."""
-        old = self.tables.get(name)
-        if old is not None:
-            forget(int(self._state[name][0]))
         if not len(array):
             array = np.zeros(1, array.dtype)
         self.tables[name] = array
-        self._state[name] = remember(array)
+        self._state[name] = address_of(array)
         return array
 
     def _make_calendar(self) -> None:
@@ -157,10 +160,6 @@ class State:
         self.add("carried", np.zeros(len(ports.capacity), layout.REAL))
         for name in ("dirty", "work", "touched", "owners", "component", "frontier"):
             self.add(name, np.empty(count, layout.NUMBER))
-        if INTERPRETED:
-            for number, begin in enumerate(begins[:-1]):
-                remember(heaps[begin:])
-                table["heap"][number] = heaps[begin:].ctypes.data
 
     def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_]) -> None:
         count = len(paths)
@@ -189,7 +188,7 @@ class State:
         self.add("incidences", incidences)
         self.s.shared_each = len(incidences) // max(count, 1)
         self.add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
-        self.add("crossed", paths.port.astype(np.int32).view(layout.NUMBER))
+        self.add("crossed", numbers(paths.port).view(layout.NUMBER))
         self.add("fresh", np.empty(count, layout.NUMBER))
         self.add("reached", np.empty(count, layout.NUMBER))
         self.add("levels", np.zeros(count, layout.LEVEL))
@@ -219,7 +218,7 @@ class State:
             self.add("edge_of", np.zeros(0, layout.NUMBER))
             return
         s.own_s, s.most_s, s.requests = transport.queue_s, transport.buffer_s, transport.requests_per_pull
-        pairs, edge_of = np.unique(paths.source * (hosts + 1) + paths.target, return_inverse=True)
+        pairs, edge_of = np.unique(paths.source.astype(np.int64) * (hosts + 1) + paths.target, return_inverse=True)
         edges = np.zeros(len(pairs), layout.EDGE)
         edges["source"], edges["target"] = pairs // (hosts + 1), pairs % (hosts + 1)
         self.add("edges", edges)
@@ -237,9 +236,6 @@ class State:
         begins = np.concatenate(([0], np.cumsum(users)))
         parked = self.add("parked", np.empty(int(begins[-1]) + 1, layout.PARKED))
         turns["parked"] = int(parked.ctypes.data) + begins[:-1] * layout.PARKED.itemsize
-        if INTERPRETED:
-            for begin in begins[:-1]:
-                remember(parked[begin:])
         self.add("turns", turns)
         most = int(hosted.sum()) if count else 0
         self.add("came", np.empty(most, layout.PARKED))
@@ -304,6 +300,11 @@ class State:
         s = self.s
         return max(int(s.messages_n + s.spare) + 8 - int(s.weights_n - s.weights_next), 0)
 
+    def drop(self, *names: str) -> None:
+        """Give back tables that nobody reads any more."""
+        for name in self.tables.keys() & set(names):
+            self.add(name, np.zeros(0, self.tables[name].dtype))
+
     # -- reading ---------------------------------------------------------------------
 
     @property
@@ -325,7 +326,11 @@ class State:
 
     def in_use_s(self, now: float) -> Floats:
         """Of each port, as :meth:`simulator.network.ports.Port.in_use_s`."""
-        return np.where(self._ports.incast_loss > 0, self.busy_until(now), self.tables["carried"]["x"] / self._ports.capacity)
+        used: Floats = self.tables["carried"]["x"] / self._ports.capacity
+        lossy = np.flatnonzero(self._ports.incast_loss > 0)
+        if len(lossy):
+            used[lossy] = self.busy_until(now)[lossy]
+        return used
 
     def hosts_in_use_s(self, now: float) -> Floats:
         """Of each host, as :meth:`simulator.network.hosts.Host.in_use_s`."""
@@ -362,8 +367,3 @@ def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     room = np.zeros(count * dtype.itemsize + _LINE, dtype=np.uint8)
     begins = -room.ctypes.data % _LINE
     return room[begins : begins + count * dtype.itemsize].view(dtype)
-
-
-def _numbers(count: int) -> NDArray[Any]:
-    """Numbers, none yet."""
-    return np.full(count, -1, dtype=np.int32).view(layout.NUMBER)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from simulator.engine.choosing import MOST_OPERATIONS
 from simulator.engine.compiled import kinds, layout
 from simulator.engine.compiled.exchanges import add_exchanges
-from simulator.engine.compiled.machine import INTERPRETED
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import UPDATE_COLUMNS
@@ -195,7 +194,7 @@ class Simulation(State):
         self.add("seats", _numbers(its.seat) if (its.seat >= 0).any() else np.zeros(0, layout.NUMBER))
         slots = s.peers_n = its.path.shape[1]
         lines = layout.RANK.itemsize
-        if s.stride <= layout.OWN_OPERATIONS and slots <= layout.OWN_SLOTS and not INTERPRETED:
+        if s.stride <= layout.OWN_OPERATIONS and slots <= layout.OWN_SLOTS:
             table["slots"][:, :slots] = its.path
             s.missing, s.slots = (s.ranks + layout.RANK.fields[name][1] for name in ("missing", "slots"))  # type: ignore[index]
             s.stride, s.slots_n = lines // layout.COUNT.itemsize, lines // layout.NUMBER.itemsize
@@ -361,6 +360,11 @@ class Simulation(State):
         members = np.zeros(self._ranks if observed else 0, layout.CONTEXT)
         members["cause"] = -1
         self.add("member_causes", members)
+
+    def end(self) -> None:
+        """Nothing more happens; how long everything was in use can still be asked for."""
+        self._factors, self._orders = np.empty((0, 0)), np.empty((0, 0, 0), dtype=np.int32)
+        self.drop("factors", "orders", "ranks", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
 
     def take_told(self) -> NDArray[Any]:
         """What is to be told since this was last asked, as records of ``layout.TOLD``; before :meth:`take_rows`."""

@@ -1,13 +1,30 @@
-"""Whether the compiled engine can run, and having its machine code loaded or made; numba is imported when that is asked."""
+"""Whether the compiled engine can run, and having its machine code loaded or made; numba is imported when that is asked.
+
+A process of its own makes the machine code. So whoever waits for it can be stopped at any
+time, which no one can be within LLVM, and outlives a compiler that crashes.
+"""
 
 from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
 
 import numpy as np
 
 from simulator.program.program import Paths, Ports
 from simulator.transport import Transport
 
-__all__ = ["available", "is_made", "load"]
+__all__ = ["NotMadeError", "available", "is_made", "load", "make"]
+
+_MAKING = "paceline: making the machine code of the compiled engine, once for this version; this takes some 15 s\n"
+_MAKER = "import sys; sys.path[:] = sys.argv[1:]; from simulator.engine.compiled.warming import make_here; make_here()"
+
+
+class NotMadeError(Exception):
+    """Machine code cannot be made; the text says why, on one line."""
 
 
 def available() -> str | None:
@@ -30,8 +47,8 @@ def is_made() -> bool:
     return is_kept()
 
 
-def load(*, wait: bool) -> bool:
-    """Load the machine code; make it first, once, where there is none, and say so.
+def make(*, wait: bool) -> bool:
+    """Make the machine code, where there is none, and say so.
 
     Parameters
     ----------
@@ -41,15 +58,80 @@ def load(*, wait: bool) -> bool:
     Returns
     -------
     bool
-        Whether it is loaded.
-    """
-    from simulator.engine.compiled.machine import making
+        Whether it is there now.
 
-    with making(wait=wait) as mine:
-        if not mine:
-            return False
-        _run_nothing()
-    return True
+    Raises
+    ------
+    NotMadeError
+        The compiler failed, or what it made cannot be kept.
+    """
+    from simulator.engine.compiled.machine import is_kept, making
+
+    if is_kept():
+        return True
+    try:
+        with making(wait=wait) as mine:
+            if mine and not is_kept():
+                sys.stderr.write(_MAKING)
+                _make_elsewhere()
+            return mine
+    except OSError as error:
+        raise NotMadeError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
+
+
+def load() -> None:
+    """Load machine code that has been made.
+
+    Raises
+    ------
+    Exception
+        Whatever numba fails with.
+    """
+    _run_nothing()
+
+
+def _make_elsewhere() -> None:
+    """Have :func:`make_here` run in a process of its own, which ends with this one."""
+    command = [sys.executable, "-c", _MAKER, *sys.path]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT) as maker:  # noqa: S603 - this Python
+        assert maker.stdout is not None
+        try:
+            said = maker.stdout.read()
+            status = maker.wait()
+        except BaseException:
+            maker.kill()
+            raise
+    if status:
+        last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        how = f"the compiler was ended by {signal.Signals(-status).name}: " if status < 0 else ""
+        raise NotMadeError(how + last)
+
+
+def make_here() -> None:
+    """Make the machine code in this process, and end it: with status 0, or with 1 and one line that says why.
+
+    Ends at once when its standard input does: whoever waits for it has ended, or has killed it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # typed at the terminal, it is for whoever waits
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    status = 0
+    try:
+        from simulator.engine.compiled.machine import remaking
+
+        with remaking():
+            _run_nothing()
+    except BaseException as error:
+        told = (str(error).strip().splitlines() or [""])[0]
+        sys.stdout.write(f"{type(error).__name__}: {told}\n" if told else f"{type(error).__name__}\n")
+        sys.stdout.flush()
+        status = 1
+    os._exit(status)
+
+
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
 
 
 def _run_nothing() -> None:

@@ -11,7 +11,7 @@ steps went is found out for a block of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
+from simulator.engine.progress import Progress
 from simulator.engine.recorder import UPDATE_COLUMNS, InUse, Kind, Recorder
 from simulator.engine.vectorised.copies import HostCopies
 from simulator.engine.vectorised.fusing import Fuser, Reduction
 from simulator.engine.vectorised.telling import Pass, Piece, Teller
-from simulator.errors import SimulationError
+from simulator.errors import no_delay
 from simulator.fusion import Bucket
 from simulator.names import Names, device_name
 from simulator.program.program import Program
@@ -73,6 +74,8 @@ class Lockstep:
         How buckets are reduced; none of one rank alone.
     log
         Is told what was done; none if nobody wants to know.
+    told
+        Called now and then with the share of the steps that have ended.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Lockstep:
         recorder: Recorder,
         collective: Collective | None,
         log: Log | None = None,
+        told: Callable[[float], None] | None = None,
     ) -> None:
         rules = program.rules
         reduction = rules.reduction or Rule()
@@ -94,6 +98,7 @@ class Lockstep:
             averaged_bytes = sum(its.size_bytes for its in reduced if its.every > 1)
             fuser = Fuser(collective, buckets, averaged_bytes, reduction, copies, one_by_one=observed)
         self._recorder = recorder
+        self._progress = Progress(told, recorder.closes_at)
         self._teller = Teller(log, draws.start_s, [bucket.ready for bucket in buckets]) if log is not None else None
         # whoever observes hears of each step before the next one
         self._most = 1 if observed else max(_CELLS // (draws.ranks * len(buckets)), 1)
@@ -140,6 +145,7 @@ class Lockstep:
         while self._step < closes:
             until = opens if self._step < opens else closes
             now = self._go_on(until - self._step, now)
+            self._progress.at(self._step * ranks)
             if self._step == opens:
                 recorder.open(now, {kind: its.seconds for kind, its in self._in_use().items()})
         # an event of the calendar for each step, and one for the beginning
@@ -313,7 +319,7 @@ def _later(now: float, ends_s: Iterable[float]) -> float:
     for end_s in ends_s:
         delay_s = max(end_s - now, 0.0)
         if not 0 <= delay_s < math.inf:
-            raise SimulationError(f"a delay of {delay_s!r} s was asked for at {now:.9g} s; delays must be finite and not negative")
+            raise no_delay(delay_s, now)
         now += delay_s
     return now
 

@@ -1,0 +1,37 @@
+"""How far a replication has come, told now and then to whoever waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["Progress"]
+
+_TELLINGS, _LEAST_STEPS = 200, 1000
+
+
+class Progress:
+    """Tells which share of the steps has ended: about 200 times at most, and not before a thousand more have.
+
+    Parameters
+    ----------
+    told
+        Called with the share; none if nobody wants to know.
+    steps
+        Of all ranks, until the window closes.
+
+    Attributes
+    ----------
+    due
+        Steps that have ended when something is to be told next; beyond all of them where nothing is.
+    """
+
+    def __init__(self, told: Callable[[float], None] | None, steps: int) -> None:
+        self._told, self._steps = told, steps
+        self._each = max(steps // _TELLINGS, _LEAST_STEPS)
+        self.due = self._each if told is not None else steps + 1
+
+    def at(self, ended: int) -> None:
+        """So many steps have ended."""
+        if ended >= self.due and self._told is not None:
+            self.due = ended + self._each
+            self._told(min(ended / self._steps, 1.0))

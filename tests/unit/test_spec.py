@@ -1,0 +1,62 @@
+"""What every specification shares: a copy with other values knows nothing of the old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import pytest
+
+import simulator.scenario  # noqa: F401 - every specification is known then
+from simulator.cluster import Cluster, Link, NodeClass
+from simulator.laws import Empirical
+from simulator.spec import Spec
+
+LINK = Link(bandwidth_bytes_per_s=1e9)
+CASES: dict[tuple[type[Spec], str], tuple[Spec, dict[str, object], object]] = {
+    (Cluster, "_class_ends"): (
+        Cluster(name="four", nodes=4, inter_node=LINK, node_classes=(NodeClass(name="slow", nodes=3, speed=0.5),)),
+        {"node_classes": (NodeClass(name="slow", nodes=1, speed=0.5),)},
+        (1,),
+    ),
+    (Empirical, "_sample"): (Empirical(values=(1.0, 3.0)), {"values": (5.0, 5.0)}, None),
+}
+"""Of each value that is worked out once and kept: a specification, what is changed in a copy, and the value then."""
+
+
+def kept_values(kind: type[Spec] = Spec) -> Iterator[tuple[type[Spec], str]]:
+    for its in kind.__subclasses__():
+        yield from ((its, name) for name, value in vars(its).items() if isinstance(value, cached_property))
+        yield from kept_values(its)
+
+
+def test_every_kept_value_is_looked_at() -> None:
+    ours = {(kind, name) for kind, name in kept_values() if kind.__module__.startswith("simulator")}
+    assert ours == CASES.keys()
+
+
+@pytest.mark.parametrize("which", CASES, ids=lambda which: f"{which[0].__name__}.{which[1]}")
+def test_a_copy_works_out_anew_what_it_keeps(which: tuple[type[Spec], str]) -> None:
+    spec, changed, wanted = CASES[which]
+    before = getattr(spec, which[1])
+    copied = spec.model_copy(update=changed)
+    after = getattr(copied, which[1])
+    assert after is not before
+    if wanted is not None:
+        assert after == wanted
+    assert getattr(spec, which[1]) is before
+    assert getattr(spec.model_copy(), which[1]) is before, "where nothing changes, nothing is lost"
+
+
+def test_a_node_is_of_the_class_that_the_copy_says() -> None:
+    cluster, changed, _ = CASES[Cluster, "_class_ends"]
+    assert isinstance(cluster, Cluster)
+    assert [cluster.speed_of(node) for node in range(4)] == [0.5, 0.5, 0.5, 1.0]
+    assert [cluster.model_copy(update=changed).speed_of(node) for node in range(4)] == [0.5, 1.0, 1.0, 1.0]
+
+
+def test_a_copy_of_measured_values_has_their_mean() -> None:
+    law, changed, _ = CASES[Empirical, "_sample"]
+    assert isinstance(law, Empirical)
+    assert law.mean() == 2.0
+    assert law.model_copy(update=changed).mean() == 5.0
