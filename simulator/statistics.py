@@ -9,7 +9,7 @@ __all__ = ["CountHistogram", "GroupedCounts", "TimeSketch"]
 
 _GROWTH = float(np.log(1.01))
 _LEAST_S = 1e-12
-_SMALL, _MOST = 1 << 13, 1 << 24
+_SMALL, _ROOMY = 1 << 13, 64
 
 
 class TimeSketch:
@@ -75,12 +75,13 @@ class TimeSketch:
 
 
 class CountHistogram:
-    """Exact histogram of whole numbers that lie together, such as staleness: eight bytes for each from the least to the largest."""
+    """Exact histogram of whole numbers, such as staleness; of those that lie together each takes eight bytes."""
 
     def __init__(self) -> None:
         self._first = 0  # what the first count is of
         self._near = np.zeros(0, dtype=np.int64)
         self._far: dict[int, int] = {}  # how often came what lies too far from these
+        self._counted = 0
 
     @property
     def counts(self) -> dict[int, int]:
@@ -93,6 +94,7 @@ class CountHistogram:
 
     def add(self, value: int, times: int = 1) -> None:
         """Count a value, or the same value several times."""
+        self._counted += times
         if self._reach(value, value):
             self._near[value - self._first] += times
         else:
@@ -103,7 +105,9 @@ class CountHistogram:
         if not len(values):
             return
         least, most = int(values.min()), int(values.max())
+        self._counted += len(values)
         if not self._reach(least, most):
+            self._counted -= len(values)
             distinct, times = np.unique(values, return_counts=True)
             for value, count in zip(distinct.tolist(), times.tolist(), strict=True):
                 self.add(value, count)
@@ -118,6 +122,7 @@ class CountHistogram:
         if len(near):
             low, high = int(near[0]), int(near[-1])
             if self._reach(other._first + low, other._first + high):
+                self._counted += int(other._near.sum())
                 self._add_near(other._first + low, other._near[low : high + 1])
             else:
                 for value, count in zip((near + other._first).tolist(), other._near[near].tolist(), strict=True):
@@ -131,7 +136,7 @@ class CountHistogram:
         self._near[begin : begin + len(counts)] += counts
 
     def _reach(self, least: int, most: int) -> bool:
-        """Make room for all values between two, unless that is too much for one array; whether there is."""
+        """Make room for all values between two, unless there would be few counts in much room; whether there is."""
         first, end = self._first, self._first + len(self._near)
         if first <= least and most < end:
             return True
@@ -139,7 +144,7 @@ class CountHistogram:
             room = len(self._near) // 4  # for more of them
             least = first if least >= first else min(least, max(first - room, 0))
             most = end - 1 if most < end else max(most, end - 1 + room)
-        if most - least >= _MOST:
+        if most - least >= _SMALL + _ROOMY * self._counted:
             return False
         counts = np.zeros(most - least + 1, dtype=np.int64)
         counts[first - least : end - least] = self._near
@@ -148,16 +153,18 @@ class CountHistogram:
 
     def mean(self) -> float:
         """Exact mean; 0 of nothing."""
-        total = int(self._small.sum()) + sum(self._others.values())
-        sums = int(self._small @ np.arange(len(self._small))) + sum(value * count for value, count in self._others.items())
+        near = int(self._near.sum())
+        total = near + sum(self._far.values())
+        sums = near * self._first + int(self._near @ np.arange(len(self._near)))
+        sums += sum(value * count for value, count in self._far.items())
         return sums / total if total else 0.0
 
     def quantile(self, share: float) -> int:
         """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
-        if not self._others:
-            reached = np.cumsum(self._small)
+        if not self._far:
+            reached = np.cumsum(self._near)
             total = int(reached[-1]) if len(reached) else 0
-            return int(np.searchsorted(reached, max(share * total, 1))) if total else 0
+            return self._first + int(np.searchsorted(reached, max(share * total, 1))) if total else 0
         counts = self.counts
         need = share * sum(counts.values())
         seen = 0

@@ -25,14 +25,23 @@ from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.workload import Workload
 
-__all__ = ["Draws", "Factors", "Jitter", "block_of", "process_factors"]
+__all__ = ["Draws", "Factors", "Jitter", "ahead_of", "block_of", "process_factors"]
 
 _LEAST_BLOCK, _MOST_BLOCK = 16, 128
+_DRAWN_BYTES = 1 << 25
+"""About as much room have factors, and orders, in tables of all ranks, but for what they need at least."""
+_LEAST_AHEAD, _MOST_AHEAD = 5, 256
 
 
 def block_of(steps: int, ranks: int) -> int:
     """A good number of factors to ask for at a time, where each of so many ranks makes so many steps."""
     return min(max(steps, _LEAST_BLOCK), _MOST_BLOCK, max(1_000_000 // ranks, _LEAST_BLOCK))
+
+
+def ahead_of(steps: int, bytes_a_step: int) -> int:
+    """Of how many steps something is drawn ahead in a table that has so many bytes for a step of all ranks."""
+    wanted = max(steps + steps // 4, _LEAST_AHEAD)  # some make more than others
+    return min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, wanted)
 
 
 class Draws:

@@ -25,6 +25,7 @@ from simulator.engine.compiled.ports import (
     couple,
     disown,
     equal_share,
+    first_of,
     level_of,
     owner_of,
     release,
@@ -41,9 +42,10 @@ _ENDLESS = float("inf")
 def _fairest(s: Record, connection: int) -> int:
     """The incidence of the connection whose port gives the least, shared equally."""
     c = connection_at(s.connections, connection)
-    least = c.first
+    sort = sort_at(s.sorts, c.sort)
+    least = first = first_of(sort, connection)
     share = equal_share(port_at(s.ports, incidence_at(s.incidences, least).port))
-    for incidence in range(c.first + 1, c.first + sort_at(s.sorts, c.sort).shared):
+    for incidence in range(first + 1, first + sort.shared):
         other = equal_share(port_at(s.ports, incidence_at(s.incidences, incidence).port))
         if other < share:
             least = incidence
@@ -61,11 +63,13 @@ def _meant(incidence: int) -> int:
 def _enter(s: Record, connection: int, owner: int, now: float) -> None:
     """A connection that has come gets its first bottleneck."""
     c = connection_at(s.connections, connection)
-    for incidence in range(c.first, c.first + sort_at(s.sorts, c.sort).shared):
+    sort = sort_at(s.sorts, c.sort)
+    first = first_of(sort, connection)
+    for incidence in range(first, first + sort.shared):
         if incidence != owner:
             disown(s, port_at(s.ports, incidence_at(s.incidences, incidence).port), incidence)
     size = message_at(s.messages, c.front).size_bytes
-    adopt(s, incidence_at(s.incidences, owner).port, owner, size / sort_at(s.sorts, c.sort).weight, now)
+    adopt(s, incidence_at(s.incidences, owner).port, owner, size / sort.weight, now)
 
 
 @compiled
@@ -156,7 +160,7 @@ def settle_plain(s: Record, now: float) -> bool:
     for at in range(s.fresh_n):
         connection = number_at(s.fresh, at).n
         c = connection_at(s.connections, connection)
-        owner = c.first
+        owner = first_of(sort_at(s.sorts, c.sort), connection)
         while True:
             p = port_at(s.ports, incidence_at(s.incidences, owner).port)
             if p.planned == stamp and p.arriving:
@@ -182,8 +186,10 @@ def _floors_hold(s: Record, stamp: int, owners_n: int) -> bool:
     """Whether every other port that the connections which came cross has room for all, and no owner's rate rises above its floor."""
     lowered_n = 0
     for at in range(s.fresh_n):
-        c = connection_at(s.connections, number_at(s.fresh, at).n)
-        for incidence in range(c.first, c.first + sort_at(s.sorts, c.sort).shared):
+        connection = number_at(s.fresh, at).n
+        sort = sort_at(s.sorts, connection_at(s.connections, connection).sort)
+        first = first_of(sort, connection)
+        for incidence in range(first, first + sort.shared):
             p = port_at(s.ports, incidence_at(s.incidences, incidence).port)
             if p.planned == stamp or p.checked == stamp:
                 continue
@@ -228,8 +234,10 @@ def _level(s: Record, connection: int) -> float:
 @compiled
 def _work_across(s: Record, incidence: int) -> None:
     """Look at the other ports of a connection."""
-    c = connection_at(s.connections, incidence_at(s.incidences, incidence).connection)
-    for other in range(c.first, c.first + sort_at(s.sorts, c.sort).shared):
+    connection = incidence_at(s.incidences, incidence).connection
+    sort = sort_at(s.sorts, connection_at(s.connections, connection).sort)
+    first = first_of(sort, connection)
+    for other in range(first, first + sort.shared):
         if other != incidence:
             _work(s, incidence_at(s.incidences, other).port)
 
@@ -491,7 +499,9 @@ def _component(s: Record, start: int) -> tuple[int, int]:
                 number_at(s.reached, reached_n).n = i.connection
                 reached_n += 1
                 c = connection_at(s.connections, i.connection)
-                for crossed in range(c.first, c.first + sort_at(s.sorts, c.sort).shared):
+                sort = sort_at(s.sorts, c.sort)
+                begin = first_of(sort, i.connection)
+                for crossed in range(begin, begin + sort.shared):
                     port = incidence_at(s.incidences, crossed).port
                     p = port_at(s.ports, port)
                     if p.reached != s.stamp:
@@ -540,7 +550,8 @@ def _levels(s: Record, ports_n: int) -> None:
                 c = connection_at(s.connections, i.connection)
                 c.owner = at
                 sort = sort_at(s.sorts, c.sort)
-                for crossed in range(c.first, c.first + sort.shared):
+                begin = first_of(sort, i.connection)
+                for crossed in range(begin, begin + sort.shared):
                     q = port_at(s.ports, incidence_at(s.incidences, crossed).port)
                     q.free -= current * sort.weight
                     q.unfixed -= sort.weight

@@ -29,6 +29,7 @@ from simulator.engine.compiled.ports import (
     available,
     catch_up,
     deactivate,
+    first_of,
     first_to_end,
     level_of,
     push,
@@ -94,8 +95,9 @@ def _free(s: Record, message: int) -> None:
 def _begin(s: Record, connection: int) -> None:
     """The message in front begins to cross its ports."""
     c = connection_at(s.connections, connection)
-    if sort_at(s.sorts, c.sort).shared == 1:
-        port = incidence_at(s.incidences, c.first).port
+    sort = sort_at(s.sorts, c.sort)
+    if sort.shared == 1:
+        port = incidence_at(s.incidences, first_of(sort, connection)).port
         p = port_at(s.ports, port)
         if p.foreign_n == 0 and p.coupled < 0:
             # nobody's share but this port's changes, and that at once
@@ -112,13 +114,15 @@ def _join(s: Record, p: Record, port: int, c: Record, connection: int) -> None:
     now = s.now
     if p.active_n == 0:
         p.busy_since = now
-    activate(s, p, c.first)
-    weight = sort_at(s.sorts, c.sort).weight
+    sort = sort_at(s.sorts, c.sort)
+    first = first_of(sort, connection)
+    activate(s, p, first)
+    weight = sort.weight
     p.load += weight
     catch_up(p, now)
     p.owned += weight
     p.rate = level_of(p, available(p), p.owned)
-    c.owner = c.first
+    c.owner = first
     push(s, port, connection, p.clock + message_at(s.messages, c.front).size_bytes / weight)
 
 
@@ -126,7 +130,8 @@ def _join(s: Record, p: Record, port: int, c: Record, connection: int) -> None:
 def _share_with(s: Record, c: Record, connection: int) -> None:
     """The connection has something to send, and the shares of several ports may change."""
     sort = sort_at(s.sorts, c.sort)
-    for incidence in range(c.first, c.first + sort.shared):
+    first = first_of(sort, connection)
+    for incidence in range(first, first + sort.shared):
         port = incidence_at(s.incidences, incidence).port
         p = port_at(s.ports, port)
         if p.active_n == 0:
@@ -310,7 +315,8 @@ def end_messages(s: Record, port: int) -> None:
         m = message_at(s.messages, message)
         size = m.size_bytes
         sort = sort_at(s.sorts, c.sort)
-        for each in range(c.crosses, c.crosses + sort.crossed):
+        crosses = sort.crosses + connection * sort.crossed
+        for each in range(crosses, crosses + sort.crossed):
             real_at(s.carried, number_at(s.crossed, each).n).x += size
         following = m.after
         m.after = -1
@@ -321,7 +327,7 @@ def end_messages(s: Record, port: int) -> None:
         ended_last = message
         c.front = following
         if s.begins_anew and sort.hosted:
-            _deactivate(s, c, port, now)
+            _deactivate(s, c, connection, port, now)
             c.after = -1
             if crossed < 0:
                 crossed = connection
@@ -331,7 +337,7 @@ def end_messages(s: Record, port: int) -> None:
         elif following >= 0:
             push(s, port, connection, finish + message_at(s.messages, following).size_bytes / sort.weight)
         else:
-            _deactivate(s, c, port, now)
+            _deactivate(s, c, connection, port, now)
         connection = first_to_end(s, port)
     if crossed >= 0:
         s.ending = port
@@ -371,15 +377,16 @@ def end_messages(s: Record, port: int) -> None:
 
 
 @compiled
-def _deactivate(s: Record, c: Record, port: int, now: float) -> None:
+def _deactivate(s: Record, c: Record, connection: int, port: int, now: float) -> None:
     """The connection has nothing left to send."""
     owner = port_at(s.ports, port)
     c.owner = -1
     sort = sort_at(s.sorts, c.sort)
     weight = sort.weight
+    first = first_of(sort, connection)
     owner.owned -= weight
     if sort.shared == 1 and owner.foreign_n == 0 and owner.coupled < 0:
-        deactivate(s, owner, c.first)
+        deactivate(s, owner, first)
         owner.load -= weight
         if owner.active_n == 0:
             owner.busy_s += now - owner.busy_since
@@ -391,7 +398,7 @@ def _deactivate(s: Record, c: Record, port: int, now: float) -> None:
             else:
                 _soil(s, owner, port)
         return  # or others are about to begin on it, which is settled at the end of this instant
-    for incidence in range(c.first, c.first + sort.shared):
+    for incidence in range(first, first + sort.shared):
         crossed = incidence_at(s.incidences, incidence).port
         p = port_at(s.ports, crossed)
         deactivate(s, p, incidence)

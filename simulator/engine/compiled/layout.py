@@ -159,7 +159,6 @@ CONNECTION = np.dtype(
     [
         ("finish", "f8"), ("entry", "i8"),
         ("front", "i4"), ("last", "i4"),  # messages
-        ("first", "i4"), ("crosses", "i4"),  # the first incidence; the first of all its ports
         ("owner", "i4"),  # the incidence with its bottleneck
         ("before", "i4"), ("after", "i4"),  # in the bottleneck's list
         ("sort", "i4"),
@@ -167,8 +166,16 @@ CONNECTION = np.dtype(
 )  # fmt: skip
 """Messages in order over a path."""
 
-SORT = np.dtype([("weight", "f8"), ("latency_s", "f8"), ("shared", "i4"), ("crossed", "i4"), ("hosted", "i4"), ("asked_for", "i4")])
-"""What connections have in common, but where weights are drawn; ``shared`` and ``crossed``: how many incidences, and ports."""
+SORT = np.dtype(
+    [
+        ("weight", "f8"), ("latency_s", "f8"), ("first", "i8"), ("crosses", "i8"),
+        ("shared", "i4"), ("crossed", "i4"), ("hosted", "i4"), ("asked_for", "i4"),
+    ]
+)  # fmt: skip
+"""What connections have in common, but where weights are drawn; ``shared`` and ``crossed``: how many incidences, and ports.
+
+Number n of them has the incidences from ``first + n * shared`` on, and the ports from ``crosses + n * crossed``.
+"""
 
 MESSAGE = np.dtype([("size_bytes", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
 """A message: its bytes, and what follows when it has arrived."""

@@ -76,12 +76,15 @@ def foresee_messages(s: Record, connection: int) -> None:
         rank = number_of(message_at(s.messages, c.front).arrived)
         if rank < s.ranks_n:
             fetch_rank(s, rank)
-        fetch(s.carried + number_at(s.crossed, c.crosses + sort_at(s.sorts, c.sort).crossed - 1).n * REAL_BYTES)
-        fetch(s.carried + number_at(s.crossed, c.crosses).n * REAL_BYTES)
+        sort = sort_at(s.sorts, c.sort)
+        crosses = sort.crosses + connection * sort.crossed
+        fetch(s.carried + number_at(s.crossed, crosses + sort.crossed - 1).n * REAL_BYTES)
+        fetch(s.carried + number_at(s.crossed, crosses).n * REAL_BYTES)
     if c.after >= 0:
         following = connection_at(s.connections, c.after)
         if following.front >= 0:
             fetch(s.messages + following.front * MESSAGE_BYTES)
-        fetch(s.crossed + following.crosses * NUMBER_BYTES)
+        sort = sort_at(s.sorts, following.sort)
+        fetch(s.crossed + (sort.crosses + c.after * sort.crossed) * NUMBER_BYTES)
         if following.after >= 0:
             fetch_connection(s, following.after)

@@ -12,7 +12,7 @@ from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = [
     "activate", "adopt", "available", "catch_up", "clear_coupled", "clear_foreign", "clear_owned", "couple", "deactivate", "disown",
-    "equal_share", "first_to_end", "level_of", "owner_of", "push", "release", "take_first", "undisown", "weight_of",
+    "equal_share", "first_of", "first_to_end", "level_of", "owner_of", "push", "release", "take_first", "undisown", "weight_of",
 ]  # fmt: skip
 
 
@@ -41,6 +41,13 @@ def owner_of(s: Record, connection: int) -> int:
     """The bottleneck of a connection; -1 if it has none."""
     owner = connection_at(s.connections, connection).owner
     return incidence_at(s.incidences, owner).port if owner >= 0 else -1
+
+
+@compiled
+def first_of(sort: Record, connection: int) -> int:
+    """The first incidence of a connection of that sort."""
+    first: int = sort.first + connection * sort.shared
+    return first
 
 
 @compiled
@@ -149,7 +156,9 @@ def couple(s: Record, incidence: int) -> None:
     i = incidence_at(s.incidences, incidence)
     c = connection_at(s.connections, i.connection)
     owner = port_at(s.ports, incidence_at(s.incidences, c.owner).port)
-    pair = number_at(s.first_pairs, i.connection).n + (c.owner - c.first) * sort_at(s.sorts, c.sort).shared + (incidence - c.first)
+    sort = sort_at(s.sorts, c.sort)
+    first = first_of(sort, i.connection)
+    pair = number_at(s.first_pairs, i.connection).n + (c.owner - first) * sort.shared + (incidence - first)
     q = pair_at(s.pairs, pair)
     if q.epoch == owner.epoch:
         return

@@ -179,6 +179,8 @@ class State:
             "latency_s": paths.latency_s,
             "shared": kept,
             "crossed": np.diff(paths.first),
+            "first": _remainder(first[:-1], kept),
+            "crosses": _remainder(paths.first[:-1], np.diff(paths.first)),
             "hosted": paths.source >= 0,
             "asked_for": paths.asked_for,
         }
@@ -189,8 +191,6 @@ class State:
         self.add("sorts", sorts)
         table["front"] = table["last"] = table["owner"] = -1
         table["before"] = AWAY
-        table["first"] = first[:-1]
-        table["crosses"] = paths.first[:-1]
         self.add("connections", table)
         self.add("first_pairs", first_pair[: -1 if first_pair[-1] else 0].astype(np.int32).view(layout.NUMBER))
         incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
@@ -392,6 +392,11 @@ def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     room = np.zeros(count * dtype.itemsize + _LINE, dtype=np.uint8)
     begins = -room.ctypes.data % _LINE
     return room[begins : begins + count * dtype.itemsize].view(dtype)
+
+
+def _remainder(first: NDArray[Any], count: NDArray[Any]) -> NDArray[np.int64]:
+    """What is left of where each connection's begin if all before it had as many as it has."""
+    return first - np.arange(len(count)) * count
 
 
 def _sorts(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -12,7 +12,7 @@ from simulator.engine.choosing import MOST_OPERATIONS
 from simulator.engine.compiled import kinds, layout
 from simulator.engine.compiled.exchanges import add_exchanges
 from simulator.engine.compiled.state import State, aligned
-from simulator.engine.draws import Draws
+from simulator.engine.draws import Draws, ahead_of
 from simulator.engine.recorder import UPDATE_COLUMNS
 from simulator.errors import InputError
 from simulator.program.overlapping import may_overlap
@@ -30,9 +30,6 @@ _KINDS = {
 }
 _GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds.INPUT_GATE, "update": kinds.UPDATE_GATE}
 _ROWS = 4096
-_DRAWN_BYTES = 1 << 25
-"""About as much room have factors, and orders, that are drawn ahead, but for what they need at least."""
-_LEAST_AHEAD, _MOST_AHEAD = 6, 256
 _AT_A_TIME = 1 << 16
 _FOR_EVER = 1 << 62
 
@@ -300,7 +297,7 @@ class Simulation(State):
 
     def _make_draws(self, steps: int) -> None:
         s, draws, ranks = self.s, self._draws, self._ranks
-        ahead = 0 if draws.constant.all() else _ahead(steps, ranks * 8)
+        ahead = 0 if draws.constant.all() else ahead_of(steps, ranks * 8)
         s.factors_n = ahead
         self._factors: Floats = np.empty((ahead, ranks))
         self._filled = np.zeros(ranks if ahead else 0, dtype=np.int32)
@@ -308,7 +305,7 @@ class Simulation(State):
         self.add("filled", self._filled.view(layout.NUMBER))
         counts = self.tables["routines"]["shuffled_n"]
         s.order = counts.max()
-        ahead = _ahead(steps, ranks * 4 * int(s.order)) if s.order else 0
+        ahead = ahead_of(steps, ranks * 4 * int(s.order)) if s.order else 0
         s.orders_n = ahead
         self._orders = np.empty((ranks, ahead, int(s.order)), dtype=np.int32)
         self._ordered = np.zeros(ranks if ahead else 0, dtype=np.int32)
@@ -432,12 +429,6 @@ class Simulation(State):
         table = self.tables["servers"][: int(self.s.servers_n)]
         used: Floats = table["busy_s"] + np.where(table["front"] >= 0, now - table["busy_since"], 0.0)
         return used
-
-
-def _ahead(steps: int, bytes_a_step: int) -> int:
-    """Of how many steps something is drawn ahead."""
-    wanted = max(steps + steps // 4, _LEAST_AHEAD)  # some make more than others
-    return min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, wanted)
 
 
 def _due(

@@ -1,0 +1,76 @@
+"""Tables of millions of rows in little memory: columns, counts, and factors that are drawn a few steps ahead."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_scenarios import scenario_table
+
+from simulator import scenario_from_table, simulate
+from simulator.available import give_back
+from simulator.columns import compact, numbers
+from simulator.engine import draws
+from simulator.statistics import CountHistogram
+
+VALUES = st.lists(st.one_of(st.integers(0, 50), st.integers(9_000, 9_100), st.integers(-5, 1 << 40)), max_size=20)
+
+
+def test_a_column_of_one_value_takes_the_memory_of_one():
+    column = compact(np.full(1000, 7.0))
+    assert column.strides == (0,)
+    assert column.tolist() == [7.0] * 1000
+    mixed = np.array([1.0, 2.0])
+    assert compact(mixed) is mixed
+
+
+def test_numbers_of_rows_that_do_not_fit_are_refused():
+    assert numbers(np.array([0, (1 << 31) - 1])).dtype == np.int32
+    with pytest.raises(OverflowError, match="2,147,483,648"):
+        numbers(np.array([1 << 31]))
+
+
+@given(st.lists(st.tuples(st.booleans(), VALUES), max_size=6))
+def test_counts_are_exact_wherever_values_lie(blocks):
+    counted, other, expected = CountHistogram(), CountHistogram(), Counter()
+    for number, (at_once, values) in enumerate(blocks):
+        histogram = counted if number % 2 else other
+        if at_once:
+            histogram.add_all(np.array(values, dtype=np.int64))
+        else:
+            for value in values:
+                histogram.add(value)
+        expected.update(values)
+    counted.merge(other)
+    assert counted.counts == expected
+    every = sorted(expected.elements())
+    if every:
+        assert counted.mean() == sum(every) / len(every)
+        assert counted.quantile(0.5) == every[-(-len(every) // 2) - 1]
+
+
+@pytest.mark.parametrize("order", ["forward", "random"])
+def test_factors_and_orders_drawn_a_few_steps_ahead_are_the_same(order, monkeypatch):
+    def result():
+        table = scenario_table(
+            workload={
+                "jitter": {"kind": "exponential"},
+                "variables": [{"name": f"v{i}", "size": "1 MB", "creation_index": i, "ready": 1.0} for i in range(3)],
+            },
+            strategy={"kind": "parameter-server", "mode": "async", "workers": 5, "pull_order": order},
+            run={"steps": 40, "engine": "compiled"},
+        )
+        return simulate(scenario_from_table(table, "test")).model_dump(exclude={"wall_time_s"})
+
+    pytest.importorskip("numba")
+    plenty = result()
+    monkeypatch.setattr(draws, "_DRAWN_BYTES", 1)
+    assert draws.ahead_of(40, 8) < 10
+    assert result() == plenty
+
+
+def test_memory_can_be_given_back_anywhere():
+    give_back()
