@@ -19,6 +19,8 @@ __all__ = [
     "ScenarioError",
     "SimulationError",
     "UnitError",
+    "dead_lock",
+    "no_delay",
 ]
 
 
@@ -61,7 +63,7 @@ class SimulationError(PacelineError):
 
 
 class DeadlockError(SimulationError):
-    """Every process waits and nothing is scheduled any more."""
+    """Everything waits and nothing is scheduled any more."""
 
 
 class InvariantError(SimulationError):
@@ -74,3 +76,16 @@ class CalibrationError(PacelineError):
 
 class EngineWarning(UserWarning):
     """The engine that would be taken cannot run here, and another does: the result is the same, and takes longer."""
+
+
+# what both engines say
+
+
+def dead_lock(now_s: float) -> DeadlockError:
+    """That nothing is left that could happen at an instant, though the run has not ended."""
+    return DeadlockError(f"dead-lock at {now_s:.9g} s: everybody waits for what never comes, and the run has not ended")
+
+
+def no_delay(delay_s: float, now_s: float) -> SimulationError:
+    """That something was to happen after what is no time."""
+    return SimulationError(f"a delay of {delay_s!r} s was asked for at {now_s:.9g} s; delays must be finite and not negative")

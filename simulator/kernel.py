@@ -1,7 +1,7 @@
 """A guarded SimPy environment.
 
-Plain SimPy accepts a NaN delay, returns ``None`` when every process waits for ever, and
-does not count events. This one refuses, names who waits, and counts.
+Plain SimPy accepts a NaN delay, returns ``None`` when everything waits for ever, and
+does not count events. This one refuses both, and counts.
 
 Order of simultaneous events: by time, then SimPy's priority, then the order in which
 they were scheduled. Two instants are simultaneous if they are equal as floats. What
@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, NoReturn
 
 import simpy
 from simpy.events import NORMAL, Event, EventPriority
 
-from simulator.errors import DeadlockError, SimulationError
+from simulator.errors import dead_lock, no_delay
 
 __all__ = ["Kernel"]
 
 
 class Kernel(simpy.Environment):
-    """Environment whose delays are finite, whose dead-locks are named, whose events are counted.
+    """Environment whose delays are finite, whose dead-locks are errors, whose events are counted.
 
     Attributes
     ----------
@@ -44,7 +43,6 @@ class Kernel(simpy.Environment):
         super().__init__()
         self.events = 0
         self.now = 0.0
-        self._bodies: dict[str, simpy.Process] = {}
         self._at_end: deque[Callable[[], None]] = deque()
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
 
@@ -57,16 +55,9 @@ class Kernel(simpy.Environment):
             The delay is negative, infinite or not a number.
         """
         if not 0 <= delay < math.inf:
-            self._refuse(delay)
+            raise no_delay(delay, self.now)
         self.events += 1
         heappush(self._queue, (self._now + delay, priority, self.events, event))
-
-    def _refuse(self, delay: float) -> NoReturn:
-        raise SimulationError(f"a delay of {delay!r} s was asked for at {self.now:.9g} s; delays must be finite and not negative")
-
-    def start(self, name: str, body: Generator[Event, Any, Any]) -> None:
-        """Begin a process of the model under a name, by which a dead-lock would call it."""
-        self._bodies[name] = self.process(body)
 
     def call_later(self, delay: float, action: Callable[[Event], None], value: object = None) -> None:
         """Run ``action`` after ``delay`` seconds; the event that it is given carries ``value``."""
@@ -74,7 +65,7 @@ class Kernel(simpy.Environment):
         event._ok, event._value = True, value
         event.callbacks.append(action)
         if not 0 <= delay < math.inf:
-            self._refuse(delay)
+            raise no_delay(delay, self.now)
         # what schedule() does, without the call: most events of a simulation come this way
         self.events = serial = self.events + 1
         heappush(self._queue, (self.now + delay, NORMAL, serial, event))
@@ -100,7 +91,7 @@ class Kernel(simpy.Environment):
         Raises
         ------
         DeadlockError
-            The calendar is empty before ``until`` has happened; names up to five waiting processes.
+            The calendar is empty before ``until`` has happened.
         """
         queue, at_end, soon = self._queue, self._at_end, self._soon
         while until is None or until.callbacks is not None:
@@ -115,7 +106,7 @@ class Kernel(simpy.Environment):
             if not queue:
                 if until is None:
                     return
-                raise self._deadlock()
+                raise dead_lock(self.now)
             now, _, _, event = heappop(queue)
             self._now = self.now = now
             callbacks = event.callbacks
@@ -124,7 +115,3 @@ class Kernel(simpy.Environment):
                 callback(event)
             if not event._ok and not hasattr(event, "_defused"):
                 raise event._value
-
-    def _deadlock(self) -> DeadlockError:
-        stuck = [name for name, process in self._bodies.items() if process.callbacks is not None]
-        return DeadlockError(f"dead-lock at {self.now:.9g} s: {len(stuck)} processes wait for ever ({', '.join(stuck[:5])})")

@@ -202,9 +202,8 @@ def _round_of_ring(setting: TestbedSetting, values: dict[str, float], cores: flo
 def _strategy(setting: TestbedSetting, values: dict[str, float]) -> dict[str, Any]:
     if setting.mode in ("ring", "mirrored"):
         fused = {"bucket_size_bytes": 1.0} if setting.overlap else {}
-        # TensorFlow cuts a part above 4 MiB in two, but both
-        # go the same way, end at about the same time, and are worked on by one thread (GenerateSubdivsInCollectiveParams and
-        # RunAsyncParts in ring_alg.cc and ring_reducer.cc of its runtime): one ring
+        # TensorFlow cuts a part above 4 MiB in two, but both go the same way, end at about the same time, and are worked on by one
+        # thread (GenerateSubdivsInCollectiveParams and RunAsyncParts in ring_alg.cc and ring_reducer.cc of its runtime): one ring
         return {"kind": "multi-worker-mirrored", "workers": setting.workers, "algorithm": "ring", **fused}
     strategy: dict[str, Any] = {
         "kind": "parameter-server",

@@ -53,7 +53,7 @@ def progress_bar(title: str) -> Iterator[Advance]:
         if begun:
             bar.update(task, completed=done, total=total)
         else:
-            bar.reset(task, completed=done, total=total)
+            bar.reset(task, completed=int(done), total=total)
             bar.start()  # not sooner: something may be asked first
         begun = True
 

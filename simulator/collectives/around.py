@@ -100,7 +100,7 @@ def evenly_around_the_ring(ready_s: Times, chunk_s: float, latency_s: float, rou
 @lru_cache(maxsize=2)
 def _way_s(latency_s: float, ranks: int) -> Times:
     """How long the way from the first rank to each one is, shape (ranks,); not to be changed."""
-    return latency_s * np.arange(ranks)
+    return latency_s * np.arange(ranks, dtype=np.float64)
 
 
 def turned(values: Times, places: int) -> Times:

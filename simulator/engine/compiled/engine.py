@@ -17,7 +17,7 @@ from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.progress import Progress
 from simulator.engine.recorder import InUse, Kind, Recorder
-from simulator.errors import DeadlockError, SimulationError
+from simulator.errors import dead_lock, no_delay
 from simulator.names import Names, device_name
 from simulator.program.program import Floats, Program
 
@@ -137,12 +137,10 @@ class _Run:
                 simulation.grow(ranks)
                 act(address, 7, 0, 0.0, 0, 0, 0)
             elif why == DRAINED:
-                raise DeadlockError(f"dead-lock at {float(s.now):.9g} s: 0 processes wait for ever ()")
+                raise dead_lock(float(s.now))
             else:
                 assert why == REFUSED, why
-                raise SimulationError(
-                    f"a delay of {float(s.refused)!r} s was asked for at {float(s.now):.9g} s; delays must be finite and not negative"
-                )
+                raise no_delay(float(s.refused), float(s.now))
 
     # -- what is measured ----------------------------------------------------------------
 

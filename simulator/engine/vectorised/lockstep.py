@@ -25,7 +25,7 @@ from simulator.engine.recorder import UPDATE_COLUMNS, InUse, Kind, Recorder
 from simulator.engine.vectorised.copies import HostCopies
 from simulator.engine.vectorised.fusing import Fuser, Reduction
 from simulator.engine.vectorised.telling import Pass, Piece, Teller
-from simulator.errors import SimulationError
+from simulator.errors import no_delay
 from simulator.fusion import Bucket
 from simulator.names import Names, device_name
 from simulator.program.program import Program
@@ -319,7 +319,7 @@ def _later(now: float, ends_s: Iterable[float]) -> float:
     for end_s in ends_s:
         delay_s = max(end_s - now, 0.0)
         if not 0 <= delay_s < math.inf:
-            raise SimulationError(f"a delay of {delay_s!r} s was asked for at {now:.9g} s; delays must be finite and not negative")
+            raise no_delay(delay_s, now)
         now += delay_s
     return now
 
