@@ -148,16 +148,18 @@ class CountHistogram:
 
     def mean(self) -> float:
         """Exact mean; 0 of nothing."""
-        total = int(self._small.sum()) + sum(self._others.values())
-        sums = int(self._small @ np.arange(len(self._small))) + sum(value * count for value, count in self._others.items())
+        near = self._near
+        total = int(near.sum()) + sum(self._far.values())
+        sums = int(near @ np.arange(len(near))) + self._first * int(near.sum())
+        sums += sum(value * count for value, count in self._far.items())
         return sums / total if total else 0.0
 
     def quantile(self, share: float) -> int:
         """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
-        if not self._others:
-            reached = np.cumsum(self._small)
+        if not self._far:
+            reached = np.cumsum(self._near)
             total = int(reached[-1]) if len(reached) else 0
-            return int(np.searchsorted(reached, max(share * total, 1))) if total else 0
+            return self._first + int(np.searchsorted(reached, max(share * total, 1))) if total else 0
         counts = self.counts
         need = share * sum(counts.values())
         seen = 0
