@@ -129,14 +129,15 @@ class Workers:
             if self._here:
                 yield from self._in_order(function, items, early)
             elif self._streaming:
-                for answer in self._in_parallel(function, ((item,) for item in items)):
-                    yield [answer]
+                with closing(self._in_parallel(function, ((item,) for item in items))) as answers:
+                    for answer in answers:
+                        yield [answer]
             else:
                 yield from self._by_batches(function, items)
         except tuple(self._lost) as error:
             raise WorkersLostError(*next(told for kind, told in self._lost.items() if isinstance(error, kind))) from None
 
-    def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Iterator[GivenT]:
+    def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Generator[GivenT, None, None]:
         """What a function gives to each of some arguments, which are asked for when somebody is free."""
         from joblib import delayed
 
@@ -155,22 +156,22 @@ class Workers:
         while left:
             numbers, left = left, []
             tasks = ((function, [(number, items[number]) for number in some]) for some in self._parts(numbers))
-            for some in self._in_parallel(_some, tasks):
-                left += some.left
-                self._at_a_time = max(
-                    1, min(2 * self._at_a_time, _MOST_AT_A_TIME, int(len(some.answers) * _SOME_S / max(some.took_s, 1e-9)))
-                )
-                waiting.update(some.answers)
-                answers: list[AnswerT] = []
-                while due in waiting:
-                    answers.append(waiting.pop(due))
-                    due += 1
-                if early is not None:
-                    for number, answer in some.answers:
-                        if number in waiting:
-                            early(number, answer)
-                if answers:
-                    yield answers
+            with closing(self._in_parallel(_some, tasks)) as given:
+                for some in given:
+                    left += some.left
+                    in_time = int(len(some.answers) * _SOME_S / max(some.took_s, 1e-9))
+                    self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
+                    waiting.update(some.answers)
+                    answers: list[AnswerT] = []
+                    while due in waiting:
+                        answers.append(waiting.pop(due))
+                        due += 1
+                    if early is not None:
+                        for number, answer in some.answers:
+                            if number in waiting:
+                                early(number, answer)
+                    if answers:
+                        yield answers
             left.sort()
 
     def _parts(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
