@@ -21,6 +21,8 @@ _IN_A_ROW = 5
 _EXCEEDED = 0.25
 _AT_FIRST = 8
 """Rounds that are looked at together, as long as phases may not have mixed; then twice as many, and so on."""
+_AT_A_TIME = 1 << 16
+"""Workers whose phases are summed at a time."""
 
 
 @cache
@@ -102,7 +104,7 @@ class Phases:
             if self.mixed_s is not None:  # of all others no more is asked
                 at, many = max(at, len(seen) - _IN_A_ROW), _IN_A_ROW
             some = seen[at : at + many]
-            self._note(now_s[some], _orders(now_s[some], begun_s[some], total_s[some] / self._workers))
+            self._note(now_s[some], _orders(now_s[some], begun_s, some, total_s[some] / self._workers))
             at, many = at + len(some), 2 * many
 
     def _note(self, now_s: NDArray[np.float64], orders: NDArray[np.float64]) -> None:
@@ -122,11 +124,25 @@ class Phases:
         return float(self._recent.mean()) if len(self._recent) else 0.0
 
 
-def _orders(now_s: NDArray[np.float64], begun_s: NDArray[np.float64], step_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The order at some instants, shape (rounds,), of workers that have begun their steps, shape (rounds, workers), of such a length."""
-    angles = now_s[:, None] - begun_s
-    angles *= 2 * np.pi
-    angles /= step_s[:, None]
-    along = np.cos(angles).mean(axis=1)
-    orders: NDArray[np.float64] = np.hypot(along, np.sin(angles, out=angles).mean(axis=1))
+def _orders(
+    now_s: NDArray[np.float64], begun_s: NDArray[np.float64], some: NDArray[np.intp], step_s: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The order at some instants, shape (rounds,), of workers that have begun their steps, at any instant, of such a length.
+
+    Parameters
+    ----------
+    begun_s
+        At all instants, shape (any, workers).
+    some
+        Which of these are asked for, shape (rounds,).
+    """
+    workers = begun_s.shape[1]
+    along, across = np.zeros(len(some)), np.zeros(len(some))
+    for at in range(0, workers, _AT_A_TIME):
+        angles = now_s[:, None] - begun_s[some, at : at + _AT_A_TIME]
+        angles *= 2 * np.pi
+        angles /= step_s[:, None]
+        along += np.cos(angles).sum(axis=1)
+        across += np.sin(angles, out=angles).sum(axis=1)
+    orders: NDArray[np.float64] = np.hypot(along / workers, across / workers)
     return orders

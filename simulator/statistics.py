@@ -9,7 +9,7 @@ __all__ = ["CountHistogram", "GroupedCounts", "TimeSketch"]
 
 _GROWTH = float(np.log(1.01))
 _LEAST_S = 1e-12
-_SMALL = 1 << 13
+_SMALL, _MOST = 1 << 13, 1 << 24
 
 
 class TimeSketch:
@@ -75,62 +75,91 @@ class TimeSketch:
 
 
 class CountHistogram:
-    """Exact histogram of small whole numbers, such as staleness."""
+    """Exact histogram of whole numbers that lie together, such as staleness: eight bytes for each from the least to the largest."""
 
     def __init__(self) -> None:
-        self._small = np.zeros(0, dtype=np.int64)  # how often each value from 0 to the largest below _SMALL was counted
-        self._others: dict[int, int] = {}
+        self._first = 0  # what the first count is of
+        self._near = np.zeros(0, dtype=np.int64)
+        self._far: dict[int, int] = {}  # how often came what lies too far from these
 
     @property
     def counts(self) -> dict[int, int]:
-        """How often each value was counted, the small ones in order."""
-        small = np.flatnonzero(self._small)
-        found = dict(zip(small.tolist(), self._small[small].tolist(), strict=True))
-        for value, times in self._others.items():
+        """How often each value was counted, those that lie together in order."""
+        near = np.flatnonzero(self._near)
+        found = dict(zip((near + self._first).tolist(), self._near[near].tolist(), strict=True))
+        for value, times in self._far.items():
             found[value] = found.get(value, 0) + times
         return found
 
     def add(self, value: int, times: int = 1) -> None:
         """Count a value, or the same value several times."""
-        if 0 <= value < _SMALL:
-            self._small = _longer(self._small, value + 1)
-            self._small[value] += times
+        if self._reach(value, value):
+            self._near[value - self._first] += times
         else:
-            self._others[value] = self._others.get(value, 0) + times
+            self._far[value] = self._far.get(value, 0) + times
 
     def add_all(self, values: NDArray[np.int64]) -> None:
         """Count values, shape (n,)."""
         if not len(values):
             return
-        if values.min() >= 0 and values.max() < _SMALL:
-            self._add_small(np.bincount(values))
-            return
-        distinct, times = np.unique(values, return_counts=True)
-        for value, count in zip(distinct.tolist(), times.tolist(), strict=True):
-            self.add(value, count)
-
-    def _add_small(self, counts: NDArray[np.int64]) -> None:
-        self._small = _longer(self._small, len(counts))
-        self._small[: len(counts)] += counts
+        least, most = int(values.min()), int(values.max())
+        if not self._reach(least, most):
+            distinct, times = np.unique(values, return_counts=True)
+            for value, count in zip(distinct.tolist(), times.tolist(), strict=True):
+                self.add(value, count)
+        elif most - least < len(values) + _SMALL:
+            self._add_near(least, np.bincount(values - least))
+        else:
+            np.add.at(self._near, values - self._first, 1)
 
     def merge(self, other: CountHistogram) -> None:
         """Take all that another histogram has taken."""
-        self._add_small(other._small)
-        for value, count in other._others.items():
+        near = np.flatnonzero(other._near)
+        if len(near):
+            low, high = int(near[0]), int(near[-1])
+            if self._reach(other._first + low, other._first + high):
+                self._add_near(other._first + low, other._near[low : high + 1])
+            else:
+                for value, count in zip((near + other._first).tolist(), other._near[near].tolist(), strict=True):
+                    self.add(value, count)
+        for value, count in other._far.items():
             self.add(value, count)
+
+    def _add_near(self, least: int, counts: NDArray[np.int64]) -> None:
+        """Add counts of successive values that are all in reach."""
+        begin = least - self._first
+        self._near[begin : begin + len(counts)] += counts
+
+    def _reach(self, least: int, most: int) -> bool:
+        """Make room for all values between two, unless that is too much for one array; whether there is."""
+        first, end = self._first, self._first + len(self._near)
+        if first <= least and most < end:
+            return True
+        if len(self._near):
+            room = len(self._near) // 4  # for more of them
+            least = first if least >= first else min(least, max(first - room, 0))
+            most = end - 1 if most < end else max(most, end - 1 + room)
+        if most - least >= _MOST:
+            return False
+        counts = np.zeros(most - least + 1, dtype=np.int64)
+        counts[first - least : end - least] = self._near
+        self._first, self._near = least, counts
+        return True
 
     def mean(self) -> float:
         """Exact mean; 0 of nothing."""
-        total = int(self._small.sum()) + sum(self._others.values())
-        sums = int(self._small @ np.arange(len(self._small))) + sum(value * count for value, count in self._others.items())
+        near = self._near
+        total = int(near.sum()) + sum(self._far.values())
+        sums = int(near @ np.arange(len(near))) + self._first * int(near.sum())
+        sums += sum(value * count for value, count in self._far.items())
         return sums / total if total else 0.0
 
     def quantile(self, share: float) -> int:
         """Smallest value that at least this share of all values do not exceed; 0 of nothing."""
-        if not self._others:
-            reached = np.cumsum(self._small)
+        if not self._far:
+            reached = np.cumsum(self._near)
             total = int(reached[-1]) if len(reached) else 0
-            return int(np.searchsorted(reached, max(share * total, 1))) if total else 0
+            return self._first + int(np.searchsorted(reached, max(share * total, 1))) if total else 0
         counts = self.counts
         need = share * sum(counts.values())
         seen = 0
@@ -139,13 +168,6 @@ class CountHistogram:
             if seen >= need:
                 return value
         return 0
-
-
-def _longer(counts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Counts of at least so many values, those that are new zero."""
-    if length <= len(counts):
-        return counts
-    return np.concatenate([counts, np.zeros(length - len(counts), dtype=np.int64)])
 
 
 _EXACT = 16

@@ -6,10 +6,10 @@ from simulator.engine.compiled import codes, kinds
 from simulator.engine.compiled.calendar import call_later, pack, soon
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.flows import send
-from simulator.engine.compiled.layout import device_at, number_at, rank_at, stretch_at
+from simulator.engine.compiled.layout import number_at, rank_at, stretch_at
 from simulator.engine.compiled.machine import Record, compiled
 
-__all__ = ["cancel", "communicate", "compute_on", "wake"]
+__all__ = ["cancel", "communicate", "compute_on", "rank_of", "wake"]
 
 
 @compiled
@@ -18,18 +18,19 @@ def compute_on(s: Record, rank: int, work_s: float) -> None:
     r = rank_at(s.ranks, rank)
     manner = r.manner
     if manner == kinds.ALONE:
-        d = device_at(s.devices, r.device)
-        d.busy_s += work_s
-        d.free_s = s.now + work_s
-        _wake_after(s, d, r.device, rank, r.work, work_s)
+        r.busy_s += work_s
+        r.free_s = s.now + work_s
+        if work_s > 0.0:
+            call_later(s, work_s, pack(codes.COMPUTED, rank), r.work)
+        else:
+            soon(s, pack(codes.COMPUTED, rank), r.work)
     elif manner == kinds.STRETCHED:
-        d = device_at(s.devices, r.device)
-        d.done = r.work
-        d.rank = rank
         stretch = stretch_at(s.stretches, r.device)
+        stretch.done = r.work
+        stretch.rank = rank
         stretch.left_s = work_s
         stretch.since_s = s.now
-        _schedule(s, d, r.device)
+        _schedule(s, stretch, r.device)
     elif not work_s > 0.0:
         soon(s, pack(codes.COMPUTED, rank), r.work)
     elif manner == kinds.SHARED:
@@ -39,11 +40,49 @@ def compute_on(s: Record, rank: int, work_s: float) -> None:
 
 
 @compiled
-def _wake_after(s: Record, d: Record, device: int, rank: int, done: int, wait_s: float) -> None:
-    d.done = done
-    d.rank = rank
-    turn = d.turn + 1
-    d.turn = turn
+def cancel(s: Record, r: Record) -> None:
+    """Stop the work in progress of a rank that has the device to itself."""
+    now = s.now
+    if r.free_s > now:
+        r.busy_s -= r.free_s - now
+        r.free_s = now
+    if r.manner == kinds.STRETCHED:
+        stretch = stretch_at(s.stretches, r.device)
+        stretch.turn += 1
+        stretch.done = -1
+
+
+# -- compute that communication slows down -----------------------------------------------
+
+
+@compiled
+def wake(s: Record, device: int, turn: int) -> int:
+    """Whether the work in progress has ended: its number, or -1 if it was cancelled or its speed has changed since."""
+    stretch = stretch_at(s.stretches, device)
+    if turn != stretch.turn:
+        return -1
+    done = stretch.done
+    stretch.done = -1
+    return done
+
+
+@compiled
+def rank_of(s: Record, device: int) -> int:
+    """Whose work that is."""
+    rank: int = stretch_at(s.stretches, device).rank
+    return rank
+
+
+@compiled
+def _schedule(s: Record, stretch: Record, device: int) -> None:
+    """Wake up when the work in progress ends at the present speed."""
+    r = rank_at(s.ranks, stretch.rank)
+    wait_s = stretch.left_s * (1.0 + s.slowing if stretch.flights else 1.0)
+    now = s.now
+    r.busy_s += wait_s - max(r.free_s - now, 0.0)
+    r.free_s = now + wait_s
+    turn = stretch.turn + 1
+    stretch.turn = turn
     if wait_s > 0.0:
         call_later(s, wait_s, pack(codes.WAKE, device), turn)
     else:
@@ -51,51 +90,14 @@ def _wake_after(s: Record, d: Record, device: int, rank: int, done: int, wait_s:
 
 
 @compiled
-def cancel(s: Record, device: int) -> None:
-    """Stop the work in progress of a rank that has the device to itself."""
-    d = device_at(s.devices, device)
-    now = s.now
-    if d.free_s > now:
-        d.busy_s -= d.free_s - now
-        d.free_s = now
-    d.turn += 1
-    d.done = -1
-
-
-@compiled
-def wake(s: Record, device: int, turn: int) -> int:
-    """Whether the work in progress has ended: its number, or -1 if it was cancelled or its speed has changed since."""
-    d = device_at(s.devices, device)
-    if turn != d.turn:
-        return -1
-    done = d.done
-    d.done = -1
-    return done
-
-
-# -- compute that communication slows down -----------------------------------------------
-
-
-@compiled
-def _schedule(s: Record, d: Record, device: int) -> None:
-    """Wake up when the work in progress ends at the present speed."""
-    wait_s = stretch_at(s.stretches, device).left_s * (1.0 + s.slowing if d.flights else 1.0)
-    now = s.now
-    d.busy_s += wait_s - max(d.free_s - now, 0.0)
-    d.free_s = now + wait_s
-    _wake_after(s, d, device, d.rank, d.done, wait_s)
-
-
-@compiled
 def communicate(s: Record, device: int, change: int) -> None:
     """Messages of the rank that came on their way (1) or ended (-1)."""
-    d = device_at(s.devices, device)
-    before = d.flights
-    d.flights = before + change
-    if d.done >= 0 and (before == 0) != (before + change == 0):
+    stretch = stretch_at(s.stretches, device)
+    before = stretch.flights
+    stretch.flights = before + change
+    if stretch.done >= 0 and (before == 0) != (before + change == 0):
         now = s.now
         speed = 1.0 / (1.0 + s.slowing) if before else 1.0
-        stretch = stretch_at(s.stretches, device)
         stretch.left_s = max(stretch.left_s - (now - stretch.since_s) * speed, 0.0)
         stretch.since_s = now
-        _schedule(s, d, device)
+        _schedule(s, stretch, device)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import connection_at, heaped_at, incidence_at, level_at, message_at, number_at, pair_at, port_at
+from simulator.engine.compiled.layout import (
+    connection_at,
+    heaped_at,
+    incidence_at,
+    level_at,
+    link_at,
+    message_at,
+    number_at,
+    pair_at,
+    port_at,
+    sort_at,
+)
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.ports import (
     adopt,
@@ -17,6 +28,7 @@ from simulator.engine.compiled.ports import (
     level_of,
     owner_of,
     release,
+    weight_of,
 )
 from simulator.network.fairness import FEW, TOLERANCE
 
@@ -31,7 +43,7 @@ def _fairest(s: Record, connection: int) -> int:
     c = connection_at(s.connections, connection)
     least = c.first
     share = equal_share(port_at(s.ports, incidence_at(s.incidences, least).port))
-    for incidence in range(c.first + 1, c.first + c.shared):
+    for incidence in range(c.first + 1, c.first + sort_at(s.sorts, c.sort).shared):
         other = equal_share(port_at(s.ports, incidence_at(s.incidences, incidence).port))
         if other < share:
             least = incidence
@@ -49,11 +61,11 @@ def _meant(incidence: int) -> int:
 def _enter(s: Record, connection: int, owner: int, now: float) -> None:
     """A connection that has come gets its first bottleneck."""
     c = connection_at(s.connections, connection)
-    for incidence in range(c.first, c.first + c.shared):
+    for incidence in range(c.first, c.first + sort_at(s.sorts, c.sort).shared):
         if incidence != owner:
             disown(s, port_at(s.ports, incidence_at(s.incidences, incidence).port), incidence)
     size = message_at(s.messages, c.front).size_bytes
-    adopt(s, incidence_at(s.incidences, owner).port, owner, size / c.weight, now)
+    adopt(s, incidence_at(s.incidences, owner).port, owner, size / sort_at(s.sorts, c.sort).weight, now)
 
 
 @compiled
@@ -124,7 +136,7 @@ def settle_plain(s: Record, now: float) -> bool:
             p.new = 0.0
             number_at(s.owners, owners_n).n = port
             owners_n += 1
-        p.new += c.weight
+        p.new += sort_at(s.sorts, c.sort).weight
     for at in range(s.dirty_n):
         port = number_at(s.dirty, at).n
         p = port_at(s.ports, port)
@@ -171,7 +183,7 @@ def _floors_hold(s: Record, stamp: int, owners_n: int) -> bool:
     lowered_n = 0
     for at in range(s.fresh_n):
         c = connection_at(s.connections, number_at(s.fresh, at).n)
-        for incidence in range(c.first, c.first + c.shared):
+        for incidence in range(c.first, c.first + sort_at(s.sorts, c.sort).shared):
             p = port_at(s.ports, incidence_at(s.incidences, incidence).port)
             if p.planned == stamp or p.checked == stamp:
                 continue
@@ -194,7 +206,7 @@ def _floors_hold(s: Record, stamp: int, owners_n: int) -> bool:
                     lowered_n += 1
                 elif equal < o.planned_floor:
                     o.planned_floor = equal
-                other = i.active_after
+                other = link_at(s.links, other).active_after
     for at in range(lowered_n):
         o = port_at(s.ports, number_at(s.component, at).n)
         if o.planned_floor < o.floor:
@@ -217,7 +229,7 @@ def _level(s: Record, connection: int) -> float:
 def _work_across(s: Record, incidence: int) -> None:
     """Look at the other ports of a connection."""
     c = connection_at(s.connections, incidence_at(s.incidences, incidence).connection)
-    for other in range(c.first, c.first + c.shared):
+    for other in range(c.first, c.first + sort_at(s.sorts, c.sort).shared):
         if other != incidence:
             _work(s, incidence_at(s.incidences, other).port)
 
@@ -245,8 +257,8 @@ def _share_out(s: Record, port: int, now: float) -> None:
         at = p.foreign
         while at >= 0:
             i = incidence_at(s.incidences, at)
-            left -= _level(s, i.connection) * connection_at(s.connections, i.connection).weight
-            at = i.foreign_after
+            left -= _level(s, i.connection) * weight_of(s, i.connection)
+            at = link_at(s.links, at).foreign_after
         full = left / weight
         bound = (full if full < ceiling else ceiling) * TOLERANCE
         # only who has a higher level than an owned connection may be brought down to the same
@@ -260,7 +272,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
                 _push_candidate(s.candidates, found, -level, order, at)
                 found += 1
             order += 1
-            at = i.foreign_after
+            at = link_at(s.links, at).foreign_after
         while found > 0:
             fastest = heaped_at(s.candidates, 0)
             level = -fastest.finish
@@ -270,13 +282,13 @@ def _share_out(s: Record, port: int, now: float) -> None:
                 break
             found = _pop_candidate(s.candidates, found)
             _take(s, port, incidence, now)
-            taken_weight = connection_at(s.connections, incidence_at(s.incidences, incidence).connection).weight
+            taken_weight = weight_of(s, incidence_at(s.incidences, incidence).connection)
             left += level * taken_weight
             weight += taken_weight
         at = p.foreign
         while at >= 0:
             couple(s, at)
-            at = incidence_at(s.incidences, at).foreign_after
+            at = link_at(s.links, at).foreign_after
     full = left / weight
     rate = full if full < ceiling else ceiling
     if rate == p.rate and rate <= p.floor:
@@ -297,7 +309,7 @@ def _share_out(s: Record, port: int, now: float) -> None:
             i = incidence_at(s.incidences, at)
             if connection_at(s.connections, i.connection).owner == at:
                 _work_across(s, at)
-            at = i.active_after
+            at = link_at(s.links, at).active_after
 
 
 @compiled
@@ -361,11 +373,11 @@ def _stay_slack(s: Record, port: int, now: float) -> None:
     while at >= 0:
         i = incidence_at(s.incidences, at)
         level = _level(s, i.connection)
-        total += level * connection_at(s.connections, i.connection).weight
+        total += level * weight_of(s, i.connection)
         if level > highest:
             highest = level
             fastest = at
-        at = i.foreign_after
+        at = link_at(s.links, at).foreign_after
     if highest <= equal:
         _watch_floors(s, p, equal)
         return
@@ -373,7 +385,7 @@ def _stay_slack(s: Record, port: int, now: float) -> None:
         at = p.foreign
         while at >= 0:
             couple(s, at)
-            at = incidence_at(s.incidences, at).foreign_after
+            at = link_at(s.links, at).foreign_after
         return
     _take(s, port, fastest, now)
     _share_out(s, port, now)
@@ -388,7 +400,7 @@ def _watch_floors(s: Record, p: Record, equal: float) -> None:
         o = port_at(s.ports, owner_of(s, i.connection))
         if equal < o.floor:
             o.floor = equal
-        at = i.foreign_after
+        at = link_at(s.links, at).foreign_after
 
 
 # -- progressive filling -----------------------------------------------------------------
@@ -414,7 +426,7 @@ def _fill_component(s: Record, start: int, now: float) -> None:
         incidence = p.active
         while incidence >= 0:
             disown(s, p, incidence)
-            incidence = incidence_at(s.incidences, incidence).active_after
+            incidence = link_at(s.links, incidence).active_after
         clear_coupled(p)
         _touch(s, port)
     _levels(s, ports_n)
@@ -433,7 +445,7 @@ def _fill_component(s: Record, start: int, now: float) -> None:
             while incidence >= 0 and roomy:
                 i = incidence_at(s.incidences, incidence)
                 roomy = level_at(s.levels, i.connection).level <= equal
-                incidence = i.foreign_after
+                incidence = link_at(s.links, incidence).foreign_after
             if roomy:
                 _watch_floors(s, p, equal)
                 continue
@@ -441,7 +453,7 @@ def _fill_component(s: Record, start: int, now: float) -> None:
         incidence = p.foreign
         while incidence >= 0:
             couple(s, incidence)
-            incidence = incidence_at(s.incidences, incidence).foreign_after
+            incidence = link_at(s.links, incidence).foreign_after
 
 
 @compiled
@@ -479,7 +491,7 @@ def _component(s: Record, start: int) -> tuple[int, int]:
                 number_at(s.reached, reached_n).n = i.connection
                 reached_n += 1
                 c = connection_at(s.connections, i.connection)
-                for crossed in range(c.first, c.first + c.shared):
+                for crossed in range(c.first, c.first + sort_at(s.sorts, c.sort).shared):
                     port = incidence_at(s.incidences, crossed).port
                     p = port_at(s.ports, port)
                     if p.reached != s.stamp:
@@ -488,7 +500,7 @@ def _component(s: Record, start: int) -> tuple[int, int]:
                         ports_n += 1
                         number_at(s.frontier, frontier_n).n = port
                         frontier_n += 1
-            at = i.active_after
+            at = link_at(s.links, at).active_after
     return ports_n, reached_n
 
 
@@ -527,8 +539,9 @@ def _levels(s: Record, ports_n: int) -> None:
                 mark.level = current
                 c = connection_at(s.connections, i.connection)
                 c.owner = at
-                for crossed in range(c.first, c.first + c.shared):
+                sort = sort_at(s.sorts, c.sort)
+                for crossed in range(c.first, c.first + sort.shared):
                     q = port_at(s.ports, incidence_at(s.incidences, crossed).port)
-                    q.free -= current * c.weight
-                    q.unfixed -= c.weight
-            at = i.active_after
+                    q.free -= current * sort.weight
+                    q.unfixed -= sort.weight
+            at = link_at(s.links, at).active_after

@@ -12,6 +12,7 @@ from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.fairness import settle, settle_plain
 from simulator.engine.compiled.layout import (
     connection_at,
+    departure_at,
     ends_at,
     host_at,
     incidence_at,
@@ -19,6 +20,7 @@ from simulator.engine.compiled.layout import (
     number_at,
     port_at,
     real_at,
+    sort_at,
 )
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.near import foresee_messages
@@ -59,13 +61,14 @@ def send(s: Record, connection: int, size: float, arrived: int, about: int, left
     m.size_bytes = size
     m.arrived = arrived
     m.about = about
-    m.left = left
+    if s.departs:
+        departure_at(s.departures, message).left = left
     if s.observed:
         s.since_s = s.now
         save_context(s, s.message_contexts, message)
     m.connection = connection
     m.after = -1
-    if c.hosted:
+    if sort_at(s.sorts, c.sort).hosted:
         work_s = s.message_s + s.copy_per_byte_s * size
         if work_s != 0.0:
             _work(s, ends_at(s.ends, connection).source, work_s, pack(codes.STAND_FOR_LINK, message), 0)
@@ -91,7 +94,7 @@ def _free(s: Record, message: int) -> None:
 def _begin(s: Record, connection: int) -> None:
     """The message in front begins to cross its ports."""
     c = connection_at(s.connections, connection)
-    if c.shared == 1:
+    if sort_at(s.sorts, c.sort).shared == 1:
         port = incidence_at(s.incidences, c.first).port
         p = port_at(s.ports, port)
         if p.foreign_n == 0 and p.coupled < 0:
@@ -110,7 +113,7 @@ def _join(s: Record, p: Record, port: int, c: Record, connection: int) -> None:
     if p.active_n == 0:
         p.busy_since = now
     activate(s, p, c.first)
-    weight = c.weight
+    weight = sort_at(s.sorts, c.sort).weight
     p.load += weight
     catch_up(p, now)
     p.owned += weight
@@ -122,13 +125,14 @@ def _join(s: Record, p: Record, port: int, c: Record, connection: int) -> None:
 @compiled
 def _share_with(s: Record, c: Record, connection: int) -> None:
     """The connection has something to send, and the shares of several ports may change."""
-    for incidence in range(c.first, c.first + c.shared):
+    sort = sort_at(s.sorts, c.sort)
+    for incidence in range(c.first, c.first + sort.shared):
         port = incidence_at(s.incidences, incidence).port
         p = port_at(s.ports, port)
         if p.active_n == 0:
             p.busy_since = s.now
         activate(s, p, incidence)
-        p.load += c.weight
+        p.load += sort.weight
         _soil(s, p, port)
     number_at(s.fresh, s.fresh_n).n = connection
     s.fresh_n += 1
@@ -175,7 +179,8 @@ def stand_for_link(s: Record, message: int) -> None:
     m = message_at(s.messages, message)
     connection = m.connection
     c = connection_at(s.connections, connection)
-    m.arrival = arrival_of_next(s)
+    if s.turned:
+        departure_at(s.departures, message).arrival = arrival_of_next(s)
     if c.front >= 0:
         message_at(s.messages, c.last).after = message
         c.last = message
@@ -188,7 +193,7 @@ def stand_for_link(s: Record, message: int) -> None:
 def _prepare(s: Record, c: Record, connection: int) -> None:
     """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
     if s.weighted:
-        c.weight = real_at(s.weights, s.weights_next).x
+        sort_at(s.sorts, c.sort).weight = real_at(s.weights, s.weights_next).x
         s.weights_next += 1
     if s.queued:
         wait_s = wait_s_of(s, connection, s.now)
@@ -199,7 +204,7 @@ def _prepare(s: Record, c: Record, connection: int) -> None:
     elif not s.turned:
         _begin(s, connection)
     else:
-        ask(s, connection, message_at(s.messages, c.front).arrival)
+        ask(s, connection, departure_at(s.departures, c.front).arrival)
         _admit_soon(s)
 
 
@@ -304,7 +309,8 @@ def end_messages(s: Record, port: int) -> None:
         message = c.front
         m = message_at(s.messages, message)
         size = m.size_bytes
-        for each in range(c.crosses, c.crosses + c.crossed):
+        sort = sort_at(s.sorts, c.sort)
+        for each in range(c.crosses, c.crosses + sort.crossed):
             real_at(s.carried, number_at(s.crossed, each).n).x += size
         following = m.after
         m.after = -1
@@ -314,7 +320,7 @@ def end_messages(s: Record, port: int) -> None:
             message_at(s.messages, ended_last).after = message
         ended_last = message
         c.front = following
-        if s.begins_anew and c.hosted:
+        if s.begins_anew and sort.hosted:
             _deactivate(s, c, port, now)
             c.after = -1
             if crossed < 0:
@@ -323,7 +329,7 @@ def end_messages(s: Record, port: int) -> None:
                 connection_at(s.connections, crossed_last).after = connection
             crossed_last = connection
         elif following >= 0:
-            push(s, port, connection, finish + message_at(s.messages, following).size_bytes / c.weight)
+            push(s, port, connection, finish + message_at(s.messages, following).size_bytes / sort.weight)
         else:
             _deactivate(s, c, port, now)
         connection = first_to_end(s, port)
@@ -345,10 +351,13 @@ def end_messages(s: Record, port: int) -> None:
         c = connection_at(s.connections, m.connection)
         if s.observed:
             restore_context(s, s.message_contexts, message)
-        if m.left != 0:
-            soon(s, m.left, m.about)
-        latency_s = c.latency_s
-        if c.hosted and s.message_s + s.copy_per_byte_s * m.size_bytes != 0.0:
+        if s.departs:
+            left = departure_at(s.departures, message).left
+            if left != 0:
+                soon(s, left, m.about)
+        sort = sort_at(s.sorts, c.sort)
+        latency_s = sort.latency_s
+        if sort.hosted and s.message_s + s.copy_per_byte_s * m.size_bytes != 0.0:
             if latency_s != 0.0:
                 call_later(s, latency_s, pack(codes.RECEIVED, message), 0)
             else:
@@ -366,9 +375,10 @@ def _deactivate(s: Record, c: Record, port: int, now: float) -> None:
     """The connection has nothing left to send."""
     owner = port_at(s.ports, port)
     c.owner = -1
-    weight = c.weight
+    sort = sort_at(s.sorts, c.sort)
+    weight = sort.weight
     owner.owned -= weight
-    if c.shared == 1 and owner.foreign_n == 0 and owner.coupled < 0:
+    if sort.shared == 1 and owner.foreign_n == 0 and owner.coupled < 0:
         deactivate(s, owner, c.first)
         owner.load -= weight
         if owner.active_n == 0:
@@ -381,7 +391,7 @@ def _deactivate(s: Record, c: Record, port: int, now: float) -> None:
             else:
                 _soil(s, owner, port)
         return  # or others are about to begin on it, which is settled at the end of this instant
-    for incidence in range(c.first, c.first + c.shared):
+    for incidence in range(c.first, c.first + sort.shared):
         crossed = incidence_at(s.incidences, incidence).port
         p = port_at(s.ports, crossed)
         deactivate(s, p, incidence)

@@ -6,14 +6,12 @@ from simulator.engine.compiled import codes, kinds
 from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, first_noted, number_of, pack, soon
 from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
-from simulator.engine.compiled.device import wake
+from simulator.engine.compiled.device import rank_of, wake
 from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import (
-    DEVICE,
     REAL,
     channel_at,
     coming_at,
-    device_at,
     input_at,
     last_ready_at,
     long_at,
@@ -38,7 +36,7 @@ from simulator.engine.compiled.versions import read_variables
 
 __all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "ROWS", "TURNS", "act"]
 
-DEVICE_BYTES, REAL_BYTES = DEVICE.itemsize, REAL.itemsize
+REAL_BYTES = REAL.itemsize
 TURNS = 16
 """The window opens or closes."""
 CLOSES = 17
@@ -156,18 +154,18 @@ def _handle(s: Record) -> None:
         if s.observed:
             s.cause = tell(s, ENDED, rank, operation_of(about), s.since_s, s.cause)
         _arrived(s, rank, operation_of(about), step_of(about))
-    elif code == codes.WAKE:
+    elif code == codes.COMPUTED:
         _foresee(s)
-        done = wake(s, rank, about)
-        if done >= 0:
-            computed(s, device_at(s.devices, rank).rank, done)
+        computed(s, rank, about)
     elif code == codes.GO_ON:
         if about == rank_at(s.ranks, rank).step:
             advance_rank(s, rank)
     elif code == codes.SERVED:
         served(s, rank)
-    elif code == codes.COMPUTED:
-        computed(s, rank, about)
+    elif code == codes.WAKE:
+        done = wake(s, rank, about)
+        if done >= 0:
+            computed(s, rank_of(s, rank), done)
     elif code == codes.READ:
         _read(s, rank)
     elif code == codes.HANDED_OUT:
@@ -209,7 +207,6 @@ def _foresee(s: Record) -> None:
     """Have near what the next entry of the calendar will need; of many ranks little is in the caches."""
     following = number_of(first_noted(s))
     if following < s.ranks_n:
-        fetch(s.devices + following * DEVICE_BYTES)
         fetch_rank(s, following)
 
 
@@ -291,7 +288,7 @@ def _turn(s: Record, r: Record, rank: int) -> None:
 def _read(s: Record, rank: int) -> None:
     """The step is the rank's, which begins to read the variables."""
     r = rank_at(s.ranks, rank)
-    r.held_s = s.now - r.start_s
+    r.read_s = s.now
     if s.on_servers:
         read_variables(s, rank)
     end_operation(s, rank, 0, r.step)
@@ -332,8 +329,9 @@ def _batch_comes(s: Record, rank: int, number: int, step: int, brought: int) -> 
     if step == r.step:
         since_s = s.now
         if s.on_inputs:
-            since_s = input_at(s.inputs, rank).from_s
-            r.input_s = s.now - since_s
+            i = input_at(s.inputs, rank)
+            since_s = i.from_s
+            i.input_s = s.now - since_s
         if s.observed:
             s.cause = passed(s, rank, number, since_s, long_at(s.input_causes, rank).n) if brought < 0 else brought
         end_operation(s, rank, number, step)

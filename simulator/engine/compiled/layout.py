@@ -12,15 +12,15 @@ from simulator.engine.compiled.machine import table
 from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
-    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEVICE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY",
-    "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LONG", "MEETING",
-    "MEMBER", "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PAIR", "PARKED", "PORT",
-    "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "STATE", "STRETCH", "TASK", "TENSOR", "TOLD", "TURNS", "WORK", "alarm_at",
-    "channel_at", "coming_at", "connection_at", "context_at", "count_at", "device_at", "edge_at", "ended_step_at", "ends_at",
-    "entry_at", "exchange_at", "heaped_alarm_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at",
-    "last_ready_at", "level_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at",
-    "operation_at", "overlap_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at",
-    "state_at", "stretch_at", "task_at", "tensor_at", "told_at", "turns_at", "work_at",
+    "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY",
+    "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LINK", "LONG",
+    "MEETING", "MEMBER", "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PACE", "PAIR",
+    "PARKED", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STATE", "STRETCH", "TASK", "TENSOR", "TOLD", "TURNS",
+    "WORK", "alarm_at", "channel_at", "coming_at", "connection_at", "context_at", "count_at", "departure_at", "edge_at", "ended_step_at",
+    "ends_at", "entry_at", "exchange_at", "heaped_alarm_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at",
+    "lane_at", "last_ready_at", "level_at", "link_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at",
+    "one_by_one_at", "operation_at", "overlap_at", "pace_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at",
+    "role_at", "routine_at", "server_at", "sort_at", "state_at", "stretch_at", "task_at", "tensor_at", "told_at", "turns_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
@@ -36,9 +36,9 @@ STATE = np.dtype(
     [
         # addresses of tables
         *((name, "i8") for name in (
-            "calendar", "noted", "soon", "at_end", "alarms", "heaped_alarms", "ports", "incidences", "pairs", "first_pairs",
-            "connections", "crossed", "carried",
-            "messages", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
+            "calendar", "noted", "soon", "at_end", "alarms", "heaped_alarms", "ports", "incidences", "links", "pairs", "first_pairs",
+            "connections", "sorts", "crossed", "carried",
+            "messages", "departures", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
             "candidates",
             "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
             "soon_contexts", "noted_contexts", "message_contexts", "work_contexts",
@@ -52,6 +52,7 @@ STATE = np.dtype(
         ("what", "i8"), ("about", "i8"), ("over", "i8"), ("refused", "f8"), ("spare", "i8"),
         # messages
         ("messages_n", "i8"), ("messages_room", "i8"), ("messages_free", "i8"), ("messages_made", "i8"),
+        ("departs", "i8"),
         # shares
         ("ports_n", "i8"), ("dirty_n", "i8"), ("fresh_n", "i8"), ("settling", "i8"), ("work_n", "i8"), ("touched_n", "i8"),
         ("stamp", "i8"),
@@ -68,16 +69,17 @@ STATE = np.dtype(
         ("works_n", "i8"), ("works_room", "i8"), ("works_free", "i8"), ("works_made", "i8"),
         # a program: tables of what is done, by operation, by routine, by rank, at servers
         *((name, "i8") for name in (
-            "operations", "then", "computes", "buckets", "routines", "ranks", "missing", "slots", "peers", "inputs", "meetings",
+            "operations", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers", "inputs", "meetings",
             "entered",
-            "finished", "ready", "seats", "devices", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
+            "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
             "ordered", "versions",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",
             "processes", "last_ready",
             "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "told",
             "members", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
         )),
-        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"),
+        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
+        ("orders_n", "i8"),
         ("order", "i8"),
         ("soon_spare", "i8"), ("rows_spare", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"),
         ("on_servers", "i8"), ("on_inputs", "i8"),
@@ -144,38 +146,35 @@ PORT = np.dtype(
 )  # fmt: skip
 """A port that may become full: four lines of the cache, of which a port that is nobody's bottleneck needs two."""
 
-INCIDENCE = np.dtype(
-    [
-        ("port", "i4"),
-        ("connection", "i4"),
-        ("active_before", "i4"),
-        ("active_after", "i4"),
-        ("foreign_before", "i4"),
-        ("foreign_after", "i4"),
-    ]
-)
+INCIDENCE = np.dtype([("port", "i4"), ("connection", "i4")])
 """One of the shared ports of a connection; those of a connection follow each other."""
+
+LINK = np.dtype([(name, "i4") for name in ("active_before", "active_after", "foreign_before", "foreign_after")])
+"""Where an incidence stands in its port's lists; where no connection has several shared ports there are none, and nobody asks."""
 
 PAIR = np.dtype([("epoch", "i8"), ("port", "i4"), ("after", "i4")])
 """An owner and another port of a connection: whether the one is coupled to the other by it."""
 
 CONNECTION = np.dtype(
     [
-        ("weight", "f8"), ("finish", "f8"), ("entry", "i8"), ("latency_s", "f8"),
+        ("finish", "f8"), ("entry", "i8"),
         ("front", "i4"), ("last", "i4"),  # messages
         ("first", "i4"), ("crosses", "i4"),  # the first incidence; the first of all its ports
         ("owner", "i4"),  # the incidence with its bottleneck
         ("before", "i4"), ("after", "i4"),  # in the bottleneck's list
-        ("shared", "i1"), ("crossed", "i1"),  # how many incidences, and ports
-        ("hosted", "i1"), ("asked_for", "i1"),
+        ("sort", "i4"),
     ]
 )  # fmt: skip
-"""Messages in order over a path: a line of the cache."""
+"""Messages in order over a path."""
 
-MESSAGE = np.dtype(
-    [("size_bytes", "f8"), ("arrival", "i8"), ("arrived", "i8"), ("about", "i8"), ("left", "i8"), ("connection", "i4"), ("after", "i4")]
-)
-"""A message: its bytes, its place in the order of arrival, and what follows when it has arrived and, unless that is 0, when it has left."""
+SORT = np.dtype([("weight", "f8"), ("latency_s", "f8"), ("shared", "i4"), ("crossed", "i4"), ("hosted", "i4"), ("asked_for", "i4")])
+"""What connections have in common, but where weights are drawn; ``shared`` and ``crossed``: how many incidences, and ports."""
+
+MESSAGE = np.dtype([("size_bytes", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
+"""A message: its bytes, and what follows when it has arrived."""
+
+DEPARTURE = np.dtype([("arrival", "i8"), ("left", "i8")])
+"""Of a message, where somebody asks: its place in the order of arrival, and what follows, unless that is 0, when it has left."""
 
 HEAPED = np.dtype([("finish", "f8"), ("serial", "i8"), ("connection", "i8")])
 """A connection in a port's heap; it counts if it is still the connection's latest entry and the port its bottleneck."""
@@ -244,26 +243,28 @@ ROUTINE = np.dtype(
 of what waits for the first operation, ``before`` come before those that are shuffled.
 """
 
-OWN_OPERATIONS, OWN_SLOTS = 24, 4
+OWN_OPERATIONS, OWN_SLOTS = 8, 4
+
+PACE = np.dtype([("forward_s", "f8"), ("backward_s", "f8"), ("update_s", "f8")])
+"""Mean seconds of each phase of a step: of a rank, or of all of them where they are equal."""
 
 RANK = np.dtype(
     [
-        ("forward_s", "f8"), ("backward_s", "f8"), ("update_s", "f8"),
-        ("start_s", "f8"), ("held_s", "f8"), ("input_s", "f8"), ("compute_s", "f8"), ("pushed_s", "f8"), ("began_s", "f8"),
-        ("read_s", "f8"), ("read_version", "i8"),
-        ("routine", "i4"), ("device", "i4"), ("step", "i4"), ("left", "i4"), ("work", "i4"), ("arrived", "i4"), ("accepted", "i4"),
-        ("at", "i2"), ("first", "i2"), ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"),
-        ("wants_batch", "i1"),
+        ("start_s", "f8"), ("read_s", "f8"), ("compute_s", "f8"), ("pushed_s", "f8"), ("began_s", "f8"), ("read_version", "i8"),
+        ("busy_s", "f8"), ("free_s", "f8"),  # of the device, where the rank has one to itself
+        ("device", "i4"), ("step", "i4"), ("work", "i4"),
+        ("routine", "i2"), ("left", "i2"), ("arrived", "i2"), ("accepted", "i2"), ("at", "i2"), ("first", "i2"),
+        ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"), ("wants_batch", "i1"),
         ("unused", "i1", 3), ("missing", "i2", OWN_OPERATIONS), ("slots", "i4", OWN_SLOTS),
     ],
 )  # fmt: skip
 """A rank, as :class:`simulator.engine.simpy.rank.Rank`; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes.
 
 Where gradients are averaged, ``read_version`` is the step at which it began. Of few operations and slots
-the counts of ``missing`` and the paths of ``slots`` stand here, else in tables of their own. Three lines of the cache.
+the counts of ``missing`` and the paths of ``slots`` stand here, else in tables of their own. Two lines of the cache.
 """
 
-INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("task", "i8")])
+INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("input_s", "f8"), ("task", "i8")])
 """A rank's input, where it has some."""
 
 MEETING = np.dtype(
@@ -271,11 +272,8 @@ MEETING = np.dtype(
 )
 """What a rank knows of its step besides, where ranks meet without servers."""
 
-DEVICE = np.dtype([("busy_s", "f8"), ("free_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")])
-"""A device that one rank has to itself; ``done``: the rank's work in progress, -1: none."""
-
-STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8")])
-"""Of a device that communication slows down: mean seconds of work that were left, and when."""
+STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")])
+"""Of a device that communication slows down: mean seconds of work that were left, and when; ``done``: the work in progress, -1: none."""
 
 OVERLAP = np.dtype([("since_s", "f8"), ("hidden_s", "f8"), ("flights", "i4"), ("computing", "i4")])
 
@@ -349,9 +347,12 @@ alarm_at = table(ALARM)
 heaped_alarm_at = table(HEAPED_ALARM)
 port_at = table(PORT)
 incidence_at = table(INCIDENCE)
+link_at = table(LINK)
 pair_at = table(PAIR)
 connection_at = table(CONNECTION)
+sort_at = table(SORT)
 message_at = table(MESSAGE)
+departure_at = table(DEPARTURE)
 heaped_at = table(HEAPED)
 level_at = table(LEVEL)
 number_at = table(NUMBER)
@@ -366,9 +367,9 @@ work_at = table(WORK)
 operation_at = table(OPERATION)
 routine_at = table(ROUTINE)
 rank_at = table(RANK)
+pace_at = table(PACE)
 input_at = table(INPUT)
 meeting_at = table(MEETING)
-device_at = table(DEVICE)
 stretch_at = table(STRETCH)
 overlap_at = table(OVERLAP)
 server_at = table(SERVER)

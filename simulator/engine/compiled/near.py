@@ -18,6 +18,7 @@ from simulator.engine.compiled.layout import (
     connection_at,
     message_at,
     number_at,
+    sort_at,
 )
 from simulator.engine.compiled.machine import Record, compiled, fetch
 
@@ -36,7 +37,6 @@ def fetch_rank(s: Record, rank: int) -> None:
     fetch(its)
     fetch(its + 64)
     if s.slots_n * NUMBER_BYTES == RANK_BYTES:  # counts and paths stand in the rank's own record
-        fetch(its + 128)
         return
     _fetch_all(s.missing + rank * s.stride * COUNT_BYTES, s.stride * COUNT_BYTES)
     _fetch_all(s.slots + rank * s.slots_n * NUMBER_BYTES, s.slots_n * NUMBER_BYTES)
@@ -76,7 +76,7 @@ def foresee_messages(s: Record, connection: int) -> None:
         rank = number_of(message_at(s.messages, c.front).arrived)
         if rank < s.ranks_n:
             fetch_rank(s, rank)
-        fetch(s.carried + number_at(s.crossed, c.crosses + c.crossed - 1).n * REAL_BYTES)
+        fetch(s.carried + number_at(s.crossed, c.crosses + sort_at(s.sorts, c.sort).crossed - 1).n * REAL_BYTES)
         fetch(s.carried + number_at(s.crossed, c.crosses).n * REAL_BYTES)
     if c.after >= 0:
         following = connection_at(s.connections, c.after)

@@ -7,12 +7,12 @@ only the others need the heap.
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import AWAY, connection_at, heaped_at, incidence_at, number_at, pair_at, port_at
+from simulator.engine.compiled.layout import AWAY, connection_at, heaped_at, incidence_at, link_at, number_at, pair_at, port_at, sort_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = [
     "activate", "adopt", "available", "catch_up", "clear_coupled", "clear_foreign", "clear_owned", "couple", "deactivate", "disown",
-    "equal_share", "first_to_end", "level_of", "owner_of", "push", "release", "take_first", "undisown",
+    "equal_share", "first_to_end", "level_of", "owner_of", "push", "release", "take_first", "undisown", "weight_of",
 ]  # fmt: skip
 
 
@@ -43,6 +43,13 @@ def owner_of(s: Record, connection: int) -> int:
     return incidence_at(s.incidences, owner).port if owner >= 0 else -1
 
 
+@compiled
+def weight_of(s: Record, connection: int) -> float:
+    """The weight of a connection."""
+    weight: float = sort_at(s.sorts, connection_at(s.connections, connection).sort).weight
+    return weight
+
+
 # -- who is active -----------------------------------------------------------------------
 
 
@@ -53,13 +60,13 @@ def activate(s: Record, p: Record, incidence: int) -> None:
     if p.alone:
         return  # nobody asks for their order
     last = p.active_last
-    i = incidence_at(s.incidences, incidence)
+    i = link_at(s.links, incidence)
     i.active_before = last
     i.active_after = -1
     if last < 0:
         p.active = incidence
     else:
-        incidence_at(s.incidences, last).active_after = incidence
+        link_at(s.links, last).active_after = incidence
     p.active_last = incidence
 
 
@@ -69,23 +76,23 @@ def deactivate(s: Record, p: Record, incidence: int) -> None:
     p.active_n -= 1
     if p.alone:
         return
-    i = incidence_at(s.incidences, incidence)
+    i = link_at(s.links, incidence)
     before = i.active_before
     after = i.active_after
     if before < 0:
         p.active = after
     else:
-        incidence_at(s.incidences, before).active_after = after
+        link_at(s.links, before).active_after = after
     if after < 0:
         p.active_last = before
     else:
-        incidence_at(s.incidences, after).active_before = before
+        link_at(s.links, after).active_before = before
 
 
 @compiled
 def disown(s: Record, p: Record, incidence: int) -> None:
     """Note that another port is the bottleneck of an active connection."""
-    i = incidence_at(s.incidences, incidence)
+    i = link_at(s.links, incidence)
     if i.foreign_before != AWAY:
         return
     last = p.foreign_last
@@ -94,7 +101,7 @@ def disown(s: Record, p: Record, incidence: int) -> None:
     if last < 0:
         p.foreign = incidence
     else:
-        incidence_at(s.incidences, last).foreign_after = incidence
+        link_at(s.links, last).foreign_after = incidence
     p.foreign_last = incidence
     p.foreign_n += 1
 
@@ -102,7 +109,9 @@ def disown(s: Record, p: Record, incidence: int) -> None:
 @compiled
 def undisown(s: Record, p: Record, incidence: int) -> None:
     """Note that no other port is its bottleneck any more, if one was."""
-    i = incidence_at(s.incidences, incidence)
+    if p.foreign_n == 0:
+        return
+    i = link_at(s.links, incidence)
     before = i.foreign_before
     if before == AWAY:
         return
@@ -110,11 +119,11 @@ def undisown(s: Record, p: Record, incidence: int) -> None:
     if before < 0:
         p.foreign = after
     else:
-        incidence_at(s.incidences, before).foreign_after = after
+        link_at(s.links, before).foreign_after = after
     if after < 0:
         p.foreign_last = before
     else:
-        incidence_at(s.incidences, after).foreign_before = before
+        link_at(s.links, after).foreign_before = before
     i.foreign_before = AWAY
     p.foreign_n -= 1
 
@@ -124,7 +133,7 @@ def clear_foreign(s: Record, p: Record) -> None:
     """Note that no active connection has another bottleneck."""
     at = p.foreign
     while at >= 0:
-        i = incidence_at(s.incidences, at)
+        i = link_at(s.links, at)
         i.foreign_before = AWAY
         at = i.foreign_after
     p.foreign = p.foreign_last = -1
@@ -140,7 +149,7 @@ def couple(s: Record, incidence: int) -> None:
     i = incidence_at(s.incidences, incidence)
     c = connection_at(s.connections, i.connection)
     owner = port_at(s.ports, incidence_at(s.incidences, c.owner).port)
-    pair = number_at(s.first_pairs, i.connection).n + (c.owner - c.first) * c.shared + (incidence - c.first)
+    pair = number_at(s.first_pairs, i.connection).n + (c.owner - c.first) * sort_at(s.sorts, c.sort).shared + (incidence - c.first)
     q = pair_at(s.pairs, pair)
     if q.epoch == owner.epoch:
         return
@@ -178,7 +187,7 @@ def adopt(s: Record, port: int, incidence: int, remaining: float, now: float) ->
     catch_up(p, now)
     connection = incidence_at(s.incidences, incidence).connection
     c = connection_at(s.connections, connection)
-    p.owned += c.weight
+    p.owned += sort_at(s.sorts, c.sort).weight
     undisown(s, p, incidence)
     c.owner = incidence
     push(s, port, connection, p.clock + remaining)
@@ -190,7 +199,7 @@ def release(s: Record, port: int, connection: int, now: float) -> float:
     p = port_at(s.ports, port)
     c = connection_at(s.connections, connection)
     catch_up(p, now)
-    p.owned -= c.weight
+    p.owned -= sort_at(s.sorts, c.sort).weight
     disown(s, p, c.owner)
     if c.before != AWAY:
         _unlist(s, p, c)

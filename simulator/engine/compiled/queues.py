@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import connection_at, edge_at, ends_at, host_at, number_at
+from simulator.engine.compiled.layout import connection_at, edge_at, ends_at, host_at, number_at, sort_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = ["begin_in_queues", "end_in_queues", "wait_s_of"]
@@ -36,7 +36,7 @@ def wait_s_of(s: Record, connection: int, now: float) -> float:
     ends = ends_at(s.ends, connection)
     leaving = host_at(s.hosts, ends.source).leaving
     wait_s = min(leaving * s.own_s, s.most_s) + _catch_up(s, ends.target, now)
-    if connection_at(s.connections, connection).asked_for:
+    if sort_at(s.sorts, connection_at(s.connections, connection).sort).asked_for:
         return wait_s + s.requests * _catch_up(s, ends.source, now)
     return wait_s
 

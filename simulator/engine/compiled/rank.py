@@ -7,11 +7,13 @@ from simulator.engine.compiled.calendar import pack, soon
 from simulator.engine.compiled.device import cancel, compute_on
 from simulator.engine.compiled.layout import (
     count_at,
+    input_at,
     last_ready_at,
     long_at,
     meeting_at,
     number_at,
     operation_at,
+    pace_at,
     rank_at,
     real_at,
     routine_at,
@@ -98,7 +100,9 @@ def begin_step(s: Record, rank: int) -> None:
     r.left = count
     r.at = r.first = 0
     r.start_s = s.now
-    r.held_s = r.input_s = r.compute_s = r.pushed_s = 0.0
+    r.compute_s = r.pushed_s = 0.0
+    if s.on_inputs:
+        input_at(s.inputs, rank).input_s = 0.0
     r.arrived = r.accepted = 0
     r.complete = 1
     if not s.on_servers:
@@ -117,6 +121,7 @@ def advance_rank(s: Record, rank: int) -> None:
     if r.computing or not r.complete:
         return
     routine = routine_at(s.routines, r.routine)
+    pace = pace_at(s.paces, rank * s.paces_n)
     pending_s = 0.0
     at = r.at
     joins = 1
@@ -125,7 +130,7 @@ def advance_rank(s: Record, rank: int) -> None:
         if count_at(s.missing, rank * s.stride + number).n != 0:
             break
         its = operation_at(s.operations, routine.operations + number)
-        pending_s += its.forward * r.forward_s + its.backward * r.backward_s + its.apply * r.update_s
+        pending_s += its.forward * pace.forward_s + its.backward * pace.backward_s + its.apply * pace.update_s
         at += 1
         joins = its.joins
     r.at = at
@@ -200,7 +205,7 @@ def give_up(s: Record, rank: int, cause: int) -> None:
     """Its gradients would come too late: the rank ends its step where it is, because of ``cause`` if that comes meanwhile."""
     r = rank_at(s.ranks, rank)
     if r.manner < kinds.SHARED:
-        cancel(s, r.device)
+        cancel(s, r)
     r.work += 1
     told = _stop_computing(s, r, rank)
     if s.observed:
@@ -219,6 +224,7 @@ def give_up(s: Record, rank: int, cause: int) -> None:
 @compiled
 def _end_step(s: Record, rank: int) -> None:
     r = rank_at(s.ranks, rank)
+    input_s = input_at(s.inputs, rank).input_s if s.on_inputs else 0.0
     hidden_s = hidden_since(s, rank) if routine_at(s.routines, r.routine).overlaps else 0.0
     if s.on_servers:
         now = s.now
@@ -228,9 +234,9 @@ def _end_step(s: Record, rank: int) -> None:
             waited = waited_s(s, r)
             applied_s = now - r.pushed_s - waited
         accepted = r.accepted / routine_at(s.routines, r.routine).parts
-        record_step(s, rank, r.start_s, r.input_s, r.compute_s, r.held_s + waited, applied_s, hidden_s, accepted)
+        record_step(s, rank, r.start_s, input_s, r.compute_s, r.read_s - r.start_s + waited, applied_s, hidden_s, accepted)
     else:
-        _end_together(s, rank, hidden_s)
+        _end_together(s, rank, input_s, hidden_s)
     soon(s, pack(codes.BEGIN_OPERATION, rank), pack_operation(r.step + 1, 0))
     if s.bound >= 0 and tick(s, rank):
         for at in range(s.behind_n):
@@ -239,7 +245,7 @@ def _end_step(s: Record, rank: int) -> None:
 
 
 @compiled
-def _end_together(s: Record, rank: int, hidden_s: float) -> None:
+def _end_together(s: Record, rank: int, input_s: float, hidden_s: float) -> None:
     """The end of a step after which all ranks go on together."""
     r = rank_at(s.ranks, rank)
     meeting = meeting_at(s.meetings, rank)
@@ -257,8 +263,8 @@ def _end_together(s: Record, rank: int, hidden_s: float) -> None:
         s.applied_s = s.now
         record_update(s, 0, read_s, s.applied, s.applied)
         s.applied += 1
-    compute_s = meeting.computed_s - r.start_s - r.input_s
-    record_step(s, rank, r.start_s, r.input_s, compute_s, waiting_s, meeting.apply_s, hidden_s, 1.0)
+    compute_s = meeting.computed_s - r.start_s - input_s
+    record_step(s, rank, r.start_s, input_s, compute_s, waiting_s, meeting.apply_s, hidden_s, 1.0)
 
 
 @compiled

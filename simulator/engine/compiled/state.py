@@ -61,6 +61,8 @@ class State:
         Whether ports that can never be full are left out of the sharing.
     observed
         Whether it is noted what let everything happen.
+    departs
+        Whether it may be asked what follows when a message has left.
     spare
         Messages that what happens at once may begin, and other things that may follow from it.
     """
@@ -76,6 +78,7 @@ class State:
         slowdown: Floats | None = None,
         weight: Floats | None = None,
         leaves_out: bool = True,
+        departs: bool = True,
         spare: int = 64,
         observed: bool = False,
     ) -> None:
@@ -87,6 +90,7 @@ class State:
         s = self.s
         s.spare = spare
         s.observed = observed
+        s.departs = departs or transport.at_a_time is not None
         s.cause = -1
         s.noted_free = s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
         s.ending = -1
@@ -95,8 +99,8 @@ class State:
         shared = shared_crossings(ports, paths, weights) if leaves_out else np.ones(len(paths.port), dtype=np.bool_)
         self._make_calendar()
         self._make_ports(ports, paths, shared)
-        self._make_connections(paths, weights, shared)
-        give_back()  # what was freed meanwhile is as much again
+        self._make_connections(paths, weights, shared, drawn=transport.weight_sigma is not None)
+        give_back(len(paths))  # what was freed meanwhile is as much again
         self._make_hosts(hosts, paths, transport)
         self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
         alarms = int(s.ports_n) + (len(self.tables["tasks"]) if cores is not None else 0)
@@ -131,12 +135,13 @@ class State:
             self._state[_ROOMS[name]] = _FIRST_ROOM
             if name in _CONTEXTS:
                 self.add(_CONTEXTS[name], np.empty(_FIRST_ROOM if self.s.observed else 0, layout.CONTEXT))
+        self.add("departures", np.empty(_FIRST_ROOM if self.s.departs else 0, layout.DEPARTURE))
 
     def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
         users = np.bincount(paths.port[shared], minlength=len(ports.capacity))
         self._shared = np.flatnonzero(users)  # numbers of the ports that are shared
-        self._number = np.full(len(ports.capacity), -1, dtype=np.int32)
-        self._number[self._shared] = np.arange(len(self._shared))
+        number = np.full(len(ports.capacity), -1, dtype=np.int32)
+        number[self._shared] = np.arange(len(self._shared))
         count = len(self._shared)
         table = aligned(count, layout.PORT)
         for name in ("capacity", "ceiling", "incast_loss", "incast_flows"):
@@ -147,7 +152,7 @@ class State:
         table["epoch"] = 1
         several = np.bincount(np.repeat(np.arange(len(paths)), np.diff(paths.first))[shared], minlength=len(paths)) > 1
         table["alone"] = 1
-        mixed = self._number[paths.port[shared & np.repeat(several, np.diff(paths.first))]]
+        mixed = number[paths.port[shared & np.repeat(several, np.diff(paths.first))]]
         table["alone"][mixed] = 0
         rooms = users[self._shared] + users[self._shared] // 2 + 4  # what is stale is dropped when a heap is full
         begins = np.concatenate(([0], np.cumsum(rooms)))
@@ -161,7 +166,7 @@ class State:
         for name in ("dirty", "work", "touched", "owners", "component", "frontier"):
             self.add(name, np.empty(count, layout.NUMBER))
 
-    def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_]) -> None:
+    def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_], *, drawn: bool) -> None:
         count = len(paths)
         table = aligned(count, layout.CONNECTION)
         path = np.repeat(np.arange(count), np.diff(paths.first))
@@ -169,23 +174,34 @@ class State:
         first = np.concatenate(([0], np.cumsum(kept)))
         pairs = np.where(kept > 1, kept * kept, 0)
         first_pair = np.concatenate(([0], np.cumsum(pairs)))
-        table["weight"] = weights
-        table["latency_s"] = paths.latency_s
+        columns = {
+            "weight": weights,
+            "latency_s": paths.latency_s,
+            "shared": kept,
+            "crossed": np.diff(paths.first),
+            "hosted": paths.source >= 0,
+            "asked_for": paths.asked_for,
+        }
+        its, table["sort"] = (np.arange(count), np.arange(count)) if drawn else _sorts(*columns.values())
+        sorts = np.zeros(len(its), layout.SORT)
+        for name, column in columns.items():
+            sorts[name] = column[its]
+        self.add("sorts", sorts)
         table["front"] = table["last"] = table["owner"] = -1
         table["before"] = AWAY
         table["first"] = first[:-1]
-        table["shared"] = kept
         table["crosses"] = paths.first[:-1]
-        table["crossed"] = np.diff(paths.first)
-        table["hosted"] = paths.source >= 0
-        table["asked_for"] = paths.asked_for
         self.add("connections", table)
         self.add("first_pairs", first_pair[: -1 if first_pair[-1] else 0].astype(np.int32).view(layout.NUMBER))
         incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
-        incidences["port"] = self._number[paths.port[shared]]
+        number = np.full(len(self._ports.capacity), -1, dtype=np.int32)
+        number[self._shared] = np.arange(len(self._shared))
+        incidences["port"] = number[paths.port[shared]]
         incidences["connection"] = path[shared]
-        incidences["foreign_before"] = AWAY
         self.add("incidences", incidences)
+        links = np.zeros(len(incidences) if (kept > 1).any() else 0, layout.LINK)
+        links["foreign_before"] = AWAY
+        self.add("links", links)
         self.s.shared_each = len(incidences) // max(count, 1)
         self.add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
         self.add("crossed", numbers(paths.port).view(layout.NUMBER))
@@ -278,7 +294,7 @@ class State:
             if room == len(old):
                 continue
             first = int(self._state[_RINGS[name]][0]) & (len(old) - 1) if name in _RINGS else 0
-            for each in (name, _CONTEXTS[name]) if name in _CONTEXTS and s.observed else (name,):
+            for each in self._beside(name):
                 before = self.tables[each]
                 new = _room(each, room, before.dtype)
                 new[: len(old)] = np.roll(before, -first) if first else before
@@ -286,6 +302,15 @@ class State:
             if name in _RINGS:
                 self._state[_RINGS[name]] = 0
             self._state[_ROOMS[name]] = room
+
+    def _beside(self, name: str) -> list[str]:
+        """The table, and those that have as many records as it."""
+        names = [name]
+        if name in _CONTEXTS and self.s.observed:
+            names.append(_CONTEXTS[name])
+        if name == "messages" and self.s.departs:
+            names.append("departures")
+        return names
 
     def add_weights(self, weights: Floats) -> None:
         """Weights of the messages that come to the front after those that have some."""
@@ -367,3 +392,14 @@ def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     room = np.zeros(count * dtype.itemsize + _LINE, dtype=np.uint8)
     begins = -room.ctypes.data % _LINE
     return room[begins : begins + count * dtype.itemsize].view(dtype)
+
+
+def _sorts(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of columns, the same ones once: where each first stands, and of every row which it is."""
+    of_row = np.zeros(len(columns[0]), dtype=np.int64)
+    first = of_row[:1]
+    for column in columns:
+        if len(column) and (column != column[0]).any():
+            values, which = np.unique(column, return_inverse=True)
+            _, first, of_row = np.unique(of_row * len(values) + which, return_index=True, return_inverse=True)
+    return first, of_row

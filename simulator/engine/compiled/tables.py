@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ _GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds
 _ROWS = 4096
 _DRAWN_BYTES = 1 << 25
 """About as much room have factors, and orders, that are drawn ahead, but for what they need at least."""
-_LEAST_AHEAD, _MOST_AHEAD = 8, 256
+_LEAST_AHEAD, _MOST_AHEAD = 6, 256
 _AT_A_TIME = 1 << 16
 _FOR_EVER = 1 << 62
 
@@ -93,6 +94,7 @@ class Simulation(State):
             program.transport,
             cores=program.cores,
             slowdown=slowdown,
+            departs=bool(program.exchanges),
             spare=16 + tensors,
             observed=observed,
         )
@@ -184,7 +186,12 @@ class Simulation(State):
     def _make_ranks(self, on_cores: bool) -> None:
         s, its, draws = self.s, self._program.ranks, self._draws
         table = aligned(self._ranks, layout.RANK)
-        table["forward_s"], table["backward_s"], table["update_s"] = draws.forward_s, draws.backward_s, draws.apply_s
+        mean_s = draws.forward_s, draws.backward_s, draws.apply_s
+        s.paces_n = any(its.strides[0] for its in mean_s)  # what is the same for all has no strides
+        paces = np.zeros(self._ranks if s.paces_n else 1, layout.PACE)
+        for name, its_s in zip(("forward_s", "backward_s", "update_s"), mean_s, strict=True):
+            paces[name] = its_s[: len(paces)]
+        self.add("paces", paces)
         table["start_s"] = draws.start_s
         table["routine"], table["device"] = its.routine, its.device
         table["step"] = -1
@@ -206,11 +213,11 @@ class Simulation(State):
 
     def _make_devices(self) -> None:
         its, ranks = self._program.devices, self._program.ranks
-        table = np.zeros(its.count, layout.DEVICE)
-        table["done"] = -1
-        self.add("devices", table)
-        self.add("stretches", np.zeros(its.count if its.slowdown else 0, layout.STRETCH))
+        stretches = np.zeros(its.count if its.slowdown else 0, layout.STRETCH)
+        stretches["done"] = -1
+        self.add("stretches", stretches)
         seated = ranks.seat >= 0
+        self._in_order = its.count == self._ranks and bool((ranks.device == np.arange(its.count)).all())
         self._device_port = np.full(its.count if seated.any() else 0, -1)
         self._device_port[ranks.device[seated]] = self._program.paths.port[self._program.paths.first[ranks.seat[seated]]]
 
@@ -311,20 +318,21 @@ class Simulation(State):
         self.draw(first=True)
 
     def draw(self, *, first: bool = False) -> None:
-        """Draw for all ranks that have used at least half of what they had; the first time all that they have room for."""
-        following = self.tables["ranks"]["step"][: self._ranks] + 1
-        if len(self._filled):
-            for place, end, ranks in _due(self._filled, following, len(self._factors), first):
-                for some in np.array_split(ranks, 1 + len(ranks) // _AT_A_TIME):
-                    drawn = np.empty((len(some), end - place))
-                    self._draws.fill(some, drawn)
-                    self._factors[place:end, some] = drawn.T
-        if len(self._ordered):
-            for place, end, ranks in _due(self._ordered, following, self._orders.shape[1], first):
-                for count in np.unique(self._order_of_rank).tolist():
-                    some = ranks[self._order_of_rank[ranks] == count]
-                    if count and len(some):
-                        self._orders[some, place:end, :count] = self._draws.pull_orders(some, count, block=end - place)
+        """Draw for all ranks that have used at least a third of what they had; the first time all that they have room for."""
+        for begin in range(0, self._ranks, _AT_A_TIME):
+            step = self.tables["ranks"]["step"][begin : begin + _AT_A_TIME]
+            if len(self._filled):
+                for ranks, places in _due(self._filled, step, begin, len(self._factors), first):
+                    drawn = np.empty((len(ranks), places.shape[1]))
+                    self._draws.fill(ranks, drawn)
+                    self._factors[places, ranks[:, None]] = drawn
+            if len(self._ordered):
+                for ranks, places in _due(self._ordered, step, begin, self._orders.shape[1], first):
+                    for count in np.unique(self._order_of_rank[ranks]).tolist():
+                        some = self._order_of_rank[ranks] == count
+                        if count:
+                            drawn_orders = self._draws.pull_orders(ranks[some], count, block=places.shape[1])
+                            self._orders[ranks[some, None], places[some], :count] = drawn_orders
         self.s.drawn = min(int(each.min()) if len(each) else _FOR_EVER for each in (self._filled, self._ordered))
 
     # -- rows ------------------------------------------------------------------------
@@ -364,7 +372,7 @@ class Simulation(State):
     def end(self) -> None:
         """Nothing more happens; how long everything was in use can still be asked for."""
         self._factors, self._orders = np.empty((0, 0)), np.empty((0, 0, 0), dtype=np.int32)
-        self.drop("factors", "orders", "ranks", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
+        self.drop("factors", "orders", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
 
     def take_told(self) -> NDArray[Any]:
         """What is to be told since this was last asked, as records of ``layout.TOLD``; before :meth:`take_rows`."""
@@ -405,10 +413,16 @@ class Simulation(State):
 
     def devices_in_use_s(self, now: float) -> Floats:
         """Of each device, as :meth:`simulator.engine.simpy.device.Device.in_use_s`."""
-        table = self.tables["devices"]
+        count = self._program.devices.count
         if self._on_cores:
-            return self.tasks_in_use_s(now)[: len(table)]
-        used: Floats = table["busy_s"] - np.maximum(table["free_s"] - now, 0.0)
+            return self.tasks_in_use_s(now)[:count]
+        ranks = self.tables["ranks"][: self._ranks]
+        left_s = ranks["free_s"] - now
+        np.maximum(left_s, 0.0, out=left_s)
+        used: Floats = np.subtract(ranks["busy_s"], left_s, out=left_s)
+        if not self._in_order:
+            own_s, used = used, np.zeros(count)
+            used[ranks["device"]] = own_s  # 0 where several ranks share it
         if len(self._device_port):
             used = np.where(self._device_port >= 0, self.busy_until(now)[self._device_port], used)
         return used
@@ -421,22 +435,32 @@ class Simulation(State):
 
 
 def _ahead(steps: int, bytes_a_step: int) -> int:
-    """Of how many steps something is drawn ahead, twice a whole number."""
+    """Of how many steps something is drawn ahead."""
     wanted = max(steps + steps // 4, _LEAST_AHEAD)  # some make more than others
-    most = min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, wanted)
-    return 2 * (most // 2)
+    return min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, wanted)
 
 
-def _due(filled: NDArray[np.int32], following: Integers, room: int, first: bool) -> list[tuple[int, int, NDArray[np.int64]]]:
-    """What is drawn anew, first place and last + 1, for which ranks: that have used at least half of what they had; it counts as drawn."""
-    half = room // 2
-    if first:
-        filled += room
-        return [(0, room, np.arange(len(filled)))]
-    due = np.flatnonzero(filled - following < half)
-    second = filled[due] % (2 * half) != 0
-    filled[due] += half
-    return [(place, place + half, some) for place, some in ((0, due[~second]), (half, due[second])) if len(some)]
+def _due(
+    filled: NDArray[np.int32], step: Integers, begin: int, room: int, first: bool
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Ranks from ``begin`` on that have used at least a third of what they had, those that have used as much together.
+
+    What the step needs that a rank is at may still be asked for.
+
+    Yields
+    ------
+    tuple
+        Some ranks, shape (n,), and the places where what is drawn for them goes, shape (n, drawn); it counts as drawn.
+    """
+    of_these = filled[begin : begin + len(step)]
+    used = np.full(len(step), room) if first else room - (of_these - step)
+    used -= used % max(room // 8, 1)  # so that not everyone has used another number
+    due = np.flatnonzero(used >= max(room // 3, 1))
+    for count in np.unique(used[due]).tolist():
+        some = due[used[due] == count]
+        places = (of_these[some, None].astype(np.int64) + np.arange(count)) % room
+        of_these[some] += count
+        yield begin + some, places
 
 
 def _numbers(values: Integers) -> NDArray[Any]:

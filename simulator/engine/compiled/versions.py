@@ -16,7 +16,6 @@ def read_variables(s: Record, rank: int) -> None:
     if s.synchronous:
         r.read_version = s.version if s.cancels else number_at(s.tokens, rank).n
         return
-    r.read_s = s.now
     r.read_version = s.version
     servers = s.servers_n
     if servers == 1:
