@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from measuring import Engine, Finding, Ran, alone, in_turn, missing, simulated, 
 from plain_simpy import Plain, PlainRing
 from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_BYTES, asynchronous, ring
 
+from paceline.sweeping.backends import local_workers
 from simulator import Scenario
 from simulator.replication import replicate
 
@@ -290,8 +290,8 @@ def _engine_s(file: Path, count: int) -> float:
     Its tables or objects, what it draws and what it tells the recorder count as the engine's; compiling the program, the
     speeds of processes, the baseline where another scenario has left it, and everything before and behind do not.
     """
-    with get_context("spawn").Pool(2) as pool:
-        return statistics.fmean(pool.starmap(_engine_s_here, [(file, count)] * 2, chunksize=1))
+    with local_workers(2) as workers:
+        return statistics.fmean(workers.map(partial(_engine_s_here, file), [count] * 2))
 
 
 def _engine_s_here(file: Path, count: int) -> float:

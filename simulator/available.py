@@ -12,6 +12,7 @@ __all__ = ["available_bytes", "give_back"]
 _CGROUPS = ((Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
             (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"))  # fmt: skip
 """Where a control group says what it may take and what it takes, in version 2 and 1."""
+_MANY = 10_000
 
 
 def available_bytes() -> float | None:
@@ -19,8 +20,13 @@ def available_bytes() -> float | None:
     return min(_limits(), default=None)
 
 
-def give_back() -> None:
-    """Let the system have what this process has freed, as far as the C library keeps it for later; without glibc, do nothing."""
+def give_back(items: int) -> None:
+    """Let the system have what this process has freed, as far as the C library keeps it for later; without glibc, do nothing.
+
+    Nor for tables of few ``items``: to take those pages anew costs as much as the rest of such a simulation's beginning.
+    """
+    if items < _MANY:
+        return
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # TypeError: on Windows

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
+from simulator.errors import SimulationError
 from simulator.metrics import Window, alone_scenario, summarise
 from simulator.records import Observer
 from simulator.replication import Shared, replicate
@@ -52,7 +53,7 @@ def simulate(
     InputError
         It does not fit into memory, or ``run.engine`` asks for an engine that cannot run here.
     SimulationError
-        The engine found an impossible state, such as a dead-lock.
+        The engine found an impossible state, such as a dead-lock; or memory ran out.
 
     Examples
     --------
@@ -75,7 +76,13 @@ def simulate(
     runs: list[Measured] = []
     for replication in range(count):
         told = None if progress is None else partial(_tell, progress, replication, count)
-        run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, told)
+        try:
+            run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, told)
+        except MemoryError:  # the estimate was too low, or others have taken what there was
+            raise SimulationError(
+                f"there was not enough memory to simulate {scenario.replicas:,} replicas (engine {engine}): take fewer of them, or "
+                "fewer processes at a time"
+            ) from None
         if scenario.replicas >= _MANY:
             gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
         if runs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pydoc
 import signal
@@ -10,7 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from simulator.errors import InputError, SimulationError
@@ -30,6 +31,9 @@ _QUICK_S, _LONG_S = 2.0, 8.0
 """Batches that take less grow, those that take more shrink."""
 _SOME_S, _MOST_AT_A_TIME = 0.25, 64
 """How long a process works on what it is given at a time, and how much that is at most."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Of glibc's malloc.h."""
+_KEPT_BYTES = 64 << 20
 _ANSWER_S = 10.0
 _WATCH_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -125,14 +129,15 @@ class Workers:
             if self._here:
                 yield from self._in_order(function, items, early)
             elif self._streaming:
-                for answer in self._in_parallel(function, ((item,) for item in items)):
-                    yield [answer]
+                with closing(self._in_parallel(function, ((item,) for item in items))) as answers:
+                    for answer in answers:
+                        yield [answer]
             else:
                 yield from self._by_batches(function, items)
         except tuple(self._lost) as error:
             raise WorkersLostError(*next(told for kind, told in self._lost.items() if isinstance(error, kind))) from None
 
-    def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Iterator[GivenT]:
+    def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Generator[GivenT, None, None]:
         """What a function gives to each of some arguments, which are asked for when somebody is free."""
         from joblib import delayed
 
@@ -151,22 +156,22 @@ class Workers:
         while left:
             numbers, left = left, []
             tasks = ((function, [(number, items[number]) for number in some]) for some in self._parts(numbers))
-            for some in self._in_parallel(_some, tasks):
-                left += some.left
-                self._at_a_time = max(
-                    1, min(2 * self._at_a_time, _MOST_AT_A_TIME, int(len(some.answers) * _SOME_S / max(some.took_s, 1e-9)))
-                )
-                waiting.update(some.answers)
-                answers: list[AnswerT] = []
-                while due in waiting:
-                    answers.append(waiting.pop(due))
-                    due += 1
-                if early is not None:
-                    for number, answer in some.answers:
-                        if number in waiting:
-                            early(number, answer)
-                if answers:
-                    yield answers
+            with closing(self._in_parallel(_some, tasks)) as given:
+                for some in given:
+                    left += some.left
+                    in_time = int(len(some.answers) * _SOME_S / max(some.took_s, 1e-9))
+                    self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
+                    waiting.update(some.answers)
+                    answers: list[AnswerT] = []
+                    while due in waiting:
+                        answers.append(waiting.pop(due))
+                        due += 1
+                    if early is not None:
+                        for number, answer in some.answers:
+                            if number in waiting:
+                                early(number, answer)
+                    if answers:
+                        yield answers
             left.sort()
 
     def _parts(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -215,7 +220,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
             os.environ["PYTHONWARNINGS"] = said
     count = jobs or os.cpu_count() or 1
     # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
-    watching = {"initializer": _end_with, "initargs": (os.getpid(),)}
+    watching = {"initializer": _begin, "initargs": (os.getpid(),)}
     with Parallel(
         n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs", **watching
     ) as parallel:
@@ -260,6 +265,20 @@ def _some(function: Callable[[ItemT], AnswerT], numbered: Sequence[tuple[int, It
         if took_s >= _SOME_S:
             break
     return _Some(answers, [number for number, _ in numbered[len(answers) :]], took_s)
+
+
+def _begin(starter: int) -> None:
+    """What a process does first."""
+    _end_with(starter)
+    _keep_freed_memory()
+
+
+def _keep_freed_memory() -> None:
+    """Keep some memory that is freed for what comes next: given back and taken anew, its pages cost a seventh of a short simulation."""
+    with suppress(OSError, AttributeError):  # where the C library has no such call
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 4)
 
 
 def _end_with(starter: int) -> None:

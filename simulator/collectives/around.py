@@ -7,6 +7,8 @@ neighbour.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -81,9 +83,9 @@ def evenly_around_the_ring(ready_s: Times, chunk_s: float, latency_s: float, rou
         Arrival of the last chunk at each rank, shape (ranks,), in seconds.
     """
     ranks = len(ready_s)
-    way_s = latency_s * np.arange(ranks)
+    way_s = _way_s(latency_s, ranks)
     level_s = ready_s - way_s  # ready, so shifted that the distance no longer matters
-    latest_s = np.maximum.accumulate(level_s[::-1])[::-1].copy()  # of the ranks from each one on
+    latest_s = np.maximum.accumulate(level_s[::-1])[::-1]  # of the ranks from each one on
     before_s = np.maximum.accumulate(level_s) - latency_s * ranks  # and of those before it, once round
     if rounds >= ranks:
         np.maximum(latest_s[1:], before_s[:-1], out=latest_s[1:])
@@ -93,6 +95,12 @@ def evenly_around_the_ring(ready_s: Times, chunk_s: float, latency_s: float, rou
         np.maximum(latest_s[2:], before_s[:-2], out=latest_s[2:])
     latest_s += way_s + (rounds * (chunk_s + latency_s))
     return np.maximum(turned(latest_s, rounds % ranks), ready_s)
+
+
+@lru_cache(maxsize=2)
+def _way_s(latency_s: float, ranks: int) -> Times:
+    """How long the way from the first rank to each one is, shape (ranks,); not to be changed."""
+    return latency_s * np.arange(ranks, dtype=np.float64)
 
 
 def turned(values: Times, places: int) -> Times:

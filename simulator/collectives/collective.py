@@ -172,7 +172,7 @@ class Scheduled(Collective):
         if self._aligned:
             return self._from_zero(size_bytes)[0] + max(float(ready_s.max()), -np.inf if free_s is None else float(free_s.max()))
         start_s = float(ready_s[0])
-        if (ready_s == start_s).all() and (free_s is None or (free_s <= start_s).all()):
+        if ready_s[-1] == start_s and (ready_s == start_s).all() and (free_s is None or (free_s <= start_s).all()):
             finish_s, sent_s = self._from_zero(size_bytes)
             if free_s is not None:
                 free_s[:] = sent_s + start_s

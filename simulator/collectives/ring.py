@@ -118,7 +118,7 @@ class Rings(Scheduled):
             s_per_byte, latency_s = self._even
             received_s = evenly_around_the_ring(start_s, chunk_bytes * s_per_byte, latency_s, self._rounds)
             np.maximum(free_s, turned(received_s, -1) - latency_s, out=free_s)
-            return np.maximum(ready_s, received_s)
+            return received_s  # nobody has all before it was ready
         finish_s = ready_s.copy()
         for way, of_byte_s, of_hop_s in zip(self._ways, self._s_per_byte, self._latency_s, strict=True):
             # counter-clockwise is clockwise with the ranks in opposite order

@@ -327,20 +327,21 @@ class Recorder:
 
     def _sum_steps(self, rows: Seconds) -> None:
         measured = self.measured
-        parts = np.empty((len(rows), 8))  # a step after the other, as sums of it are rounded
-        durations = rows[:, 2] - rows[:, 1]
-        parts[:, 0], parts[:, 1], parts[:, 2] = durations, rows[:, 7], rows[:, 8]
-        parts[:, 3], parts[:, 4], parts[:, 6], parts[:, 7] = rows[:, 3], rows[:, 4], rows[:, 5], rows[:, 6]
-        parts[:, 5] = durations - rows[:, 3] - rows[:, 4] - rows[:, 5] - rows[:, 6]
         measured.steps += len(rows)
         whole = len(rows) - len(rows) % _BLOCK
-        for blocks in (parts[:whole].reshape(-1, _BLOCK, 8), parts[None, whole:]):
-            measured.step_time.add_each(blocks[:, :, 0])
-            for hidden_s, accepted, parts_s in zip(
-                blocks[:, :, 1].sum(axis=1).tolist(), blocks[:, :, 2].sum(axis=1).tolist(), blocks[:, :, 3:].sum(axis=1), strict=True
+        for blocks in (rows[:whole].reshape(-1, _BLOCK, len(STEP_COLUMNS)), rows[None, whole:]):
+            _, start_s, end_s, input_s, compute_s, waiting_s, apply_s, hidden_s, accepted = np.moveaxis(blocks, 2, 0)
+            durations = end_s - start_s
+            measured.step_time.add_each(durations)
+            communication_s = durations - input_s - compute_s - waiting_s - apply_s
+            parts = np.empty((durations.shape[1], 5, len(blocks)))  # a step of all blocks after the other, as sums of it are rounded
+            for number, part in enumerate((input_s, compute_s, communication_s, waiting_s, apply_s)):
+                parts[:, number] = part.T
+            for its_hidden_s, its_accepted, parts_s in zip(
+                hidden_s.sum(axis=1).tolist(), accepted.sum(axis=1).tolist(), parts.sum(axis=0).T, strict=True
             ):
-                measured.hidden_s += hidden_s
-                measured.accepted_steps += accepted
+                measured.hidden_s += its_hidden_s
+                measured.accepted_steps += its_accepted
                 measured.parts_s += parts_s
 
     def _sum_joint(self, start_s: Seconds, end_s: Seconds, parts: Seconds) -> None:

@@ -115,3 +115,23 @@ def test_what_is_no_time_is_one_line_whichever_engine_runs(monkeypatch: pytest.M
     assert str(refused.value) == (
         'the time of a step came out infinite, negative or as no number at all: check the jitter (kind = "lognormal")'
     )
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_where_memory_runs_out_after_all_a_line_says_so(folder: Path, engine: str) -> None:
+    """The system does not say how much there is, and it is little."""
+    begins = (
+        "import resource, sys; from paceline.cli.app import main; import numpy, simulator.run, simulator.available; "
+        "from simulator.engine.choosing import choose; choose('compiled', 1.0); "
+        "simulator.effort.available_bytes = lambda: None; "
+        "taken = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "
+        "resource.setrlimit(resource.RLIMIT_AS, (taken + 250_000_000, -1)); main()"
+    )
+    settings = ("--set", ASYNC.replace("64", "600000"), "--set", "run.steps=5", "--set", f"run.engine={engine}", "--yes")
+    done = subprocess.run(
+        [sys.executable, "-c", begins, "simulate", "s.toml", *settings], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    *_, line = done.stderr.splitlines()
+    assert "Traceback" not in done.stderr
+    assert line.startswith(f"paceline: there was not enough memory to simulate 600,000 replicas (engine {engine}): take fewer of them")

@@ -73,4 +73,4 @@ def test_factors_and_orders_drawn_a_few_steps_ahead_are_the_same(order, monkeypa
 
 
 def test_memory_can_be_given_back_anywhere():
-    give_back()
+    give_back(1 << 20)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from sample_scenarios import scenario_table
 from scipy import stats
 
-from simulator import scenario_from_table, simulate
+from simulator import load_scenario, scenario_from_table, simulate
 from simulator.engine.draws import Jitter
 from simulator.errors import DeadlockError, SimulationError, UnitError
 from simulator.fusion import buckets
 from simulator.intervals import _STUDENT_95, prediction_interval
 from simulator.kernel import Kernel
 from simulator.laws import Constant, Slowdown
+from simulator.metrics import Window, alone_scenario
 from simulator.placement import Partitioner, place, shards_of
+from simulator.replication import replicate
+from simulator.resolve import resolve
 from simulator.rng import Streams
+from simulator.run import _Alone, _windows
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.units import format_bytes, format_rate, format_seconds, parse_quantity
 from simulator.workload import Variable
@@ -114,6 +120,31 @@ def test_count_histogram():
         histogram.add(value)
     assert histogram.mean() == 7 / 4
     assert [histogram.quantile(share) for share in (0.5, 0.75, 0.99)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["async-ps", "hierarchical-gpus", "oversubscribed-fabric", "ring"])
+def test_one_replica_alone_runs_the_same_whatever_the_links(name):
+    alone = alone_scenario(resolve(load_scenario(name, [("run.steps", 20)])).scenario)
+    assert alone.replicas == 1
+    own = tuple(Window.of(replicate(alone, number)) for number in range(3))
+    assert _windows(_Alone(alone), 3, "simpy") == own
+    slow = alone.cluster.inter_node.model_copy(update={"bandwidth_bytes_per_s": 1e3})
+    other = alone.model_copy(update={"cluster": alone.cluster.model_copy(update={"inter_node": slow})})
+    assert _Alone(other) == _Alone(alone)
+    assert _Alone(alone.model_copy(update={"run": alone.run.model_copy(update={"seed": 5})})) != _Alone(alone)
+
+
+@pytest.mark.parametrize("most", [30, 5000, 10**9])
+def test_count_histogram_is_that_of_its_values(most):
+    rng = np.random.default_rng(most)
+    assert (CountHistogram().mean(), CountHistogram().quantile(0.5)) == (0.0, 0)
+    for count in range(1, 40):
+        histogram, values = CountHistogram(), rng.integers(most // 3, most, count)
+        histogram.add_all(values[: count // 2])
+        histogram.add_all(values[count // 2 :])
+        assert histogram.mean() == sum(values.tolist()) / count
+        for share in (0.0, 0.1, 0.5, 0.95, 1.0):
+            assert histogram.quantile(share) == sorted(values.tolist())[max(math.ceil(share * count), 1) - 1]
 
 
 def test_grouped_counts_keep_groups_apart():

@@ -75,9 +75,9 @@ class _Run:
         told: Callable[[float], None] | None,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
-        give_back()  # what was freed in making the program, before the large tables are made
+        give_back(len(program.ranks))  # what was freed in making the program, before the large tables are made
         self._simulation = Simulation(program, draws, steps, observed=log is not None)
-        give_back()
+        give_back(len(program.ranks))
         self._progress = Progress(told, recorder.closes_at)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]

@@ -69,8 +69,8 @@ STATE = np.dtype(
         ("works_n", "i8"), ("works_room", "i8"), ("works_free", "i8"), ("works_made", "i8"),
         # a program: tables of what is done, by operation, by routine, by rank, at servers
         *((name, "i8") for name in (
-            "operations", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers", "inputs", "meetings",
-            "entered",
+            "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers", "inputs",
+            "meetings", "entered",
             "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
             "ordered", "versions",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",

@@ -96,7 +96,7 @@ def begin_step(s: Record, rank: int) -> None:
     count = routine.operations_n
     missing = rank * s.stride
     for number in range(count):
-        count_at(s.missing, missing + number).n = operation_at(s.operations, routine.operations + number).missing
+        count_at(s.missing, missing + number).n = count_at(s.awaited, routine.operations + number).n
     r.left = count
     r.at = r.first = 0
     r.start_s = s.now

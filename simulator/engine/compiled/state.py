@@ -100,7 +100,7 @@ class State:
         self._make_calendar()
         self._make_ports(ports, paths, shared)
         self._make_connections(paths, weights, shared, drawn=transport.weight_sigma is not None)
-        give_back()  # what was freed meanwhile is as much again
+        give_back(len(paths))  # what was freed meanwhile is as much again
         self._make_hosts(hosts, paths, transport)
         self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
         alarms = int(s.ports_n) + (len(self.tables["tasks"]) if cores is not None else 0)

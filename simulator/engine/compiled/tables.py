@@ -167,6 +167,8 @@ class Simulation(State):
             sent, channels = max(sent, sends_to_ranks), max(channels, int(its["channels_n"]))
         self.add("routines", table)
         self.add("operations", operations)
+        # once more, side by side: every step begins with all of them
+        self.add("awaited", operations["missing"].astype(np.int16).view(layout.COUNT))
         for name, numbers in (("then", then), ("computes", computes), ("buckets", buckets)):
             self.add(name, np.array(numbers, dtype=np.int32).view(layout.NUMBER))
         s.stride = table["operations_n"].max()
