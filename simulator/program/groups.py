@@ -15,7 +15,17 @@ import numpy as np
 
 from simulator.program.program import Exchange, Integers, Program, Routine
 
-__all__ = ["Memberships", "amid_passes", "collectives_of", "exchanges_by_group", "group_name", "last_groups", "memberships"]
+__all__ = [
+    "Memberships",
+    "amid_passes",
+    "collectives_of",
+    "exchanges_by_group",
+    "group_name",
+    "last_groups",
+    "memberships",
+    "of_partition",
+    "partition_of_each",
+]
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ def memberships(program: Program) -> Memberships:
     ValueError
         A rank is in none of a partition's groups, or in two of them.
     """
-    partition = program.partition or (0,) * len(program.groups)
+    partition = partition_of_each(program)
     if len(partition) != len(program.groups) or sorted(set(partition)) != list(range(len(set(partition)))):
         raise ValueError(f"{len(program.groups)} groups have the partitions {sorted(set(partition))}, which are not one each, from 0 on")
     ranks = len(program.ranks)
@@ -81,6 +91,16 @@ def exchanges_by_group(program: Program) -> list[list[Exchange]]:
     for exchange in program.exchanges:
         found[exchange.group].append(exchange)
     return found
+
+
+def partition_of_each(program: Program) -> tuple[int, ...]:
+    """The partition that each group is of."""
+    return program.partition or (0,) * len(program.groups)
+
+
+def of_partition(program: Program, partition: int) -> list[int]:
+    """The numbers of its groups."""
+    return [number for number, of in enumerate(partition_of_each(program)) if of == partition]
 
 
 def group_name(program: Program, group: int) -> str:

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.collectives.operations import Operation as Does
 from simulator.collectives.schedule import Tables
 from simulator.records import EVERYBODY, Place
 from simulator.transport import Transport
@@ -235,6 +236,8 @@ class Operation:
         send: brings the batch that the gate "input" waits for.
     server, tensor, cost_s
         serve: where, which, and seconds.
+    does
+        collective: what is done (:mod:`simulator.collectives.operations`).
     partition
         collective: the ranks that take part are those of the group that the rank is in, of this partition of all ranks.
     bucket, every, ready
@@ -260,6 +263,7 @@ class Operation:
     server: int = -1
     tensor: int = -1
     cost_s: float = 0.0
+    does: Does = "all-reduce"
     partition: int = 0
     bucket: int = -1
     every: int = 1

@@ -7,7 +7,7 @@ import numpy as np
 from simulator.collectives.schedule import Needs, Tables
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.state import State
-from simulator.program.groups import collectives_of, exchanges_by_group, memberships
+from simulator.program.groups import collectives_of, exchanges_by_group, memberships, partition_of_each
 from simulator.program.program import Integers, Program
 
 __all__ = ["add_exchanges"]
@@ -79,7 +79,7 @@ def _standings(program: Program) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     """Who the members are, group by group."""
     table = np.zeros(sum(map(len, program.groups)), layout.STANDING)
     table["rank"] = np.concatenate(program.groups)
-    partition = np.repeat(program.partition or (0,) * len(program.groups), [len(group) for group in program.groups])
+    partition = np.repeat(partition_of_each(program), [len(group) for group in program.groups])
     # of each routine and partition, how many collectives come before those of the partition
     of_routines = [[routine.operations[number].partition for number in collectives_of(routine)] for routine in program.routines]
     before = np.array([[sum(one < of for one in its) for of in range(max(program.partition, default=0) + 1)] for its in of_routines])

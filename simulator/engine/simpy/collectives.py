@@ -16,7 +16,7 @@ from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection
-from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships
+from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships, partition_of_each
 from simulator.program.program import Program, Routine
 from simulator.records import NOTHING
 
@@ -167,7 +167,7 @@ class MessageByMessage:
         self._ranks = [group.tolist() for group in program.groups]
         self._parts = [_parts(routine) for routine in program.routines]
         self._routine = program.ranks.routine.tolist()
-        partition = program.partition or (0,) * len(program.groups)
+        partition = partition_of_each(program)
         self._runs: list[ByMessages] = []
         for number, (ranks, of, exchanges) in enumerate(zip(self._ranks, partition, exchanges_by_group(program), strict=True)):
             ended = partial(self._has_ended, number, of, len(exchanges))
