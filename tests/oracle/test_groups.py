@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sample_networks import wiring_of
@@ -272,7 +273,7 @@ def test_what_several_groups_do_is_not_computed_at_once() -> None:
 def both(**changed: Any) -> Program:
     """Tensor and data groups; ``changed``: of the program."""
     built = scenario(8)
-    copies: list[Reduced] = [("all-reduce", "ring", built.workload.gradients_bytes / 2)]
+    copies: list[Reduced] = [("all-reduce", "ring", built.workload.parameter_bytes / 2)]
     program = program_of(built, partitions_of(copies, [("all-gather", "ring", 1e6)]), [[0.5, (1, True), 0.5, (0, False)]] * 8)
     return replace(program, ranks=replace(program.ranks, copy=np.arange(8) // 2), **changed)
 
