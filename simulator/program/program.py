@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from simulator.collectives.operations import Operation as Does
 from simulator.collectives.schedule import Tables
+from simulator.program.port_names import PortName
 from simulator.records import EVERYBODY, Place
 from simulator.transport import Transport
 
@@ -62,14 +63,14 @@ class Ports:
     incast_loss, incast_flows
         What each active connection beyond ``incast_flows`` costs (:class:`simulator.network.limits.Limits`).
     names
-        For results.
+        What each is (:class:`~simulator.program.port_names.PortName`): its kind, whose it is, and a text for results.
     """
 
     capacity: Floats
     ceiling: Floats
     incast_loss: Floats
     incast_flows: Integers
-    names: Sequence[str]
+    names: Sequence[PortName]
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Hosts:
     """Nodes that spend time on messages, take them in turns or weigh them."""
 
     count: int
-    names: Sequence[str]
+    names: Sequence[PortName]
 
 
 @dataclass(frozen=True)

@@ -313,8 +313,8 @@ CHANNEL = np.dtype([("front", "i4"), ("last", "i4"), ("receiving", "i4")])
 
 COMING = np.dtype([("sent_s", "f8"), ("told", "i8"), ("after", "i8")])
 
-TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("taking", "i4"), ("server", "i4")], align=True)
-"""A tensor's accumulator, and what its update costs."""
+TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("come", "i4"), ("taking", "i4"), ("server", "i4")], align=True)
+"""A tensor's accumulator, and what its update costs; ``come``: gradients at their server, of those that its next mean averages."""
 
 # -- collectives message by message ----------------------------------------------------------
 

@@ -68,7 +68,7 @@ def _groups(program: Program) -> Listing:
 def _ports(program: Program) -> tuple[Integers, Listing]:
     """The kind of each port, and the kinds."""
     its, devices = program.ports, device_ports(program)
-    patterns = [_pattern(name) for name in its.names]
+    patterns = [name.pattern for name in its.names]
     which, first = _kinds(patterns, its.capacity, its.ceiling, its.incast_loss, its.incast_flows)
     rows = []
     for kind, (port, count) in enumerate(zip(first.tolist(), _counts(which), strict=True)):
@@ -78,7 +78,7 @@ def _ports(program: Program) -> tuple[Integers, Listing]:
         if its.incast_loss[port]:
             limits.append(f"over {its.incast_flows[port]:,} flows, divided by 1 + {its.incast_loss[port]:.3g} for each more")
         capacity = "1 s of work a second" if port in devices else format_rate(its.capacity[port])
-        name = its.names[port] if count == 1 else patterns[port]
+        name = str(its.names[port]) if count == 1 else patterns[port]
         rows.append((f"{kind}", name, f"{count:,}", capacity, "; ".join(limits)))
     return which, Listing("Ports: what is shared", ("kind", "port", "count", "capacity", "limits"), rows)
 

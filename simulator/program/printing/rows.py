@@ -44,7 +44,7 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
     yield {"table": "rules", **_rules_as_data(program)}
     yield from _port_rows(program)
     yield from _path_rows(program)
-    yield from ({"table": "host", "number": number, "name": name} for number, name in enumerate(program.hosts.names))
+    yield from ({"table": "host", "number": number, "name": str(name)} for number, name in enumerate(program.hosts.names))
     seats = program.servers.seat.tolist()
     yield from ({"table": "server", "number": number, "seat": _there(seat)} for number, seat in enumerate(seats))
     yield from _rank_rows(printed)
@@ -82,7 +82,7 @@ def _port_rows(program: Program) -> Iterator[dict[str, Any]]:
     for number, (capacity, ceiling, loss, flows) in enumerate(columns):
         unit = "capacity" if number in devices else "capacity_bytes_per_s"
         yield {
-            "table": "port", "number": number, "name": its.names[number], "link": number < program.links, unit: capacity,
+            "table": "port", "number": number, "name": str(its.names[number]), "link": number < program.links, unit: capacity,
             "ceiling_bytes_per_s": _finite(ceiling), "incast_loss": loss, "incast_flows": flows,
         }  # fmt: skip
 
