@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from simulator import scenario_from_table
 from simulator.collectives.exchanges import Plan, exchanges_of, exchanges_of_groups
 from simulator.collectives.factory import collective_for
 from simulator.collectives.operations import ALGORITHMS
+from simulator.collectives.operations import Operation as Does
 from simulator.collectives.wire import Group
 from simulator.engine.draws import Draws
 from simulator.errors import InvariantError, SimulationError
@@ -28,7 +29,7 @@ from simulator.program.laws.structure import steps_begin_and_end
 from simulator.program.printing.listings import tables_of
 from simulator.program.printing.printed import Printed
 from simulator.program.printing.rows import rows_of
-from simulator.program.program import Operation, Program, Routine
+from simulator.program.program import Exchange, Integers, Operation, Program, Routine
 from simulator.replication import Run
 from simulator.rng import Streams
 from simulator.scenario import Scenario
@@ -36,7 +37,7 @@ from simulator.scenario import Scenario
 STEPS = 2
 
 
-class Records(list):
+class Records(list[Any]):
     """An observer that keeps all it is told."""
 
     def record(self, record: Any) -> None:
@@ -56,7 +57,7 @@ def scenario(ranks: int, jitter: float = 0.0, **cluster: Any) -> Scenario:
     return scenario_from_table(table, "test")
 
 
-Reduced = tuple[str, str, float]
+Reduced = tuple[Does, str, float]
 """Operation, algorithm and bytes."""
 
 
@@ -72,7 +73,9 @@ def program_of(built: Scenario, partitions: list[list[tuple[list[int], list[Redu
         for: the compute before, or the collective before as well.
     """
     wiring = wiring_of(built)
-    groups, partition, exchanges = [], [], []
+    groups: list[Integers] = []
+    partition: list[int] = []
+    exchanges: list[Exchange] = []
     reduced: dict[tuple[int, int], list[Reduced]] = {}
     for of, its in enumerate(partitions):
         for ranks, does in its:
@@ -101,7 +104,7 @@ def _routine(does: list[Any], of_rank: list[list[Reduced]]) -> Routine:
     operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
     entered = [0] * len(sizes)
     reduced: list[int] = []
-    computed, waits = 1, ()
+    computed, waits = 1, cast(tuple[int, ...], ())
     for each in does:
         if isinstance(each, float):
             operations.append(Operation(kind="compute", name="forward", after=waits or (() if computed > 1 else (1,)), forward=each))
@@ -146,8 +149,8 @@ def assert_equal(built: Scenario, program: Program) -> None:
 def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
     """Ranks in random groups of one to three partitions; round numbers make ties common."""
     ranks = draw(st.integers(2, 8))
-    fabric = draw(st.sampled_from([{}, {"fabric": {"nodes_per_leaf": 2, "oversubscription": 2.0}}]))
-    discipline = draw(st.sampled_from([{}, {}, {"transport": {"discipline": "in-order"}}, {"overlap_slowdown": 0.5}]))
+    fabric: dict[str, Any] = draw(st.sampled_from([{}, {"fabric": {"nodes_per_leaf": 2, "oversubscription": 2.0}}]))
+    discipline: dict[str, Any] = draw(st.sampled_from([{}, {}, {"transport": {"discipline": "in-order"}}, {"overlap_slowdown": 0.5}]))
     built = scenario(ranks, draw(st.sampled_from([0.0, 0.3])), **fabric, **discipline)
     partitions = []
     for _ in range(draw(st.integers(1, 3))):
