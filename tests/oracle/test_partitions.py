@@ -235,6 +235,27 @@ def test_groups_that_share_links_take_as_long_as_their_bytes(engine: int) -> Non
         assert share_s[:3] == pytest.approx([0.0, compute_s, wanted_s], rel=1e-9)
 
 
+@pytest.mark.parametrize("engine", [0, 1])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_what_is_computed_beside_a_collective_is_hidden(engine: int, blocks: bool) -> None:
+    """A pass of 1 ms, an all-reduce of S / B seconds among two, and a pass of 2 ms, which begins beside it or waits for it.
+
+    One rank's first pass takes 5 ms more, which the other waits for. A rank waits until
+    the last has entered; while it does it may compute.
+    """
+    built = scenario(2)
+    program = program_of(built, [[([0, 1], [("all-reduce", "ring", 2e7)])]], [[1e-3, (0, blocks), 2e-3], [6e-3, (0, blocks), 2e-3]])
+    measured, _ = runs(built, program, observed=False)[engine]
+    input_s, compute_s, communication_s, waiting_s, apply_s = (measured.parts_s / measured.steps).tolist()
+    assert (input_s, apply_s) == (0.0, 0.0)
+    assert compute_s == pytest.approx((3e-3 + 8e-3) / 2, rel=1e-9)
+    assert waiting_s == pytest.approx(5e-3 / 2, rel=1e-9)
+    assert measured.window_s / STEPS == pytest.approx(6e-3 + 2e-2 + (2e-3 if blocks else 0.0), rel=1e-9)
+    # what is left is communication: that which is not hidden, less what was computed while waiting
+    assert communication_s == pytest.approx(measured.window_s / STEPS - compute_s - waiting_s, rel=1e-9)
+    assert measured.hidden_s / measured.steps == pytest.approx(0.0 if blocks else 2e-3, rel=1e-9, abs=1e-15)
+
+
 def test_groups_of_other_sizes_side_by_side() -> None:
     """A partition whose groups differ in size, algorithm and number of buckets, and a rank that is alone in its group."""
     built = scenario(7)
