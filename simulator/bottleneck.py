@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulator.program.port_names import PortKind, PortName
 from simulator.results import Bottleneck, Breakdown, Utilisation
 from simulator.scenario import Scenario
 from simulator.units import format_rate
@@ -14,10 +15,23 @@ _SATURATED = 0.85
 """In use for this share of the time, a resource counts as the limit."""
 _BALANCED = 1.25
 """Where the largest part of a step is at most so many times the second, neither alone is the limit."""
+_HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
 
 
-def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottleneck:
-    """Name the saturated resource, or else the largest part of a step."""
+def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None) -> Bottleneck:
+    """Name the saturated resource, or else the largest part of a step.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated.
+    parts
+        Of the mean step.
+    use
+        Of its resources.
+    busiest
+        What the busiest link is; none: there is no link.
+    """
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
     cores = scenario.cluster.shared_cores
     if cores is not None and use.cores >= _SATURATED and scenario.replicas + scenario.servers > cores:
@@ -26,7 +40,7 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottle
     if use.busiest_server >= _SATURATED:
         return _server(f"The busiest parameter server works {use.busiest_server:.0%} of the time on gradients")
     if use.busiest_link >= _SATURATED:
-        return _network(scenario, use, f"{use.busiest_link_name!r} carries {use.busiest_link:.0%} of what it can")
+        return _network(scenario, use, busiest, f"{use.busiest_link_name!r} carries {use.busiest_link:.0%} of what it can")
     shares = {
         "compute": parts.compute / step_s,
         "input": parts.input / step_s,
@@ -35,10 +49,10 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation) -> Bottle
         "apply": parts.apply / step_s,
     }
     largest, second = sorted(shares, key=lambda name: -shares[name])[:2]
-    limit = _of_part(scenario, largest, shares[largest], use)
+    limit = _of_part(scenario, largest, shares[largest], use, busiest)
     if shares[largest] > _BALANCED * shares[second]:
         return limit
-    other = _of_part(scenario, second, shares[second], use)
+    other = _of_part(scenario, second, shares[second], use, busiest)
     if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
         return limit
     both = (
@@ -63,7 +77,7 @@ def _taking(part: str, limit: Bottleneck, *, begins: bool = True) -> str:
     return words[0].upper() + words[1:] if begins else words
 
 
-def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation) -> Bottleneck:
+def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, busiest: PortName | None) -> Bottleneck:
     """The limit that the largest part of a step stands for."""
     if largest == "compute":
         return Bottleneck(
@@ -93,7 +107,7 @@ def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation) -
         text += f"{format_rate(link_bytes_per_s)}: more connections at a time would help."
         return Bottleneck(name="network", text=text)
     # pulls and pushes, or copies out and back, take the two directions of a link by turns, each busy for half of it at most
-    by_turns = scenario.servers or use.busiest_link_name.startswith("host link")
+    by_turns = scenario.servers or (busiest is not None and busiest.kind in _HOST_LINKS)
     in_use = min(use.busiest_link * (2 if by_turns else 1) / share, 1.0)
     if in_use < 0.5:
         return Bottleneck(
@@ -101,44 +115,47 @@ def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation) -
             text=f"Communication takes {share:.0%} of a step, but the busiest link carries bytes in only "
             f"{in_use:.0%} of that: latency dominates; fewer and larger messages, or lower latency, would help.",
         )
-    return _network(scenario, use, f"communication that compute does not hide takes {share:.0%} of a step")
+    return _network(scenario, use, busiest, f"communication that compute does not hide takes {share:.0%} of a step")
 
 
 def _server(reason: str) -> Bottleneck:
     return Bottleneck(name="server", text=f"{reason}; more servers or a cheaper update would help.")
 
 
-def _network(scenario: Scenario, use: Utilisation, reason: str) -> Bottleneck:
+def _network(scenario: Scenario, use: Utilisation, busiest: PortName | None, reason: str) -> Bottleneck:
+    """The limit that the busiest link stands for."""
     reason = reason[0].upper() + reason[1:]
-    busiest = use.busiest_link_name
-    if busiest.endswith(("cpu", "messages")):
-        host, _, what = busiest.rpartition(" ")
-        what = "messages" if what == "messages" else "the bytes that it sends and gets"
-        text = f"The host of {host} works {use.busiest_link:.0%} of the time on {what}; fewer and larger messages, a cheaper transport "
-        text += "or more hosts would help."
+    if busiest is None:
+        return _links(reason)
+    if busiest.kind in (PortKind.CPU, PortKind.MESSAGES):
+        what = "messages" if busiest.kind == PortKind.MESSAGES else "the bytes that it sends and gets"
+        text = f"The host of {busiest.owner} works {use.busiest_link:.0%} of the time on {what}; fewer and larger messages, a cheaper "
+        text += "transport or more hosts would help."
         return Bottleneck(name="host-cpu", text=text)
     if _holds_server(scenario, busiest):
         text = f"{reason}; the links of the parameter servers are the limit: {_lighter(scenario)} would help."
         return Bottleneck(name="server-network", text=text)
-    if busiest.startswith("leaf"):
-        text = f"{reason}; the busiest link is {busiest!r}: less oversubscription, or workers under fewer leaves, would help."
+    if busiest.kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN):
+        text = f"{reason}; the busiest link is {str(busiest)!r}: less oversubscription, or workers under fewer leaves, would help."
         return Bottleneck(name="fabric", text=text)
-    if busiest.startswith("host link"):
-        text = f"{reason}; the busiest link is {busiest!r}, between device and host: direct transfers between devices would help."
+    if busiest.kind in _HOST_LINKS:
+        text = f"{reason}; the busiest link is {str(busiest)!r}, between device and host: direct transfers between devices would help."
         return Bottleneck(name="host-link", text=text)
-    if busiest.startswith("client"):
+    if busiest.owner.kind in ("client node", "client"):
         text = f"{reason}; it is the link of the client that feeds all workers: let each read its own input (between-graph)."
         return Bottleneck(name="client", text=text)
+    return _links(reason)
+
+
+def _links(reason: str) -> Bottleneck:
     return Bottleneck(name="network", text=f"{reason}; a faster network or smaller gradients would help.")
 
 
-def _holds_server(scenario: Scenario, link: str) -> bool:
+def _holds_server(scenario: Scenario, link: PortName) -> bool:
     """Whether a link is that of a node with a parameter server, and not of each of the workers' nodes."""
     if not scenario.layout.servers_beside:
-        return bool(scenario.servers) and link.startswith("server")
-    kind, _, rest = link.partition(" ")
-    number = rest.partition(" ")[0]
-    return kind == "node" and number.isdigit() and int(number) < scenario.servers < scenario.worker_nodes
+        return link.owner.kind in ("server node", "server")
+    return link.owner.kind == "node" and link.owner.number < scenario.servers < scenario.worker_nodes
 
 
 def _lighter(scenario: Scenario) -> str:

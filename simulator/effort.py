@@ -51,11 +51,9 @@ _FACTOR_BYTES, _ROW_BYTES = 32.0, 16.0
 """A factor drawn ahead of the time: in a list of the rank's; in a table of all ranks, and on its way there."""
 _LOADED_BYTES = 130e6
 """Numba, and the machine code of the compiled engine."""
-_COMPILED_BYTES, _COMPILED_MESSAGE_BYTES, _COMPILED_PAIR_BYTES = 550.0, 30.0, 1050.0
-"""The compiled engine: a rank without its factors, each message of its step, each further server of a worker."""
-_DRAWN_AHEAD_BYTES = 8.0
-"""Each of these factors, in its table."""
-_COUNTS_BYTES, _SUMS_BYTES = 80.0, 8.0
+_COMPILED_BYTES, _COMPILED_MESSAGE_BYTES, _COMPILED_PAIR_BYTES = 500.0, 50.0, 1000.0
+"""The compiled engine: a rank without the factors drawn for it ahead, each message of its step, each further server of a worker."""
+_COUNTS_BYTES, _SUMS_BYTES = 20.0, 8.0
 """Kept of a replica for each replication: how often each staleness came, where there is any; how long its device was in use."""
 _NEVER_ASKED_BYTES = 256e6
 """Below this nobody looks how much there is."""
@@ -112,8 +110,12 @@ def memory_bytes(scenario: Scenario, engine: Engine) -> float:
     each = scenario.run.replications * (_COUNTS_BYTES if scenario.strategy.pace.asynchronous else _SUMS_BYTES)
     if engine == "compiled" and expected_events(scenario):
         messages = scenario.strategy.messages_a_step(scenario)
-        each += _DRAWN_AHEAD_BYTES * ahead_of(scenario.run.steps, int(_DRAWN_AHEAD_BYTES) * replicas)
-        each += _COMPILED_BYTES + _COMPILED_MESSAGE_BYTES * messages + _COMPILED_PAIR_BYTES * max(scenario.servers - 1, 0)
+        each += (
+            _COMPILED_BYTES
+            + 8.0 * ahead_of(scenario.run.steps, 8 * replicas)
+            + _COMPILED_MESSAGE_BYTES * messages
+            + _COMPILED_PAIR_BYTES * max(scenario.servers - 1, 0)
+        )
         return _LOADED_BYTES + replicas * each
     return replicas * (each + _simpy_bytes(scenario))
 

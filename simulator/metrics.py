@@ -13,13 +13,14 @@ from simulator.bottleneck import bottleneck
 from simulator.cautions import cautions
 from simulator.cost import placement_of
 from simulator.discrepancy import Doubt, Off, off_of
-from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured
+from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
 from simulator.inadequacy import doubt_of
 from simulator.intervals import prediction_interval, widened
 from simulator.phases import random_order
 from simulator.practice import nominally_in_practice
+from simulator.program.port_names import PortName
 from simulator.resolve import Resolved, resolve
 from simulator.results import (
     Breakdown,
@@ -87,7 +88,7 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
     phase = _phase(achieved, runs)
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * batch_alone / run.window_s for run in alone]
-    breakdown, hidden_s, utilisation = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
+    breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
     doubt = doubt_of(scenario, breakdown, hidden_s, utilisation, achieved)
     off = off_of(doubt)
     # both runs of a replication have their draws in common, which so cancel
@@ -119,7 +120,7 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         hidden_communication_s=hidden_s,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
-        bottleneck=bottleneck(achieved, breakdown, utilisation),
+        bottleneck=bottleneck(achieved, breakdown, utilisation, busiest),
         coverage=coverage(scenario),
         assumed=resolved.assumed,
         warnings=cautions(scenario, phase, aligned=any(run.aligned for run in runs)),
@@ -129,7 +130,7 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
 
 def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:
     """What the model is off by, as far as it reaches the throughput of these replications; None where there is no discrepancy."""
-    return doubt_of(resolve(scenario).scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs))
+    return doubt_of(resolve(scenario).scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs)[0])
 
 
 def _hidden_s(runs: Sequence[Measured]) -> float:
@@ -261,28 +262,31 @@ def _breakdown(runs: Sequence[Measured]) -> Breakdown:
     return Breakdown(**{name: max(value, 0.0) for name, value in zip(names, sums.tolist(), strict=True)})
 
 
-def _utilisation(runs: Sequence[Measured]) -> Utilisation:
+def _utilisation(runs: Sequence[Measured]) -> tuple[Utilisation, PortName | None]:
+    """What was in use, and what the busiest link is."""
     window_s = sum(run.window_s for run in runs)
     total = Measured()
     for run in runs:
         total.add_use(run)
 
-    def shares(kind: Kind) -> tuple[Sequence[str], NDArray[np.float64]]:
+    def shares(kind: Kind) -> tuple[Sequence[Name], NDArray[np.float64]]:
         names, used_s = total.names.get(kind, ()), total.in_use_s.get(kind, np.zeros(0))
         # a link's bytes are counted when a message ends, so one that began before the window may bring it above the whole
         return names, np.minimum(used_s / window_s, 1.0)
 
     (_, devices), (names, links), (_, servers), (_, cores) = shares("devices"), shares("links"), shares("servers"), shares("cores")
     busiest = int(links.argmax()) if len(links) else None
-    return Utilisation(
+    name = names[busiest] if busiest is not None else None
+    use = Utilisation(
         devices=_mean(devices),
         links=_mean(links),
         servers=_mean(servers),
         busiest_link=0.0 if busiest is None else float(links[busiest]),
-        busiest_link_name="" if busiest is None else names[busiest],
+        busiest_link_name="" if name is None else str(name),
         busiest_server=float(servers.max(initial=0.0)),
         cores=_mean(cores),
     )
+    return use, name if isinstance(name, PortName) else None
 
 
 def _mean(shares: NDArray[np.float64]) -> float:

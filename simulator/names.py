@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import overload
+from typing import Generic, TypeVar, overload
 
 __all__ = ["Names", "device_name"]
 
 
-class Names(Sequence[str]):
-    """Names that are made when they are asked for.
+Name = TypeVar("Name", covariant=True)
+
+
+class Names(Sequence[Name], Generic[Name]):
+    """Names that are made when they are asked for: texts, or what says more than a text.
 
     Parameters
     ----------
@@ -19,7 +22,7 @@ class Names(Sequence[str]):
         Gives each from its place. Two lists of the same places by equal functions are equal.
     """
 
-    def __init__(self, count: int, name_of: Callable[[int], str]) -> None:
+    def __init__(self, count: int, name_of: Callable[[int], Name]) -> None:
         self._places = range(count)
         self._name_of = name_of
 
@@ -27,10 +30,10 @@ class Names(Sequence[str]):
         return len(self._places)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, place: int) -> Name: ...
     @overload
-    def __getitem__(self, place: slice) -> Names: ...
-    def __getitem__(self, place: int | slice) -> str | Names:
+    def __getitem__(self, place: slice) -> Names[Name]: ...
+    def __getitem__(self, place: int | slice) -> Name | Names[Name]:
         """The name at a place, or those of a part."""
         places = self._places[place]
         if isinstance(places, int):
@@ -39,7 +42,7 @@ class Names(Sequence[str]):
         part._places = places
         return part
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Name]:
         return map(self._name_of, self._places)
 
     def __eq__(self, other: object) -> bool:

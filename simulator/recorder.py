@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from simulator.engine.progress import Progress
-from simulator.engine.recorder import InUse, Kind, Measured, Parts, Recorder
+from simulator.engine.recorder import InUse, Kind, Measured, Name, Parts, Recorder
 from simulator.kernel import Kernel
 from simulator.records import NOTHING, Observer, Update
 from simulator.scenario import Scenario
@@ -20,7 +20,7 @@ class Resource(Protocol):
     """A device, link or server whose use is measured."""
 
     @property
-    def name(self) -> str:
+    def name(self) -> Name:
         """Its name, unique among its kind."""
 
     def in_use_s(self, now: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from simulator.collectives.schedule import Schedule, columns
 from simulator.collectives.wire import Cabling, Wire
+from simulator.program.port_names import PortName
 from simulator.program.program import Floats, Paths, Ports
 
 __all__ = ["Load", "Use", "load_of"]
@@ -86,7 +87,7 @@ class Use:
         self.carried, self.busy_s = np.zeros_like(self.carried), np.zeros_like(self.busy_s)
 
     @property
-    def names(self) -> Sequence[str]:
+    def names(self) -> Sequence[PortName]:
         """Of every link that is counted, and of the hosts at their ends."""
         links = self._ports.names[: len(self.carried)]
         return [*links, *self._hosts.names] if self._hosts.count else links

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from simulator.errors import SimulationError
 from simulator.phases import Phases
+from simulator.program.port_names import PortName
 from simulator.records import NOTHING, Observer, Step, Update
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 
-__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Parts", "Recorder"]
+__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Name", "Parts", "Recorder"]
 
 STEP_COLUMNS = ("replica", "start_s", "end_s", "input_s", "compute_s", "waiting_s", "apply_s", "hidden_s", "accepted")
 """Of a block of steps; all but the first three as in :class:`Parts`."""
@@ -40,6 +41,8 @@ _BLOCKS = 8 * _BLOCK
 """Rows that are kept until they are counted; what is summed is summed in blocks."""
 
 Kind = Literal["devices", "links", "servers", "cores"]
+Name = str | PortName
+"""Of a resource; links, and the hosts that stand beside them, say what they are."""
 Seconds = NDArray[np.float64]
 
 
@@ -61,7 +64,7 @@ class Parts(NamedTuple):
 class InUse(NamedTuple):
     """How long the resources of a kind have been in use up to now."""
 
-    names: Sequence[str]
+    names: Sequence[Name]
     """Of each, unique among its kind."""
     seconds: Seconds
     """Of work, or for a link of its whole bandwidth; shape (resources,)."""
@@ -94,7 +97,7 @@ class Measured:
     """Of each read, by how many updates the versions differ that it found on the servers."""
     parts_s: Seconds = field(default_factory=lambda: np.zeros(5))
     """Sums over steps: input, compute, communication, waiting, apply."""
-    names: dict[Kind, Sequence[str]] = field(default_factory=dict)
+    names: dict[Kind, Sequence[Name]] = field(default_factory=dict)
     in_use_s: dict[Kind, Seconds] = field(default_factory=dict)
     """Seconds of use of the resources of each kind, in the order of their names."""
     phases: Phases | None = None

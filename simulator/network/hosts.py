@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simulator.cores import Task
+from simulator.program.port_names import PortName
 
 __all__ = ["Host", "Turns"]
 
@@ -42,7 +43,7 @@ class Host:
 
     __slots__ = ("_free_s", "_worked_s", "name", "receiving", "sending", "task")
 
-    def __init__(self, name: str, at_a_time: int | None = None) -> None:
+    def __init__(self, name: str | PortName, at_a_time: int | None = None) -> None:
         self.name = name
         self.sending = Turns(at_a_time) if at_a_time is not None else None
         self.receiving = Turns(at_a_time) if at_a_time is not None else None

@@ -20,6 +20,7 @@ from simpy.events import Event
 
 from simulator.network.hosts import Host
 from simulator.network.limits import Limits
+from simulator.program.port_names import PortName
 
 __all__ = ["Arrived", "Connection", "Port", "exact_weight", "leave_out_ample"]
 
@@ -64,7 +65,7 @@ class Port:
         "foreign", "heap", "limits", "load", "name", "owned", "rate", "serial", "timer", "updated",
     )  # fmt: skip
 
-    def __init__(self, name: str, capacity: float, limits: Limits | None = None) -> None:
+    def __init__(self, name: str | PortName, capacity: float, limits: Limits | None = None) -> None:
         self.name = name
         self.capacity = capacity
         self.limits = limits

@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Literal
 from zlib import crc32
 
 import numpy as np
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from simulator.cluster import Cluster
 from simulator.columns import compact, numbers
 from simulator.names import Names
+from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Floats, Hosts, Integers, Paths, Ports
 from simulator.rng import Streams
 
@@ -39,25 +41,7 @@ class End(IntEnum):
     CLIENT = 2
 
 
-_END_NAMES = {End.DEVICE: "device {}", End.SERVER: "server {}", End.CLIENT: "client"}
-
-
-class _Port(IntEnum):
-    """Kinds of ports; a port's key is its kind and two numbers."""
-
-    OUT = 0
-    IN = 1
-    CPU = 2
-    LEAF_UP = 3
-    LEAF_DOWN = 4
-    INSIDE_OUT = 5
-    INSIDE_IN = 6
-    MESH = 7
-    HOST_LINK_OUT = 8
-    HOST_LINK_IN = 9
-    CAP = 10
-    DEVICE = 11
-
+_OWNERS: dict[End, Literal["device", "server", "client"]] = {End.DEVICE: "device", End.SERVER: "server", End.CLIENT: "client"}
 
 _BITS = 29
 _MOST = 1 << _BITS
@@ -66,7 +50,7 @@ _WIDEST = 7
 """Ports of the longest path: out, to a spine and from it, in, two hosts, a cap of its own."""
 
 
-def _key(kind: _Port, one: Integers | int, other: Integers | int = 0) -> Integers:
+def _key(kind: PortKind, one: Integers | int, other: Integers | int = 0) -> Integers:
     return (np.int64(kind) << (2 * _BITS)) | (np.asarray(one, dtype=np.int64) << _BITS) | np.asarray(other, dtype=np.int64)
 
 
@@ -137,19 +121,19 @@ class Wiring:
 
     def to_device(self, replica: Integers) -> Integers:
         """Paths from the host's memory to that of the replica's device."""
-        return self._host_link(replica, _Port.HOST_LINK_IN)
+        return self._host_link(replica, PortKind.HOST_LINK_IN)
 
     def from_device(self, replica: Integers) -> Integers:
         """Paths from the memory of the replica's device to the host's."""
-        return self._host_link(replica, _Port.HOST_LINK_OUT)
+        return self._host_link(replica, PortKind.HOST_LINK_OUT)
 
     def on_device(self, device: Integers) -> Integers:
         """Seats on devices that several use: paths over the device's port, without latency."""
         keys = np.full((len(device), _WIDEST), _NONE, dtype=np.int64)
-        keys[:, 0] = _key(_Port.DEVICE, device)
+        keys[:, 0] = _key(PortKind.DEVICE, device)
         return self._append(keys, np.zeros(len(device)), np.full((len(device), 2), _NONE))
 
-    def _host_link(self, replica: Integers, kind: _Port) -> Integers:
+    def _host_link(self, replica: Integers, kind: PortKind) -> Integers:
         link, cluster = self._cluster.host_link, self._cluster
         assert link is not None
         number = replica // cluster.replicas_per_device // cluster.devices_per_host_link
@@ -175,27 +159,27 @@ class Wiring:
         nodes = np.stack([source, target], axis=1).astype(np.int64)
         apart = source != target
         latency_s = np.where(apart, np.maximum(self._latency_s(source), self._latency_s(target)), cluster.intra_node.latency_s)
-        keys[apart, 0] = _key(_Port.OUT, source[apart])
+        keys[apart, 0] = _key(PortKind.NODE_OUT, source[apart])
         if cluster.fabric is not None:
             by_spine = apart & (source // cluster.fabric.nodes_per_leaf != target // cluster.fabric.nodes_per_leaf)
             latency_s[by_spine] += cluster.fabric.latency_s
             spine = self._spines(by_spine, source_end[0], from_end, target_end[0], to_end)
-            keys[by_spine, 1] = _key(_Port.LEAF_UP, source[by_spine] // cluster.fabric.nodes_per_leaf, spine)
-            keys[by_spine, 2] = _key(_Port.LEAF_DOWN, target[by_spine] // cluster.fabric.nodes_per_leaf, spine)
-        keys[apart, 3] = _key(_Port.IN, target[apart])
+            keys[by_spine, 1] = _key(PortKind.LEAF_UP, source[by_spine] // cluster.fabric.nodes_per_leaf, spine)
+            keys[by_spine, 2] = _key(PortKind.LEAF_DOWN, target[by_spine] // cluster.fabric.nodes_per_leaf, spine)
+        keys[apart, 3] = _key(PortKind.NODE_IN, target[apart])
         if cluster.transport.cpu_per_byte_s:
-            keys[apart, 4] = _key(_Port.CPU, source[apart])
-            keys[apart, 5] = _key(_Port.CPU, target[apart])
+            keys[apart, 4] = _key(PortKind.CPU, source[apart])
+            keys[apart, 5] = _key(PortKind.CPU, target[apart])
         if self._cap_of_its_own < math.inf:
-            keys[apart, 6] = _key(_Port.CAP, self._count + np.flatnonzero(apart))
+            keys[apart, 6] = _key(PortKind.CONNECTION, self._count + np.flatnonzero(apart))
         inside = ~apart
         if inside.any():
             ends = [int(kind) * (_MOST // 4) + its[inside] for kind, its in ((source_end[0], from_end), (target_end[0], to_end))]
             if cluster.intra_node_topology == "mesh":
-                keys[inside, 0] = _key(_Port.MESH, *ends)
+                keys[inside, 0] = _key(PortKind.MESH, *ends)
             else:
-                keys[inside, 0] = _key(_Port.INSIDE_OUT, ends[0])
-                keys[inside, 1] = _key(_Port.INSIDE_IN, ends[1])
+                keys[inside, 0] = _key(PortKind.INSIDE_OUT, ends[0])
+                keys[inside, 1] = _key(PortKind.INSIDE_IN, ends[1])
             nodes[inside] = _NONE
         return self._append(keys, latency_s + added_s, nodes, asked_for=asked_for)
 
@@ -217,7 +201,8 @@ class Wiring:
         if fabric.spines == 1:
             return np.zeros(int(chosen.sum()), dtype=np.int64)
         names = (
-            f"{_end_name(source, int(a))} to {_end_name(target, int(b))}" for a, b in zip(sources[chosen], targets[chosen], strict=True)
+            f"{Owner(_OWNERS[source], int(a))} to {Owner(_OWNERS[target], int(b))}"
+            for a, b in zip(sources[chosen], targets[chosen], strict=True)
         )
         return np.array([_scatter(crc32(name.encode()) ^ self._route_key) % fabric.spines for name in names], dtype=np.int64)
 
@@ -242,7 +227,7 @@ class Wiring:
         """Ports (links before caps and devices), how many of them are links, paths, and hosts; each in the order of its first use."""
         crossed = np.concatenate([np.zeros(1, dtype=np.uint8), *self._crossed])
         used, port = _by_first_use(np.concatenate([np.empty(0, dtype=np.int64), *self._keys]))
-        is_no_link = used >> (2 * _BITS) >= _Port.CAP
+        is_no_link = used >> (2 * _BITS) >= PortKind.CONNECTION
         links = len(used) - int(is_no_link.sum())
         if is_no_link.any():
             order = np.argsort(is_no_link, kind="stable")
@@ -250,7 +235,7 @@ class Wiring:
             place[order] = np.arange(len(order))
             used, port = used[order], place[port]
         source = target = np.broadcast_to(np.int32(_NONE), self._count)
-        names: Sequence[str] = ()
+        names: Sequence[PortName] = ()
         if self._has_hosts:
             nodes = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._nodes])
             hosts = np.full(nodes.shape, _NONE)
@@ -273,23 +258,23 @@ class Wiring:
         cluster, transport = self._cluster, self._cluster.transport
         kind, one = keys >> (2 * _BITS), keys >> _BITS & (_MOST - 1)
         capacity = np.ones(len(keys))
-        between = kind <= _Port.IN
+        between = kind <= PortKind.NODE_IN
         capacity[between] = self._bytes_per_s(one[between])
         if transport.cpu_per_byte_s:
-            capacity[kind == _Port.CPU] = 1.0 / transport.cpu_per_byte_s
+            capacity[kind == PortKind.CPU] = 1.0 / transport.cpu_per_byte_s
         if cluster.fabric is not None:
             node_bytes_per_s = cluster.inter_node.bandwidth_bytes_per_s * cluster.nics_per_node / transport.wire_bytes_per_byte
             spine = cluster.fabric.nodes_per_leaf * node_bytes_per_s / cluster.fabric.oversubscription / cluster.fabric.spines
-            capacity[(kind == _Port.LEAF_UP) | (kind == _Port.LEAF_DOWN)] = spine
-        capacity[(kind >= _Port.INSIDE_OUT) & (kind <= _Port.MESH)] = cluster.intra_node.bandwidth_bytes_per_s
+            capacity[(kind == PortKind.LEAF_UP) | (kind == PortKind.LEAF_DOWN)] = spine
+        capacity[(kind >= PortKind.INSIDE_OUT) & (kind <= PortKind.MESH)] = cluster.intra_node.bandwidth_bytes_per_s
         if cluster.host_link is not None:
-            capacity[(kind == _Port.HOST_LINK_OUT) | (kind == _Port.HOST_LINK_IN)] = cluster.host_link.bandwidth_bytes_per_s
-        capacity[kind == _Port.CAP] = self._cap_of_its_own
+            capacity[(kind == PortKind.HOST_LINK_OUT) | (kind == PortKind.HOST_LINK_IN)] = cluster.host_link.bandwidth_bytes_per_s
+        capacity[kind == PortKind.CONNECTION] = self._cap_of_its_own
         ceiling = np.full(len(keys), math.inf)
-        ceiling[kind <= _Port.LEAF_DOWN] = self._ceiling
+        ceiling[kind <= PortKind.LEAF_DOWN] = self._ceiling
         loss, flows = np.zeros(len(keys)), np.ones(len(keys), dtype=np.int64)
-        loss[kind == _Port.IN] = transport.incast_loss
-        flows[kind == _Port.IN] = transport.incast_flows
+        loss[kind == PortKind.NODE_IN] = transport.incast_loss
+        flows[kind == PortKind.NODE_IN] = transport.incast_flows
         return Ports(
             compact(capacity),
             compact(ceiling),
@@ -301,7 +286,7 @@ class Wiring:
 
 @dataclass(frozen=True, eq=False)
 class _Called:
-    """Names ports by their keys, or the hosts of nodes; equal where all names are."""
+    """Says what ports are by their keys, or the hosts of nodes; equal where all are the same."""
 
     keys: Integers
     """Or, of hosts, nodes; small where they can be (:func:`_small`)."""
@@ -317,40 +302,38 @@ class _Called:
     def _where(self) -> tuple[int, int | None]:
         return self.first_server_node, self.client_node
 
-    def _node(self, node: int) -> str:
+    def _node(self, node: int) -> Owner:
         first = self.first_server_node
         if node == self.client_node:
-            return "client node"
-        return f"server node {node - first}" if first and node >= first else f"node {node}"
+            return Owner("client node")
+        return Owner("server node", node - first) if first and node >= first else Owner("node", node)
 
 
 class _HostCalled(_Called):
-    def __call__(self, number: int) -> str:
-        return f"{self._node(int(self.keys[number]))} messages"
+    def __call__(self, number: int) -> PortName:
+        return PortName(PortKind.MESSAGES, self._node(int(self.keys[number])))
 
 
 class _PortCalled(_Called):
-    def __call__(self, number: int) -> str:
+    def __call__(self, number: int) -> PortName:
         key, small = int(self.keys[number]), self.keys.dtype == np.uint32
-        kind, one, other = (key >> _BITS, key, 0) if small else (key >> (2 * _BITS), key >> _BITS, key)
-        one, other = one & (_MOST - 1), other & (_MOST - 1)
+        which, one, other = (key >> _BITS, key, 0) if small else (key >> (2 * _BITS), key >> _BITS, key)
+        kind, one, other = PortKind(which), one & (_MOST - 1), other & (_MOST - 1)
         match kind:
-            case _Port.OUT | _Port.IN | _Port.CPU:
-                return f"{self._node(one)} {_Port(kind).name.lower()}"
-            case _Port.LEAF_UP:
-                return f"leaf {one} up to spine {other}"
-            case _Port.LEAF_DOWN:
-                return f"leaf {one} down from spine {other}"
-            case _Port.INSIDE_OUT | _Port.INSIDE_IN:
-                return f"{_inside_name(one)} {'out' if kind == _Port.INSIDE_OUT else 'in'}"
-            case _Port.MESH:
-                return f"{_inside_name(one)} to {_inside_name(other)}"
-            case _Port.HOST_LINK_OUT | _Port.HOST_LINK_IN:
-                return f"host link {one} {'from' if kind == _Port.HOST_LINK_OUT else 'to'} device"
-            case _Port.CAP:
-                return f"connection {one}"
+            case PortKind.NODE_OUT | PortKind.NODE_IN | PortKind.CPU:
+                return PortName(kind, self._node(one))
+            case PortKind.LEAF_UP | PortKind.LEAF_DOWN:
+                return PortName(kind, Owner("leaf", one), Owner("spine", other))
+            case PortKind.INSIDE_OUT | PortKind.INSIDE_IN:
+                return PortName(kind, _inside(one))
+            case PortKind.MESH:
+                return PortName(kind, _inside(one), _inside(other))
+            case PortKind.HOST_LINK_OUT | PortKind.HOST_LINK_IN:
+                return PortName(kind, Owner("host link", one))
+            case PortKind.CONNECTION:
+                return PortName(kind, Owner("connection", one))
             case _:
-                return f"device {one}"
+                return PortName(kind, Owner("device", one))
 
 
 def _small(keys: Integers) -> Integers:
@@ -369,13 +352,10 @@ def _by_first_use(values: Integers) -> tuple[Integers, Integers]:
     return unique[order], number[which.ravel()]
 
 
-def _end_name(end: End, index: int) -> str:
-    return _END_NAMES[end].format(index)
-
-
-def _inside_name(packed: int) -> str:
+def _inside(packed: int) -> Owner:
+    """The end inside a node that a key packs."""
     kind, index = divmod(packed, _MOST // 4)
-    return _end_name(End(kind), index)
+    return Owner(_OWNERS[End(kind)], index)
 
 
 def _scatter(number: int) -> int:

@@ -16,9 +16,10 @@ from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.progress import Progress
-from simulator.engine.recorder import InUse, Kind, Recorder
+from simulator.engine.recorder import InUse, Kind, Name, Recorder
 from simulator.errors import dead_lock, no_delay
 from simulator.names import Names, device_name
+from simulator.program.port_names import PortName
 from simulator.program.program import Floats, Program
 
 __all__ = ["run"]
@@ -202,9 +203,9 @@ class _Run:
             found["servers"] = simulation.servers_in_use_s(now)
         return found
 
-    def _names(self) -> dict[Kind, Sequence[str]]:
+    def _names(self) -> dict[Kind, Sequence[Name]]:
         program = self._program
-        links: Sequence[str] = program.ports.names[: program.links]
+        links: Sequence[PortName] = program.ports.names[: program.links]
         if program.hosts.count or self._collective is not None:
             reduced = self._collective.use.names if self._collective is not None else ()
             links = [*links, *program.hosts.names, *reduced]

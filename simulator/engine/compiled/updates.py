@@ -28,7 +28,8 @@ def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
         if r.read_version < t.step:
             end_operation(s, rank, number, step)  # dropped, at no cost
             return
-        if t.accumulated < s.required:
+        if t.come < s.required:
+            t.come += 1
             s.last_push_s = s.now
     if s.servers_n > 1:
         fetch_versions(s, rank, its.server)
@@ -111,6 +112,7 @@ def _take(s: Record, tensor: int) -> None:
         return
     t.taking = 0
     t.accumulated = 0
+    t.come = 0
     t.step += 1
     submit(s, t.server, t.cost_s, -1, tensor)
 

@@ -168,6 +168,7 @@ class SynchronousUpdates(_AtServers):
         self._released_s = 0.0
         self._accumulator_step = [0] * parts
         self._accumulated = [0] * parts
+        self._come = [0] * parts  # gradients at their server, of those that its next mean averages
         self._taking = [True] * parts  # the chief waits for this accumulator
         self._unapplied = parts
         self._last_push_s = 0.0
@@ -198,7 +199,8 @@ class SynchronousUpdates(_AtServers):
         if rank.local_step < self._accumulator_step[tensor]:
             self._end(rank, number, step, cause)  # dropped, at no cost
             return
-        if self._accumulated[tensor] < self._rule.required:
+        if self._come[tensor] < self._rule.required:  # each is accumulated in its turn: these are the first
+            self._come[tensor] += 1
             self._last_push_s = self._kernel.now
         self._serve(rank, number, operation, cause, partial(self._accumulate, rank, number, tensor, step))
 
@@ -215,7 +217,7 @@ class SynchronousUpdates(_AtServers):
         if not self._taking[tensor] or self._accumulated[tensor] < self._rule.required:
             return
         self._taking[tensor] = False
-        self._accumulated[tensor] = 0
+        self._accumulated[tensor] = self._come[tensor] = 0
         self._accumulator_step[tensor] += 1
         self._servers[self._rule.server[tensor]].submit(Job(self._rule.cost_s[tensor], partial(self._applied, tensor, cause)))
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.engine.recorder import InUse
+from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import HostCopies as Link
 
 __all__ = ["HostCopies"]
@@ -13,7 +14,7 @@ __all__ = ["HostCopies"]
 Times = NDArray[np.float64]
 
 
-_WAYS = "from device", "to device"
+_WAYS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
 
 
 class HostCopies:
@@ -29,7 +30,7 @@ class HostCopies:
     @property
     def in_use(self) -> InUse:
         """How long each rank's part of its link has been in use, both directions."""
-        names = [f"host link {rank} {way}" for way in _WAYS for rank in range(self._used_s.shape[1])]
+        names = [PortName(way, Owner("host link", rank)) for way in _WAYS for rank in range(self._used_s.shape[1])]
         return InUse(names, self._used_s.flatten())
 
     def out(self, ready_s: Times, size_bytes: float) -> Times:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.program.laws.walk import broken, ports_of, same, walks_of
+from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Program
 from simulator.records import Place
 from simulator.scenario import Scenario
@@ -17,10 +18,10 @@ __all__ = ["End", "check_path", "messages_go_where_they_say", "what_departs_land
 
 
 class End(NamedTuple):
-    """Where a message begins or ends: what it is called inside its node, the name of the node and its number."""
+    """Where a message begins or ends: inside its node, the node as links call it, and its number among all nodes."""
 
-    name: str
-    node: str
+    owner: Owner
+    node: Owner
     number: int
     in_device: bool
 
@@ -28,7 +29,7 @@ class End(NamedTuple):
     def of_rank(cls, rank: int, scenario: Scenario, *, in_device: bool = True) -> End:
         """A rank, its device or that device's host."""
         node = scenario.layout.node_of(rank)
-        return cls(f"device {rank}", f"node {node}", node, in_device)
+        return cls(Owner("device", rank), Owner("node", node), node, in_device)
 
 
 def _end(place: Place, program: Program, scenario: Scenario, rank: int, slot: int) -> End:
@@ -36,10 +37,11 @@ def _end(place: Place, program: Program, scenario: Scenario, rank: int, slot: in
     place = place.of(rank, int(program.ranks.peer[rank, slot]))
     index = place.number
     if place.kind == "client":
-        return End(str(place), "client node", layout.nodes - 1, in_device=False)
+        return End(Owner("client"), Owner("client node"), layout.nodes - 1, in_device=False)
     if place.kind == "server":
         node = layout.node_of_server(index)
-        return End(str(place), f"node {node}" if layout.servers_beside else f"server node {index}", node, in_device=False)
+        of_node = Owner("node", node) if layout.servers_beside else Owner("server node", index)
+        return End(Owner("server", index), of_node, node, in_device=False)
     return End.of_rank(index, scenario, in_device=place.kind != "host")
 
 
@@ -66,10 +68,10 @@ def check_path(law: Callable[..., None], place: str, program: Program, scenario:
     if path < 0:
         raise broken(law, f"{place} has no path")
     crossed = [program.ports.names[port] for port in ports_of(program, path)]
-    links = [name for name in crossed if not name.endswith(" cpu") and not name.startswith("connection ")]
+    links = [port for port in crossed if port.kind not in (PortKind.CPU, PortKind.CONNECTION)]
     wanted = _wanted_ports(source, target, scenario)
     if not links or (links[0], links[-1]) != wanted:
-        raise broken(law, f"{place} crosses {', '.join(crossed)}, not from {wanted[0]!r} to {wanted[1]!r}")
+        raise broken(law, f"{place} crosses {', '.join(map(str, crossed))}, not from {str(wanted[0])!r} to {str(wanted[1])!r}")
     return float(program.paths.latency_s[path]) - _latency_s(source, target, scenario)
 
 
@@ -81,24 +83,25 @@ def _latency_s(source: End, target: End, scenario: Scenario) -> float:
         if cluster.fabric is not None and source.number // cluster.fabric.nodes_per_leaf != target.number // cluster.fabric.nodes_per_leaf:
             added_s = cluster.fabric.latency_s
         return float(max(cluster.link_of(end.number).latency_s for end in (source, target)) + added_s)
-    if source.name == target.name and source.in_device != target.in_device:
+    if source.owner == target.owner and source.in_device != target.in_device:
         assert cluster.host_link is not None
         return float(cluster.host_link.latency_s)
     return float(cluster.intra_node.latency_s)
 
 
-def _wanted_ports(source: End, target: End, scenario: Scenario) -> tuple[str, str]:
+def _wanted_ports(source: End, target: End, scenario: Scenario) -> tuple[PortName, PortName]:
     """First and last link of a message."""
     cluster = scenario.cluster
-    if source.name == target.name and source.in_device != target.in_device:
-        rank = int(source.name.removeprefix("device "))
-        link = rank // cluster.replicas_per_device // cluster.devices_per_host_link
-        name = f"host link {link} {'from' if source.in_device else 'to'} device"
-        return name, name
+    if source.owner == target.owner and source.in_device != target.in_device:
+        link = source.owner.number // cluster.replicas_per_device // cluster.devices_per_host_link
+        port = PortName(PortKind.HOST_LINK_OUT if source.in_device else PortKind.HOST_LINK_IN, Owner("host link", link))
+        return port, port
     if source.node != target.node:
-        return f"{source.node} out", f"{target.node} in"
-    between = f"{source.name} to {target.name}"
-    return (f"{source.name} out", f"{target.name} in") if cluster.intra_node_topology == "switch" else (between, between)
+        return PortName(PortKind.NODE_OUT, source.node), PortName(PortKind.NODE_IN, target.node)
+    if cluster.intra_node_topology == "switch":
+        return PortName(PortKind.INSIDE_OUT, source.owner), PortName(PortKind.INSIDE_IN, target.owner)
+    between = PortName(PortKind.MESH, source.owner, target.owner)
+    return between, between
 
 
 def what_departs_lands(program: Program, scenario: Scenario) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.program.laws.walk import broken, same
+from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Asynchronous, Program, Synchronous
 from simulator.scenario import Scenario
+from simulator.strategies.setup import Layout
 
 __all__ = ["machines_are_those_of_the_cluster", "rules_are_those_of_the_strategy"]
 
@@ -50,7 +52,7 @@ def machines_are_those_of_the_cluster(program: Program, scenario: Scenario) -> N
     for port, capacity in enumerate(program.ports.capacity.tolist()):
         wanted = _capacity(program.ports.names[port], scenario)
         if not same(capacity, wanted):
-            raise broken(law, f"port {program.ports.names[port]!r} carries {capacity:g} a second, not {wanted:g}")
+            raise broken(law, f"port {str(program.ports.names[port])!r} carries {capacity:g} a second, not {wanted:g}")
     cores = None if program.cores is None else (program.cores.number, program.cores.slice_s)
     if cores != (None if cluster.shared_cores is None else (cluster.shared_cores, cluster.time_slice_s)):
         raise broken(law, f"cores: {cores} are shared")
@@ -66,40 +68,44 @@ def machines_are_those_of_the_cluster(program: Program, scenario: Scenario) -> N
     hosts = transport.at_a_time is not None or transport.weight_sigma is not None or transport.works_on_messages
     ends = np.stack([paths.source, paths.target]) >= 0
     between = np.zeros(len(paths), dtype=bool)
-    links = np.array([name.endswith("out") and "node" in name for name in program.ports.names], dtype=bool)
+    links = np.array([name.kind == PortKind.NODE_OUT for name in program.ports.names], dtype=bool)
     if len(paths):
         between = np.array([bool(links[paths.port[first]]) for first in paths.first[:-1].tolist()])
     if np.any(ends != (between & hosts)):
         raise broken(law, "paths: between nodes have hosts at their ends where those cost something, and nowhere else; these do not")
 
 
-def _capacity(port: str, scenario: Scenario) -> float:
-    """What a port of this name carries a second: bytes, or of a device, seconds of work."""
+def _node(owner: Owner, layout: Layout) -> int:
+    """The number of a node among all."""
+    match owner.kind:
+        case "server node":
+            return layout.node_of_server(owner.number)
+        case "client node":
+            return layout.nodes - 1
+        case _:
+            return owner.number
+
+
+def _capacity(port: PortName, scenario: Scenario) -> float:
+    """What such a port carries a second: bytes, or of a device, seconds of work."""
     cluster, layout, transport = scenario.cluster, scenario.layout, scenario.cluster.transport
 
-    def of_node(number: int) -> float:
-        return float(cluster.link_of(number).bandwidth_bytes_per_s / transport.wire_bytes_per_byte)
-
-    match port.split():
-        case [*_, "cpu"]:
+    match port.kind:
+        case PortKind.CPU:
             return float(1.0 / transport.cpu_per_byte_s)
-        case ["node", number, _]:
-            return of_node(int(number))
-        case ["server", "node", number, _]:
-            return of_node(layout.node_of_server(int(number)))
-        case ["client", "node", _]:
-            return of_node(layout.nodes - 1)
-        case ["leaf", *_]:
+        case PortKind.NODE_OUT | PortKind.NODE_IN:
+            return float(cluster.link_of(_node(port.owner, layout)).bandwidth_bytes_per_s / transport.wire_bytes_per_byte)
+        case PortKind.LEAF_UP | PortKind.LEAF_DOWN:
             assert cluster.fabric is not None
             each = cluster.inter_node.bandwidth_bytes_per_s * cluster.nics_per_node / transport.wire_bytes_per_byte
             return float(cluster.fabric.nodes_per_leaf * each / cluster.fabric.oversubscription / cluster.fabric.spines)
-        case ["host", "link", *_]:
+        case PortKind.HOST_LINK_OUT | PortKind.HOST_LINK_IN:
             assert cluster.host_link is not None
             return float(cluster.host_link.bandwidth_bytes_per_s)
-        case ["connection", _]:
+        case PortKind.CONNECTION:
             assert transport.flow_cap_bytes_per_s is not None
             return float(transport.flow_cap_bytes_per_s)
-        case ["device", _]:
+        case PortKind.DEVICE:
             return 1.0
         case _:
             return float(cluster.intra_node.bandwidth_bytes_per_s)
