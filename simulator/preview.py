@@ -46,7 +46,9 @@ def preview(scenario: Scenario) -> Printed:
 
 
 def _reduced(scenario: Scenario, program: Program, streams: Streams) -> dict[float, Reduced]:
-    """By size, how it is reduced."""
+    """By size, how it is reduced; nothing where several groups reduce, each in its own way."""
+    if len(program.groups) > 1:
+        return {}
     sizes = {its.size_bytes for routine in program.routines for its in routine.operations if its.kind == "collective"}
     collective = collective_of(scenario, scenario.strategy.reduction, streams) if sizes else None
     if collective is None:

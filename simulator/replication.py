@@ -18,10 +18,12 @@ from simulator.engine.recorder import Measured, Recorder
 from simulator.engine.simpy.collectives import AtOnce
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.vectorised.lockstep import Lockstep
+from simulator.errors import SimulationError
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
+from simulator.program.groups import collectives_of
 from simulator.program.program import Program
 from simulator.recorder import KernelRecorder, in_use_of
 from simulator.records import Observer
@@ -98,7 +100,7 @@ def replicate(
     InputError
         ``run.engine`` asks for an engine that cannot run here.
     DeadlockError, SimulationError
-        The engine found an impossible state.
+        The engine found an impossible state, or collectives of several groups are to be computed at once.
     """
     if engine is None:
         engine = engine_for(scenario, 1)
@@ -131,6 +133,21 @@ class Run:
     collective: Collective | None
     observer: Observer | None
     told: Callable[[float], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would have to be computed at once and is not known.
+
+        Raises
+        ------
+        SimulationError
+            Several groups have collectives, and the program does not have their messages.
+        """
+        program = self.program
+        if len(program.groups) > 1 and not program.exchanges and any(map(collectives_of, program.routines)):
+            raise SimulationError(
+                f"{len(program.groups)} groups of ranks have collectives at the same time, and how they share links is not computed at "
+                'once; set run.detail = "messages"'
+            )
 
     @property
     def together(self) -> bool:

@@ -109,6 +109,8 @@ class ByMessages:
         Is told of every message; none if nobody wants to know.
     ended
         Called with the rank and the bucket's number, counted over all steps, when a rank has ended it.
+    name
+        What the log is told of the group, before the bucket; nothing where there is no other.
     """
 
     def __init__(
@@ -121,12 +123,14 @@ class ByMessages:
         log: Log | None = None,
         *,
         ended: Callable[[int, int], object] | None = None,
+        name: str = "",
     ) -> None:
         self._kernel = kernel
         self._network = network
         self._ranks = ranks
         self._log = log
         self._tell = ended
+        self._name = name
         self._sizes: list[list[float]] = [its.size_bytes.tolist() for its in exchanges]
         of_kind: dict[tuple[int, int], _Lanes] = {}
         self._lanes: list[_Lanes] = []
@@ -234,7 +238,7 @@ class ByMessages:
     ) -> None:  # fmt: skip
         target = lanes.target[lane]
         ends = self._ranks[lanes.source[lane]], self._ranks[target]
-        told = log.chunk(lanes.connections[lane], ends, which, size_bytes, sent_s, self._kernel.now, cause)
+        told = log.chunk(lanes.connections[lane], ends, which, size_bytes, sent_s, self._kernel.now, cause, self._name)
         self._had_to_wait_for(target, told)
         arrived(event)
 

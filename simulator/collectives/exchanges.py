@@ -11,7 +11,7 @@ from simulator.collectives.schedule import Schedule, flattened
 from simulator.collectives.wire import Cabling, Wire
 from simulator.program.program import Exchange, Integers
 
-__all__ = ["Plan", "exchanges_of"]
+__all__ = ["Plan", "exchanges_of", "exchanges_of_groups"]
 
 
 class Plan(NamedTuple):
@@ -21,7 +21,7 @@ class Plan(NamedTuple):
     wire: Wire
 
 
-def exchanges_of(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequence[float]) -> tuple[Exchange, ...]:
+def exchanges_of(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequence[float], group: int = 0) -> tuple[Exchange, ...]:
     """The messages of one collective per bucket, all of the same group, and their paths on a network.
 
     Lanes between the same two ranks, of the same number and by the same protocol, are one
@@ -35,6 +35,8 @@ def exchanges_of(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequenc
         The messages of each bucket, and the protocol that they go by.
     buckets_bytes
         Size of each bucket.
+    group
+        The group's number in the program.
     """
     paths: dict[tuple[int, object], Integers] = {}  # by schedule and protocol
     known: dict[tuple[object, ...], int] = {}
@@ -50,5 +52,20 @@ def exchanges_of(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequenc
             numbers = wire.lay(cabling, tables.source[new], tables.target[new])
             known.update((keys[lane], number) for lane, number in zip(new.tolist(), numbers.tolist(), strict=True))
             paths[kind] = np.array([known[key] for key in keys], dtype=np.int64)
-        exchanges.append(Exchange(tables, paths[kind], size_bytes * (tables.each / tables.parts) * wire.bytes_per_byte))
+        exchanges.append(Exchange(tables, paths[kind], size_bytes * (tables.each / tables.parts) * wire.bytes_per_byte, group))
     return tuple(exchanges)
+
+
+def exchanges_of_groups(cabling: Cabling, plans: Sequence[Plan], buckets_bytes: Sequence[float], first: int = 0) -> tuple[Exchange, ...]:
+    """The messages of groups of the same shape that do the same: of the plans' own group, and of those beside it.
+
+    Parameters
+    ----------
+    cabling, plans, buckets_bytes
+        As in :func:`exchanges_of`; all plans are of the same groups.
+    first
+        The number of the plans' own group in the program; those beside it follow.
+    """
+    groups = zip(*(plan.wire.of_all() for plan in plans), strict=True)
+    of_each = [[Plan(plan.schedule, wire) for plan, wire in zip(plans, wires, strict=True)] for wires in groups]
+    return tuple(its for number, group in enumerate(of_each) for its in exchanges_of(cabling, group, buckets_bytes, first + number))

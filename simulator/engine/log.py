@@ -63,6 +63,7 @@ class Log:
         sent_s: float,
         arrived_s: float,
         cause: int,
+        group: str = "",
     ) -> int:
         """A message of a collective has arrived.
 
@@ -72,10 +73,12 @@ class Log:
             The ranks that it came from and went to.
         which
             The bucket, counted over all steps, and the message's number on its lane.
+        group
+            What the group is called, with a space behind it, where there are several.
         """
         source, target = (Place("device", rank) for rank in ends)
         bucket, index = which
-        return self.transfer(connection, source, target, f"bucket {bucket} chunk {index}", size_bytes, sent_s, arrived_s, cause)
+        return self.transfer(connection, source, target, f"{group}bucket {bucket} chunk {index}", size_bytes, sent_s, arrived_s, cause)
 
     def collective(
         self, rank: int, bucket: int, size_bytes: float, sent_s: float, joined_s: float, ended_s: float, sender: int, cause: int

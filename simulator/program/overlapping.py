@@ -8,7 +8,7 @@ __all__ = ["may_overlap"]
 
 
 def may_overlap(program: Program, routine: Routine) -> bool:
-    """Whether a rank of a routine can compute while one of its messages is on its way."""
+    """Whether a rank of a routine can compute while one of its messages, or a collective that tells when it goes on, is on its way."""
     rule = program.rules.updates
     if isinstance(rule, Synchronous) and rule.cancel:
         return True
@@ -20,5 +20,6 @@ def may_overlap(program: Program, routine: Routine) -> bool:
         before.append(chain.union(operation.after, *(before[one] for one in operation.after)))
         if operation.kind == "compute":
             last = {number, *before[-1]}
-    sends, computes = ([number for number, its in enumerate(operations) if its.kind == kind] for kind in ("send", "compute"))
+    computes = [number for number, its in enumerate(operations) if its.kind == "compute"]
+    sends = [number for number, its in enumerate(operations) if its.kind == "send" or (its.kind == "collective" and its.departs)]
     return any(send not in before[compute] and compute not in before[send] for send in sends for compute in computes)

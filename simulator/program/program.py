@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.collectives.operations import Operation as Does
 from simulator.collectives.schedule import Tables
 from simulator.program.port_names import PortName
 from simulator.records import EVERYBODY, Place
@@ -228,16 +229,21 @@ class Operation:
     source, target
         send: its ends; the rank's own where their number is :data:`~simulator.records.OWN`.
     departs, lands
-        From the beginning of the one to the end of the other the rank communicates.
+        From the beginning of the one to the end of the other the rank communicates. Collectives say so where ranks meet in several
+        groups, or amid their passes; else they are known to follow the passes.
     channel
         send to a rank, receive: messages of a channel are received in the order in which they come, one by each receive.
     feeds
         send: brings the batch that the gate "input" waits for.
     server, tensor, cost_s
         serve: where, which, and seconds.
+    does
+        collective: what is done (:mod:`simulator.collectives.operations`).
+    partition
+        collective: the ranks that take part are those of the group that the rank is in, of this partition of all ranks.
     bucket, every, ready
         collective: its number, from 0 on in the order in which the group reduces; it takes place in each ``every``-th step only; share
-        of the backward pass after which its data is there.
+        of the backward pass after which its data is there. Those of different partitions go on at the same time.
     """
 
     kind: Kind
@@ -258,6 +264,8 @@ class Operation:
     server: int = -1
     tensor: int = -1
     cost_s: float = 0.0
+    does: Does = "all-reduce"
+    partition: int = 0
     bucket: int = -1
     every: int = 1
     ready: float = 1.0
@@ -369,11 +377,14 @@ class Exchange:
         The path of each lane, shape (lanes,). Lanes of several exchanges between the same two ranks may have it in common.
     size_bytes
         Of each message of a lane, shape (lanes,).
+    group
+        Which of the program's groups.
     """
 
     tables: Tables
     path: Integers
     size_bytes: Floats
+    group: int = 0
 
 
 @dataclass(frozen=True)
@@ -421,8 +432,12 @@ class Program:
         Ports before this number are links; those from it on are caps of single connections, and devices.
     groups
         Ordered lists of ranks that do something together.
+    partition
+        Of each group the partition that it is of, numbered from 0 on; each rank is in exactly one group of every partition
+        (:mod:`simulator.program.groups`). Left out: all groups are of one.
     exchanges
-        Of each bucket of the first group's routine its messages, where collectives are simulated message by message; else nothing.
+        Where collectives are simulated message by message, the messages of each group's buckets, in the order of the buckets; else
+        nothing.
     """
 
     ports: Ports
@@ -436,7 +451,8 @@ class Program:
     rules: Rules
     transport: Transport
     cores: Cores | None = None
-    groups: tuple[Integers, ...] = field(default=())
+    groups: tuple[Integers, ...] = ()
+    partition: tuple[int, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
 
     @property

@@ -78,12 +78,12 @@ def test_a_million_workers_are_told_of_and_refused_where_they_do_not_fit(
     folder: Path, paceline: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = ("simulate", "s.toml", "--set", ASYNC.replace("64", "1000000"), "--set", "run.steps=5", "--yes")
-    monkeypatch.setattr("simulator.effort.available_bytes", lambda: 1e9)
+    monkeypatch.setattr("simulator.effort.available_bytes", lambda: 2.0**28)
     answer = paceline(*many)
     assert (answer.code, answer.stdout) == (2, "")
     (line,) = answer.stderr.splitlines()
     assert line.startswith("paceline: simulating 1,000,000 replicas takes about ")
-    assert "(engine compiled), and 954 MiB are available: take fewer workers or servers" in line
+    assert "(engine compiled), and 256 MiB are available: take fewer workers or servers" in line
 
     def begun(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -163,7 +163,6 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
         "a port that carries nothing": ("async", tables("ports", capacity=put(1, 0.0))),
         "a rank on a device that is not there": ("ring", ranks(device=put(3, 4))),
         "a copy that nobody is": ("ring", ranks(copy=put(0, 9))),
-        "a group with a rank twice": ("ring", lambda program: replace(program, groups=(np.array([0, 1, 1]),))),
         "a seat on another's device": ("on devices", ranks(seat=put(0, 0))),
         "two ranks on one device": ("ring", ranks(device=put(3, 2))),
         "fewer copies than replicas": ("ring", ranks(copy=put(3, 2))),
@@ -247,6 +246,22 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
         "a chief that works too long": ("sync", rules(updates=lambda its: replace(its, cost_s=(1.0, *its.cost_s[1:])))),
         "an update of nobody's gradients": ("sync", rules(updates=lambda its: replace(its, required=0))),
         "servers without updates": ("sync", rules(updates=None)),
+    },
+    "groups_divide_the_ranks": {
+        "a group with a rank twice": ("ring", lambda program: replace(program, groups=(np.array([0, 1, 1]),))),
+        "a rank in two groups": ("ring", lambda program: replace(program, groups=(program.groups[0], np.array([3])))),
+        "a partition without groups": ("ring", change("collective all-reduce 1", partition=1)),
+    },
+    "groups_agree": {
+        "a bucket that may come before the one before it": (
+            "ring",
+            change("collective all-reduce 1", after=("gate input",)),
+        ),
+        "two buckets of one number": ("ring", change("collective all-reduce 0", bucket=1)),
+    },
+    "collectives_say_when_they_go_on": {
+        "one that departs and does not land": ("ring", change("collective all-reduce 0", departs=True)),
+        "one that says when it goes on, unlike the others": ("ring", change("collective all-reduce 0", departs=True, lands=True)),
     },
     "gradients_enter_one_bucket": {
         "a gradient in no bucket": ("ring", change("collective all-reduce 1", size_bytes=half)),

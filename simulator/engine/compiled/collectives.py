@@ -1,6 +1,7 @@
 """Collectives message by message: the compiled counterpart of ``simulator.collectives.by_messages``, which explains them.
 
-Lanes of all exchanges have one table; those that wait for a rank to come further are linked.
+Lanes of all exchanges have one table; those that wait for a member to come further are linked.
+A rank is a member of one group of each partition, and has a number as such.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from simulator.engine.compiled.layout import (
     real_at,
     role_at,
     routine_at,
+    standing_at,
 )
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.rank import end_operation
@@ -29,42 +31,43 @@ __all__ = ["advance_member", "end_collective", "enter", "receive_chunk", "sent_l
 
 @compiled
 def end_collective(s: Record, rank: int, bucket: int) -> None:
-    """A rank has what a collective gives it, and has sent what others need of it."""
+    """A rank has what a collective gives it, and has sent what others need of it; ``bucket`` counts its collectives."""
     r = rank_at(s.ranks, rank)
     routine = routine_at(s.routines, r.routine)
     end_operation(s, rank, number_at(s.buckets, routine.buckets + bucket).n, r.step)
 
 
 @compiled
-def enter(s: Record, rank: int) -> None:
-    """A rank has its next bucket's data now."""
-    m = member_at(s.members, rank)
+def enter(s: Record, rank: int, partition: int) -> None:
+    """A rank has its next bucket's data of a partition now."""
+    member = number_at(s.member_of, partition * s.ranks_n + rank).n
+    m = member_at(s.members, member)
     if s.observed:
-        _had_to_wait_for(s, rank, s.cause)
+        _had_to_wait_for(s, member, s.cause)
     m.asked += 1
     if m.current == m.asked - 1:
-        _enter(s, m, rank)
+        _enter(s, m, member)
 
 
 @compiled
-def _enter(s: Record, m: Record, rank: int) -> None:
-    """The rank is at a bucket, and has its data: it may send, and others may send to it."""
-    soon(s, pack(codes.ADVANCE, rank), 0)
-    _wake(s, m, rank)
+def _enter(s: Record, m: Record, member: int) -> None:
+    """The member is at a bucket, and has its data: it may send, and others may send to it."""
+    soon(s, pack(codes.ADVANCE, member), 0)
+    _wake(s, m, member)
 
 
 @compiled
-def _had_to_wait_for(s: Record, rank: int, cause: int) -> None:
-    """For whoever observes: the last work that a rank had to wait for, and when that ended."""
-    c = context_at(s.member_causes, rank)
+def _had_to_wait_for(s: Record, member: int, cause: int) -> None:
+    """For whoever observes: the last work that a member had to wait for, and when that ended."""
+    c = context_at(s.member_causes, member)
     if cause > c.cause:
         c.cause = cause
         c.since_s = s.now
 
 
 @compiled
-def _wake(s: Record, m: Record, rank: int) -> None:
-    """The rank has come further than it was: whoever waits for that looks again."""
+def _wake(s: Record, m: Record, member: int) -> None:
+    """The member has come further than it was: whoever waits for that looks again."""
     lane = m.waiting
     if lane < 0:
         return
@@ -74,25 +77,24 @@ def _wake(s: Record, m: Record, rank: int) -> None:
         lane = one.after
         one.waits = 0
         if s.observed:
-            _had_to_wait_for(s, one.source, context_at(s.member_causes, rank).cause)
+            _had_to_wait_for(s, one.source, context_at(s.member_causes, member).cause)
         soon(s, pack(codes.ADVANCE, one.source), 0)
 
 
 @compiled
-def advance_member(s: Record, rank: int) -> None:
-    """Send whatever the rank may send by now, and end its bucket if nothing is left to do."""
-    m = member_at(s.members, rank)
+def advance_member(s: Record, member: int) -> None:
+    """Send whatever the member may send by now, and end its bucket if nothing is left to do."""
+    m = member_at(s.members, member)
     number = m.current
     if m.asked <= number:
         return
-    bucket = number % s.exchanges_n
-    exchange = exchange_at(s.exchanges, bucket)
-    role = role_at(s.roles, exchange.roles + rank)
+    exchange = exchange_at(s.exchanges, m.exchange)
+    role = role_at(s.roles, exchange.roles + member)
     if m.sent < role.outgoing:
         _send_what_may(s, m, number, exchange, role)
     got = m.got_odd if number & 1 else m.got_even
     if got == role.incoming and m.gone == role.last - role.first:
-        _end(s, m, rank, number, bucket, role)
+        _end(s, m, member, number, exchange, role)
 
 
 @compiled
@@ -146,37 +148,37 @@ def _may_come(s: Record, one: Record, lane: int, number: int, index: int) -> boo
 
 
 @compiled
-def sent_last(s: Record, rank: int) -> None:
-    """The last message of one of a rank's lanes has left it."""
-    if s.observed and s.now > context_at(s.member_causes, rank).since_s:
+def sent_last(s: Record, member: int) -> None:
+    """The last message of one of a member's lanes has left it."""
+    if s.observed and s.now > context_at(s.member_causes, member).since_s:
         # that it left lets the sender go on, though it has not arrived yet and so has no number
-        _had_to_wait_for(s, rank, tell(s, SENDING, rank, 0, s.since_s, s.cause))
-    member_at(s.members, rank).gone += 1
-    soon(s, pack(codes.ADVANCE, rank), 0)
+        _had_to_wait_for(s, member, tell(s, SENDING, standing_at(s.standings, member).rank, 0, s.since_s, s.cause))
+    member_at(s.members, member).gone += 1
+    soon(s, pack(codes.ADVANCE, member), 0)
 
 
 @compiled
 def receive_chunk(s: Record, lane: int, number: int) -> None:
     """A message of a lane has come."""
     one = lane_at(s.lanes, lane)
-    rank = one.target
-    m = member_at(s.members, rank)
+    member = one.target
+    m = member_at(s.members, member)
     if s.observed:
         index = one.received_odd if number & 1 else one.received_even
-        _had_to_wait_for(s, rank, tell(s, CHUNK, lane, (number << 24) | index, s.since_s, s.cause))
+        _had_to_wait_for(s, member, tell(s, CHUNK, lane, (number << 24) | index, s.since_s, s.cause))
     if number & 1:
         one.received_odd += 1
         m.got_odd += 1
     else:
         one.received_even += 1
         m.got_even += 1
-    soon(s, pack(codes.ADVANCE, rank), 0)
-    _wake(s, m, rank)
+    soon(s, pack(codes.ADVANCE, member), 0)
+    _wake(s, m, member)
 
 
 @compiled
-def _end(s: Record, m: Record, rank: int, number: int, bucket: int, role: Record) -> None:
-    """The rank has done its part of a bucket: its counters are clean for the next but one, and it may enter the next."""
+def _end(s: Record, m: Record, member: int, number: int, exchange: Record, role: Record) -> None:
+    """The member has done its part of a bucket: its counters are clean for the next but one, and it may enter the next."""
     for lane in range(role.first, role.last):
         lane_at(s.lanes, lane).sent = 0
     odd = number & 1
@@ -191,12 +193,16 @@ def _end(s: Record, m: Record, rank: int, number: int, bucket: int, role: Record
         m.got_odd = 0
     else:
         m.got_even = 0
+    its = standing_at(s.standings, member)
+    rank = its.rank
+    bucket = its.bucket + exchange.bucket
     real_at(s.finished, bucket * s.ranks_n + rank).x = s.now
     m.current = number + 1
+    m.exchange = exchange.following
     if s.observed:
-        s.cause = context_at(s.member_causes, rank).cause
+        s.cause = context_at(s.member_causes, member).cause
     end_collective(s, rank, bucket)
     if m.asked > number + 1:
-        _enter(s, m, rank)
+        _enter(s, m, member)
     else:
-        _wake(s, m, rank)
+        _wake(s, m, member)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from simulator.collectives.schedule import Needs, Tables
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.state import State
-from simulator.program.program import Exchange, Integers
+from simulator.program.groups import collectives_of, exchanges_by_group, memberships, partition_of_each
+from simulator.program.program import Integers, Program
 
 __all__ = ["add_exchanges"]
 
 
-def add_exchanges(state: State, exchanges: Sequence[Exchange], ranks: int) -> None:
-    """Give a simulation the tables of the messages of its collectives.
+def add_exchanges(state: State, program: Program) -> None:
+    """Give a simulation the tables of the messages of its program's collectives.
 
-    Parameters
-    ----------
-    state
-        The simulation.
-    exchanges
-        Of each bucket.
-    ranks
-        How many take part; all.
+    The members of all groups are numbered one group after the other, each in its order.
     """
+    exchanges = [its for of_group in exchanges_by_group(program) for its in of_group]
+    first_member = np.cumsum([0, *map(len, program.groups)])
+    begins = first_member[[its.group for its in exchanges]]
     kinds: dict[tuple[int, int], int] = {}  # those that differ in size alone share lanes
     of_kind = [kinds.setdefault((id(its.tables), id(its.path)), len(kinds)) for its in exchanges]
     different = [exchanges[of_kind.index(kind)] for kind in range(len(kinds))]
@@ -33,41 +28,63 @@ def add_exchanges(state: State, exchanges: Sequence[Exchange], ranks: int) -> No
     needs: list[np.ndarray[tuple[int], np.dtype[np.void]]] = [np.zeros(0, layout.NEED)]
     into: list[Integers] = [np.zeros(0, dtype=np.int32)]
     lanes = np.zeros(int(first_lane[-1]), layout.LANE)
-    roles = np.zeros((len(kinds), ranks), layout.ROLE)
+    first_role = np.cumsum([0, *(its.tables.ranks for its in different)])
+    roles = np.zeros(int(first_role[-1]), layout.ROLE)
     rows = 0
     for kind, its in enumerate(different):
         tables, begin = its.tables, int(first_lane[kind])
         some = lanes[begin : int(first_lane[kind + 1])]
-        for name in ("source", "target", "messages"):
-            some[name] = getattr(tables, name)
-        some["path"] = its.path
+        some["source"], some["target"] = (end + first_member[its.group] for end in (tables.source, tables.target))
+        some["messages"], some["path"] = tables.messages, its.path
         for name, its_needs in (("awaits", tables.awaits), ("meets", tables.meets)):
             some[name] = rows + its_needs.start[:-1]
             some[f"{name}_n"] = np.diff(its_needs.start)
             needs.append(_needs(its_needs, begin))
             rows += len(its_needs.lane)
         some["meets_n"][~tables.meeting] = -1
-        _fill_roles(roles[kind], tables, begin, sum(map(len, into)))
+        _fill_roles(roles[first_role[kind] : first_role[kind + 1]], tables, begin, sum(map(len, into)))
         into.append(begin + np.argsort(tables.target, kind="stable"))
     table = np.zeros(len(exchanges), layout.EXCHANGE)
-    table["roles"] = np.array(of_kind, dtype=np.int64) * ranks
+    # such that the number of a member, added, finds its part
+    table["roles"] = first_role[of_kind] - begins
+    counts = [len(of_group) for of_group in exchanges_by_group(program)]
+    first_exchange = np.cumsum([0, *counts])
+    table["bucket"] = np.concatenate([np.arange(count) for count in counts])
+    table["following"] = np.concatenate(
+        [begin + np.roll(np.arange(count), -1) for begin, count in zip(first_exchange[:-1], counts, strict=True)]
+    )
     sizes = [its.size_bytes for its in exchanges]
     # such that the number of a lane, added, finds the size of its messages
     table["sizes"] = np.cumsum([0, *map(len, sizes)])[:-1] - first_lane[of_kind]
-    members = np.zeros(ranks, layout.MEMBER)
+    members = np.zeros(int(first_member[-1]), layout.MEMBER)
     members["waiting"] = members["waiting_last"] = -1
+    members["exchange"] = np.repeat(first_exchange[:-1], np.diff(first_member))
+    its_memberships = memberships(program)
     state.add("members", members)
+    state.add("member_of", (first_member[its_memberships.group] + its_memberships.place).astype(np.int32).reshape(-1).view(layout.NUMBER))
+    state.add("standings", _standings(program))
     state.add("lanes", lanes)
-    state.add("roles", roles.reshape(-1))
+    state.add("roles", roles)
     state.add("exchanges", table)
     state.add("needs", np.concatenate(needs))
     state.add("into", np.concatenate(into).astype(np.int32).view(layout.NUMBER))
     state.add("message_sizes", np.concatenate([np.zeros(0), *sizes]).view(layout.REAL))
     s = state.s
-    s.exchanges_n = len(exchanges)
     # a rank may send at once all that it sends in a bucket, and let all go on that send to it
     s.spare += roles["outgoing"].max(initial=0)
     s.soon_spare += roles["into_n"].max(initial=0)
+
+
+def _standings(program: Program) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    """Who the members are, group by group."""
+    table = np.zeros(sum(map(len, program.groups)), layout.STANDING)
+    table["rank"] = np.concatenate(program.groups)
+    partition = np.repeat(partition_of_each(program), [len(group) for group in program.groups])
+    # of each routine and partition, how many collectives come before those of the partition
+    of_routines = [[routine.operations[number].partition for number in collectives_of(routine)] for routine in program.routines]
+    before = np.array([[sum(one < of for one in its) for of in range(max(program.partition, default=0) + 1)] for its in of_routines])
+    table["bucket"] = before[program.ranks.routine[table["rank"]], partition]
+    return table
 
 
 def _needs(its: Needs, first_lane: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:

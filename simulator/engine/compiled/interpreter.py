@@ -422,23 +422,25 @@ def _receive(s: Record, rank: int, number: int, channel: Record) -> None:
 
 @compiled
 def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record, step: int) -> None:
+    routine = routine_at(s.routines, r.routine)
+    if its.departs and routine.overlaps:
+        note_message(s, rank, 1)
     if (step + 1) % its.every != 0:
         end_operation(s, rank, number, step)
         return
     now = s.now
     meeting = meeting_at(s.meetings, rank)
-    routine = routine_at(s.routines, r.routine)
     real_at(s.entered, rank * s.buckets_n + meeting.entered_n).x = now
     meeting.entered_n += 1
     if number == number_at(s.buckets, routine.buckets + routine.buckets_n - 1).n:
         meeting.ready_s = now
-        last = last_ready_at(s.last_ready, (step // its.every) & 3)
+        last = last_ready_at(s.last_ready, meeting.group * 4 + ((step // its.every) & 3))
         if last.step != step:
             last.step = step
             last.ready_s = 0.0
         last.ready_s = max(now, last.ready_s)
     if s.by_messages:
-        enter(s, rank)
+        enter(s, rank, its.partition)
         return
     real_at(s.ready, its.bucket * s.ranks_n + rank).x = now
     if s.observed:

@@ -15,12 +15,13 @@ __all__ = [
     "ALARM", "AWAY", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDED_STEP", "ENDS", "ENTRY",
     "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LINK", "LONG",
     "MEETING", "MEMBER", "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PACE", "PAIR",
-    "PARKED", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STATE", "STRETCH", "TASK", "TENSOR", "TOLD", "TURNS",
-    "WORK", "alarm_at", "channel_at", "coming_at", "connection_at", "context_at", "count_at", "departure_at", "edge_at", "ended_step_at",
-    "ends_at", "entry_at", "exchange_at", "heaped_alarm_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at",
-    "lane_at", "last_ready_at", "level_at", "link_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at",
-    "one_by_one_at", "operation_at", "overlap_at", "pace_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at", "real_at",
-    "role_at", "routine_at", "server_at", "sort_at", "state_at", "stretch_at", "task_at", "tensor_at", "told_at", "turns_at", "work_at",
+    "PARKED", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STANDING", "STATE", "STRETCH", "TASK", "TENSOR",
+    "TOLD", "TURNS", "WORK", "alarm_at", "channel_at", "coming_at", "connection_at", "context_at", "count_at", "departure_at", "edge_at",
+    "ended_step_at", "ends_at", "entry_at", "exchange_at", "heaped_alarm_at", "heaped_at", "host_at", "incidence_at", "input_at",
+    "item_at", "job_at", "lane_at", "last_ready_at", "level_at", "link_at", "long_at", "meeting_at", "member_at", "message_at", "need_at",
+    "number_at", "one_by_one_at", "operation_at", "overlap_at", "pace_at", "pair_at", "parked_at", "port_at", "rank_at", "read_at",
+    "real_at", "role_at", "routine_at", "server_at", "sort_at", "standing_at", "state_at", "stretch_at", "task_at", "tensor_at",
+    "told_at", "turns_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
@@ -76,7 +77,7 @@ STATE = np.dtype(
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",
             "processes", "last_ready",
             "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "told",
-            "members", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
+            "members", "member_of", "standings", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
         )),
         ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
         ("orders_n", "i8"),
@@ -98,7 +99,7 @@ STATE = np.dtype(
         # ranks that meet
         ("every", "i8"), ("buckets_n", "i8"), ("unready", "i8"), ("applied_s", "f8"), ("applied", "i8"),
         ("sent_n", "i8"), ("channels_n", "i8"), ("comings_n", "i8"), ("comings_room", "i8"), ("comings_free", "i8"),
-        ("comings_made", "i8"), ("exchanges_n", "i8"),
+        ("comings_made", "i8"),
         # what is recorded
         ("ended", "i8"), ("stops_at", "i8"), ("closes_at", "i8"), ("is_open", "i8"), ("turning", "i8"), ("turn_row", "i8"),
         ("turn_serial", "i8"),
@@ -234,16 +235,17 @@ OPERATION = np.dtype(
         ("forward", "f8"), ("backward", "f8"), ("apply", "f8"), ("size_bytes", "f8"), ("cost_s", "f8"),
         ("kind", "i4"), ("gate", "i4"), ("missing", "i4"), ("then", "i4"), ("then_n", "i4"),
         ("joins", "i4"), ("slot", "i4"), ("departs", "i4"), ("lands", "i4"), ("feeds", "i4"),
-        ("channel", "i4"), ("sent", "i4"), ("server", "i4"), ("tensor", "i4"), ("bucket", "i4"), ("every", "i4"),
+        ("channel", "i4"), ("sent", "i4"), ("server", "i4"), ("tensor", "i4"), ("partition", "i4"), ("bucket", "i4"), ("every", "i4"),
     ],
     align=True,
 )  # fmt: skip
-"""An operation; ``then`` is the first of those that wait for it, ``sent`` its place among those that send to ranks."""
+"""An operation; ``then`` is the first of those that wait for it, ``sent`` its place among those that send to ranks, ``bucket`` that among
+collectives."""
 
 ROUTINE = np.dtype(
     [(name, "i4") for name in (
         "operations", "operations_n", "computes", "computes_n", "buckets", "buckets_n", "shuffled", "shuffled_n", "before",
-        "parts", "input", "update", "feeds", "channels_n", "overlaps",
+        "parts", "input", "update", "feeds", "channels_n", "overlaps", "amid",
     )]
 )  # fmt: skip
 """A routine: where its operations, computes and collectives begin in their tables;
@@ -275,9 +277,10 @@ INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("input
 """A rank's input, where it has some."""
 
 MEETING = np.dtype(
-    [("computed_s", "f8"), ("apply_s", "f8"), ("ready_s", "f8"), ("begun_by_s", "f8"), ("received_s", "f8"), ("entered_n", "i8")]
-)
-"""What a rank knows of its step besides, where ranks meet without servers."""
+    [("computed_s", "f8"), ("apply_s", "f8"), ("ready_s", "f8"), ("begun_by_s", "f8"), ("received_s", "f8"),
+     ("entered_n", "i4"), ("group", "i4")]
+)  # fmt: skip
+"""What a rank knows of its step besides, where ranks meet without servers; ``group``: that of its last collective."""
 
 STRETCH = np.dtype([("since_s", "f8"), ("left_s", "f8"), ("turn", "i4"), ("done", "i4"), ("flights", "i4"), ("rank", "i4")])
 """Of a device that communication slows down: mean seconds of work that were left, and when; ``done``: the work in progress, -1: none."""
@@ -316,9 +319,13 @@ TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("co
 # -- collectives message by message ----------------------------------------------------------
 
 MEMBER = np.dtype(
-    [(name, "i4") for name in ("asked", "current", "sent", "gone", "got_even", "got_odd", "waiting", "waiting_last")]
+    [(name, "i4") for name in ("asked", "current", "exchange", "sent", "gone", "got_even", "got_odd", "waiting", "waiting_last")]
 )  # fmt: skip
-"""A rank: buckets announced, and the one that it is at, over all steps; what it has sent and got; the lanes that wait for it."""
+"""A rank in a group: buckets announced, and the one that it is at, over all steps, with its exchange; what it has sent and got; the lanes
+that wait for it."""
+
+STANDING = np.dtype([("rank", "i4"), ("bucket", "i4")])
+"""Who a member is, and where the first bucket of its group stands among the rank's collectives."""
 
 LANE = np.dtype(
     [(name, "i4") for name in (
@@ -335,8 +342,9 @@ NEED = np.dtype([("lane", "i4"), ("base", "i4"), ("slope", "i4"), ("onward", "i4
 ROLE = np.dtype([(name, "i4") for name in ("first", "last", "outgoing", "incoming", "into", "into_n")])
 """A rank's part in an exchange: its lanes ``first`` to ``last`` - 1, messages that it sends and gets, and lanes to it."""
 
-EXCHANGE = np.dtype([("roles", "i8"), ("sizes", "i8")])
-"""A bucket: where its ranks' parts begin, and with a lane's number added the size of its messages."""
+EXCHANGE = np.dtype([("roles", "i8"), ("sizes", "i8"), ("bucket", "i4"), ("following", "i4")])
+"""A bucket of a group: with a member's number added, its part, and with a lane's, the size of its messages; the
+exchange after it, in turn."""
 
 TOLD = np.dtype([("kind", "i4"), ("rank", "i4"), ("about", "i8"), ("begun_s", "f8"), ("ended_s", "f8"), ("cause", "i8")])
 """What somebody who observes is to be told."""
@@ -391,6 +399,7 @@ long_at = table(LONG)
 one_by_one_at = table(ONE_BY_ONE)
 last_ready_at = table(LAST_READY)
 member_at = table(MEMBER)
+standing_at = table(STANDING)
 lane_at = table(LANE)
 need_at = table(NEED)
 role_at = table(ROLE)

@@ -252,18 +252,19 @@ def _end_together(s: Record, rank: int, input_s: float, hidden_s: float) -> None
     every = s.every
     step = r.step
     waiting_s = 0.0
-    if routine_at(s.routines, r.routine).channels_n > 0:
+    routine = routine_at(s.routines, r.routine)
+    if routine.channels_n > 0:
         waiting_s = min(max(meeting.begun_by_s - meeting.computed_s, 0.0), max(meeting.received_s - meeting.computed_s, 0.0))
     if meeting.entered_n > 0:
-        waiting_s = last_ready_at(s.last_ready, (step // every) & 3).ready_s - meeting.ready_s
-        if every == 1:
+        waiting_s = last_ready_at(s.last_ready, meeting.group * 4 + ((step // every) & 3)).ready_s - meeting.ready_s
+        if every == 1 and not routine.amid:
             hidden_s = _hidden_s(s, rank, meeting.computed_s)
     if rank == 0 and (step + 1) % every == 0:
         read_s = r.start_s if every == 1 else s.applied_s
         s.applied_s = s.now
         record_update(s, 0, read_s, s.applied, s.applied)
         s.applied += 1
-    compute_s = meeting.computed_s - r.start_s - input_s
+    compute_s = r.compute_s if routine.amid else meeting.computed_s - r.start_s - input_s
     record_step(s, rank, r.start_s, input_s, compute_s, waiting_s, meeting.apply_s, hidden_s, 1.0)
 
 

@@ -15,6 +15,7 @@ from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws, ahead_of
 from simulator.engine.recorder import UPDATE_COLUMNS
 from simulator.errors import InputError
+from simulator.program.groups import amid_passes, collectives_of, last_groups
 from simulator.program.overlapping import may_overlap
 from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 
@@ -30,7 +31,8 @@ _KINDS = {
 }
 _GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds.INPUT_GATE, "update": kinds.UPDATE_GATE}
 _ROWS = 4096
-_AT_A_TIME = 1 << 16
+_AT_A_TIME = 1 << 13
+"""Ranks that are drawn for together."""
 _FOR_EVER = 1 << 62
 
 
@@ -111,7 +113,7 @@ class Simulation(State):
         self._make_updates()
         self._make_meetings()
         if program.exchanges:
-            add_exchanges(self, program.exchanges, ranks)
+            add_exchanges(self, program)
         self._make_draws(steps)
         self._make_rows()
         self._make_causes()
@@ -136,7 +138,7 @@ class Simulation(State):
                 for before in operation.after:
                     following[before].append(number)
                 for name in ("forward", "backward", "apply", "size_bytes", "cost_s", "joins", "slot", "departs", "lands", "feeds",
-                             "channel", "server", "tensor", "bucket", "every"):  # fmt: skip
+                             "channel", "server", "tensor", "partition", "every"):  # fmt: skip
                     row[name] = getattr(operation, name)
                 row["kind"] = _KINDS[operation.kind]
                 row["missing"] = len(operation.after)
@@ -146,14 +148,15 @@ class Simulation(State):
                         its[operation.name] = number
                 elif operation.kind == "compute":
                     computes.append(number)
-                elif operation.kind == "collective":
-                    buckets.append(number)
                 elif operation.kind == "serve":
                     its["parts"] += 1
                 elif operation.channel >= 0 and operation.kind == "send":
                     row["sent"] = sends_to_ranks
                     sends_to_ranks += 1
                 its["feeds"] |= operation.feeds
+            for place, number in enumerate(collectives_of(routine)):
+                operations[first + number]["bucket"] = place
+                buckets.append(number)
             for row, waiting in zip(operations[first:], following, strict=False):
                 row["then"], row["then_n"] = len(then), len(waiting)
                 then += waiting
@@ -163,6 +166,7 @@ class Simulation(State):
             if its["shuffled_n"]:
                 its["before"] = following[0].index(routine.shuffled[0])
             its["overlaps"] = may_overlap(self._program, routine)
+            its["amid"] = amid_passes(routine)
             first += len(routine.operations)
             sent, channels = max(sent, sends_to_ranks), max(channels, int(its["channels_n"]))
         self.add("routines", table)
@@ -205,7 +209,7 @@ class Simulation(State):
             s.missing, s.slots = (s.ranks + layout.RANK.fields[name][1] for name in ("missing", "slots"))  # type: ignore[index]
             s.stride, s.slots_n = lines // layout.COUNT.itemsize, lines // layout.NUMBER.itemsize
         else:
-            self.add("missing", np.zeros(self._ranks * int(s.stride), layout.COUNT))
+            self.add("missing", aligned(self._ranks * int(s.stride), layout.COUNT))
             s.slots_n = slots
             self.add("slots", _numbers(its.path))
         self.add("peers", _numbers(its.peer) if int(s.channels_n) else np.zeros(0, layout.NUMBER))
@@ -285,13 +289,16 @@ class Simulation(State):
     def _make_meetings(self) -> None:
         s = self.s
         count = 0 if s.on_servers else self._ranks
-        self.add("meetings", np.zeros(count, layout.MEETING))
+        meetings = np.zeros(count, layout.MEETING)
+        if count:
+            meetings["group"] = last_groups(self._program)
+        self.add("meetings", meetings)
         s.every = self._program.rules.sync_every
         cells = count * int(s.buckets_n)
         s.unready = cells
         for name in ("entered", "finished", "ready"):
             self.add(name, np.zeros(cells, layout.REAL))
-        last = np.zeros(4, layout.LAST_READY)
+        last = np.zeros(4 * max(len(self._program.groups), 1), layout.LAST_READY)
         last["step"] = -1
         self.add("last_ready", last)
 
@@ -301,7 +308,7 @@ class Simulation(State):
         s, draws, ranks = self.s, self._draws, self._ranks
         ahead = 0 if draws.constant.all() else ahead_of(steps, ranks * 8)
         s.factors_n = ahead
-        self._factors: Floats = np.empty((ahead, ranks))
+        self._factors: Floats = aligned(ahead * ranks, np.dtype(np.float64)).reshape(ahead, ranks)
         self._filled = np.zeros(ranks if ahead else 0, dtype=np.int32)
         self.add("factors", self._factors.reshape(-1).view(layout.REAL))
         self.add("filled", self._filled.view(layout.NUMBER))
@@ -309,7 +316,7 @@ class Simulation(State):
         s.order = counts.max()
         ahead = ahead_of(steps, ranks * 4 * int(s.order)) if s.order else 0
         s.orders_n = ahead
-        self._orders = np.empty((ranks, ahead, int(s.order)), dtype=np.int32)
+        self._orders = aligned(ranks * ahead * int(s.order), np.dtype(np.int32)).reshape(ranks, ahead, int(s.order))
         self._ordered = np.zeros(ranks if ahead else 0, dtype=np.int32)
         self.add("orders", self._orders.reshape(-1).view(layout.NUMBER))
         self.add("ordered", self._ordered.view(layout.NUMBER))
@@ -364,7 +371,7 @@ class Simulation(State):
         }
         for name, count in counts.items():
             self.add(name, np.full(count if observed else 0, -1, dtype=np.int64).view(layout.LONG))
-        members = np.zeros(self._ranks if observed else 0, layout.CONTEXT)
+        members = np.zeros(len(self.tables["members"]) if observed and self.s.by_messages else 0, layout.CONTEXT)
         members["cause"] = -1
         self.add("member_causes", members)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from simulator.engine.compiled.tables import Simulation
 from simulator.engine.log import Log
 from simulator.engine.operation_log import OperationLog
 from simulator.engine.recorder import Recorder
+from simulator.program.groups import exchanges_by_group, group_name
 from simulator.program.program import Floats, Integers, Program
 
 __all__ = ["Teller"]
@@ -40,9 +43,12 @@ class Teller:
         self._operations = OperationLog(log, program)
         self._recorder = recorder
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
-        self._group = program.groups[0].tolist() if program.groups else list(range(len(program.ranks)))
         self._simulation = simulation
+        self._program = program
         self._joined: list[tuple[float, int]] = []
+        # of each group, and behind the last
+        self._first_member = list(accumulate(map(len, program.groups), initial=0))
+        self._first_exchange = list(accumulate(map(len, exchanges_by_group(program)), initial=0))
 
     def join(self, ready_s: Floats, made_by: Integers) -> None:
         """All ranks have all buckets of a step: keep who had each last, arrays of shape (buckets, ranks)."""
@@ -66,7 +72,7 @@ class Teller:
             elif kind == telling.CHUNK:
                 self._tell_of_chunk(rank, about, begun_s, ended_s, cause)
             elif kind == telling.SENDING:
-                self._log.wait(self._group[rank], "send", begun_s, ended_s, cause)
+                self._log.wait(rank, "send", begun_s, ended_s, cause)
             elif kind == telling.STEP:
                 self._recorder.steps(steps[step : step + 1], [cause])
                 step += 1
@@ -76,8 +82,11 @@ class Teller:
 
     def _tell_of_chunk(self, lane: int, about: int, sent_s: float, arrived_s: float, cause: int) -> None:
         tables, number = self._simulation.tables, about >> _INDEX_BITS
-        its, exchange = tables["lanes"][lane], tables["exchanges"][number % len(self._sizes)]
-        ends = self._group[int(its["source"])], self._group[int(its["target"])]
+        its, standings = tables["lanes"][lane], tables["standings"]["rank"]
+        ends = int(standings[its["source"]]), int(standings[its["target"]])
+        group = bisect_right(self._first_member, int(its["source"])) - 1
+        first, last = self._first_exchange[group : group + 2]
+        exchange = tables["exchanges"][first + number % (last - first)]
         size_bytes = float(np.float64(tables["message_sizes"]["x"][int(exchange["sizes"]) + lane]))
         which = number, about & ((1 << _INDEX_BITS) - 1)
-        self._log.chunk(("path", int(its["path"])), ends, which, size_bytes, sent_s, arrived_s, cause)
+        self._log.chunk(("path", int(its["path"])), ends, which, size_bytes, sent_s, arrived_s, cause, group_name(self._program, group))

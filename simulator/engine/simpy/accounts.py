@@ -9,6 +9,7 @@ from simulator.engine.simpy.collectives import Collectives
 from simulator.engine.simpy.rank import Rank
 from simulator.engine.simpy.updates import Updates
 from simulator.kernel import Kernel
+from simulator.program.program import Integers
 from simulator.recorder import KernelRecorder
 from simulator.records import Update
 
@@ -30,17 +31,26 @@ class Accounts:
         What becomes of gradients at servers; none without servers.
     collectives
         What reduces buckets among the ranks; none where nothing is reduced.
+    group
+        That in which each rank has the last of a step's collectives, shape (ranks,): it waits until all of that have entered it.
     """
 
     def __init__(
-        self, kernel: Kernel, recorder: KernelRecorder, every: int, updates: Updates | None, collectives: Collectives | None
+        self,
+        kernel: Kernel,
+        recorder: KernelRecorder,
+        every: int,
+        updates: Updates | None,
+        collectives: Collectives | None,
+        group: Integers,
     ) -> None:
         self._kernel = kernel
         self._recorder = recorder
         self._every = every
         self._updates = updates
         self._collectives = collectives
-        self._last_ready_s: dict[int, float] = {}  # of each step, when the last rank had all that it reduces
+        self._group = group.tolist()
+        self._last_ready_s: dict[tuple[int, int], float] = {}  # of each step and group, when the last rank had all that it reduces
         self._applied_s = 0.0
         self._applied = 0
 
@@ -50,7 +60,8 @@ class Accounts:
         rank.entered_s.append(now)
         if last:
             rank.ready_s = now
-            self._last_ready_s[rank.step] = max(now, self._last_ready_s.get(rank.step, 0.0))
+            where = rank.step, self._group[rank.index]
+            self._last_ready_s[where] = max(now, self._last_ready_s.get(where, 0.0))
 
     def step_ended(self, rank: Rank, cause: int) -> None:
         """The rank's step has ended, with the work ``cause``."""
@@ -69,24 +80,24 @@ class Accounts:
 
     def _end_together(self, rank: Rank, cause: int) -> None:
         """The end of a step after which all ranks go on together."""
-        every, step = self._every, rank.step
+        every, step, group = self._every, rank.step, self._group[rank.index]
         waiting_s, hidden_s = 0.0, rank.overlap.take() if rank.overlap is not None else 0.0
         if rank.plan.channels:
             # standing still is waiting until the last of those that it hears from has begun to send, and communication from then on
             waiting_s = min(max(rank.begun_by_s - rank.computed_s, 0.0), max(rank.received_s - rank.computed_s, 0.0))
         if rank.entered_s:
-            waiting_s = self._last_ready_s[step] - rank.ready_s
-            if every == 1:
+            waiting_s = self._last_ready_s[step, group] - rank.ready_s
+            if every == 1 and not rank.plan.amid:
                 assert self._collectives is not None
                 hidden_s = _hidden_s(rank.entered_s, self._collectives.ended_s(rank.index), rank.computed_s)
-        self._last_ready_s.pop(step - 2 * every, None)
+        self._last_ready_s.pop((step - 2 * every, group), None)
         # all ranks apply the same update, each to its own copy; it is counted once
         if not rank.index and not (step + 1) % every:
             read_s = rank.start_s if every == 1 else self._applied_s
             self._applied_s = self._kernel.now
             self._recorder.update(Update(0, read_s, self._applied_s, self._applied, self._applied, ()))
             self._applied += 1
-        compute_s = rank.computed_s - rank.start_s - rank.input_s
+        compute_s = rank.compute_s if rank.plan.amid else rank.computed_s - rank.start_s - rank.input_s
         self._recorder.step(rank.index, rank.start_s, Parts(rank.input_s, compute_s, waiting_s, rank.apply_s, hidden_s), cause)
 
 

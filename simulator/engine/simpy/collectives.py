@@ -16,7 +16,8 @@ from simulator.engine.log import Log
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection
-from simulator.program.program import Program
+from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships, partition_of_each
+from simulator.program.program import Program, Routine
 from simulator.records import NOTHING
 
 __all__ = ["AtOnce", "Collectives", "MessageByMessage"]
@@ -26,7 +27,10 @@ Ended = Callable[[int, int, int], None]
 
 
 class Collectives(Protocol):
-    """One collective per bucket and step, the buckets in order."""
+    """One collective per bucket and step, those of a partition in order.
+
+    ``bucket`` counts the collectives of a rank's routine (:func:`simulator.program.groups.collectives_of`).
+    """
 
     @property
     def use(self) -> Use | None:
@@ -158,9 +162,17 @@ class MessageByMessage:
     def __init__(
         self, kernel: Kernel, network: Network, program: Program, connections: Sequence[Connection], log: Log | None = None
     ) -> None:
-        group, exchanges = program.groups[0].tolist(), program.exchanges
-        self._run = ByMessages(kernel, network, exchanges, connections, group, log, ended=self._has_ended)
-        self._buckets = len(exchanges)
+        its = memberships(program)
+        self._group, self._place = its.group.tolist(), its.place.tolist()
+        self._ranks = [group.tolist() for group in program.groups]
+        self._parts = [_parts(routine) for routine in program.routines]
+        self._routine = program.ranks.routine.tolist()
+        partition = partition_of_each(program)
+        self._runs: list[ByMessages] = []
+        for number, (ranks, of, exchanges) in enumerate(zip(self._ranks, partition, exchanges_by_group(program), strict=True)):
+            ended = partial(self._has_ended, number, of, len(exchanges))
+            name = group_name(program, number)
+            self._runs.append(ByMessages(kernel, network, exchanges, connections, ranks, log, ended=ended, name=name))
         self._ended: Ended = _nobody
 
     @property
@@ -173,14 +185,25 @@ class MessageByMessage:
 
     def enter(self, rank: int, bucket: int, cause: int) -> None:
         """The rank has the bucket's data now."""
-        self._run.ready(rank, bucket, cause)
+        of, first = self._parts[self._routine[rank]][0][bucket]
+        self._runs[self._group[of][rank]].ready(self._place[of][rank], bucket - first, cause)
 
     def ended_s(self, rank: int) -> Sequence[float]:
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
-        return self._run.ended_s(rank)
+        of_each = [self._runs[self._group[of][rank]].ended_s(self._place[of][rank]) for of in self._parts[self._routine[rank]][1]]
+        return of_each[0] if len(of_each) == 1 else [at_s for its in of_each for at_s in its]
 
-    def _has_ended(self, rank: int, number: int) -> None:
-        self._ended(rank, number % self._buckets, self._run.last_work(rank))
+    def _has_ended(self, group: int, of: int, buckets: int, place: int, number: int) -> None:
+        rank = self._ranks[group][place]
+        first = self._parts[self._routine[rank]][1][of]
+        self._ended(rank, first + number % buckets, self._runs[group].last_work(place))
+
+
+def _parts(routine: Routine) -> tuple[list[tuple[int, int]], dict[int, int]]:
+    """Of each collective of a routine its partition and the first collective of that; by partition, that first one."""
+    partitions = [routine.operations[number].partition for number in collectives_of(routine)]
+    first = {of: partitions.index(of) for of in dict.fromkeys(partitions)}
+    return [(of, first[of]) for of in partitions], first
 
 
 def _nobody(rank: int, bucket: int, cause: int) -> None:

@@ -23,6 +23,7 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.objects import network_of
 from simulator.network.ports import Connection, leave_out_ample
+from simulator.program.groups import last_groups
 from simulator.program.overlapping import may_overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import KernelRecorder, in_use_of
@@ -90,7 +91,7 @@ class Engine:
         self._collectives = collectives
         if collectives is not None:
             collectives.start(self._collective_ended)
-        self._accounts = Accounts(kernel, recorder, rules.sync_every, self._updates, collectives)
+        self._accounts = Accounts(kernel, recorder, rules.sync_every, self._updates, collectives, last_groups(program))
         self._kinds: dict[str, Callable[[Rank, int, Operation, int, int], None]] = {
             "gate": self._begin_gate,
             "compute": self._begin_compute,
@@ -369,12 +370,14 @@ class Engine:
         self._updates.serve(rank, number, operation, step, cause)
 
     def _begin_collective(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
+        if operation.departs and rank.overlap is not None:
+            rank.overlap.message(1)
         if (step + 1) % operation.every:
             self._end(rank, number, step, cause)
             return
         assert self._collectives is not None
         self._accounts.entered(rank, last=number == rank.plan.buckets[-1])
-        self._collectives.enter(rank.index, operation.bucket, cause)
+        self._collectives.enter(rank.index, rank.plan.bucket[number], cause)
 
     def _collective_ended(self, rank: int, bucket: int, cause: int) -> None:
         """A rank has what a collective gives it, and has sent what others need of it."""

@@ -10,6 +10,7 @@ from simulator.engine.draws import Draws, Factors
 from simulator.engine.simpy.device import Device, Seat
 from simulator.engine.simpy.overlap import Overlap
 from simulator.network.ports import Connection
+from simulator.program.groups import amid_passes, collectives_of
 from simulator.program.program import Operation, Routine
 from simulator.records import NOTHING
 
@@ -36,7 +37,11 @@ class Plan:
     input
         The gate that waits for the batch.
     buckets
-        The collectives of a step, by bucket.
+        The collectives of a step, by partition and bucket.
+    bucket
+        Of each collective its place among them.
+    amid
+        Whether collectives tell by themselves when they go on.
     feeds
         Whether a message brings the batch.
     channels
@@ -57,7 +62,9 @@ class Plan:
         self.parts = sum(operation.kind == "serve" for operation in self.operations)
         named = [number for number, operation in enumerate(self.operations) if (operation.kind, operation.name) == ("gate", "input")]
         self.input = named[0] if named else -1
-        self.buckets = [number for number, operation in enumerate(self.operations) if operation.kind == "collective"]
+        self.buckets = collectives_of(routine)
+        self.bucket = {number: place for place, number in enumerate(self.buckets)}
+        self.amid = amid_passes(routine)
         self.feeds = any(operation.feeds for operation in self.operations)
         self.channels = 1 + max((operation.channel for operation in self.operations), default=-1)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from simulator.program.laws.collectives import all_reduces_move_enough, exchanges_carry_the_buckets, gradients_enter_one_bucket
+from simulator.program.laws.groups import collectives_say_when_they_go_on, groups_agree, groups_divide_the_ranks
 from simulator.program.laws.messages import messages_go_where_they_say, what_departs_lands, what_is_sent_to_ranks_is_received
 from simulator.program.laws.servers import gradients_reach_their_server_once, servers_work_as_measured, variables_are_pulled_once
 from simulator.program.laws.settings import machines_are_those_of_the_cluster, rules_are_those_of_the_strategy
@@ -51,6 +52,9 @@ PROGRAM_LAWS: Sequence[Callable[[Program, Scenario], None]] = (
     gradients_reach_their_server_once,
     variables_are_pulled_once,
     servers_work_as_measured,
+    groups_divide_the_ranks,
+    groups_agree,
+    collectives_say_when_they_go_on,
     gradients_enter_one_bucket,
     all_reduces_move_enough,
     exchanges_carry_the_buckets,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from simulator.collectives.laws import least_shares, shares
+from simulator.program.groups import exchanges_by_group, of_partition, partition_of_each
 from simulator.program.laws.messages import End, check_path
 from simulator.program.laws.walk import SLACK, broken, same, walks_of
-from simulator.program.program import Program
+from simulator.program.program import Exchange, Operation, Program
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
@@ -16,11 +19,18 @@ __all__ = ["all_reduces_move_enough", "exchanges_carry_the_buckets", "gradients_
 
 
 def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
-    """Every gradient enters one bucket of all ranks in a step, when it is ready; of local SGD all variables are averaged as one."""
+    """Every gradient enters one bucket of all ranks in a step, when it is ready; of local SGD all variables are averaged as one.
+
+    Where partition 0 has several groups, each of the same shards of all copies, the ranks
+    of a copy reduce all gradients together.
+    """
     law, load, ranks = gradients_enter_one_bucket, scenario.workload, len(program.ranks)
     every = program.rules.sync_every
+    if len(of_partition(program, 0)) > 1:
+        _shards_make_up_all(program, scenario)
+        return
     for walk in walks_of(program):
-        reduced = list(walk.of_kind("collective"))
+        reduced = [(index, its) for index, its in walk.of_kind("collective") if its.partition == 0]
         if [its.bucket for _, its in reduced] != list(range(len(reduced))) or any(its.every != every for _, its in reduced):
             raise broken(law, f"routine {walk.number}: buckets are not numbered in their order, or not reduced every {every} steps")
         if bool(reduced) != (scenario.strategy.reduction is not None and ranks > 1):
@@ -60,9 +70,31 @@ def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
             raise broken(law, f"{walk.place(apply[0])} does not wait for all buckets")
 
 
+def _shards_make_up_all(program: Program, scenario: Scenario) -> None:
+    """The ranks of each data-parallel copy reduce all gradients, each in a group with one rank of every copy."""
+    law, copy = gradients_enter_one_bucket, program.ranks.copy
+    copies = int(copy.max()) + 1
+    for number in of_partition(program, 0):
+        if sorted(copy[program.groups[number]].tolist()) != list(range(copies)):
+            raise broken(law, f"group {number} does not have one rank of each of the {copies} copies")
+    of_routine = np.array(
+        [sum(its.size_bytes for _, its in walk.of_kind("collective") if its.partition == 0) for walk in walks_of(program)]
+    )
+    reduced_bytes = np.bincount(copy, of_routine[program.ranks.routine])
+    wanted_bytes = sum(
+        variable.gradient_bytes(scenario.batch) * (copies / 2 if variable.sparse_bytes_per_sample is not None else 1.0)
+        for variable in scenario.workload.variables
+    )
+    for number, its_bytes in enumerate(reduced_bytes.tolist()):
+        if not same(its_bytes, wanted_bytes):
+            raise broken(law, f"the ranks of copy {number} reduce {its_bytes:g} bytes of gradients together, not {wanted_bytes:g}")
+
+
 def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
     """The messages of an all-reduce move all that any algorithm must: 2 (n - 1) / n of the buffer a rank, and everybody's once."""
     streams = Streams(scenario.run.seed, 0)
+    if len(program.groups) > 1:
+        return  # those of each group are looked at one by one, where there are messages
     sizes = {its.size_bytes for walk in walks_of(program) for _, its in walk.of_kind("collective")}
     collective = collective_of(scenario, scenario.strategy.reduction, streams) if sizes else None
     if collective is None:
@@ -87,17 +119,26 @@ def exchanges_carry_the_buckets(program: Program, scenario: Scenario) -> None:
     law = exchanges_carry_the_buckets
     if not program.exchanges:
         return
-    reduced = [its for _, its in walks_of(program)[0].of_kind("collective")]
-    if not program.groups or len(reduced) != len(program.exchanges):
-        raise broken(law, f"there are {len(program.exchanges)} exchanges for {len(reduced)} buckets")
-    group = program.groups[0].tolist()
-    for number, (its, exchange) in enumerate(zip(reduced, program.exchanges, strict=True)):
-        tables = exchange.tables
+    walks = walks_of(program)
+    for number, (ranks, exchanges) in enumerate(zip(program.groups, exchanges_by_group(program), strict=True)):
+        of = partition_of_each(program)[number]
+        reduced = [its for _, its in walks[int(program.ranks.routine[ranks[0]])].of_kind("collective") if its.partition == of]
+        if len(reduced) != len(exchanges):
+            raise broken(law, f"group {number}: there are {len(exchanges)} exchanges for {len(reduced)} buckets")
+        _carry(program, scenario, number, reduced, exchanges)
+
+
+def _carry(program: Program, scenario: Scenario, of: int, reduced: Sequence[Operation], exchanges: Sequence[Exchange]) -> None:
+    """The messages of one group's buckets."""
+    law, group = exchanges_carry_the_buckets, program.groups[of].tolist()
+    for bucket, (its, exchange) in enumerate(zip(reduced, exchanges, strict=True)):
+        number, tables = f"{bucket} of group {of}", exchange.tables
         for lane, (source, target, path) in enumerate(zip(tables.source, tables.target, exchange.path.tolist(), strict=True)):
             ends = (End.of_rank(group[end], scenario) for end in (source, target))
             if check_path(law, f"exchange {number}, lane {lane}", program, scenario, path, *ends) < -SLACK:  # protocols add to it
                 raise broken(law, f"exchange {number}, lane {lane} comes sooner than its links let it")
         sent_bytes = np.bincount(tables.source, tables.messages * exchange.size_bytes, len(group))
-        least = least_shares("all-reduce", len(group))
-        if sent_bytes.sum() < least.total * its.size_bytes * (1 - SLACK) or np.any(sent_bytes < least.sent * its.size_bytes * (1 - SLACK)):
+        least = least_shares(its.does, len(group))
+        each = least.sent if its.does not in ("broadcast", "reduce") else 0.0  # what its root sends, and nobody knows who that is
+        if sent_bytes.sum() < least.total * its.size_bytes * (1 - SLACK) or np.any(sent_bytes < each * its.size_bytes * (1 - SLACK)):
             raise broken(law, f"exchange {number} sends {sent_bytes.sum():g} bytes, of which {sent_bytes.min():g} leave one rank")

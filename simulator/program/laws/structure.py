@@ -42,9 +42,6 @@ def tables_fit_together(program: Program, scenario: Scenario) -> None:
         raise broken(law, "ranks: data-parallel copies are not numbered from 0 on")
     if ranks.copy.max() + 1 != scenario.replicas:
         raise broken(law, f"ranks: make up {ranks.copy.max() + 1} copies, not {scenario.replicas}")
-    for number, group in enumerate(program.groups):
-        if sorted(set(group.tolist())) != sorted(group.tolist()) or not 0 <= group.min() <= group.max() < len(ranks):
-            raise broken(law, f"group {number}: names a rank twice, or one that is not there")
     of_device: dict[int, int] = {}
     users = np.bincount(ranks.device)
     if np.any((ranks.seat < 0) & (users[ranks.device] > 1)):

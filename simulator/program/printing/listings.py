@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.program.groups import exchanges_by_group
 from simulator.program.printing.printed import NONE, Printed, device_ports, time_of
 from simulator.program.program import Integers, Operation, Program, Routine
 from simulator.records import Place
@@ -48,12 +49,20 @@ def tables_of(printed: Printed) -> Iterator[Listing]:
         yield listing
     yield _ranks(printed, paths)
     if any(operation.kind == "collective" for routine in program.routines for operation in routine.operations):
-        rows = [(f"{number}", f"{len(group):,}", _numbers(group)) for number, group in enumerate(program.groups)]
-        yield Listing("Groups of ranks", ("group", "ranks", "which"), rows)
+        yield _groups(program)
     for number, routine in enumerate(program.routines):
         yield _routine(printed, number, routine)
     if program.exchanges:
         yield _messages(program, paths)
+
+
+def _groups(program: Program) -> Listing:
+    """The groups; where there are several partitions, of which one each is."""
+    rows = [(f"{number}", f"{len(group):,}", _in_order(group)) for number, group in enumerate(program.groups)]
+    if max(program.partition, default=0) == 0:
+        return Listing("Groups of ranks", ("group", "ranks", "which"), rows)
+    told = [(f"{of}", *row) for of, row in zip(program.partition, rows, strict=True)]
+    return Listing("Groups of ranks; each rank is in one of every partition", ("partition", "group", "ranks", "which"), told)
 
 
 def _ports(program: Program) -> tuple[Integers, Listing]:
@@ -96,9 +105,11 @@ def _paths(program: Program, ports: Integers) -> tuple[Integers, Listing]:
 
 
 def _messages(program: Program, paths: Integers) -> Listing:
-    """Of each bucket the kinds of lanes."""
+    """Of each group and bucket the kinds of lanes."""
     rows = []
-    for bucket, its in enumerate(program.exchanges):
+    numbered = [(bucket, its) for of_group in exchanges_by_group(program) for bucket, its in enumerate(of_group)]
+    several = len(program.groups) > 1
+    for bucket, its in numbered:
         tables = its.tables
         which, first = _kinds(tables.messages, its.size_bytes, paths[its.path], np.diff(tables.awaits.start), tables.meeting)
         for lane, count in zip(first.tolist(), _counts(which), strict=True):
@@ -107,8 +118,8 @@ def _messages(program: Program, paths: Integers) -> Listing:
             waits += [f"messages of {awaits:,} other lane{'s' if awaits > 1 else ''}"] if awaits else []
             waits += ["the rank that it goes to"] if tables.meeting[lane] else []
             cells = f"{count:,}", f"{tables.messages[lane]:,}", format_bytes(its.size_bytes[lane]), f"{paths[its.path[lane]]}"
-            rows.append((f"{bucket}", *cells, ", ".join(waits)))
-    columns = "bucket", "lanes", "messages of each", "size", "kind of path", "a message waits for"
+            rows.append((*((f"{its.group}",) if several else ()), f"{bucket}", *cells, ", ".join(waits)))
+    columns = *(("group",) if several else ()), "bucket", "lanes", "messages of each", "size", "kind of path", "a message waits for"
     return Listing("Messages of collectives, one by one", columns, rows)
 
 
@@ -180,7 +191,9 @@ def _what(printed: Printed, its: Operation) -> str:
             how = printed.reduced.get(its.size_bytes)
             by = f" by {how.name}, {time_of(how.alone_s)} alone" if how else ""
             ready = f", there after {its.ready:.3g} of the backward pass" if its.ready < 1 else ""
-            return f"bucket {its.bucket}: {format_bytes(its.size_bytes)}{by}{ready}{every}"
+            several = max(printed.program.partition, default=0) > 0
+            where = f"{its.does} in the group of partition {its.partition}, " if several else ""
+            return f"{where}bucket {its.bucket}: {format_bytes(its.size_bytes)}{by}{ready}{every}"
         case "gate":
             return _gate(printed, its)
 
@@ -220,7 +233,8 @@ def _share(share: float) -> str:
 def _alike(printed: Printed, routine: Routine) -> Sequence[Sequence[str]]:
     """Operations by kind and name without its numbers, with what all of one kind come to."""
     patterns = [_pattern(its.name) for its in routine.operations]
-    which, first = _kinds(patterns, [its.kind for its in routine.operations], [its.every for its in routine.operations])
+    others = ([getattr(its, name) for its in routine.operations] for name in ("kind", "every", "partition", "does"))
+    which, first = _kinds(patterns, *others)
     rows = []
     for kind, place in enumerate(first.tolist()):
         numbers = np.flatnonzero(which == kind)
@@ -316,6 +330,15 @@ def _numbers(values: Integers) -> str:
         return f"{values[0]:,} to {values[-1]:,}"
     shown = ", ".join(f"{value:,}" for value in values[:_FEW].tolist())
     return shown if len(values) <= _FEW else f"{shown}, ... ({len(values):,})"
+
+
+def _in_order(ranks: Integers) -> str:
+    """The ranks of a group, in its order."""
+    return (
+        _numbers(ranks)
+        if np.all(np.diff(ranks) > 0)
+        else ", ".join(f"{rank:,}" for rank in ranks[:_FEW]) + (f", ... ({len(ranks):,})" if len(ranks) > _FEW else "")
+    )
 
 
 def _pattern(name: str) -> str:

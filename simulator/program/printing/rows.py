@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from simulator.collectives.schedule import Needs
+from simulator.program.groups import exchanges_by_group, partition_of_each
 from simulator.program.printing.printed import NONE, Printed, device_ports
 from simulator.program.program import Exchange, Program, Routine
 from simulator.records import Place
@@ -47,12 +48,15 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
     seats = program.servers.seat.tolist()
     yield from ({"table": "server", "number": number, "seat": _there(seat)} for number, seat in enumerate(seats))
     yield from _rank_rows(printed)
-    yield from ({"table": "group", "number": number, "ranks": group.tolist()} for number, group in enumerate(program.groups))
+    partition = partition_of_each(program)
+    for number, (group, of) in enumerate(zip(program.groups, partition, strict=True)):
+        yield {"table": "group", "number": number, "partition": of, "ranks": group.tolist()}
     for number, routine in enumerate(program.routines):
         yield {"table": "routine", "number": number, "shuffled": list(routine.shuffled)}
         yield from _operation_rows(printed, number, routine)
-    for bucket, exchange in enumerate(program.exchanges):
-        yield from _lane_rows(bucket, exchange)
+    for of_group in exchanges_by_group(program):
+        for bucket, exchange in enumerate(of_group):
+            yield from _lane_rows(bucket, exchange)
 
 
 def _there(number: int) -> int | None:
@@ -116,7 +120,7 @@ def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[di
         row |= {name: str(its) if isinstance(its := getattr(operation, name), Place) else its for name in _OF_KIND[operation.kind]}
         if operation.kind == "compute":
             row["mean_s"] = printed.compute_s(operation)
-        if (how := printed.reduced.get(operation.size_bytes)) is not None and operation.kind == "collective":
+        if operation.kind == "collective" and (how := printed.reduced.get(operation.size_bytes)) is not None:
             row |= how._asdict()
         yield row
 
@@ -130,8 +134,9 @@ def _lane_rows(bucket: int, its: Exchange) -> Iterator[dict[str, Any]]:
     )  # fmt: skip
     for lane, (source, target, path, messages, size_bytes, meeting) in enumerate(columns):
         yield {
-            "table": "lane", "bucket": bucket, "number": lane, "source": source, "target": target, "path": path, "messages": messages,
-            "size_bytes": size_bytes, "awaits": _needed(tables.awaits, lane), "meets": _needed(tables.meets, lane) if meeting else None,
+            "table": "lane", "group": its.group, "bucket": bucket, "number": lane, "source": source, "target": target, "path": path,
+            "messages": messages, "size_bytes": size_bytes, "awaits": _needed(tables.awaits, lane),
+            "meets": _needed(tables.meets, lane) if meeting else None,
         }  # fmt: skip
 
 
@@ -147,5 +152,5 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "send": ("slot", "size_bytes", "source", "target", "departs", "lands", "feeds", "channel"),
     "receive": ("channel",),
     "serve": ("server", "tensor", "cost_s"),
-    "collective": ("bucket", "size_bytes", "every", "ready"),
+    "collective": ("does", "partition", "bucket", "size_bytes", "every", "ready", "departs", "lands"),
 }
