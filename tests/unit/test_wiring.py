@@ -138,7 +138,7 @@ def test_leaves_and_spines():
     assert names(inside) == ["node 0 out", "node 1 in"]
     assert inside.latency_s == 1.0
     up, down = across.ports[1:3]
-    assert (up.name[:-1], down.name[:-1]) == ("leaf 0 up to spine ", "leaf 3 down from spine ")
+    assert (str(up.name)[:-1], str(down.name)[:-1]) == ("leaf 0 up to spine ", "leaf 3 down from spine ")
     assert up.name[-1] == down.name[-1]
     # 2 nodes x 10 / 4 leave a leaf, half of it by each spine
     assert [port.capacity for port in across.ports] == [10.0, 2.5, 2.5, 10.0]
@@ -202,7 +202,7 @@ def test_cpu_ports_and_hosts():
     assert set(there.ports) & set(back.ports) == set(there.ports[2:])  # one CPU, both directions
     assert there.ports[2].capacity == 2.0
     assert (there.source, there.target) == (back.target, back.source)
-    assert [host.name for host in (there.source, there.target)] == ["node 0 messages", "node 1 messages"]
+    assert [str(host.name) for host in (there.source, there.target)] == ["node 0 messages", "node 1 messages"]
 
 
 def test_light_where_most_do_nothing():
