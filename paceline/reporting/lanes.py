@@ -9,7 +9,8 @@ from itertools import pairwise
 from paceline.reporting.pieces import Kind, Piece, Spans, clipped, joined
 from simulator.observing.critical_path import CriticalPath, replica_place
 from simulator.observing.recording import Recording
-from simulator.records import EVERYBODY, Place, Step, Transfer, begin_of
+from simulator.observing.waiting import Stood, waits_for_others
+from simulator.records import EVERYBODY, Place, Service, Step, Transfer, Wait, begin_of
 
 __all__ = ["PATH_KINDS", "Window"]
 
@@ -58,6 +59,8 @@ class Window:
         for span in recording.spans:
             kind: Kind = "apply" if span.name == "apply" else "compute"
             self._spans[span.replica].append(Piece(span.start_s, span.end_s, kind, span.name, id(span) in self._critical, [span]))
+        self._work = recording.by_number()
+        self._stood: dict[Step, list[Stood]] = dict(zip(recording.steps, waits_for_others(recording, self._work), strict=True))
         self._services: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for service in recording.services:
             self._services[service.worker].append((service.start_s, service.end_s))
@@ -102,7 +105,8 @@ class Window:
     def _between(self, step: Step, spans: Sequence[Piece]) -> list[Piece]:
         """The parts of a step in which the replica computes nothing, by what it waits for."""
         ends = [step.start_s, *(end for span in spans for end in (span.start_s, span.end_s)), step.end_s]
-        gaps = [(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if high > low]
+        causes = [*(work.cause for span in spans for work in span.works[:1]), step.cause]
+        gaps = [(low, high, cause) for low, high, cause in zip(ends[::2], ends[1::2], causes, strict=True) if high > low]
         if not gaps:
             return []
         first_s = spans[0].start_s if spans else step.end_s
@@ -121,15 +125,34 @@ class Window:
             for segment in self._path.segments
             if segment.kind in ("input", "wait") and segment.places == here
         )
-        waits: tuple[tuple[Kind, Spans], ...] = (("input", fed), ("communication", carried), ("apply", served))
+        held = self._stood[step]
+        stood = Spans((its.start_s, its.end_s) for its in held)
+        waits: tuple[tuple[Kind, Spans], ...] = (("input", fed), ("waiting", stood), ("communication", carried), ("apply", served))
         pieces = []
-        for start_s, end_s in gaps:
-            cuts = sorted({start_s, end_s, *(at for some in (fed, carried, served, critical) for at in some.cuts(start_s, end_s))})
+        for start_s, end_s, cause in gaps:
+            last = self._last(cause)
+            cuts = sorted({start_s, end_s, *(at for some in (fed, stood, carried, served, critical) for at in some.cuts(start_s, end_s))})
             for low, high in pairwise(cuts):
                 middle = (low + high) / 2
-                kind: Kind = next((kind for kind, its in waits if its.covers(middle)), "waiting")
-                pieces.append(Piece(low, high, kind, _WAITS[kind], critical.covers(middle)))
+                kind: Kind = next((kind for kind, its in waits if its.covers(middle)), last)
+                what = _WAITS[kind]
+                if kind == "waiting":
+                    what = next((f"waits for {self._whom(its)}" for its in held if its.start_s <= middle < its.end_s), what)
+                pieces.append(Piece(low, high, kind, what, critical.covers(middle)))
         return joined(pieces, 0.0)
+
+    def _last(self, cause: int) -> Kind:
+        """What a replica waits for last that goes on because of a piece of work, though none of its own is under way."""
+        match self._work.get(cause):
+            case Service():
+                return "apply"
+            case Transfer() | Wait(name="send"):
+                return "communication"
+            case _:
+                return "waiting"
+
+    def _whom(self, stood: Stood) -> str:
+        return "the coordinator" if stood.whom is None else str(self.place(stood.whom))
 
     def _carried(self, step: Step) -> Iterable[tuple[float, float]]:
         """When messages from or to a replica are under way during a step."""

@@ -41,8 +41,12 @@ def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = Non
     spans: dict[int, list[Span]] = defaultdict(list)
     pulls: dict[int, list[Transfer]] = defaultdict(list)
     pushes: dict[int, list[Transfer]] = defaultdict(list)
+    fed_s: dict[int, list[float]] = defaultdict(list)  # when a replica had its batch
     for span in recording.spans:
         spans[span.replica].append(span)
+    for wait in recording.waits:
+        if wait.name == "input":
+            fed_s[wait.replica].append(wait.end_s)
     for transfer in recording.transfers:
         for end, its in ((transfer.source, pushes), (transfer.target, pulls)):
             other = transfer.target if end is transfer.source else transfer.source
@@ -50,11 +54,18 @@ def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = Non
                 its[end.replica].append(transfer)
     for of_one in pulls.values():
         of_one.sort(key=lambda pull: (pull.sent_s, pull.number))
-    return [list(_in_step(step, spans[step.replica], pulls[step.replica], pushes[step.replica], work)) for step in recording.steps]
+    return [
+        list(_in_step(step, spans[its], pulls[its], pushes[its], fed_s[its], work)) for step in recording.steps for its in (step.replica,)
+    ]
 
 
 def _in_step(
-    step: Step, spans: Sequence[Span], pulls: Sequence[Transfer], pushes: Sequence[Transfer], work: Mapping[int, Work]
+    step: Step,
+    spans: Sequence[Span],
+    pulls: Sequence[Transfer],
+    pushes: Sequence[Transfer],
+    fed_s: Sequence[float],
+    work: Mapping[int, Work],
 ) -> Iterator[Stood]:
     """What held a step up; computes and pushes of the replica in the order in which they ended, pulls in that in which they were sent."""
     start_s = free_s = step.start_s
@@ -63,6 +74,9 @@ def _in_step(
     if released is not None and end_of(released) > start_s:  # the step was handed out, or its clock let it go on
         free_s = min(end_of(released), step.end_s)
         yield Stood(start_s, free_s, _whose(released))
+    batch = bisect_right(fed_s, start_s)
+    if batch < len(fed_s) and fed_s[batch] <= step.end_s:
+        free_s = max(free_s, fed_s[batch])
     own = spans[bisect_right(spans, start_s, key=lambda span: span.end_s) : bisect_right(spans, step.end_s, key=lambda span: span.end_s)]
     for begin_s, cause, end_s in [*((span.start_s, span.cause, span.end_s) for span in own), (step.end_s, step.cause, step.end_s)]:
         if isinstance(work.get(cause), Service):  # what it waits for from when its last gradient is there

@@ -6,6 +6,7 @@ Here the same figures are made from the records of observed runs, by their cause
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from sample_modes import LOAD, MODES
 from sample_random import random_scenarios
 from sample_scenarios import scenario_table
 
-from simulator import Scenario, scenario_from_table
+from simulator import Scenario, scenario_from_table, simulate
+from simulator.observing.critical_path import CriticalPath, critical_path
 from simulator.observing.recording import Recording
 from simulator.observing.waiting import waits_for_others
 from simulator.records import EVERYBODY, Span, Step, Transfer, Wait, end_of
@@ -42,7 +44,7 @@ def mode(name: str, **cluster) -> Scenario:
 
 def until_the_slowest(recording: Recording, scenario: Scenario) -> Iterator[float]:
     """Of each step of ranks that reduce: how long it stood still until all that its next work had to be made of was made, by senders."""
-    work, steps = recording.by_number(), Numbered(recording)
+    work, steps = recording.by_number(), Numbered(recording, scenario.strategy.pace.every)
     parts, which, count = defaultdict(list), {}, Counter()
     come = defaultdict(list)  # what a rank gets from a peer: one message each step
     for its in sorted(recording.transfers, key=lambda its: its.number):
@@ -97,10 +99,11 @@ def until_the_last_that_counts(recording: Recording) -> Iterator[float]:
 class Numbered:
     """A run's steps by rank and number, each with the rank's own computes."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, every: int = 1) -> None:
         spans, count = defaultdict(list), Counter()
         for span in recording.spans:
             spans[span.replica].append(span)
+        self._fed_s = {(wait.replica, wait.start_s): wait.end_s for wait in recording.waits if wait.name == "input"}
         self._number: dict[tuple[int, float, float], int] = {}
         self._spans: dict[tuple[int, float, float], list[Span]] = {}
         self.computed_s: dict[tuple[int, int], float] = defaultdict(float)
@@ -108,8 +111,9 @@ class Numbered:
         for step in recording.steps:
             key = step[:3]
             self._number[key] = count[step.replica]
-            self._spans[key] = [span for span in spans[step.replica] if step.start_s <= span.start_s and span.end_s <= step.end_s]
-            self.computed_s[step.replica, count[step.replica]] = self.gaps(step)[-1][0] if self.gaps(step) else step.end_s
+            self._spans[key] = [span for span in spans[step.replica] if step.start_s < span.end_s <= step.end_s]
+            own = [span.end_s for span in self._spans[key] if every > 1 or span.name != "apply"]
+            self.computed_s[step.replica, count[step.replica]] = max(own, default=step.start_s)
             count[step.replica] += 1
 
     def number(self, step: Step) -> int:
@@ -119,7 +123,7 @@ class Numbered:
     def gaps(self, step: Step) -> list[tuple[float, float, int]]:
         """When the rank computes nothing, from when to when and what ended it; none at the beginning."""
         spans = self._spans[step[:3]]
-        ends = [step.start_s, *(span.end_s for span in spans)]
+        ends = [self._fed_s.get((step.replica, step.start_s), step.start_s), *(span.end_s for span in spans)]
         begins = [*((span.start_s, span.cause) for span in spans), (step.end_s, step.cause)]
         return [(free_s, begin_s, cause) for free_s, (begin_s, cause) in zip(ends, begins, strict=True) if begin_s > free_s]
 
@@ -147,3 +151,50 @@ def test_what_is_reported_as_waiting_is_what_the_causes_say(name):
 @given(random_scenarios())
 def test_of_random_scenarios_too(scenario):
     check_waiting(scenario)
+
+
+# -- bottlenecks -----------------------------------------------------------------------------
+
+CLEAR = 0.6
+"""Share of all critical paths that one kind of resource holds in a clear-cut case."""
+LIMITS = {
+    "compute": {"compute", "stragglers"},
+    "input": {"input", "client"},
+    "service": {"server", "apply"},
+    "wait": {"coordinator"},
+    "transfer": {"network", "server-network", "fabric", "host-link", "host-cpu", "client", "latency"},
+}
+"""What each kind of work on critical paths is called as a limit; all share the cores where cores are shared."""
+
+
+def held_by(paths: list[CriticalPath]) -> tuple[Counter[str], float]:
+    """Shares of critical paths by kind of work, and the share that others than the replica and its messages do."""
+    spent, others_s = Counter(), 0.0
+    for path in paths:
+        for segment in path.segments:
+            kind = "transfer" if segment.kind == "all-reduce" else "service" if segment.what == "apply" else segment.kind
+            spent[kind] += segment.end_s - segment.start_s
+            if {place.replica for place in segment.places} - {None, path.step.replica}:
+                others_s += segment.end_s - segment.start_s
+    total_s = math.fsum(spent.values())
+    return Counter({kind: its_s / total_s for kind, its_s in spent.items()}), others_s / total_s
+
+
+def test_the_bottleneck_is_what_holds_most_of_the_critical_paths():
+    clear = Counter()
+    for name, bandwidth in itertools.product(MODES, ("10 GB/s", "1 GB/s", "50 MB/s")):
+        scenario = mode(name, inter_node={"bandwidth": bandwidth, "latency": "20 us"})
+        recording = recorded(scenario)
+        work = recording.by_number()
+        shares, others = held_by([critical_path(recording, step, work) for step in recording.steps[scenario.warmup * scenario.replicas :]])
+        ((kind, share),) = shares.most_common(1)
+        if share <= CLEAR:
+            continue
+        clear[kind] += 1
+        limit = simulate(scenario).bottleneck
+        wanted = LIMITS[kind] | ({"shared-cores"} if scenario.cluster.shared_cores else set())
+        if others > CLEAR / 2:
+            wanted = wanted | {"stragglers"}  # who waits for the slowest waits for whatever that one does
+        assert {limit.name, limit.balance} & wanted, f"{name} at {bandwidth}: {share:.0%} {kind}, but {limit.label}"
+    assert clear["compute"] >= 20
+    assert clear["transfer"] >= 40

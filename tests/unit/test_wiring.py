@@ -14,6 +14,7 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.objects import network_of
 from simulator.network.ports import Connection
+from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.wiring import Wiring
 from simulator.scenario import Scenario
 
@@ -137,7 +138,7 @@ def test_leaves_and_spines():
     assert names(inside) == ["node 0 out", "node 1 in"]
     assert inside.latency_s == 1.0
     up, down = across.ports[1:3]
-    assert (up.name[:-1], down.name[:-1]) == ("leaf 0 up to spine ", "leaf 3 down from spine ")
+    assert (str(up.name)[:-1], str(down.name)[:-1]) == ("leaf 0 up to spine ", "leaf 3 down from spine ")
     assert up.name[-1] == down.name[-1]
     # 2 nodes x 10 / 4 leave a leaf, half of it by each spine
     assert [port.capacity for port in across.ports] == [10.0, 2.5, 2.5, 10.0]
@@ -201,7 +202,7 @@ def test_cpu_ports_and_hosts():
     assert set(there.ports) & set(back.ports) == set(there.ports[2:])  # one CPU, both directions
     assert there.ports[2].capacity == 2.0
     assert (there.source, there.target) == (back.target, back.source)
-    assert [host.name for host in (there.source, there.target)] == ["node 0 messages", "node 1 messages"]
+    assert [str(host.name) for host in (there.source, there.target)] == ["node 0 messages", "node 1 messages"]
 
 
 def test_light_where_most_do_nothing():
@@ -240,3 +241,40 @@ def test_a_queue_only_while_messages_wait(messages):
     assert len(connection.later) == messages - 1
     kernel.run()
     assert connection.later is None
+
+
+def test_every_port_says_what_it_is():
+    """Kind, owner and where it leads, for any end of any path; the text for people is made of them."""
+    cluster = {
+        "devices_per_node": 2, "intra_node_topology": "mesh", "fabric": {"nodes_per_leaf": 1, "oversubscription": 1.0},
+        "host_link": {"bandwidth_bytes_per_s": 10.0, "latency_s": 1.0},
+        "transport": {"discipline": "weighted", "weight_sigma": 0.5, "flow_cap_bytes_per_s": 3.0, "cpu_per_byte_s": 0.1},
+    }  # fmt: skip
+    wiring = wiring_of(scenario(cluster, kind="parameter-server", mode="sync", workers=4, servers=1, replication="in-graph"))
+    wiring.to_server(at(2), at(0))
+    wiring.from_client(at(0))
+    wiring.between_replicas(at(0), at(1))
+    wiring.to_device(at(1))
+    wiring.from_device(at(1))
+    wiring.on_device(at(3))
+    ports, links, _, hosts = wiring.tables()
+    names = {str(name): name for name in [*ports.names, *hosts.names]}
+    assert len(names) == len(ports.names) + len(hosts.names)
+    kind, owner = PortKind, Owner
+    for text, port in {
+        "node 1 out": PortName(kind.NODE_OUT, owner("node", 1)),
+        "server node 0 in": PortName(kind.NODE_IN, owner("server node", 0)),
+        "client node cpu": PortName(kind.CPU, owner("client node")),
+        "leaf 1 up to spine 0": PortName(kind.LEAF_UP, owner("leaf", 1), owner("spine", 0)),
+        "leaf 0 down from spine 0": PortName(kind.LEAF_DOWN, owner("leaf", 0), owner("spine", 0)),
+        "device 0 to device 1": PortName(kind.MESH, owner("device", 0), owner("device", 1)),
+        "host link 1 to device": PortName(kind.HOST_LINK_IN, owner("host link", 1)),
+        "host link 1 from device": PortName(kind.HOST_LINK_OUT, owner("host link", 1)),
+        "connection 0": PortName(kind.CONNECTION, owner("connection", 0)),
+        "device 3": PortName(kind.DEVICE, owner("device", 3)),
+        "server node 0 messages": PortName(kind.MESSAGES, owner("server node", 0)),
+    }.items():
+        assert names.pop(text) == port
+    assert {name.kind for name in ports.names[links:]} == {kind.CONNECTION, kind.DEVICE}
+    assert names["node 0 in"].pattern == "node * in"
+    assert port.pattern == "server node * messages"
