@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,3 +75,17 @@ def test_factors_and_orders_drawn_a_few_steps_ahead_are_the_same(order, monkeypa
 
 def test_memory_can_be_given_back_anywhere():
     give_back(1 << 20)
+
+
+def test_large_tables_begin_with_a_line_of_the_cache_and_lie_in_memory_only_where_they_are_written_to():
+    pytest.importorskip("numba")
+    aligned = pytest.importorskip("simulator.engine.compiled.state").aligned
+    pages = Path("/proc/self/statm")
+    for count in (5, 1 << 24):
+        before = int(pages.read_text().split()[1]) if pages.exists() else 0
+        table = aligned(count, np.dtype(np.float64))
+        assert table.ctypes.data % 64 == 0
+        taken = int(pages.read_text().split()[1]) - before if pages.exists() else 0
+        assert taken < 2000  # of 32,768 of the large one
+        table[-1] = 1.0
+        assert table[:3].tolist() == [0.0, 0.0, 0.0]
