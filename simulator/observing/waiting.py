@@ -8,8 +8,9 @@ from then on for messages and services.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from simulator.observing.recording import Recording
@@ -38,55 +39,49 @@ def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = Non
     """
     work = recording.by_number() if work is None else work
     spans: dict[int, list[Span]] = defaultdict(list)
+    pulls: dict[int, list[Transfer]] = defaultdict(list)
     pushes: dict[int, list[Transfer]] = defaultdict(list)
     for span in recording.spans:
         spans[span.replica].append(span)
     for transfer in recording.transfers:
-        if transfer.target.kind == "server" and transfer.source.replica is not None:
-            pushes[transfer.source.replica].append(transfer)
-    at: dict[int, int] = defaultdict(int)  # of each replica, how many of its spans lie before the step
-    pushed: dict[int, int] = defaultdict(int)
-    found = []
-    for step in recording.steps:
-        its, sent, replica = spans[step.replica], pushes[step.replica], step.replica
-        first = at[replica]
-        while at[replica] < len(its) and its[at[replica]].end_s <= step.end_s:
-            at[replica] += 1
-        pushed_s = step.start_s  # when the step's last gradient was at its server
-        while pushed[replica] < len(sent) and sent[pushed[replica]].arrived_s <= step.end_s:
-            pushed_s = max(pushed_s, sent[pushed[replica]].arrived_s)
-            pushed[replica] += 1
-        found.append(list(_in_step(step, its[first : at[replica]], pushed_s, work)))
-    return found
+        for end, its in ((transfer.source, pushes), (transfer.target, pulls)):
+            other = transfer.target if end is transfer.source else transfer.source
+            if other.kind == "server" and end.replica is not None:
+                its[end.replica].append(transfer)
+    for of_one in pulls.values():
+        of_one.sort(key=lambda pull: (pull.sent_s, pull.number))
+    return [list(_in_step(step, spans[step.replica], pulls[step.replica], pushes[step.replica], work)) for step in recording.steps]
 
 
-def _in_step(step: Step, spans: list[Span], pushed_s: float, work: Mapping[int, Work]) -> Iterator[Stood]:
-    """What held a step up, whose own computes these are."""
-    free_s = step.start_s
-    for number, own in enumerate([*spans, None]):
-        begin_s, cause = (step.end_s, step.cause) if own is None else (own.start_s, own.cause)
-        since_s = max(free_s, pushed_s) if isinstance(work.get(cause), Service) else free_s
-        if since_s < begin_s:
-            made = _handed_out(cause, work) if not number else None
-            if made is None or made.end_s <= step.start_s:
-                made = _made(cause, work)
-            if made is not None and made.whom != step.replica and since_s < made.end_s:
-                yield Stood(since_s, min(made.end_s, begin_s), made.whom)
-        free_s = step.end_s if own is None else own.end_s
+def _in_step(
+    step: Step, spans: Sequence[Span], pulls: Sequence[Transfer], pushes: Sequence[Transfer], work: Mapping[int, Work]
+) -> Iterator[Stood]:
+    """What held a step up; computes and pushes of the replica in the order in which they ended, pulls in that in which they were sent."""
+    start_s = free_s = step.start_s
+    first = bisect_left(pulls, start_s, key=lambda pull: pull.sent_s)
+    released = work.get(pulls[first].sender) if first < len(pulls) and pulls[first].sent_s < step.end_s else None
+    if released is not None and end_of(released) > start_s:  # the step was handed out, or its clock let it go on
+        free_s = min(end_of(released), step.end_s)
+        yield Stood(start_s, free_s, _whose(released))
+    own = spans[bisect_right(spans, start_s, key=lambda span: span.end_s) : bisect_right(spans, step.end_s, key=lambda span: span.end_s)]
+    for begin_s, cause, end_s in [*((span.start_s, span.cause, span.end_s) for span in own), (step.end_s, step.cause, step.end_s)]:
+        if isinstance(work.get(cause), Service):  # what it waits for from when its last gradient is there
+            free_s = max(free_s, max((push.arrived_s for push in _ended(pushes, free_s, begin_s)), default=free_s))
+        made = _made(cause, work) if free_s < begin_s else None
+        if made is not None and made.whom != step.replica and free_s < made.end_s:
+            yield Stood(free_s, min(made.end_s, begin_s), made.whom)
+        free_s = max(free_s, end_s)
+
+
+def _ended(transfers: Sequence[Transfer], after_s: float, until_s: float) -> Sequence[Transfer]:
+    """Those that arrived after one time and until another."""
+    low, high = (bisect_right(transfers, at_s, key=lambda its: its.arrived_s) for at_s in (after_s, until_s))
+    return transfers[low:high]
 
 
 class _Made(NamedTuple):
     whom: int | None
     end_s: float
-
-
-def _handed_out(cause: int, work: Mapping[int, Work]) -> _Made | None:
-    """What let a step begin to read the variables with which its compute began."""
-    pull = work.get(cause)
-    while isinstance(pull, Transfer) and pull.source.kind != "server":
-        pull = work.get(pull.sender)
-    released = work.get(pull.sender) if isinstance(pull, Transfer) else None
-    return None if released is None else _Made(_whose(released), end_of(released))
 
 
 def _whose(work: Work) -> int | None:

@@ -75,7 +75,8 @@ def last_groups(program: Program) -> Integers:
     partition = np.array([routine.operations[its[0]].partition if its else 0 for routine, its in zip(program.routines, last, strict=True)])
     if len(program.groups) <= 1:
         return np.broadcast_to(np.int64(0), len(program.ranks))
-    return memberships(program).group[partition[program.ranks.routine], np.arange(len(program.ranks))]
+    its: Integers = memberships(program).group[partition[program.ranks.routine], np.arange(len(program.ranks))]
+    return its
 
 
 def collectives_of(routine: Routine) -> list[int]:

@@ -40,6 +40,8 @@ def assembled(
     servers: Servers | None = None,
     slowdown: float | None = None,
     exchanges: tuple[Exchange, ...] = (),
+    groups: tuple[Integers, ...] | None = None,
+    partition: tuple[int, ...] = (),
 ) -> Program:
     """The program of replicas that all do the same.
 
@@ -65,6 +67,8 @@ def assembled(
         Share by which compute takes longer beside messages; left out: the cluster's.
     exchanges
         Messages of collectives that are simulated one by one.
+    groups, partition
+        Who reduces together, and the partition of each group; left out: all replicas.
     """
     cluster, replicas = setup.cluster, setup.layout.replicas
     replica = np.arange(replicas, dtype=np.int32)
@@ -95,6 +99,7 @@ def assembled(
         rules=rules,
         transport=cluster.transport,
         cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
-        groups=(replica,),
+        groups=(replica,) if groups is None else groups,
+        partition=partition,
         exchanges=exchanges,
     )

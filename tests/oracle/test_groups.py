@@ -1,340 +1,226 @@
-"""Several groups of ranks that reduce at once: random partitions on both engines, everything equal to the last bit; a closed form."""
+"""Collectives of any group, every operation, and groups beside one another: at once against message by message."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import pairwise
-from typing import Any
-
 import numpy as np
-from hypothesis import HealthCheck, event, given, settings
-from hypothesis import strategies as st
-from sample_networks import wiring_of
-from sample_scenarios import scenario_table
+import pytest
+from sample_networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
 
-from simulator import scenario_from_table
-from simulator.collectives.exchanges import Plan, exchanges_of, exchanges_of_groups
-from simulator.collectives.factory import collective_for
+from simulator.closed_form import all_to_all_s, pipelined_chain_s, ring_half_s
 from simulator.collectives.operations import ALGORITHMS
 from simulator.collectives.wire import Group
-from simulator.engine.draws import Draws
-from simulator.errors import InvariantError, SimulationError
-from simulator.program.compile import compile_program
-from simulator.program.laws.collectives import exchanges_carry_the_buckets, gradients_enter_one_bucket
-from simulator.program.laws.groups import collectives_say_when_they_go_on, groups_agree, groups_divide_the_ranks
-from simulator.program.laws.messages import what_departs_lands
-from simulator.program.laws.structure import steps_begin_and_end
-from simulator.program.printing.listings import tables_of
-from simulator.program.printing.printed import Printed
-from simulator.program.printing.rows import rows_of
-from simulator.program.program import Operation, Program, Routine
-from simulator.replication import Run
-from simulator.rng import Streams
-from simulator.scenario import Scenario
+from simulator.kernel import Kernel
 
-STEPS = 2
+SIZE = 5e6
+CHUNK = 1e6
 
 
-class Records(list):
-    """An observer that keeps all it is told."""
-
-    def record(self, record: Any) -> None:
-        self.append(record)
+def near(value):
+    return pytest.approx(value, rel=1e-9, abs=1e-18)
 
 
-def scenario(ranks: int, jitter: float = 0.0, **cluster: Any) -> Scenario:
-    """So many workers of one device each, whose forward pass takes 1 s."""
-    table = scenario_table(
-        cluster={"inter_node": {"bandwidth": "1 GB/s", "latency": "0 s"}, **cluster},
-        strategy={"kind": "multi-worker-mirrored", "workers": ranks},
-        run={"steps": STEPS, "warmup_steps": 0},
+def random_group(rng: np.random.Generator, ranks: int, per_node: int, of: int) -> Group:
+    chosen = rng.permutation(of)[:ranks].tolist()
+    return Group(tuple(chosen), tuple(rank // per_node for rank in chosen))
+
+
+def random_ready(seed: int, ranks: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.exponential(rng.choice([1e-5, 1e-3, 1e-2]), ranks)
+
+
+def more_of(operation: str, ranks: int) -> dict:
+    return {"operation": operation, "chunk_bytes": CHUNK, "root": ranks // 2 if operation in ("broadcast", "reduce") else 0}
+
+
+def all_by_messages(collectives, ready_s: np.ndarray, size_bytes: float) -> np.ndarray:
+    """When each rank of each group has ended, shape (groups, ranks): all groups on one network."""
+    kernel, finish_s = Kernel(), np.full(ready_s.shape, np.nan)
+    plans = [[some.plan(size_bytes)] for some in collectives]
+    runs, _ = running(kernel, plans, [size_bytes], ended=lambda group, rank, _: finish_s.__setitem__((group, rank), kernel.now))
+    for (group, rank), at_s in np.ndenumerate(ready_s):
+        kernel.call_later(float(at_s), lambda _, run=runs[group], rank=rank: run.ready(rank, 0))
+    kernel.run()
+    return finish_s
+
+
+@pytest.mark.parametrize(("operation", "algorithm"), ALGORITHMS)
+def test_names_of_ranks_do_not_matter(operation, algorithm):
+    """A group on a network of unequal links takes what ranks 0 to n - 1 take on a network that is so labelled, to the last bit."""
+    rng = np.random.default_rng(5)
+    links = {(i, j): (rng.uniform(0.5e9, 2e9), rng.uniform(0, 1e-4)) for i in range(20) for j in range(20)}
+    for ranks in (1, 2, 3, 6, 8):
+        group = random_group(rng, ranks, 1, 20)
+        of_all = meshed(lambda source, target: links[source, target])
+        of_these = meshed(lambda source, target, group=group: links[group.ranks[source], group.ranks[target]])
+        here = grouped(algorithm, group, of_all, **more_of(operation, ranks))
+        there = grouped(algorithm, Group.in_order(ranks, 1), of_these, **more_of(operation, ranks))
+        ready_s = random_ready(ranks, ranks)
+        assert here.finish_s(ready_s, SIZE).tolist() == there.finish_s(ready_s, SIZE).tolist()
+        assert by_messages(here, ready_s, SIZE).tolist() == by_messages(there, ready_s, SIZE).tolist()
+        assert here.least_s(SIZE) <= here.duration_s(SIZE) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("protocol", ["none", "ll"])
+@pytest.mark.parametrize(("operation", "algorithm"), ALGORITHMS)
+def test_groups_scattered_over_nodes(operation, algorithm, protocol):
+    """Four devices a node, ranks in any order. Exact, but where hops of a ring that differ share a port: then never early."""
+    rng = np.random.default_rng(11)
+    for ranks in (2, 5, 8, 12):
+        group = random_group(rng, ranks, 4, 16)
+        some = grouped(algorithm, group, switched(4), protocol, **more_of(operation, ranks))
+        got, want = some.finish_s(np.zeros(ranks), SIZE), by_messages(some, np.zeros(ranks), SIZE)
+        # a hierarchical all-reduce is a ring where its ranks' neighbours do not sit on their nodes
+        if ("ring" in algorithm and operation not in ("broadcast", "reduce")) or algorithm == "hierarchical":
+            assert np.all(got >= want * (1 - 1e-9))
+            assert got.max() <= want.max() * 1.1
+        else:
+            assert got == near(want)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@pytest.mark.parametrize("algorithm", ["ring", "bidirectional-ring"])
+@pytest.mark.parametrize("operation", ["reduce-scatter", "all-gather"])
+def test_half_rings_of_ranks_that_enter_apart(operation, algorithm, ranks, seed):
+    rng = np.random.default_rng(seed)
+    links = {(i, j): (rng.uniform(0.5e9, 2e9), rng.uniform(0, 1e-4)) for i in range(ranks) for j in range(ranks)}
+    for fresh in (meshed(), meshed(lambda source, target: links[source, target])):
+        some = grouped(algorithm, Group.in_order(ranks, 1), fresh, operation=operation)
+        ready_s = random_ready(seed, ranks)
+        assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ranks", [2, 3, 5, 9])
+@pytest.mark.parametrize("operation", ["broadcast", "reduce"])
+def test_chains_of_ranks_that_enter_apart(operation, ranks, seed):
+    rng = np.random.default_rng(seed)
+    for rates in ([], rng.uniform(0.2e9, 5e9, ranks).tolist()):
+        some = grouped("ring", Group.in_order(ranks, 1), switched(rates=rates), **more_of(operation, ranks))
+        ready_s = random_ready(seed, ranks)
+        assert not some.aligned
+        assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+@pytest.mark.parametrize("operation", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_several_right_after_one_another(operation, times):
+    for ranks in (2, 3, 8):
+        some = grouped("ring", Group.in_order(ranks, 1), switched(), operation=operation)
+        ready_s = random_ready(times, ranks)
+        finish_s, free_s = ready_s, np.full(ranks, -np.inf)
+        for _ in range(times):
+            finish_s = some.finish_s(finish_s, SIZE, free_s)
+        assert some.finish_run_s(ready_s, [SIZE] * times) == near(finish_s)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("operation", "algorithm"), [pair for pair in ALGORITHMS if pair[1] in ("ring", "bidirectional-ring")])
+def test_buckets_of_every_operation_follow_one_another(operation, algorithm, seed):
+    """Also of a root that has the data of all buckets long before the others have entered the first."""
+    ranks, buckets, sizes = 5, 9, [3e6, 1e5, 2e6]
+    ready_s = np.cumsum(np.random.default_rng(seed).exponential([2e-2, 2e-3, 1e-5][seed], (buckets, ranks)), axis=0)
+    ready_s[:, ranks // 2] = 0.0
+    some = grouped(algorithm, Group.in_order(ranks, 1), meshed(), **more_of(operation, ranks))
+    finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
+    want = {}
+    for bucket in range(buckets):
+        finish_s = some.finish_s(np.maximum(ready_s[bucket], finish_s), sizes[bucket % 3], free_s)
+        want |= {(rank, bucket): at_s for rank, at_s in enumerate(finish_s.tolist())}
+
+    kernel = Kernel()
+    got: dict[tuple[int, int], float] = {}
+    (run,), _ = running(kernel, [[some.plan(size) for size in sizes]], sizes, ended=lambda _, *which: got.setdefault(which, kernel.now))
+    for (bucket, rank), at_s in np.ndenumerate(ready_s):
+        kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket % 3))
+    kernel.run()
+    assert got == near(want)
+
+
+def test_operations_may_differ_from_bucket_to_bucket():
+    """A root is done with broadcasts that the end of its chain has not entered yet, and sends it nothing of an all-reduce before it has."""
+    ranks, group, fresh = 5, Group.in_order(5, 1), meshed()
+    kinds = [grouped("ring", group, fresh, **more_of("broadcast", ranks))] * 2
+    kinds.append(grouped("bidirectional-ring", group, fresh))
+    ready_s = np.zeros((3, ranks))
+    ready_s[:, 1] = 1.0, 1.1, 1.2  # rank 2 is the root, rank 1 the end of its chain, which the counter-clockwise ring sends to first
+    kernel, got = Kernel(), {}
+    (run,), _ = running(
+        kernel, [[some.plan(SIZE) for some in kinds]], [SIZE] * 3, ended=lambda _, *which: got.setdefault(which, kernel.now)
     )
-    table["workload"] |= {"forward": {"base": "1 s", "per_sample": "0 s"}, "apply": "0 s"}
-    if jitter:
-        table["workload"]["jitter"] = {"kind": "lognormal", "sigma": jitter}
-    return scenario_from_table(table, "test")
+    for (bucket, rank), at_s in np.ndenumerate(ready_s):
+        kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket))
+    kernel.run()
+    assert max(got[2, 0], got[2, 1]) < 0.1 < 1.0 < got[1, 0] < got[1, 1] < got[1, 2]
+    finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
+    for bucket, some in enumerate(kinds):
+        finish_s = some.finish_s(np.maximum(ready_s[bucket], finish_s), SIZE, free_s)
+        assert [got[rank, bucket] for rank in range(ranks)] == near(finish_s)
 
 
-Reduced = tuple[str, str, float]
-"""Operation, algorithm and bytes."""
+# -- groups beside one another ------------------------------------------------------------
+
+COLUMNS = tuple(Group((k, 4 + k, 8 + k), (0, 1, 2)) for k in range(4))  # the k-th device of each of three nodes
+PAIRS = tuple(Group((k, k + 1, 4 + k, 5 + k, 8 + k, 9 + k, 12 + k, 13 + k), (0, 0, 1, 1, 2, 2, 3, 3)) for k in (0, 2))
 
 
-def program_of(built: Scenario, partitions: list[list[tuple[list[int], list[Reduced]]]], routines: list[list[Any]]) -> Program:
-    """A program.
-
-    Parameters
-    ----------
-    partitions
-        Of each its groups, with what each does; the number of that may differ.
-    routines
-        Of each rank what it does: seconds of compute, or the partition whose next collective it enters, and what that waits
-        for: the compute before, or the collective before as well.
-    """
-    wiring = wiring_of(built)
-    groups, partition, exchanges = [], [], []
-    reduced: dict[tuple[int, int], list[Reduced]] = {}
-    for of, its in enumerate(partitions):
-        for ranks, does in its:
-            number = len(groups)
-            group = Group(ranks, ranks)
-            plans: list[Plan] = []
-            for operation, algorithm, size_bytes in does:
-                some = collective_for(algorithm, "none", built.cluster, group, lambda: wiring_of(built), 3e5, operation=operation)
-                plans.append(some.plan(size_bytes))
-            reduced |= {(of, rank): does for rank in ranks}
-            groups.append(np.array(ranks, dtype=np.int32))
-            partition.append(of)
-            exchanges += exchanges_of(wiring, plans, [size_bytes for *_, size_bytes in does], number)
-    ports, links, paths, hosts = wiring.tables()
-    plain = compile_program(built)
-    made = tuple(_routine(its, [reduced[of, rank] for of in range(len(partitions))]) for rank, its in enumerate(routines))
-    return replace(
-        plain, ports=ports, links=links, paths=paths, hosts=hosts, groups=tuple(groups), partition=tuple(partition),
-        exchanges=tuple(exchanges), routines=made, ranks=replace(plain.ranks, routine=np.arange(built.replicas)),
-    )  # fmt: skip
+@pytest.mark.parametrize("groups", [COLUMNS, PAIRS])
+@pytest.mark.parametrize(("operation", "algorithm"), [pair for pair in ALGORITHMS if pair[1] != "bidirectional-ring"])
+def test_equal_groups_share_the_links_of_their_nodes(operation, algorithm, groups):
+    """As data-parallel groups of tensor-parallel devices do: exact for ranks that enter together."""
+    fresh, ranks = switched(4), len(groups[0])
+    more = more_of(operation, ranks)
+    every = [grouped(algorithm, group, fresh, beside=tuple(set(groups) - {group}), **more) for group in groups]
+    want = all_by_messages(every, np.zeros((len(groups), ranks)), SIZE)
+    for some, want_s in zip(every, want, strict=True):
+        assert some.finish_s(np.zeros(ranks), SIZE) == near(want_s)
+    # it would be wrong to know nothing of the others
+    alone = grouped(algorithm, groups[0], fresh, **more)
+    assert alone.duration_s(SIZE) < want.max() * 0.95
 
 
-def _routine(does: list[Any], of_rank: list[list[Reduced]]) -> Routine:
-    sizes = [[size_bytes for *_, size_bytes in its] for its in of_rank]
-    does_of: list[list[Any]] = [[operation for operation, *_ in its] for its in of_rank]
-    operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
-    entered = [0] * len(sizes)
-    reduced: list[int] = []
-    computed, waits = 1, ()
-    for each in does:
-        if isinstance(each, float):
-            operations.append(Operation(kind="compute", name="forward", after=waits or (() if computed > 1 else (1,)), forward=each))
-            computed, waits = len(operations) - 1, ()
-            continue
-        of, blocks = each
-        collective = Operation(kind="collective", name=f"{of} {entered[of]}", after=(computed,), size_bytes=sizes[of][entered[of]],
-                               does=does_of[of][entered[of]], partition=of, bucket=entered[of], departs=True, lands=True)  # fmt: skip
-        entered[of] += 1
-        reduced.append(len(operations))
-        if blocks:
-            waits = (len(operations),)
-        operations.append(collective)
-    operations.append(Operation(kind="compute", name="apply", after=tuple(reduced), apply=1.0))
-    return Routine(tuple(operations))
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("operation", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_groups_that_enter_apart_are_never_early(operation, seed):
+    fresh = switched(4)
+    every = [grouped("ring", group, fresh, operation=operation, beside=tuple(set(COLUMNS) - {group})) for group in COLUMNS]
+    ready_s = random_ready(seed, 12).reshape(4, 3)
+    want = all_by_messages(every, ready_s, SIZE)
+    for some, enter_s, want_s in zip(every, ready_s, want, strict=True):
+        assert np.all(some.finish_s(enter_s, SIZE) >= want_s - 1e-12)
 
 
-def runs(built: Scenario, program: Program, observed: bool) -> list[tuple[Any, Records]]:
-    """By SimPy, then by the compiled engine."""
-    found = []
-    for engine in ("simpy", "compiled"):
-        told, streams = Records(), Streams(built.run.seed, 0)
-        run = Run(built, streams, program, Draws(built, streams), None, told if observed else None)
-        found.append((getattr(run, engine)(), told))
-    return found
+def test_groups_on_links_of_their_own_do_not_disturb_one_another():
+    groups = (Group((0, 1), (0, 1)), Group((2, 3), (2, 3)))
+    alone, beside = (grouped("ring", groups[0], switched(), beside=others) for others in ((), groups[1:]))
+    assert alone.duration_s(SIZE) == beside.duration_s(SIZE)
 
 
-def assert_equal(built: Scenario, program: Program) -> None:
-    """Everything measured and, where somebody observes, every record."""
-    for observed in (False, True):
-        (reference, told), (got, also_told) = runs(built, program, observed)
-        assert told == also_told
-        assert reference.events == got.events
-        assert (reference.window_s, reference.run_s, reference.hidden_s) == (got.window_s, got.run_s, got.hidden_s)
-        assert reference.parts_s.tolist() == got.parts_s.tolist()
-        assert {kind: used.tolist() for kind, used in reference.in_use_s.items()} == {
-            kind: used.tolist() for kind, used in got.in_use_s.items()
-        }
+# -- closed forms -------------------------------------------------------------------------
 
 
-@st.composite
-def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
-    """Ranks in random groups of one to three partitions; round numbers make ties common."""
-    ranks = draw(st.integers(2, 8))
-    fabric = draw(st.sampled_from([{}, {"fabric": {"nodes_per_leaf": 2, "oversubscription": 2.0}}]))
-    discipline = draw(st.sampled_from([{}, {}, {"transport": {"discipline": "in-order"}}, {"overlap_slowdown": 0.5}]))
-    built = scenario(ranks, draw(st.sampled_from([0.0, 0.3])), **fabric, **discipline)
-    partitions = []
-    for _ in range(draw(st.integers(1, 3))):
-        order = draw(st.permutations(range(ranks)))
-        cuts = sorted({0, ranks, *draw(st.lists(st.integers(1, ranks - 1), max_size=3))})
-        its = []
-        for first, last in pairwise(cuts):
-            does = []
-            for _ in range(draw(st.integers(1, 3))):
-                kinds = [kind for kind in sorted(ALGORITHMS) if last - first > 1 or kind == ("all-reduce", "ring")]
-                does.append((*draw(st.sampled_from(kinds)), draw(st.sampled_from([0.0, 1e5, 1e6, 123456.7]))))
-                event(f"{does[-1][0]} by {does[-1][1]}")
-            its.append((list(order[first:last]), does))
-        partitions.append(its)
-    times = st.sampled_from([0.0, 1e-4, 1e-3, 0.00123])
-    turns = draw(st.permutations([of for of in range(len(partitions)) for _ in range(3)]))
-    routines: list[list[Any]] = []
-    blocks = draw(st.booleans())
-    for rank in range(ranks):
-        left = [next(len(does) for group, does in its if rank in group) for its in partitions]
-        routine: list[Any] = [draw(times)]
-        for of in turns:  # in the same order on all ranks, so that none waits for one that waits for it
-            if left[of]:
-                left[of] -= 1
-                routine += [(of, blocks), draw(times)] if draw(st.booleans()) else [(of, False)]
-        routines.append(routine)
-    return built, program_of(built, partitions, routines)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 31])
+def test_closed_forms_of_the_other_operations(ranks):
+    group, chunk = Group.in_order(ranks, 1), SIZE / 8
+    for operation in ("reduce-scatter", "all-gather"):
+        assert grouped("ring", group, switched(), operation=operation).duration_s(SIZE) == near(ring_half_s(ranks, SIZE, *INTER))
+    for operation in ("broadcast", "reduce"):
+        some = grouped("ring", group, switched(), operation=operation, root=ranks - 1, chunk_bytes=chunk)
+        assert some.duration_s(SIZE) == near(pipelined_chain_s(ranks, SIZE, *INTER, 8))
+    assert grouped("direct", group, switched(), operation="all-to-all").duration_s(SIZE) == near(all_to_all_s(ranks, SIZE, *INTER))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs())
-def test_random_groups(case: tuple[Scenario, Program]) -> None:
-    assert_equal(*case)
+def test_all_to_all_within_a_node_and_between_nodes():
+    """Each device sends 3 parts inside its node and 12 out of it; a node's link carries 4 x 12."""
+    some = grouped("direct", Group.in_order(16, 4), switched(4), operation="all-to-all")
+    between_s = INTER[1] + 48 * SIZE / 16 / INTER[0]
+    assert between_s > INTRA[1] + 3 * SIZE / 16 / INTRA[0]
+    assert some.duration_s(SIZE) == near(between_s)
 
 
-TENSORS = [[0, 1], [2, 3], [4, 5], [6, 7]]
-COPIES = [[0, 2, 4, 6], [1, 3, 5, 7]]
-"""Eight ranks: four groups that hold the shards of a tensor, two of the ranks that hold the same shard."""
-
-
-def partitions_of(copies: list[Reduced], tensors: list[Reduced]) -> list[list[tuple[list[int], list[Reduced]]]]:
-    """Partition 0 has the ranks that hold the same shard, partition 1 those that hold shards of one tensor."""
-    return [[(ranks, copies) for ranks in COPIES], [(ranks, tensors) for ranks in TENSORS]]
-
-
-@pytest.mark.parametrize("jitter", [0.0, 0.3])
-def test_tensor_and_data_groups_at_once(jitter: float) -> None:
-    """Activations within the passes, gradients at their end, over a leaf's link that all share; the forward pass waits."""
-    built = scenario(8, jitter, fabric={"nodes_per_leaf": 4, "oversubscription": 2.0})
-    partitions = partitions_of([("all-reduce", "ring", 4e6)] * 2, [("all-reduce", "ring", 1e6), ("all-gather", "ring", 2e6)])
-    does = [0.5e-3, (1, True), 0.5e-3, (0, False), (1, True), 1e-3, (0, False)]
-    program = program_of(built, partitions, [does] * 8)
-    assert_equal(built, program)
-    (_, told), _ = runs(built, program, observed=True)
-    chunks = [each for each in told if type(each).__name__ == "Transfer"]
-    assert {each.name.split(" bucket")[0] for each in chunks} == {f"group {number}" for number in range(6)}
-    for each in chunks:
-        number = int(each.name.split()[1])
-        assert {each.source.number, each.target.number} <= set(([*COPIES, *TENSORS])[number])
-
-
-@pytest.mark.parametrize("engine", [0, 1])
-def test_groups_that_share_links_take_as_long_as_their_bytes(engine: int) -> None:
-    """Two partitions of pairs cross one leaf's uplink: with so little of it, it alone decides.
-
-    Four pairs across the leaves send S/2 of a buffer each way twice; the two halves of the
-    ring follow one another. Alone, 4 x S/2 bytes cross the uplink at a time, and both
-    halves take 2 x 4 S/2 / B. With a second partition at the same time, of other pairs,
-    twice as many bytes share it: twice as long for all, as each gets an eighth of B.
-    """
-    size_bytes, uplink = 8e6, 4 * 1e9 / 16
-    built = scenario(8, fabric={"nodes_per_leaf": 4, "oversubscription": 16.0})
-    across = [[0, 4], [1, 5], [2, 6], [3, 7]], [[0, 5], [1, 6], [2, 7], [3, 4]]
-    alone_s = 2 * 4 * (size_bytes / 2) / uplink
-    for partitions, wanted_s in ((across[:1], alone_s), (across, 2 * alone_s)):
-        its = [[(pair, [("all-reduce", "ring", size_bytes)]) for pair in pairs] for pairs in partitions]
-        program = program_of(built, its, [[0.001, *((of, False) for of in range(len(its)))]] * 8)
-        measured, _ = runs(built, program, observed=False)[engine]
-        compute_s = 0.001 + 0.0
-        assert measured.window_s / STEPS == pytest.approx(compute_s + wanted_s, rel=1e-9)
-        share_s = measured.parts_s / measured.steps
-        assert share_s[:3] == pytest.approx([0.0, compute_s, wanted_s], rel=1e-9)
-
-
-def test_groups_of_other_sizes_side_by_side() -> None:
-    """A partition whose groups differ in size, algorithm and number of buckets, and a rank that is alone in its group."""
-    built = scenario(7)
-    many: list[Reduced] = [("all-reduce", "ring", 1e6), ("reduce-scatter", "ring", 1e6), ("all-gather", "ring", 1e6)]
-    groups = [([3, 0, 5], many), ([1, 6, 2], [("all-reduce", "double-binary-tree", 2e6)]), ([4], [("all-reduce", "ring", 1e6)] * 2)]
-    counts = [next(len(does) for ranks, does in groups if rank in ranks) for rank in range(7)]
-    program = program_of(built, [groups], [[1e-3, *[(0, True), 1e-3] * count] for count in counts])
-    assert_equal(built, program)
-
-
-def test_groups_of_one_shape_have_the_messages_of_one() -> None:
-    """What stands beside a group gets the same schedule over its own ranks."""
-    built = scenario(8)
-    groups = [Group(ranks, ranks) for ranks in COPIES]
-    some = collective_for("ring", "none", built.cluster, groups[0], lambda: wiring_of(built), 3e5, beside=(groups[1],))
-    wiring = wiring_of(built)
-    of_both = exchanges_of_groups(wiring, [some.plan(1e6)], [1e6], 4)
-    assert [its.group for its in of_both] == [4, 5]
-    assert of_both[0].tables is of_both[1].tables
-    ports, _, paths, _ = wiring.tables()
-    for ranks, its in zip(COPIES, of_both, strict=True):
-        for lane, path in enumerate(its.path.tolist()):
-            ends = (ranks[int(its.tables.source[lane])], ranks[int(its.tables.target[lane])])
-            crossed = [ports.names[port] for port in paths.port[paths.first[path] : paths.first[path + 1]]]
-            assert (crossed[0], crossed[-1]) == (f"node {ends[0]} out", f"node {ends[1]} in")
-
-
-def test_what_several_groups_do_is_not_computed_at_once() -> None:
-    built = scenario(8)
-    program = program_of(built, partitions_of([("all-reduce", "ring", 4e6)], []), [[1e-3, (0, False)]] * 8)
-    streams = Streams(built.run.seed, 0)
-    with pytest.raises(SimulationError, match=r'6 groups of ranks .* is not computed at once; set run.detail = "messages"$'):
-        Run(built, streams, replace(program, exchanges=()), Draws(built, streams), None, None)
-
-
-# -- laws and print ----------------------------------------------------------------------
-
-
-def both(**changed: Any) -> Program:
-    """Tensor and data groups; ``changed``: of the program."""
-    built = scenario(8)
-    copies: list[Reduced] = [("all-reduce", "ring", built.workload.gradients_bytes / 2)]
-    program = program_of(built, partitions_of(copies, [("all-gather", "ring", 1e6)]), [[0.5, (1, True), 0.5, (0, False)]] * 8)
-    return replace(program, ranks=replace(program.ranks, copy=np.arange(8) // 2), **changed)
-
-
-LAWS = [groups_divide_the_ranks, groups_agree, collectives_say_when_they_go_on, what_departs_lands, gradients_enter_one_bucket,
-        exchanges_carry_the_buckets, steps_begin_and_end]  # fmt: skip
-
-
-def changed(program: Program, rank: int, name: str, **values: Any) -> Program:
-    """Another operation of one rank."""
-    routine = program.routines[rank]
-    operations = tuple(replace(its, **values) if its.name == name else its for its in routine.operations)
-    routines = [*program.routines[:rank], replace(routine, operations=operations), *program.routines[rank + 1 :]]
-    return replace(program, routines=tuple(routines))
-
-
-def test_groups_obey_the_laws() -> None:
-    for law in LAWS:
-        law(both(), scenario(8))
-
-
-FAULTS = {
-    "a rank in two groups": (groups_divide_the_ranks, lambda its: replace(its, groups=(np.array([0, 2, 4, 6, 1]), *its.groups[1:]))),
-    "a rank in none": (groups_divide_the_ranks, lambda its: replace(its, groups=(np.array([0, 2, 4]), *its.groups[1:]))),
-    "a partition that is not there": (groups_divide_the_ranks, lambda its: changed(its, 3, "0 0", partition=2)),
-    "a rank that reduces less than its group": (groups_agree, lambda its: changed(its, 3, "1 0", size_bytes=5e5)),
-    "a collective that nobody says goes on": (collectives_say_when_they_go_on, lambda its: changed(its, 3, "1 0", departs=False)),
-    "a copy that reduces too little": (
-        gradients_enter_one_bucket, lambda its: changed(changed(its, 3, "0 0", size_bytes=1.0), 2, "0 0", size_bytes=1.0)
-    ),
-    "shards of one copy that are averaged": (
-        gradients_enter_one_bucket, lambda its: replace(its, ranks=replace(its.ranks, copy=np.arange(8) % 4))
-    ),
-    "messages of one group too few": (exchanges_carry_the_buckets, lambda its: replace(its, exchanges=its.exchanges[:-1])),
-    "messages over another's links": (
-        exchanges_carry_the_buckets, lambda its: replace(its, exchanges=(replace(its.exchanges[0], path=its.exchanges[1].path),
-                                                                          *its.exchanges[1:]))
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_laws_catch(fault: str) -> None:
-    law, tamper = FAULTS[fault]
-    with pytest.raises(InvariantError, match=f"law of programs broken: {law.__name__}: "):
-        law(tamper(both()), scenario(8))
-
-
-def test_groups_are_printed() -> None:
-    program = both()
-    printed = Printed("hash", program, 1.0, 1.0, 0.0, 0.0, np.ones(8), {})
-    listings = {its.title: its for its in tables_of(printed)}
-    groups = next(its for title, its in listings.items() if title.startswith("Groups of ranks"))
-    assert groups.columns == ("partition", "group", "ranks", "which")
-    assert [row[:3] for row in groups.rows] == [("0", "0", "4"), ("0", "1", "4"), *(("1", f"{number}", "2") for number in range(2, 6))]
-    routine = next(its for title, its in listings.items() if title.startswith("Routine 0"))
-    whats = [row[-1] for row in routine.rows if row[1] == "collective"]
-    assert [what.split(",")[0] for what in whats] == [
-        "all-gather in the group of partition 1", "all-reduce in the group of partition 0"
-    ]  # fmt: skip
-    rows = list(rows_of(printed))
-    assert [(row["number"], row["partition"], row["ranks"]) for row in rows if row["table"] == "group"] == [
-        (number, int(number > 1), ranks) for number, ranks in enumerate([*COPIES, *TENSORS])
-    ]
-    assert {row["group"] for row in rows if row["table"] == "lane"} == set(range(6))
+def test_a_hierarchical_all_reduce_in_one_node_is_a_ring():
+    """However many of the node's devices take part."""
+    for ranks in (4, 5, 6, 8):
+        hierarchical, ring = (collective(name, ranks, switched(8), 8) for name in ("hierarchical", "ring"))
+        assert hierarchical.duration_s(SIZE) == near(ring.duration_s(SIZE))

@@ -255,7 +255,7 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
     "groups_agree": {
         "a bucket that may come before the one before it": (
             "ring",
-            change("collective all-reduce 1", after=("compute forward and backward", "gate input")),
+            change("collective all-reduce 1", after=("gate input",)),
         ),
         "two buckets of one number": ("ring", change("collective all-reduce 0", bucket=1)),
     },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ __all__ = ["State", "aligned"]
 
 _FIRST_ROOM = 1 << 10
 _LINE = 64
+_LARGE = 1 << 22
+"""Bytes from which a table has pages of its own."""
 _CONTEXTS = {
     "soon": "soon_contexts",
     "noted": "noted_contexts",
@@ -114,7 +118,7 @@ class State:
         table = np.zeros(alarms, layout.ALARM)
         table["at"] = -1
         self.add("alarms", table)
-        self.add("heaped_alarms", np.empty(alarms, layout.HEAPED_ALARM))
+        self.add("heaped_alarms", aligned(alarms, layout.HEAPED_ALARM))
         s.alarm_first = s.alarm_last = -1
 
     # -- making ----------------------------------------------------------------------
@@ -141,8 +145,8 @@ class State:
             self.add(name, _room(name, _FIRST_ROOM, dtype))
             self._state[_ROOMS[name]] = _FIRST_ROOM
             if name in _CONTEXTS:
-                self.add(_CONTEXTS[name], np.empty(_FIRST_ROOM if self.s.observed else 0, layout.CONTEXT))
-        self.add("departures", np.empty(_FIRST_ROOM if self.s.departs else 0, layout.DEPARTURE))
+                self.add(_CONTEXTS[name], aligned(_FIRST_ROOM if self.s.observed else 0, layout.CONTEXT))
+        self.add("departures", aligned(_FIRST_ROOM if self.s.departs else 0, layout.DEPARTURE))
 
     def _make_ports(self, ports: Ports, paths: Paths, shared: NDArray[np.bool_]) -> None:
         users = np.bincount(paths.port[shared], minlength=len(ports.capacity))
@@ -163,15 +167,15 @@ class State:
         table["alone"][mixed] = 0
         rooms = users[self._shared] + users[self._shared] // 2 + 4  # what is stale is dropped when a heap is full
         begins = np.concatenate(([0], np.cumsum(rooms)))
-        heaps = self.add("heaps", np.empty(int(begins[-1]), layout.HEAPED))
+        heaps = self.add("heaps", aligned(int(begins[-1]), layout.HEAPED))
         table["heap_room"] = rooms
         table["heap"] = int(heaps.ctypes.data) + begins[:-1] * layout.HEAPED.itemsize
         self._heap_begins = begins
         self.add("ports", table)
         self.s.ports_n = count
-        self.add("carried", np.zeros(len(ports.capacity), layout.REAL))
+        self.add("carried", aligned(len(ports.capacity), layout.REAL))
         for name in ("dirty", "work", "touched", "owners", "component", "frontier"):
-            self.add(name, np.empty(count, layout.NUMBER))
+            self.add(name, aligned(count, layout.NUMBER))
 
     def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_], *, drawn: bool) -> None:
         count = len(paths)
@@ -200,22 +204,22 @@ class State:
         table["before"] = AWAY
         self.add("connections", table)
         self.add("first_pairs", first_pair[: -1 if first_pair[-1] else 0].astype(np.int32).view(layout.NUMBER))
-        incidences = np.zeros(int(first[-1]), layout.INCIDENCE)
+        incidences = aligned(int(first[-1]), layout.INCIDENCE)
         number = np.full(len(self._ports.capacity), -1, dtype=np.int32)
         number[self._shared] = np.arange(len(self._shared))
         incidences["port"] = number[paths.port[shared]]
         incidences["connection"] = path[shared]
         self.add("incidences", incidences)
-        links = np.zeros(len(incidences) if (kept > 1).any() else 0, layout.LINK)
+        links = aligned(len(incidences) if (kept > 1).any() else 0, layout.LINK)
         links["foreign_before"] = AWAY
         self.add("links", links)
         self.s.shared_each = len(incidences) // max(count, 1)
-        self.add("pairs", np.zeros(int(first_pair[-1]), layout.PAIR))
+        self.add("pairs", aligned(int(first_pair[-1]), layout.PAIR))
         self.add("crossed", numbers(paths.port).view(layout.NUMBER))
-        self.add("fresh", np.empty(count, layout.NUMBER))
-        self.add("reached", np.empty(count, layout.NUMBER))
-        self.add("levels", np.zeros(count, layout.LEVEL))
-        self.add("candidates", np.empty(max(count, int(self.s.ports_n)), layout.HEAPED))
+        self.add("fresh", aligned(count, layout.NUMBER))
+        self.add("reached", aligned(count, layout.NUMBER))
+        self.add("levels", aligned(count, layout.LEVEL))
+        self.add("candidates", aligned(max(count, int(self.s.ports_n)), layout.HEAPED))
 
     def _make_hosts(self, hosts: int, paths: Paths, transport: Transport) -> None:
         s = self.s
@@ -406,14 +410,36 @@ class State:
 
 def _room(name: str, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Room for so many records; of the calendar, whose entries but the first are four in a line of the cache."""
-    return aligned(count + 3, dtype)[3:] if name == "calendar" else np.empty(count, dtype)
+    return aligned(count + 3, dtype)[3:] if name == "calendar" else aligned(count, dtype)
 
 
 def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A table of zeros that begins with a line of the cache."""
-    room = np.zeros(count * dtype.itemsize + _LINE, dtype=np.uint8)
+    """A table of zeros that begins with a line of the cache; a large one takes no memory where nothing is written, and gives it back.
+
+    Raises
+    ------
+    MemoryError
+        The system has not so much.
+    """
+    size = count * dtype.itemsize
+    if size >= _LARGE:
+        return np.frombuffer(_mapped(size), dtype=dtype)
+    room = np.zeros(size + _LINE, dtype=np.uint8)
     begins = -room.ctypes.data % _LINE
-    return room[begins : begins + count * dtype.itemsize].view(dtype)
+    return room[begins : begins + size].view(dtype)
+
+
+def _mapped(size: int) -> mmap.mmap:
+    """So many bytes of the system's own, not of what the C library keeps, where what others have left is cleared by writing to it."""
+    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # not on Windows
+    try:
+        pages = mmap.mmap(-1, size, **flags)
+    except OSError as error:
+        raise MemoryError(str(error)) from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # as numpy asks for its own arrays; a system may have none
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
 
 
 def _remainder(first: NDArray[Any], count: NDArray[Any]) -> NDArray[np.int64]:

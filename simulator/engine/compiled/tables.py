@@ -31,7 +31,8 @@ _KINDS = {
 }
 _GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds.INPUT_GATE, "update": kinds.UPDATE_GATE}
 _ROWS = 4096
-_AT_A_TIME = 1 << 16
+_AT_A_TIME = 1 << 13
+"""Ranks that are drawn for together."""
 _FOR_EVER = 1 << 62
 _KEPT_BYTES = 1 << 24
 
@@ -227,7 +228,7 @@ class Simulation(State):
             s.missing, s.slots = (s.ranks + layout.RANK.fields[name][1] for name in ("missing", "slots"))  # type: ignore[index]
             s.stride, s.slots_n = lines // layout.COUNT.itemsize, lines // layout.NUMBER.itemsize
         else:
-            self.add("missing", np.zeros(self._ranks * int(s.stride), layout.COUNT))
+            self.add("missing", aligned(self._ranks * int(s.stride), layout.COUNT))
             s.slots_n = slots
             self.add("slots", _numbers(its.path))
         self.add("peers", _numbers(its.peer) if int(s.channels_n) else np.zeros(0, layout.NUMBER))
@@ -347,7 +348,7 @@ class Simulation(State):
         s, draws, ranks, steps = self.s, self._draws, self._ranks, self._all_steps
         ahead = 0 if draws.constant.all() else ahead_of(steps, ranks * 8)
         s.factors_n = ahead
-        self._factors: Floats = np.empty((ahead, ranks))
+        self._factors: Floats = aligned(ahead * ranks, np.dtype(np.float64)).reshape(ahead, ranks)
         self._filled = np.zeros(ranks if ahead else 0, dtype=np.int32)
         self.add("factors", self._factors.reshape(-1).view(layout.REAL))
         self.add("filled", self._filled.view(layout.NUMBER))
@@ -355,7 +356,7 @@ class Simulation(State):
         s.order = counts.max()
         ahead = ahead_of(steps, ranks * 4 * int(s.order)) if s.order else 0
         s.orders_n = ahead
-        self._orders = np.empty((ranks, ahead, int(s.order)), dtype=np.int32)
+        self._orders = aligned(ranks * ahead * int(s.order), np.dtype(np.int32)).reshape(ranks, ahead, int(s.order))
         self._ordered = np.zeros(ranks if ahead else 0, dtype=np.int32)
         self.add("orders", self._orders.reshape(-1).view(layout.NUMBER))
         self.add("ordered", self._ordered.view(layout.NUMBER))

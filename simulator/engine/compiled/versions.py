@@ -38,6 +38,8 @@ def waited_s(s: Record, r: Record) -> float:
     """Seconds that a rank, whose step ends now, has waited for others' gradients."""
     if not s.synchronous:
         return 0.0
+    if s.released_s != s.now:
+        return 0.0
     waited: float = min(max(s.last_push_s - r.pushed_s, 0.0), s.now - r.pushed_s)
     return waited
 

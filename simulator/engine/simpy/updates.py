@@ -185,7 +185,12 @@ class SynchronousUpdates(_AtServers):
         return self._rule.cancel and rank.local_step < self._version
 
     def waited_s(self, rank: Rank) -> float:
-        """Seconds from the rank's last gradient at its server to the last one that its update waited for."""
+        """Seconds from the rank's last gradient at its server to the last one that its update waited for.
+
+        0 where a token of an earlier update is there: the rank goes on when its own gradients have been served.
+        """
+        if self._released_s != self._kernel.now:
+            return 0.0
         return min(max(self._last_push_s - rank.pushed_s, 0.0), self._kernel.now - rank.pushed_s)
 
     def serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from simulator.program.groups import collectives_of, memberships, partition_of_each
 from simulator.program.laws.walk import Walk, broken, walks_of
 from simulator.program.program import Program
@@ -34,7 +36,7 @@ def groups_agree(program: Program, scenario: Scenario) -> None:
     for walk in walks:
         needs = [_all_before(walk, index) for index in range(len(walk.operations))]
         found = collectives_of(program.routines[walk.number])
-        for earlier, later in zip(found, found[1:], strict=False):
+        for earlier, later in pairwise(found):
             one, other = walk.operations[earlier], walk.operations[later]
             if one.partition == other.partition and (earlier > later or not needs[earlier] <= needs[later]):
                 raise broken(law, f"{walk.place(later)} can begin before {walk.place(earlier)}, whose bucket comes first")

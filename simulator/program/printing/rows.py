@@ -134,8 +134,9 @@ def _lane_rows(bucket: int, its: Exchange) -> Iterator[dict[str, Any]]:
     )  # fmt: skip
     for lane, (source, target, path, messages, size_bytes, meeting) in enumerate(columns):
         yield {
-            "table": "lane", "group": its.group, "bucket": bucket, "number": lane, "source": source, "target": target, "path": path, "messages": messages,
-            "size_bytes": size_bytes, "awaits": _needed(tables.awaits, lane), "meets": _needed(tables.meets, lane) if meeting else None,
+            "table": "lane", "group": its.group, "bucket": bucket, "number": lane, "source": source, "target": target, "path": path,
+            "messages": messages, "size_bytes": size_bytes, "awaits": _needed(tables.awaits, lane),
+            "meets": _needed(tables.meets, lane) if meeting else None,
         }  # fmt: skip
 
 

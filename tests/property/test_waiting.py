@@ -1,0 +1,149 @@
+"""What the engines report as waiting, and as the bottleneck, against the causes that they record.
+
+The recorder keeps differences of instants, since causes exist only where a run is observed.
+Here the same figures are made from the records of observed runs, by their causes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from sample_modes import LOAD, MODES
+from sample_random import random_scenarios
+from sample_scenarios import scenario_table
+
+from simulator import Scenario, scenario_from_table
+from simulator.observing.recording import Recording
+from simulator.observing.waiting import waits_for_others
+from simulator.records import EVERYBODY, Span, Step, Transfer, Wait, end_of
+from simulator.replication import replicate
+
+SETTINGS = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+
+def recorded(scenario: Scenario) -> Recording:
+    recording = Recording()
+    replicate(scenario, 0, recording)
+    return recording
+
+
+def mode(name: str, **cluster) -> Scenario:
+    strategy, machines, run = MODES[name]
+    table = scenario_table(strategy=strategy, cluster={**machines, **cluster}, workload=LOAD, run={"steps": 12, "replications": 2, **run})
+    return scenario_from_table(table, name)
+
+
+# -- waiting ---------------------------------------------------------------------------------
+
+
+def until_the_slowest(recording: Recording, scenario: Scenario) -> Iterator[float]:
+    """Of each step of ranks that reduce: how long it stood still until all that its next work had to be made of was made, by senders."""
+    work, steps = recording.by_number(), Numbered(recording)
+    parts, which, count = defaultdict(list), {}, Counter()
+    come = defaultdict(list)  # what a rank gets from a peer: one message each step
+    for its in sorted(recording.transfers, key=lambda its: its.number):
+        if its.target == EVERYBODY:
+            which[its.number] = its.name, count[its.source, its.name]
+            count[its.source, its.name] += 1
+            parts[which[its.number]].append(end_of(work[its.sender]))
+        else:
+            come[its.target.replica, its.source.replica, its.name].append(its)
+    for step in recording.steps:
+        number = steps.number(step)
+        waited_s = 0.0
+        for free_s, begin_s, cause in steps.gaps(step):
+            its = work.get(cause)
+            if isinstance(its, Transfer) and its.target == EVERYBODY:
+                made_s = max(parts[which[cause]])
+            elif scenario.strategy.kind == "gossip" and isinstance(its, Transfer):
+                heard = [messages[number] for (target, *_), messages in come.items() if target == step.replica]
+                made_s = max(end_of(work[message.sender]) if message.sender >= 0 else 0.0 for message in heard)
+            elif isinstance(its, Transfer) or (isinstance(its, Wait) and its.name == "send"):
+                made_s = max(steps.computed_s[replica, number] for replica in range(scenario.replicas))
+            else:
+                continue
+            waited_s += max(min(made_s, begin_s) - free_s, 0.0)
+        yield waited_s
+
+
+def until_the_last_that_counts(recording: Recording) -> Iterator[float]:
+    """Of each step with servers: how long it was held up, and how long it waited for gradients that its update averages."""
+    work = recording.by_number()
+    applied = sorted((its for its in recording.services if its.worker < 0), key=lambda its: its.number)
+    tensors = len({its.variable for its in applied})
+    update = {its.number: place // tensors for place, its in enumerate(applied)}  # an update applies each tensor once
+    come_s = defaultdict(float)
+    for its in applied:
+        accumulated = work[its.sender]
+        come_s[update[its.number]] = max(come_s[update[its.number]], work[accumulated.sender].arrived_s)
+    steps = Numbered(recording)
+    pushes = defaultdict(list)
+    for its in recording.transfers:
+        if its.target.kind == "server":
+            pushes[its.source.replica].append(its.arrived_s)
+    for step, held in zip(recording.steps, waits_for_others(recording, work), strict=True):
+        waited_s = math.fsum(its.end_s - its.start_s for its in held if its.start_s == step.start_s)
+        gaps = steps.gaps(step)
+        if step.cause in update and gaps and gaps[-1][1] == step.end_s:
+            free_s = max([gaps[-1][0], *(its for its in pushes[step.replica] if step.start_s < its <= step.end_s)])
+            waited_s += max(min(come_s[update[step.cause]], step.end_s) - free_s, 0.0)
+        yield waited_s
+
+
+class Numbered:
+    """A run's steps by rank and number, each with the rank's own computes."""
+
+    def __init__(self, recording: Recording) -> None:
+        spans, count = defaultdict(list), Counter()
+        for span in recording.spans:
+            spans[span.replica].append(span)
+        self._number: dict[tuple[int, float, float], int] = {}
+        self._spans: dict[tuple[int, float, float], list[Span]] = {}
+        self.computed_s: dict[tuple[int, int], float] = defaultdict(float)
+        """By rank and step, the end of its last compute before it meets the others."""
+        for step in recording.steps:
+            key = step[:3]
+            self._number[key] = count[step.replica]
+            self._spans[key] = [span for span in spans[step.replica] if step.start_s <= span.start_s and span.end_s <= step.end_s]
+            self.computed_s[step.replica, count[step.replica]] = self.gaps(step)[-1][0] if self.gaps(step) else step.end_s
+            count[step.replica] += 1
+
+    def number(self, step: Step) -> int:
+        """How many steps the rank has made before."""
+        return self._number[step[:3]]
+
+    def gaps(self, step: Step) -> list[tuple[float, float, int]]:
+        """When the rank computes nothing, from when to when and what ended it; none at the beginning."""
+        spans = self._spans[step[:3]]
+        ends = [step.start_s, *(span.end_s for span in spans)]
+        begins = [*((span.start_s, span.cause) for span in spans), (step.end_s, step.cause)]
+        return [(free_s, begin_s, cause) for free_s, (begin_s, cause) in zip(ends, begins, strict=True) if begin_s > free_s]
+
+
+def check_waiting(scenario: Scenario) -> bool:
+    """Whether anybody waited; fails where the causes say something else than was reported."""
+    recording = recorded(scenario)
+    reported = [step.waiting_s for step in recording.steps]
+    by_cause = [math.fsum(its.end_s - its.start_s for its in held) for held in waits_for_others(recording)]
+    needed = until_the_last_that_counts(recording) if scenario.servers else until_the_slowest(recording, scenario)
+    for step, waited_s, cause_s, needed_s in zip(recording.steps, reported, by_cause, needed, strict=True):
+        slack_s = 1e-9 * step.end_s
+        assert waited_s == pytest.approx(needed_s, rel=1e-9, abs=slack_s), step
+        # who also waits for an earlier bucket, or for another rank's message, does not wait for the slowest all the while
+        assert cause_s <= waited_s + slack_s, step
+    return any(reported)
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_what_is_reported_as_waiting_is_what_the_causes_say(name):
+    check_waiting(mode(name))
+
+
+@SETTINGS
+@given(random_scenarios())
+def test_of_random_scenarios_too(scenario):
+    check_waiting(scenario)
