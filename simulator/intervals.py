@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.discrepancy import CERTAIN, Z_90, Off
 from simulator.results import Estimate
 
-__all__ = ["FEWEST_REPLICATIONS", "combined", "normal_half_width", "paired_ratio", "prediction_interval", "widened", "wins"]
+__all__ = ["FEWEST_REPLICATIONS", "around", "combined", "normal_half_width", "paired_ratio", "prediction_interval", "widened", "wins"]
 
 FEWEST_REPLICATIONS = 19
 """With fewer replications no distribution-free 90% interval exists: (19 - 1) / (19 + 1) = 0.9."""
@@ -32,16 +33,33 @@ def prediction_interval(values: Sequence[float], off: Off = CERTAIN) -> Estimate
     Intervals, 1991, section 5.2). With fewer, a normal distribution is assumed:
     mean -+ t s sqrt(1 + 1/n).
     """
+    return _estimate(*_spread(values), off)
+
+
+def around(mean: float, values: Sequence[float], off: Off = CERTAIN) -> Estimate:
+    """The same about another mean, that of all that the values are means of; the interval holds it."""
+    _, low, high = _spread(values)
+    return _estimate(mean, low, high, off)
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean, and the ends of the interval of the values alone."""
     sample = np.asarray(values, dtype=float)
     count = len(sample)
-    mean = float(sample.mean())
+    mean = float(np.add.reduce(sample) / count)
     if count >= FEWEST_REPLICATIONS:
-        low, high = np.quantile(sample, [0.05, 0.95], method="weibull")
+        low, high = np.quantile(sample, [0.05, 0.95], method="weibull").tolist()
     else:
-        half = normal_half_width(count) * float(sample.std(ddof=1))
+        half = normal_half_width(count) * _deviation(sample, mean)
         low, high = max(mean - half, 0.0), mean + half
     # rounding of a mean of equal values must not put it outside its own interval
-    return widened(Estimate(mean=mean, low=min(float(low), mean), high=max(float(high), mean)), off)
+    return mean, min(low, mean), max(high, mean)
+
+
+def _deviation(sample: NDArray[np.float64], mean: float) -> float:
+    """Standard deviation of values with this mean, as numpy has it with ``ddof=1``, which takes four times as long for a few."""
+    left = sample - mean
+    return math.sqrt(float(np.add.reduce(left * left)) / (len(sample) - 1))
 
 
 def widened(estimate: Estimate, off: Off) -> Estimate:
@@ -49,13 +67,17 @@ def widened(estimate: Estimate, off: Off) -> Estimate:
 
     An end at 0, as of few replications that scatter much, stays there.
     """
-    mean, low, high = estimate.mean, estimate.low, estimate.high
-    if off == CERTAIN or mean <= 0:
-        return estimate
-    if low > 0:
-        low = mean * math.exp(combined(math.log(low / mean), -Z_90 * off.low))
-    high = mean * math.exp(combined(math.log(high / mean), Z_90 * off.high))
-    return Estimate(mean=mean, low=min(low, mean), high=max(high, mean))
+    return _estimate(estimate.mean, estimate.low, estimate.high, off)
+
+
+def _estimate(mean: float, low: float, high: float, off: Off) -> Estimate:
+    """A mean and its interval, widened to hold the mean and what the model is off by."""
+    low, high = min(low, mean), max(high, mean)
+    if off != CERTAIN and mean > 0:
+        if low > 0:
+            low = min(mean * math.exp(combined(math.log(low / mean), -Z_90 * off.low)), mean)
+        high = max(mean * math.exp(combined(math.log(high / mean), Z_90 * off.high)), mean)
+    return Estimate(mean=mean, low=low, high=high)
 
 
 def combined(one: float, other: float) -> float:
@@ -75,7 +97,7 @@ def combined(one: float, other: float) -> float:
 
 def normal_half_width(count: int) -> float:
     """Half the 90% prediction interval of ``count`` normal values, fewer than 19, in their standard deviations."""
-    return float(_STUDENT_95[count - 2] * np.sqrt(1 + 1 / count))
+    return _STUDENT_95[count - 2] * math.sqrt(1 + 1 / count)
 
 
 def paired_ratio(ours: Sequence[float], theirs: Sequence[float], off: Off = CERTAIN) -> Estimate:

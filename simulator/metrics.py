@@ -17,7 +17,7 @@ from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
 from simulator.inadequacy import doubt_of
-from simulator.intervals import prediction_interval, widened
+from simulator.intervals import around, prediction_interval
 from simulator.phases import random_order
 from simulator.practice import nominally_in_practice
 from simulator.program.port_names import PortName
@@ -108,7 +108,7 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         dropped_share=dropped if dropped > 1e-12 else 0.0,
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
         step_time_s=step_time,
-        mean_step_s=_around(step_time.mean, [run.step_time.mean() for run in runs], off.inverse),
+        mean_step_s=around(step_time.mean, [run.step_time.mean() for run in runs], off.inverse),
         speedup=prediction_interval(speedups, off),
         scaling_efficiency=prediction_interval([speedup / scenario.replicas for speedup in speedups], off),
         staleness=staleness,
@@ -137,18 +137,12 @@ def _hidden_s(runs: Sequence[Measured]) -> float:
     return sum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
 
 
-def _around(mean: float, values: Sequence[float], off: Off) -> Estimate:
-    """The interval of the values, about the mean of all that they are means of."""
-    each = prediction_interval(values)
-    return widened(Estimate(mean=mean, low=min(each.low, mean), high=max(each.high, mean)), off)
-
-
 def _mean_staleness(scenario: Scenario, runs: Sequence[Measured], mean: float, doubt: Doubt | None) -> Estimate | None:
     """Mean staleness of one run, with its interval; none without parameter servers."""
     if not scenario.servers:
         return None
     sd = doubt.staleness if doubt is not None else 0.0
-    return _around(mean, [run.staleness.mean() for run in runs], Off(sd, sd))
+    return around(mean, [run.staleness.mean() for run in runs], Off(sd, sd))
 
 
 def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scatter:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from simulator.collectives.collective import Collective
 from simulator.cores import cores_of
@@ -44,12 +45,15 @@ class Shared:
     ----------
     drawn_s
         Of the last one seconds of compute, and of a whole step when all workers are under way.
+    tables
+        What the compiled engine keeps of the program, for those that run it again.
     """
 
     def __init__(self) -> None:
         self._drawn: Scenario | None = None
         self._made: tuple[Program, Collective | None] | None = None
         self.drawn_s = (1.0, 1.0)
+        self.tables: dict[bool, Any] = {}
 
     def of(self, drawn: Scenario, streams: Streams) -> tuple[Program, Collective | None]:
         """The program and the collective of a replication: those of the one before, or new ones."""
@@ -58,6 +62,7 @@ class Shared:
             self.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
         if self._made is None or not self._begins_again(drawn):
             self._made = None
+            self.tables = {}
             self._made = compile_program(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams)
         return self._made
 
@@ -108,7 +113,7 @@ def replicate(
     drawn = drawn_scenario(scenario, streams)
     shared = shared or Shared()
     program, collective = shared.of(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, told)
+    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, told, shared.tables)
     its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
@@ -133,6 +138,7 @@ class Run:
     collective: Collective | None
     observer: Observer | None
     told: Callable[[float], None] | None = None
+    tables: dict[bool, Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would have to be computed at once and is not known.
@@ -163,7 +169,7 @@ class Run:
         """By the compiled engine."""
         recorder = self._recorder()
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.told)
+        run_compiled(self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.told, self.tables)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -189,7 +190,7 @@ class Scenario(Spec):
         """All its parts by name, for another scenario like it that is validated anew."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """Where the strategy's processes sit on the cluster."""
         return self.strategy.layout(self.cluster)
@@ -241,12 +242,12 @@ class Scenario(Spec):
         cluster = self.cluster
         return cluster.shared_cores is not None and cluster.transport.works_on_messages and self.worker_nodes > 1
 
-    @property
+    @cached_property
     def lone_step_s(self) -> float:
         """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
         return self.strategy.lone_step_s(self)
 
-    @property
+    @cached_property
     def full_step_s(self) -> float:
         """Seconds of a step when all workers are under way: what it takes alone, or what one link, server or the cores need for all."""
         return self.strategy.full_step_s(self)
@@ -274,7 +275,7 @@ class Scenario(Spec):
         assert self.workload.global_batch is not None
         return self.workload.global_batch // self.replicas
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
         content = self.model_dump(mode="json", exclude={"run": set(HOW_SIMULATED)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from simulator.collectives.collective import Collective
 from simulator.engine.compiled.codes import DONE
 from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, ROWS, TURNS, act
 from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
-from simulator.engine.compiled.tables import Simulation
+from simulator.engine.compiled.tables import Simulation, begin
 from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
@@ -36,6 +36,7 @@ def run(
     steps: int,
     log: Log | None = None,
     told: Callable[[float], None] | None = None,
+    kept: MutableMapping[bool, Simulation] | None = None,
 ) -> None:
     """Run a program until the recorder's window closes.
 
@@ -53,6 +54,8 @@ def run(
         Is told what was done; none if nobody wants to know.
     told
         Called now and then with the share of the steps that have ended.
+    kept
+        Simulations of the same program that have ended, as of :func:`simulator.engine.compiled.tables.begin`.
 
     Raises
     ------
@@ -61,7 +64,7 @@ def run(
     SimulationError
         A delay that is no finite number was asked for.
     """
-    _Run(program, draws, recorder, collective, steps, log, told).go()
+    _Run(program, draws, recorder, collective, steps, log, told, kept).go()
 
 
 class _Run:
@@ -74,10 +77,11 @@ class _Run:
         steps: int,
         log: Log | None,
         told: Callable[[float], None] | None,
+        kept: MutableMapping[bool, Simulation] | None,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
         give_back(len(program.ranks))  # what was freed in making the program, before the large tables are made
-        self._simulation = Simulation(program, draws, steps, observed=log is not None)
+        self._simulation = begin(program, draws, steps, kept, observed=log is not None)
         give_back(len(program.ranks))
         self._progress = Progress(told, recorder.closes_at)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
@@ -95,7 +99,6 @@ class _Run:
         ranks = len(self._program.ranks)
         s.stops_at = recorder.opens_at
         s.closes_at = recorder.closes_at
-        simulation.grow(4 * ranks)
         act(address, 6, 0, 0.0, 0, 0, 0)
         if not recorder.opens_at:
             self._open()

@@ -33,6 +33,11 @@ _CONTEXTS = {
     "jobs": "job_contexts",
 }
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
+_NOT_KEPT = frozenset(
+    {"noted", "soon", "at_end", "messages", "works", "jobs", "comings", "departures", "heaps", "candidates", "parked", "came", "due",
+     "factors", "orders", "steps", "updates", "reads", "told", *_CONTEXTS.values()}
+)  # fmt: skip
+"""Tables of which nothing is read before it has been written."""
 _ROOMS = {
     "calendar": "entries_room",
     "noted": "noted_room",
@@ -87,6 +92,8 @@ class State:
         observed: bool = False,
     ) -> None:
         self.tables: dict[str, NDArray[Any]] = {}
+        self._kept: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        self._kept_tables: dict[str, NDArray[Any]] = {}
         self._ports = ports
         self._state = np.zeros(1, layout.STATE)
         self.address = address_of(self._state)
@@ -274,6 +281,21 @@ class State:
             tasks["stretch"] = 1.0
             tasks["works"] = tasks["works_last"] = -1
         self.add("tasks", tasks)
+
+    # -- beginning again -------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Note all as it is, to begin there again."""
+        self._kept_tables = dict(self.tables)
+        changing = [self._state, *(table for name, table in self.tables.items() if name not in _NOT_KEPT)]
+        # as bytes: numpy copies records field by field
+        self._kept = [(table := each.view(np.uint8), table.copy()) for each in changing]
+
+    def reset(self) -> None:
+        """All as it was when it was kept."""
+        self.tables = dict(self._kept_tables)
+        for table, content in self._kept:
+            table[...] = content
 
     # -- growing ---------------------------------------------------------------------
 

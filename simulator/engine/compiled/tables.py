@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from simulator.program.groups import amid_passes, collectives_of, last_groups
 from simulator.program.overlapping import may_overlap
 from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 
-__all__ = ["Simulation"]
+__all__ = ["Simulation", "begin"]
 
 _KINDS = {
     "gate": kinds.GATE,
@@ -34,6 +34,31 @@ _ROWS = 4096
 _AT_A_TIME = 1 << 13
 """Ranks that are drawn for together."""
 _FOR_EVER = 1 << 62
+_KEPT_BYTES = 1 << 24
+
+
+def begin(
+    program: Program, draws: Draws, steps: int, kept: MutableMapping[bool, Simulation] | None = None, *, observed: bool = False
+) -> Simulation:
+    """A simulation that is about to begin: one of the same program that has ended, all of it as it was, or a new one.
+
+    Parameters
+    ----------
+    program, draws, steps, observed
+        As of :class:`Simulation`.
+    kept
+        Those of the same program and number of steps whose tables are to be used again, by whether they are observed; a new
+        one is added unless its tables are large. None: nothing is kept.
+    """
+    if kept is not None and observed in kept:
+        kept[observed].begin_again(draws)
+        return kept[observed]
+    made = Simulation(program, draws, steps, observed=observed)
+    made.grow(4 * len(program.ranks))
+    if kept is not None and made.nbytes <= _KEPT_BYTES:
+        made.keep()
+        kept[observed] = made
+    return made
 
 
 class Simulation(State):
@@ -64,7 +89,7 @@ class Simulation(State):
                 'take run.engine = "simpy", or fewer tensors'
             )
         its, rules = program.devices, program.rules
-        self._program, self._draws = program, draws
+        self._program, self._draws, self._all_steps = program, draws, steps
         self._ranks = ranks = len(program.ranks)
         on_cores = its.on_cores and program.cores is not None
         slowdown = np.zeros(0)
@@ -108,13 +133,14 @@ class Simulation(State):
         self._make_ranks(on_cores)
         self._make_devices()
         self._make_inputs(inputs)
+        self._take_speeds()
         self._make_rules(dispatcher_task, client_task)
         self._make_servers(server_tasks)
         self._make_updates()
         self._make_meetings()
         if program.exchanges:
             add_exchanges(self, program)
-        self._make_draws(steps)
+        self._make_draws()
         self._make_rows()
         self._make_causes()
 
@@ -187,15 +213,8 @@ class Simulation(State):
         self.add("overlaps", np.zeros(ranks if table["overlaps"].any() else 0, layout.OVERLAP))
 
     def _make_ranks(self, on_cores: bool) -> None:
-        s, its, draws = self.s, self._program.ranks, self._draws
+        s, its = self.s, self._program.ranks
         table = aligned(self._ranks, layout.RANK)
-        mean_s = draws.forward_s, draws.backward_s, draws.apply_s
-        s.paces_n = any(its.strides[0] for its in mean_s)  # what is the same for all has no strides
-        paces = np.zeros(self._ranks if s.paces_n else 1, layout.PACE)
-        for name, its_s in zip(("forward_s", "backward_s", "update_s"), mean_s, strict=True):
-            paces[name] = its_s[: len(paces)]
-        self.add("paces", paces)
-        table["start_s"] = draws.start_s
         table["routine"], table["device"] = its.routine, its.device
         table["step"] = -1
         alone = kinds.STRETCHED if self._program.devices.slowdown else kinds.ALONE
@@ -230,7 +249,7 @@ class Simulation(State):
         self.s.on_inputs = fed or bool(draws.input_s.any())
         table = np.zeros(self._ranks if self.s.on_inputs else 0, layout.INPUT)
         if len(table):
-            table["time_s"], table["ready_s"], table["task"] = draws.input_s, draws.start_s + draws.input_s, tasks
+            table["task"] = tasks
         self.add("inputs", table)
 
     def _make_rules(self, dispatcher_task: int, client_task: int) -> None:
@@ -304,8 +323,29 @@ class Simulation(State):
 
     # -- draws -----------------------------------------------------------------------
 
-    def _make_draws(self, steps: int) -> None:
-        s, draws, ranks = self.s, self._draws, self._ranks
+    def begin_again(self, draws: Draws) -> None:
+        """All as it was made, for another replication of the same program, with what that one draws."""
+        self._draws = draws
+        self.reset()
+        self._take_speeds()
+        self._make_draws()
+
+    def _take_speeds(self) -> None:
+        """How fast each rank is, and when it begins."""
+        s, draws = self.s, self._draws
+        mean_s = draws.forward_s, draws.backward_s, draws.apply_s
+        s.paces_n = any(its.strides[0] for its in mean_s)  # what is the same for all has no strides
+        paces = np.zeros(self._ranks if s.paces_n else 1, layout.PACE)
+        for name, its_s in zip(("forward_s", "backward_s", "update_s"), mean_s, strict=True):
+            paces[name] = its_s[: len(paces)]
+        self.add("paces", paces)
+        self.tables["ranks"]["start_s"] = draws.start_s
+        if s.on_inputs:
+            inputs = self.tables["inputs"]
+            inputs["time_s"], inputs["ready_s"] = draws.input_s, draws.start_s + draws.input_s
+
+    def _make_draws(self) -> None:
+        s, draws, ranks, steps = self.s, self._draws, self._ranks, self._all_steps
         ahead = 0 if draws.constant.all() else ahead_of(steps, ranks * 8)
         s.factors_n = ahead
         self._factors: Floats = aligned(ahead * ranks, np.dtype(np.float64)).reshape(ahead, ranks)
@@ -377,6 +417,8 @@ class Simulation(State):
 
     def end(self) -> None:
         """Nothing more happens; how long everything was in use can still be asked for."""
+        if self._kept:
+            return
         self._factors, self._orders = np.empty((0, 0)), np.empty((0, 0, 0), dtype=np.int32)
         self.drop("factors", "orders", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
 

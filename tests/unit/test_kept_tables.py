@@ -1,0 +1,36 @@
+"""Tables of the compiled engine that the replications of a program use one after the other."""
+
+from __future__ import annotations
+
+import pytest
+from sample_scenarios import scenario_table
+
+from simulator import scenario_from_table, simulate
+from simulator.engine.compiled import tables
+
+STRATEGIES = {
+    "async": {"kind": "parameter-server", "mode": "async", "workers": 5},
+    "ssp": {"kind": "parameter-server", "mode": "ssp", "bound": 1, "workers": 5},
+    "sync": {"kind": "parameter-server", "mode": "sync", "workers": 5, "backup_workers": 1},
+    "ring": {"kind": "multi-worker-mirrored", "workers": 5},
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_replications_that_share_tables_measure_the_same(strategy, monkeypatch):
+    again: list[tables.Simulation] = []
+    begin_again = tables.Simulation.begin_again
+    monkeypatch.setattr(tables.Simulation, "begin_again", lambda its, draws: (again.append(its), begin_again(its, draws))[1])
+    table = scenario_table(
+        workload={"jitter": {"kind": "exponential"}, "run_to_run_cv": 0.1},
+        strategy=STRATEGIES[strategy],
+        run={"engine": "compiled", "detail": "messages", "steps": 20, "replications": 4},
+    )
+    scenario = scenario_from_table(table, "test")
+    shared = simulate(scenario)
+    assert len(again) == 3
+    assert len(set(map(id, again))) == 1
+    monkeypatch.setattr(tables, "_KEPT_BYTES", 0)
+    apart = simulate(scenario)
+    assert len(again) == 3
+    assert shared.model_copy(update={"wall_time_s": None}) == apart.model_copy(update={"wall_time_s": None})
