@@ -50,7 +50,7 @@ def test_ten_million_workers_are_checked_as_fast_as_ten(strategy):
 
 
 def test_what_does_not_fit_is_refused_at_once_and_says_what_to_try(monkeypatch):
-    monkeypatch.setattr(effort, "available_bytes", lambda: 8e9)
+    monkeypatch.setattr(effort, "available_bytes", lambda: 2e9)
     begun = time.process_time()
     with pytest.raises(InputError, match=r"10,000,000 replicas takes about .* of memory .* are available: take fewer workers or servers"):
         simulate(scenario(MOST, ASYNC))

@@ -190,18 +190,23 @@ def test_old_plans_can_still_be_read(machines: dict[str, str]) -> None:
 
 def test_parts_of_a_step_that_are_nearly_as_long_are_a_balance() -> None:
     from simulator.bottleneck import bottleneck
+    from simulator.program.port_names import Owner, PortKind, PortName
 
     scenario = paceline.load("ring")
-    use = Utilisation(devices=0.5, links=0.4, servers=0.0, busiest_link=0.5, busiest_link_name="node 0 out", busiest_server=0.0)
-    near = bottleneck(scenario, Breakdown(input=0.0, compute=0.49, exposed_communication=0.46, waiting=0.05, apply=0.0), use)
+    busiest = PortName(PortKind.NODE_OUT, Owner("node", 0))
+    use = Utilisation(devices=0.5, links=0.4, servers=0.0, busiest_link=0.5, busiest_link_name=str(busiest), busiest_server=0.0)
+    near = bottleneck(scenario, Breakdown(input=0.0, compute=0.49, exposed_communication=0.46, waiting=0.05, apply=0.0), use, busiest)
     assert isinstance(near, Bottleneck)
     assert (near.name, near.balance, near.label) == ("compute", "network", "compute and network in balance")
     assert "Compute takes 49%" in near.text
     assert "46% of a step: they are in balance, and neither alone is the limit" in near.text
-    far = bottleneck(scenario, Breakdown(input=0.0, compute=0.6, exposed_communication=0.4, waiting=0.0, apply=0.0), use)
+    far = bottleneck(scenario, Breakdown(input=0.0, compute=0.6, exposed_communication=0.4, waiting=0.0, apply=0.0), use, busiest)
     assert (far.name, far.balance, far.label) == ("compute", None, "compute")
     full = use.model_copy(update={"busiest_link": 0.9})
-    assert bottleneck(scenario, Breakdown(input=0.0, compute=0.5, exposed_communication=0.5, waiting=0.0, apply=0.0), full).balance is None
+    assert (
+        bottleneck(scenario, Breakdown(input=0.0, compute=0.5, exposed_communication=0.5, waiting=0.0, apply=0.0), full, busiest).balance
+        is None
+    )
 
 
 def test_the_page_has_a_line_for_each_cluster_and_machines_in_each_table(machines: dict[str, str]) -> None:
