@@ -21,8 +21,8 @@ from simulator.scenario import Scenario
 
 __all__ = ["simulate"]
 
-_MANY = 1000
-"""Replicas from which on a replication takes megabytes."""
+_MANY = 10_000
+"""Replicas from which on a replication takes tens of megabytes, next to which looking through a large process is little."""
 _NO_LINK = {"bandwidth_bytes_per_s": 1.0, "latency_s": 0.0}
 
 

@@ -151,7 +151,7 @@ def test_a_hosts_work_on_messages():
     nodes.send("first", 0, 1, 10.0)
     nodes.send("second", 0, 2, 10.0)
     assert nodes.run() == {"first": 2.0 + 1.0 + 0.5 + 2.0, "second": 4.0 + 1.0 + 0.5 + 2.0}
-    assert {host.name: host.in_use_s(nodes.kernel.now) for host in nodes.messages.hosts} == {
+    assert {str(host.name): host.in_use_s(nodes.kernel.now) for host in nodes.messages.hosts} == {
         "node 0 messages": 4.0,
         "node 1 messages": 2.0,
         "node 2 messages": 2.0,

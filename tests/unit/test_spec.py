@@ -7,12 +7,16 @@ from functools import cached_property
 
 import pytest
 
-import simulator.scenario  # noqa: F401 - every specification is known then
+from simulator import load_scenario
 from simulator.cluster import Cluster, Link, NodeClass
 from simulator.laws import Empirical
+from simulator.scenario import Scenario
 from simulator.spec import Spec
 
 LINK = Link(bandwidth_bytes_per_s=1e9)
+RING, SERVERS = load_scenario("ring", [("strategy.workers", 4)]), load_scenario("async-ps", [("strategy.workers", 4)])
+SLOW = RING.cluster.inter_node.model_copy(update={"bandwidth_bytes_per_s": 1e6})
+SLOWER = {"cluster": RING.cluster.model_copy(update={"inter_node": SLOW})}
 CASES: dict[tuple[type[Spec], str], tuple[Spec, dict[str, object], object]] = {
     (Cluster, "_class_ends"): (
         Cluster(name="four", nodes=4, inter_node=LINK, node_classes=(NodeClass(name="slow", nodes=3, speed=0.5),)),
@@ -20,6 +24,10 @@ CASES: dict[tuple[type[Spec], str], tuple[Spec, dict[str, object], object]] = {
         (1,),
     ),
     (Empirical, "_sample"): (Empirical(values=(1.0, 3.0)), {"values": (5.0, 5.0)}, None),
+    (Scenario, "layout"): (RING, {"strategy": SERVERS.strategy}, SERVERS.strategy.layout(RING.cluster)),
+    (Scenario, "lone_step_s"): (RING, SLOWER, None),
+    (Scenario, "full_step_s"): (SERVERS, SLOWER, None),
+    (Scenario, "hash"): (RING, SLOWER, None),
 }
 """Of each value that is worked out once and kept: a specification, what is changed in a copy, and the value then."""
 
@@ -42,6 +50,7 @@ def test_a_copy_works_out_anew_what_it_keeps(which: tuple[type[Spec], str]) -> N
     copied = spec.model_copy(update=changed)
     after = getattr(copied, which[1])
     assert after is not before
+    assert which[1] == "_sample" or after != before
     if wanted is not None:
         assert after == wanted
     assert getattr(spec, which[1]) is before
