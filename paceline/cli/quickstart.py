@@ -25,7 +25,7 @@ def quickstart(
     Times training steps of a small convolutional network with TensorFlow on the devices at
     hand, fits a workload to them, simulates ring all-reduce and synchronous and
     asynchronous parameter servers on an assumed 25 Gbit/s network, prints a table and
-    draws a report. Takes about two minutes. On a busy machine it goes on with a loud
+    draws a report. Takes less than a minute. On a busy machine it goes on with a loud
     warning, where [bold]paceline calibrate[/bold] would refuse.
 
     Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
