@@ -19,9 +19,9 @@ from calibrate.step_cost import StepCost
 from calibrate.step_law import StepTimeLaw, drawn_laws
 from calibrate.step_table import StepTable
 from calibrate.variables import fitted_variables
-from simulator.complaints import rule_of
 from simulator.errors import CalibrationError
 from simulator.uncertainty import Uncertainty
+from simulator.validation_errors import rule_of
 from simulator.workload import Affine, CalibrationFit, CalibrationPoint, Counted, ServerCost, Workload, WorkloadRange
 
 __all__ = ["PARAMETERS", "fit_workload"]

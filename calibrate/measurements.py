@@ -26,8 +26,8 @@ from calibrate.records import (
     WarmUp,
     record_adapter,
 )
-from simulator.complaints import quoted, rule_of
 from simulator.errors import CalibrationError
+from simulator.validation_errors import quoted, rule_of
 
 __all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "new_file", "read_measurements"]
 

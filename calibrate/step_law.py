@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
+from simulator.distributions import Constant, Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.errors import CalibrationError
-from simulator.laws import Constant, Empirical, Gamma, Law, LogNormal, Normal, ShiftedExponential
 from simulator.workload import LawScore
 
 __all__ = ["StepTimeLaw", "drawn_laws"]
@@ -58,8 +58,8 @@ class StepTimeLaw:
     def __init__(self, significance: float = 0.05, values: int = 1000) -> None:
         self.significance = significance
         self.values = values
-        self.law_: Law = Constant()
-        self.parametric_: Law | None = None
+        self.law_: Distribution = Constant()
+        self.parametric_: Distribution | None = None
         self.scores_: tuple[LawScore, ...] = ()
         self.p_value_ = 1.0
 
@@ -86,7 +86,7 @@ class StepTimeLaw:
             self.law_, self.parametric_, self.p_value_ = self._empirical(x), None, 0.0
             return self
         best = self.parametric_ = ranked[0][1]
-        self.p_value_ = float(stats.kstest(x, _distribution(best).cdf).pvalue)
+        self.p_value_ = float(stats.kstest(x, _frozen(best).cdf).pvalue)
         self.law_ = best if self.p_value_ >= self.significance else self._empirical(x)
         return self
 
@@ -99,9 +99,9 @@ class StepTimeLaw:
         return Empirical(values=tuple(float(value) for value in np.round(values, 5)))
 
     @staticmethod
-    def _candidates(x: Array, cv: float) -> list[tuple[Law, float]]:
+    def _candidates(x: Array, cv: float) -> list[tuple[Distribution, float]]:
         """Laws with their log-likelihood."""
-        laws: list[Law] = []
+        laws: list[Distribution] = []
         if cv <= _NORMAL_CV_MAX:
             laws.append(Normal(cv=cv))
         logs = np.log(x)
@@ -116,11 +116,11 @@ class StepTimeLaw:
         # shifted exponential of mean 1: the likelihood grows with the fixed part up to the smallest value
         fixed = min(float(np.min(x)), 1.0 - 1e-9)
         laws.append(ShiftedExponential(tail=max(min((1.0 - fixed) / fixed, 1e3), 1e-9)))
-        scored = [(law, float(np.sum(_distribution(law).logpdf(x)))) for law in laws]
+        scored = [(law, float(np.sum(_frozen(law).logpdf(x)))) for law in laws]
         return [(law, likelihood) for law, likelihood in scored if np.isfinite(likelihood)]
 
 
-def _distribution(law: Law) -> stats.rv_continuous:
+def _frozen(law: Distribution) -> stats.rv_continuous:
     """The law divided by its mean, as scipy's frozen distribution."""
     if isinstance(law, Normal):
         return stats.norm(1.0, law.cv)
@@ -134,7 +134,7 @@ def _distribution(law: Law) -> stats.rv_continuous:
     raise TypeError(f"no distribution for {law!r}")
 
 
-def drawn_laws(chosen: Law, samples: Iterable[ArrayLike]) -> tuple[Law, ...]:
+def drawn_laws(chosen: Distribution, samples: Iterable[ArrayLike]) -> tuple[Distribution, ...]:
     """The law as it might have come out: for each bootstrap sample of factors the best candidate, fitted to it.
 
     So the choice of the law is drawn with its parameter: with few steps, kinds whose tails
@@ -155,6 +155,6 @@ def drawn_laws(chosen: Law, samples: Iterable[ArrayLike]) -> tuple[Law, ...]:
     return tuple(_rounded(law) for law in found if law is not None)
 
 
-def _rounded(law: Law) -> Law:
+def _rounded(law: Distribution) -> Distribution:
     """Six digits, for a file that is read by people."""
     return law.model_copy(update={key: float(f"{value:.6g}") for key, value in law.model_dump().items() if key != "kind"})

@@ -14,10 +14,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from simulator.catalog import entries
-from simulator.complaints import validated
 from simulator.errors import ScenarioError
 from simulator.reading import read_toml
 from simulator.spec import Bytes, Moderate, Rate, Spec
+from simulator.validation_errors import validated
 
 __all__ = ["Accelerator", "Arithmetic", "Cores", "PeakFlops", "accelerator_named", "load_accelerator", "spelled"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from simulator.laws import Law, Slowdown
+from simulator.distributions import Distribution, Slowdown
 from simulator.spec import Bytes, Moderate, Rate, Seconds, Spec
 from simulator.transport import Transport
 from simulator.uncertainty import Uncertainty
@@ -113,7 +113,7 @@ class NodeClass(Spec):
     name: str = Field(min_length=1, max_length=200, description="for readers; reports tell classes apart by it")
     nodes: int = Field(ge=1, le=10_000_000, description="how many nodes of this class; classes fill the nodes in the order given")
     speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(default=1.0, description="of the devices, relative to the measured one")
-    jitter: Law | None = Field(default=None, description="in place of the workload's")
+    jitter: Distribution | None = Field(default=None, description="in place of the workload's")
     slowdown: Slowdown | None = Field(default=None, description="devices that stay slow for a while")
     inter_node: Link | None = Field(default=None, description="in place of the cluster's")
 

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from simulator.catalog import own_file
-from simulator.complaints import validated
 from simulator.reading import read_toml
 from simulator.rng import Streams
 from simulator.spec import Moderate, Spec
+from simulator.validation_errors import validated
 
 __all__ = ["Constant", "Known", "Prior", "constants", "drawn_values", "nominal_values"]
 

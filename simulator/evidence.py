@@ -14,7 +14,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simulator.catalog import own_file
-from simulator.complaints import validated
 from simulator.reading import read_toml
 from simulator.resolve import resolve
 from simulator.results import Coverage
@@ -22,6 +21,7 @@ from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import Kind
 from simulator.units import format_rate
+from simulator.validation_errors import validated
 
 __all__ = ["Checked", "checked_kinds", "coverage"]
 

@@ -14,12 +14,12 @@ from typing import Annotated
 from pydantic import Field
 
 from simulator.catalog import own_file
-from simulator.complaints import validated
 from simulator.discrepancy import Discrepancy, Doubt, Part
 from simulator.reading import read_toml
 from simulator.results import Breakdown, Utilisation
 from simulator.scenario import Scenario
 from simulator.spec import Spec
+from simulator.validation_errors import validated
 
 __all__ = [
     "ALL_REDUCE",

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from simulator.catalog import Kind, find, scenario_file
 from simulator.cluster import Cluster
-from simulator.complaints import is_valid, quoted, validated
 from simulator.errors import ScenarioError
 from simulator.prices import Prices
 from simulator.reading import read_toml
@@ -19,6 +18,7 @@ from simulator.resolve import resolve
 from simulator.scenario import NAMED_BEFORE, Scenario
 from simulator.spec import short_name
 from simulator.uncertainty import Uncertainty
+from simulator.validation_errors import is_valid, quoted, validated
 from simulator.workload import LAW_PARTS, Workload
 
 __all__ = [

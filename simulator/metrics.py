@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.bottleneck import bottleneck
-from simulator.cautions import cautions
 from simulator.cost import placement_of
 from simulator.discrepancy import Doubt, Off, off_of
 from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
@@ -38,6 +37,7 @@ from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategies.catalogue import ALONE
 from simulator.teams import as_workers
+from simulator.warnings import warnings_of
 
 __all__ = ["Window", "alone_scenario", "doubt_of_runs", "summarise"]
 
@@ -123,7 +123,7 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         bottleneck=bottleneck(achieved, breakdown, utilisation, busiest),
         coverage=coverage(scenario),
         assumed=resolved.assumed,
-        warnings=cautions(scenario, phase, aligned=any(run.aligned for run in runs)),
+        warnings=warnings_of(scenario, phase, aligned=any(run.aligned for run in runs)),
         events=sum(run.events for run in runs),
     )
 

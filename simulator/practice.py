@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from simulator.cluster import Cluster, Link
 from simulator.constants import constants, drawn_values, nominal_values
-from simulator.laws import Normal
+from simulator.distributions import Normal
 from simulator.results import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario

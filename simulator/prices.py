@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from simulator.cluster import Price
-from simulator.complaints import quoted, validated
 from simulator.errors import InputError, UnitError
 from simulator.units import parse_quantity
+from simulator.validation_errors import quoted, validated
 
 __all__ = [
     "ALL",

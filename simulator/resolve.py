@@ -3,7 +3,7 @@
 A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`)
 is that of what was written. What it means beyond that is decided here, in three parts, each
 of which can be told to a reader: a workload that was measured on another device than the
-cluster has is moved to it (:mod:`simulator.moving`); what is left out is taken as TensorFlow
+cluster has is moved to it (:mod:`simulator.device_transfer`); what is left out is taken as TensorFlow
 was measured to do it (:mod:`simulator.defaults`); and links of which a sort alone is known
 get rates that are uncertain (:mod:`simulator.practice`), drawn for each replication.
 """
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from simulator.catalog import entries
-from simulator.complaints import validated
 from simulator.defaults import assumptions, filled_in
-from simulator.moving import moved_to
+from simulator.device_transfer import moved_to
 from simulator.practice import assumed_in_practice
+from simulator.published_throughputs import plain
 from simulator.reading import read_toml
 from simulator.results import Assumed
 from simulator.scenario import Scenario
-from simulator.speeds import plain
-from simulator.workload import Moved, Workload
+from simulator.validation_errors import validated
+from simulator.workload import DeviceTransfer, Workload
 
 __all__ = ["Resolved", "resolve"]
 
@@ -44,7 +44,7 @@ class Resolved:
     scenario: Scenario
 
     @property
-    def moved(self) -> Moved | None:
+    def moved(self) -> DeviceTransfer | None:
         """To which device the workload was moved and by which rule; none where it was measured there, or is taken as it is."""
         moved = self.scenario.workload.moved
         return moved if moved is not None and moved.applied else None

@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 from simulator.discrepancy import Doubt
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.tables import Row
-from simulator.workload import Moved
+from simulator.table import Row
+from simulator.workload import DeviceTransfer
 
 __all__ = [
     "Assumed",
@@ -257,7 +257,7 @@ class Result(Outcome):
     hidden_communication_s: float = Field(
         default=0.0, description="communication of the mean step that went on while the replica computed; no part of the step's time"
     )
-    moved: Moved | None = Field(
+    moved: DeviceTransfer | None = Field(
         default=None, description="to which device the workload was moved, how far and by which rule; null where it was not"
     )
     all_reduces: tuple[Reduced, ...] = Field(default=(), description="algorithm and protocol of each bucket size")

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from simulator.accelerator import Accelerator, accelerator_named
-from simulator.speeds import Scatter, Speed, Speeds, same_device
+from simulator.published_throughputs import PublishedThroughput, PublishedThroughputs, Scatter, same_device
 from simulator.workload import Counted, Workload
 
 __all__ = ["Achieved", "Range", "achieved", "bound_s", "efficiency", "is_processor", "ratio_scatter", "roofline"]
@@ -73,9 +73,9 @@ def bound_s(counted: Counted, device: Accelerator, precision: str, batch: float)
 
 
 @lru_cache(maxsize=32)
-def achieved(speeds: Speeds) -> tuple[Achieved, ...]:
+def achieved(speeds: PublishedThroughputs) -> tuple[Achieved, ...]:
     """Every published row of a counted model on a device with a datasheet; repeats of one setting as one."""
-    found: dict[tuple[str, str, str, str, str], list[tuple[float, Speed]]] = {}
+    found: dict[tuple[str, str, str, str, str], list[tuple[float, PublishedThroughput]]] = {}
     for row in speeds.rows:
         model, device = speeds.model_of(row.model), accelerator_named(row.device)
         if model is None or device is None or is_processor(device):
@@ -105,7 +105,7 @@ def _by_model(values: Iterable[tuple[str, float]]) -> list[list[float]]:
 
 
 @lru_cache(maxsize=32)
-def efficiency(speeds: Speeds) -> Range | None:
+def efficiency(speeds: PublishedThroughputs) -> Range | None:
     """Efficiency that one more model would achieve: 90% prediction interval over models, each counted once however many rows it has.
 
     Spread between the means of models and spread of rows around their model's mean are
@@ -122,7 +122,7 @@ def efficiency(speeds: Speeds) -> Range | None:
 
 
 @lru_cache(maxsize=32)
-def ratio_scatter(speeds: Speeds) -> Scatter | None:
+def ratio_scatter(speeds: PublishedThroughputs) -> Scatter | None:
     """How far published pairs lie from the ratio of their two bounds: root mean square of logarithms, each model counted once.
 
     A pair's distance is the difference of its two logarithmic efficiencies, so no mean is
@@ -141,7 +141,7 @@ def ratio_scatter(speeds: Speeds) -> Scatter | None:
     return Scatter(math.sqrt(statistics.fmean(statistics.fmean(values) for values in models)), len(models))
 
 
-def roofline(load: Workload, here: Accelerator | None, there: Accelerator, speeds: Speeds) -> Range | None:
+def roofline(load: Workload, here: Accelerator | None, there: Accelerator, speeds: PublishedThroughputs) -> Range | None:
     """Time there over time here by the bounds of both devices, or by that of the one there and published efficiencies.
 
     Between two accelerators the ratio of their bounds is taken, with the scatter of
@@ -170,7 +170,7 @@ def _batches(load: Workload) -> Sequence[float]:
 
 
 def _at(
-    load: Workload, counted: Counted, here: Accelerator | None, there: Accelerator, known: Range, speeds: Speeds, batch: float
+    load: Workload, counted: Counted, here: Accelerator | None, there: Accelerator, known: Range, speeds: PublishedThroughputs, batch: float
 ) -> Range | None:
     measured_s = load.compute_s(batch) + load.apply_s
     there_s = bound_s(counted, there, load.precision, batch)

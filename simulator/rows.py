@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results import Failure, Outcome, Result
 from simulator.scenario import Scenario
-from simulator.tables import Cell, Row, flat
+from simulator.table import Cell, Row, flat
 
 __all__ = ["BRIEF", "COLUMNS", "row_of", "rows_of_outcomes"]
 

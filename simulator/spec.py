@@ -26,7 +26,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from simulator.errors import UnitError
-from simulator.tables import Row, flat, frame_of, html_of
+from simulator.table import Row, flat, frame_of, html_of
 from simulator.units import Dimension, parse_quantity
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from simulator.cluster import Cluster, Link
-from simulator.laws import Constant, Empirical, Law
+from simulator.distributions import Constant, Distribution, Empirical
 from simulator.scenario import Scenario
 from simulator.workload import Affine, Workload
 
@@ -76,7 +76,7 @@ def _workload(load: Workload, batch: int, team: int) -> Workload:
 
 
 @lru_cache(maxsize=256)
-def slowest_of(law: Law, count: int) -> tuple[Law, float]:
+def slowest_of(law: Distribution, count: int) -> tuple[Distribution, float]:
     """The law of the largest of so many independent draws, and its mean over that of one draw.
 
     By sampling, with the same draws whenever it is asked.

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.laws import Constant, Empirical, Law
+from simulator.distributions import Constant, Distribution, Empirical
 from simulator.spec import Bytes, Moderate, Seconds, Spec
 from simulator.uncertainty import Uncertainty
 
@@ -17,8 +17,8 @@ __all__ = [
     "CalibrationFit",
     "CalibrationPoint",
     "Counted",
+    "DeviceTransfer",
     "LawScore",
-    "Moved",
     "ServerCost",
     "Variable",
     "Workload",
@@ -150,7 +150,7 @@ class Counted(Spec):
 Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
 
 
-class Moved(Spec):
+class DeviceTransfer(Spec):
     """That a workload's compute times hold for another device than it was measured on, and by which rule.
 
     A scenario gives ``factor`` (time there over time here: low and high, or low, middle and
@@ -166,7 +166,7 @@ class Moved(Spec):
     text: str = Field(default="", description="the rule in a sentence; filled in when the scenario is resolved")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Moved:
+    def _consistent(self) -> DeviceTransfer:
         if list(self.factor) != sorted(self.factor):
             raise ValueError("factor must be low and high, or low, middle and high, in this order")
         if self.rule == "given" and not self.source.strip():
@@ -212,11 +212,11 @@ class Workload(Spec):
     input_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
         default=None, description="bytes of one sample as it is fed to a replica; needed where a client feeds all workers"
     )
-    jitter: Law = Constant()
+    jitter: Distribution = Constant()
     jitter_steps: int | None = Field(
         default=None, ge=1, description="timed steps that the law of jitter was fitted to; left out: those of the fit's points"
     )
-    jitter_draws: tuple[Law, ...] = Field(
+    jitter_draws: tuple[Distribution, ...] = Field(
         default=(), max_length=1000, description="laws of jitter fitted to bootstrap samples of the steps; each run takes one of them"
     )
     jitter_least: Annotated[float, Field(gt=0, le=1)] | None = Field(
@@ -245,7 +245,7 @@ class Workload(Spec):
     provenance: dict[str, str] = Field(default_factory=dict)
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
     counted: Counted | None = None
-    moved: Moved | None = Field(default=None, description="to another device than it was measured on")
+    moved: DeviceTransfer | None = Field(default=None, description="to another device than it was measured on")
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:

@@ -8,11 +8,11 @@ from pathlib import Path
 from calibrate.validation.discrepancy import Sample, deviations
 from calibrate.validation.reaching import rows_from_csv
 from simulator import catalog
-from simulator.complaints import validated
 from simulator.constants import Known
 from simulator.discrepancy import Discrepancy
 from simulator.loading import read_toml
 from simulator.spec import Spec
+from simulator.validation_errors import validated
 
 __all__ = ["FILE", "discrepancy_without", "left_out"]
 

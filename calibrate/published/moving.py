@@ -12,10 +12,10 @@ from functools import lru_cache
 
 from calibrate.validation.comparison import Compared
 from simulator.accelerator import Accelerator, accelerator_named
-from simulator.moving import moved_to, pair_range
+from simulator.device_transfer import moved_to, pair_range
+from simulator.published_throughputs import Pair, PublishedThroughputs, load_published_throughputs
 from simulator.results import Estimate
 from simulator.roofline import Range, achieved, efficiency
-from simulator.speeds import Pair, Speeds, load_speeds
 from simulator.workload import Affine, Variable, Workload, WorkloadRange
 
 __all__ = ["BY_PAIR", "BY_RATIO", "BY_ROOFLINE", "MOVED_BY", "moved_rows"]
@@ -38,7 +38,7 @@ _USUAL_BATCH = 64
 """Where a source does not state its batch."""
 
 
-def moved_rows(speeds: Speeds | None = None) -> tuple[Compared, ...]:
+def moved_rows(speeds: PublishedThroughputs | None = None) -> tuple[Compared, ...]:
     """Every published pair, predicted by each rule that leads there without it.
 
     Parameters
@@ -54,7 +54,7 @@ def moved_rows(speeds: Speeds | None = None) -> tuple[Compared, ...]:
         the model; and by the roofline of the device there alone, without the model, as from a
         processor.
     """
-    speeds = load_speeds() if speeds is None else speeds
+    speeds = load_published_throughputs() if speeds is None else speeds
     return (*_by_pair(speeds), *_by_ratio(speeds), *_by_roofline(speeds))
 
 
@@ -68,7 +68,7 @@ def _newer(pairs: tuple[Pair, ...]) -> Iterator[tuple[Pair, Accelerator, Acceler
             yield pair, here, there
 
 
-def _by_pair(speeds: Speeds) -> Iterator[Compared]:
+def _by_pair(speeds: PublishedThroughputs) -> Iterator[Compared]:
     for pair, here, there in _newer(speeds.pairs):
         others = _without(speeds, source=pair.source).pairs_of(pair.model, pair.precision, pair.here, pair.there)
         if others:
@@ -76,12 +76,12 @@ def _by_pair(speeds: Speeds) -> Iterator[Compared]:
 
 
 @lru_cache(maxsize=128)
-def _without(speeds: Speeds, *, source: str | None = None, model: str | None = None) -> Speeds:
+def _without(speeds: PublishedThroughputs, *, source: str | None = None, model: str | None = None) -> PublishedThroughputs:
     """Made once for all rows that it judges."""
     return speeds.without(source=source, model=model)
 
 
-def _by_ratio(speeds: Speeds) -> Iterator[Compared]:
+def _by_ratio(speeds: PublishedThroughputs) -> Iterator[Compared]:
     for pair, here, there in _newer(speeds.pairs):
         model = speeds.model_of(pair.model)
         if model is not None and here.peak(pair.precision) and there.peak(pair.precision):
@@ -90,7 +90,7 @@ def _by_ratio(speeds: Speeds) -> Iterator[Compared]:
             yield _compared(BY_RATIO, pair, here, there, Range(*moved.low_mid_high))
 
 
-def _by_roofline(speeds: Speeds) -> Iterator[Compared]:
+def _by_roofline(speeds: PublishedThroughputs) -> Iterator[Compared]:
     for row in achieved(speeds):
         known = efficiency(_without(speeds, model=row.model))
         if known is None:
@@ -107,7 +107,7 @@ def _by_roofline(speeds: Speeds) -> Iterator[Compared]:
         )
 
 
-def _workload(speeds: Speeds, pair: Pair, here: Accelerator) -> Workload:
+def _workload(speeds: PublishedThroughputs, pair: Pair, here: Accelerator) -> Workload:
     """What a profile would have told of the pair's training here: its time, and its model's operations where they were counted."""
     model = speeds.model_of(pair.model)
     batch = pair.batch or _USUAL_BATCH

@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field
 
 from calibrate.published.data import data_file
 from simulator.cluster import Cluster
-from simulator.complaints import validated
 from simulator.errors import ScenarioError
 from simulator.loading import load_cluster, read_toml
 from simulator.spec import Bytes, Seconds, Spec
+from simulator.validation_errors import validated
 
 __all__ = ["Accounted", "Excluded", "Inside", "Regime", "Row", "Series", "Stack", "Tables", "load_tables"]
 

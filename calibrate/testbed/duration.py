@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from calibrate.testbed.setting import TestbedSetting
-from simulator.laws import Law
+from simulator.distributions import Distribution
 
 __all__ = ["busiest_share", "guessed_compute_s", "guessed_run_s", "guessed_step_s"]
 
@@ -72,7 +72,7 @@ def busiest_share(sizes: Iterable[float], servers: int) -> float:
     return max(held) / sum(held)
 
 
-def _of_slowest(law: Law, workers: int) -> float:
+def _of_slowest(law: Distribution, workers: int) -> float:
     """About how much longer the slowest of some workers takes than the mean: exact for an exponential law."""
     variation: float = {"constant": 0.0, "exponential": 1.0, "gamma": 0.4, "lognormal": 0.3}.get(law.kind, 0.3)
     return 1.0 + variation * sum(1.0 / number for number in range(2, workers + 1))

@@ -17,10 +17,10 @@ from calibrate.records import Rows, VariableRecord
 from calibrate.testbed.ladder import LADDER, variables_of
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from simulator import catalog
-from simulator.complaints import quoted, validated
+from simulator.distributions import Distribution, Empirical, Normal, ShiftedExponential
 from simulator.errors import InputError, ScenarioError
-from simulator.laws import Empirical, Law, Normal, ShiftedExponential
 from simulator.loading import load_workload
+from simulator.validation_errors import quoted, validated
 from simulator.workload import Variable, Workload
 
 __all__ = ["EMULATED_LAWS", "Describe", "builder_of", "describe_model", "function_of", "of_workload", "validated_setting", "with_model"]
@@ -212,7 +212,7 @@ def _twin(variable: Variable, batch: int) -> dict[str, Any]:
     return twin
 
 
-def _law(workload: Workload) -> Law:
+def _law(workload: Workload) -> Distribution:
     """The workload's jitter as a law that the emulated device draws from: others by 200 quantiles of equal probability, mean 1."""
     law = workload.jitter
     places = (np.arange(_QUANTILES) + 0.5) / _QUANTILES

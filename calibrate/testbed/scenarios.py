@@ -10,7 +10,7 @@ from pydantic import Field
 
 from calibrate.testbed.setting import TestbedSetting
 from simulator import scenario_from_table
-from simulator.laws import Law
+from simulator.distributions import Distribution
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 
@@ -33,7 +33,7 @@ class RealCompute(Spec):
     """What a real model's step was measured to take, alone on the machine, and how much longer beside others."""
 
     mean_s: float = Field(gt=0)
-    law: Law
+    law: Distribution
     mean_error_s: float = Field(default=0.0, ge=0, description="standard error of mean_s, from the scatter of repeats")
     with_call: bool = Field(default=False, description="timed from outside, with the call of the step's function")
     busy_core_slowdown: float = Field(default=0.0, ge=0, description="share by which it takes longer for each other core that is busy")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from calibrate.testbed.ladder import variables_of
-from simulator.laws import Constant, Law
+from simulator.distributions import Constant, Distribution
 from simulator.spec import Rate, Seconds, Spec
 
 __all__ = ["Compute", "ShapedLink", "TestbedSetting", "TestbedVariable"]
@@ -59,7 +59,7 @@ class Compute(Spec):
         default="emulated", description="emulated: a sleep drawn from a law; real: the model's forward and backward pass"
     )
     mean_s: Seconds = Field(default=0.1, gt=0, description="emulated: mean of the sleep")
-    law: Law = Field(default=Constant(), description="emulated: of the sleep around its mean")
+    law: Distribution = Field(default=Constant(), description="emulated: of the sleep around its mean")
 
 
 class TestbedSetting(Spec):

@@ -12,10 +12,10 @@ from pydantic import Field
 
 from calibrate.testbed.model import Describe, describe_model, validated_setting, with_model
 from calibrate.testbed.setting import TestbedSetting
-from simulator.complaints import validated
 from simulator.errors import ScenarioError
 from simulator.loading import read_toml
 from simulator.spec import Spec
+from simulator.validation_errors import validated
 
 __all__ = ["HeldOut", "Matrix", "matrix_of", "read_matrix"]
 

@@ -24,8 +24,8 @@ from calibrate.validation.checking import times_compute
 from calibrate.validation.comparison import Compared, histogram_distance
 from calibrate.validation.matrix import Matrix
 from calibrate.validation.reaching import reached_of
+from simulator.distributions import Empirical
 from simulator.errors import CalibrationError
-from simulator.laws import Empirical
 from simulator.replication import replicate
 
 __all__ = ["MatrixValidation", "compute_of", "measure_matrix", "pending_settings", "validate_matrix"]

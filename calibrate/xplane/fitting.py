@@ -15,7 +15,7 @@ from calibrate.xplane.batches import Profiled
 from calibrate.xplane.gradients import gradient_ops, readiness
 from calibrate.xplane.provenance import device_name, facts_of, flags_of
 from calibrate.xplane.variables import ModelVariables
-from simulator.laws import Constant, Law
+from simulator.distributions import Constant, Distribution
 from simulator.uncertainty import Uncertainty
 from simulator.workload import Affine, CalibrationFit, CalibrationPoint, LawScore, Variable, Workload, WorkloadRange
 
@@ -139,7 +139,7 @@ def _intervals(parameters: Mapping[str, float], center: Array, draws: Array) -> 
     return {key: (_digits(a), _digits(b)) for key, a, b in zip(parameters, low, high, strict=True)}
 
 
-def _law(table: StepTable) -> tuple[Law, tuple[LawScore, ...]]:
+def _law(table: StepTable) -> tuple[Distribution, tuple[LawScore, ...]]:
     factors = table.factors()
     if len(factors) < _FEWEST_FOR_A_LAW:
         return Constant(), ()

@@ -10,10 +10,10 @@ from typing import Any
 
 from calibrate.testbed.model import Describe, function_of, validated_setting, with_model
 from calibrate.testbed.setting import TestbedSetting
-from simulator.complaints import quoted
 from simulator.errors import InputError, ScenarioError, UnitError
 from simulator.loading import read_toml
 from simulator.units import Dimension, parse_quantity
+from simulator.validation_errors import quoted
 
 __all__ = ["DEFAULT_LINK", "Asked", "compute_of", "setting_of"]
 

@@ -10,8 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, InstanceOf, TypeAdapter, ValidationError
 
-from simulator.complaints import quoted
 from simulator.errors import InputError
+from simulator.validation_errors import quoted
 
 __all__ = ["checked"]
 

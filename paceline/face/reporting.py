@@ -12,7 +12,7 @@ from simulator.errors import InputError, SimulationError
 from simulator.files import check_writable
 from simulator.results import Outcome, Result
 from simulator.spec import Spec
-from simulator.tables import Row, frame_of, html_of_rows
+from simulator.table import Row, frame_of, html_of_rows
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 from paceline.face.arguments import checked
 from simulator.catalog import scenario_file
 from simulator.cluster import Price
-from simulator.complaints import quoted
 from simulator.errors import InputError
 from simulator.files import check_writable
 from simulator.loading import apply_settings, read_toml, scenario_from_table
 from simulator.prices import ALL, Prices, parse_prices
 from simulator.scenario import Scenario
 from simulator.spec import Spec
+from simulator.validation_errors import quoted
 
 __all__ = ["GivenPrices", "Settings", "Source", "axes_of", "load", "out_of", "pairs_of", "plain", "prices_of", "table_of"]
 

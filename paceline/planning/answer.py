@@ -14,7 +14,7 @@ from simulator.left_out import LeftOut
 from simulator.results import Estimate, Result
 from simulator.rows import BRIEF, rows_of_outcomes
 from simulator.spec import Seconds, Spec
-from simulator.tables import Row, frame_of_rows, html_of_rows
+from simulator.table import Row, frame_of_rows, html_of_rows
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from paceline.planning.luck import Luck, least_mean, luck_of, worst_of
 from simulator.cluster import Cluster
+from simulator.distributions import Distribution
 from simulator.engine.draws import process_factors
 from simulator.fusion import buckets
-from simulator.laws import Law
 from simulator.replication import drawn_scenario
 from simulator.rng import Streams
 from simulator.scenario import Scenario
@@ -90,7 +90,7 @@ class Ceilings:
         if window is None:
             return np.full(len(self._draws), math.inf)
         shares = self._shares_of(scenario)
-        groups: dict[Law, tuple[_Group, ...]] = {}
+        groups: dict[Distribution, tuple[_Group, ...]] = {}
         rates = []
         for draw in self._draws:
             law = draw.workload.jitter
@@ -142,7 +142,7 @@ def _shares(scenario: Scenario) -> _Shares:
     return _Shares(pulled, pushed, count)
 
 
-def _groups(scenario: Scenario, jitter: Law) -> tuple[_Group, ...]:
+def _groups(scenario: Scenario, jitter: Distribution) -> tuple[_Group, ...]:
     """Replicas by the kind of their node."""
     cluster = scenario.cluster
     if not cluster.node_classes and not cluster.node_speed:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from simulator.errors import InputError
+from simulator.published_throughputs import kind_of
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.speeds import kind_of
 from simulator.workload import Workload
 
 __all__ = ["check_devices"]

@@ -14,11 +14,11 @@ from statistics import NormalDist
 import numpy as np
 
 from paceline.planning.answer import Goal, Prefer
-from simulator.complaints import quoted, validated
 from simulator.discrepancy import CERTAIN, Off
 from simulator.errors import InputError, UnitError
 from simulator.intervals import combined
 from simulator.units import parse_quantity
+from simulator.validation_errors import quoted, validated
 
 __all__ = [
     "confidence_of",

@@ -18,8 +18,8 @@ from paceline.planning.what_if import (
     with_one_more_server,
 )
 from simulator.cost import placement_of, server_nodes, usd_per_hour
+from simulator.device_transfer import precision_gain
 from simulator.errors import ScenarioError
-from simulator.moving import precision_gain
 from simulator.results import Estimate, Result
 from simulator.scenario import Scenario
 from simulator.units import format_rate, format_seconds

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.laws import Empirical, Gamma, Law, LogNormal, Normal, ShiftedExponential, Slowdown
+from simulator.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
 
 __all__ = ["Luck", "least_mean", "luck_of", "worst_of"]
 
@@ -36,7 +36,7 @@ class Luck(NamedTuple):
     most: float
 
 
-def luck_of(law: Law, slowdown: Slowdown | None = None) -> Luck:
+def luck_of(law: Distribution, slowdown: Slowdown | None = None) -> Luck:
     """Limits of jitter of mean 1; a slow-down only makes steps longer."""
     slow = slowdown.factor if slowdown is not None else 1.0
     variance, least, most = 0.0, 1.0, 1.0

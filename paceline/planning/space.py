@@ -13,12 +13,12 @@ from paceline.planning.answer import Refused, Scaling
 from paceline.planning.strategies import strategy_table
 from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find, scenario_file
-from simulator.complaints import quoted, validated
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import apply_settings, read_toml, scenario_from_table
 from simulator.prices import Prices, for_several
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import kind_of
+from simulator.validation_errors import quoted, validated
 from simulator.workload import Workload
 
 __all__ = ["Counts", "Line", "Space", "counts_of", "space_of"]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from simulator.cluster import Cluster, Link
-from simulator.complaints import validated
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.uncertainty import Uncertainty
+from simulator.validation_errors import validated
 from simulator.workload import Workload
 
 __all__ = [

@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from paceline.sweeping.lines import LineReader
 from simulator.errors import ResultsError
 from simulator.results import Failure, Result
-from simulator.tables import frame_of, html_of
+from simulator.table import frame_of, html_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline
 from simulator.files import write_whole
 from simulator.results import Breakdown, Estimate, Failure, Result, Utilisation
-from simulator.tables import Cell
+from simulator.table import Cell
 
 __all__ = ["Table", "cell", "tables_of", "write_tables"]
 

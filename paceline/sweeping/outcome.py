@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 from paceline.sweeping.stored import StoredLines
 from simulator.errors import SimulationError
 from simulator.results import Failure, Result
-from simulator.tables import frame_of, html_of
+from simulator.table import frame_of, html_of
 
 if TYPE_CHECKING:
     import pandas as pd

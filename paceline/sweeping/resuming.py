@@ -14,9 +14,9 @@ from paceline.sweeping.lines import Line, begins_line, timeless
 from paceline.sweeping.outcome import Sweep
 from paceline.sweeping.retrying import clean_up, retried
 from paceline.sweeping.running import Backend, Outcome, Runner
-from simulator.complaints import quoted
 from simulator.errors import ResultsError
 from simulator.scenario import Scenario
+from simulator.validation_errors import quoted
 
 __all__ = ["sweep"]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from simulator.columns import compact
 from simulator.defaults import start_of
+from simulator.distributions import Distribution, Slowdown
 from simulator.errors import SimulationError
-from simulator.laws import Law, Slowdown
 from simulator.network.flows import weights_of
 from simulator.pcg64 import Sampler, Words, doubles
 from simulator.rng import Streams
@@ -109,7 +109,7 @@ class Draws:
         self._add(load.jitter, None, begins, ranks, least)
         self.constant = compact(np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter]))
 
-    def _add(self, law: Law, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None) -> None:
+    def _add(self, law: Distribution, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None) -> None:
         if begins < ends:
             self._jitter.append(
                 Jitter(law, slowdown, self._streams, np.arange(begins, ends), None if least is None else least[begins:ends], self._with)
@@ -238,7 +238,7 @@ class Jitter:
 
     def __init__(
         self,
-        law: Law,
+        law: Distribution,
         slowdown: Slowdown | None,
         streams: Streams,
         workers: NDArray[np.int64],

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from simulator import load_scenario, simulate
+from simulator.distributions import LogNormal
 from simulator.errors import SimulationError
-from simulator.laws import LogNormal
 from tests.cli.conftest import Answer
 
 ASYNC = "strategy={kind='parameter-server',mode='async',workers=64}"

@@ -8,8 +8,8 @@ from scipy import integrate, stats
 
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s
+from simulator.distributions import Empirical
 from simulator.invariants import audit
-from simulator.laws import Empirical
 from simulator.rng import Streams
 
 COMPUTE_S = 1e-3 + 2e-3 + 10 * 300e-6

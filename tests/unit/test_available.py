@@ -14,9 +14,9 @@ from sample_scenarios import scenario_table
 
 from simulator import available, effort, scenario_from_table, simulate
 from simulator.available import available_bytes
-from simulator.cautions import cautions
 from simulator.effort import effort_s, memory_bytes
 from simulator.errors import InputError
+from simulator.warnings import warnings_of
 
 MOST = 10_000_000
 ASYNC = {"kind": "parameter-server", "mode": "async"}
@@ -39,7 +39,7 @@ def test_ten_million_workers_are_checked_as_fast_as_ten(strategy):
         begun = time.process_time()
         found = scenario(workers, strategy, cluster=cluster)
         assert found.replicas == workers
-        effort_s(found), memory_bytes(found, "simpy"), found.hash, found.full_step_s, found.nodes_needed, cautions(found)
+        effort_s(found), memory_bytes(found, "simpy"), found.hash, found.full_step_s, found.nodes_needed, warnings_of(found)
         took_s, peak = time.process_time() - begun, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return took_s, peak

@@ -15,7 +15,7 @@ from simulator.loading import apply_settings
 from simulator.results import Estimate, Result
 from simulator.rng import Streams
 from simulator.uncertainty import with_draw
-from simulator.workload import Moved
+from simulator.workload import DeviceTransfer
 
 WIDE = {
     "uncertainty": {
@@ -93,7 +93,7 @@ def test_two_moves_to_other_devices_make_no_pairs(base: Result) -> None:
     """Draws of both factors come in the same order; taken as pairs, two guesses would agree run by run."""
 
     def moved(factor: float) -> Result:
-        known = Moved.model_validate(
+        known = DeviceTransfer.model_validate(
             {"rule": "given", "factor": (factor, factor, factor), "source": "x", "from_device": "a", "to_device": "b", "text": "x"}
         )
         return base.model_copy(update={"moved": known})

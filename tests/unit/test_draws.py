@@ -12,8 +12,8 @@ from sample_modes import LOAD
 from sample_scenarios import scenario_table
 
 from simulator import pcg64, scenario_from_table
+from simulator.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
 from simulator.engine.draws import Draws, Factors, Jitter, process_factors
-from simulator.laws import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
 from simulator.network.ports import exact_weight
 from simulator.pcg64 import Sampler, doubles, seeded
 from simulator.rng import Streams

@@ -10,12 +10,12 @@ from sample_scenarios import scenario_table
 from scipy import stats
 
 from simulator import load_scenario, scenario_from_table, simulate
+from simulator.distributions import Constant, Slowdown
 from simulator.engine.draws import Jitter
 from simulator.errors import DeadlockError, SimulationError, UnitError
 from simulator.fusion import buckets
 from simulator.intervals import _STUDENT_95, prediction_interval
 from simulator.kernel import Kernel
-from simulator.laws import Constant, Slowdown
 from simulator.metrics import Window, alone_scenario
 from simulator.placement import Partitioner, place, shards_of
 from simulator.replication import replicate

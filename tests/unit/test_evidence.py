@@ -9,8 +9,8 @@ import pytest
 from sample_scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.cautions import cautions
 from simulator.evidence import checked_kinds, coverage
+from simulator.warnings import warnings_of
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [{"name": f"v{i}", "size_bytes": 1e6, "creation_index": i, "ready": (i + 1) / 2} for i in range(2)]
@@ -70,7 +70,7 @@ def test_a_batch_was_timed_or_lies_between_or_outside(batch, grade):
 def test_only_what_nothing_speaks_for_is_warned_about():
     def warned(workers):
         built = scenario_from_table(scenario_table(workload=MEASURED, cluster=LINKS, strategy={**ASYNC, "workers": workers}), "test")
-        return [warning.path for warning in cautions(built) if warning.code == "outside-calibration"]
+        return [warning.path for warning in warnings_of(built) if warning.code == "outside-calibration"]
 
     assert warned(16) == []
     assert warned(17) == ["strategy.workers"]
@@ -149,7 +149,7 @@ def test_servers_stay_as_fast_as_where_they_were_measured():
     def codes(**parts):
         load = {"calibrated": {"batch": [8, 64], "device": "here"}, "moved": {"factor": [0.2, 0.8], "source": "a test"}, **parts}
         table = scenario_table(workload=load, cluster={**LINKS, "device": "there"}, strategy=ASYNC)
-        return {warning.code for warning in cautions(scenario_from_table(table, "test"))}
+        return {warning.code for warning in warnings_of(scenario_from_table(table, "test"))}
 
     assert "servers-not-moved" in codes(server={"base": "10 us"})
     assert "servers-not-moved" not in codes()
@@ -157,4 +157,4 @@ def test_servers_stay_as_fast_as_where_they_were_measured():
 
 def test_a_workload_without_a_device_is_taken_as_the_clusters():
     table = scenario_table(workload=MEASURED, cluster={**LINKS, "device": "there"})
-    assert "device-not-known" in {warning.code for warning in cautions(scenario_from_table(table, "test"))}
+    assert "device-not-known" in {warning.code for warning in warnings_of(scenario_from_table(table, "test"))}

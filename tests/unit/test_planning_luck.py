@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from paceline.planning.bounds import Ceilings
 from paceline.planning.luck import least_mean, luck_of, worst_of
 from simulator import scenario_from_table, simulate
-from simulator.laws import Law, Slowdown
+from simulator.distributions import Distribution, Slowdown
 from tests.sample_scenarios import scenario_table
 
 LAWS = [
@@ -25,7 +25,7 @@ LAWS = [
 
 @pytest.mark.parametrize("given", LAWS, ids=lambda law: law["kind"])
 def test_no_draw_and_no_mean_leaves_its_limits(given: dict[str, object]) -> None:
-    law: Law = TypeAdapter(Law).validate_python(given)
+    law: Distribution = TypeAdapter(Distribution).validate_python(given)
     draws = law.sample(np.random.default_rng(5), 400_000) / law.mean()
     luck = luck_of(law)
     assert luck.least <= draws.min()
@@ -39,7 +39,7 @@ def test_no_draw_and_no_mean_leaves_its_limits(given: dict[str, object]) -> None
 
 
 def test_a_slow_down_makes_steps_longer_and_nothing_shorter() -> None:
-    law: Law = TypeAdapter(Law).validate_python({"kind": "normal", "cv": 0.1})
+    law: Distribution = TypeAdapter(Distribution).validate_python({"kind": "normal", "cv": 0.1})
     plain, slow = luck_of(law), luck_of(law, Slowdown(factor=4.0, mean_slow_steps=2, mean_normal_steps=8))
     assert slow == plain._replace(most=4 * plain.most)
     assert worst_of([plain, slow._replace(variance=1.0, least=0.0)]) == (1.0, 0.0, slow.most)

@@ -10,7 +10,7 @@ from calibrate.published.moving import BY_PAIR, BY_RATIO, BY_ROOFLINE, MOVED_BY,
 from calibrate.published.validation import MOVED, validate_published
 from calibrate.validation.scores import scores_of
 from paceline.cli.validate_published import published_validation
-from simulator.speeds import Speed, Speeds, load_speeds
+from simulator.published_throughputs import PublishedThroughput, PublishedThroughputs, load_published_throughputs
 
 ROWS = moved_rows()
 SCORES = {score.group: score for score in scores_of(ROWS)}
@@ -42,10 +42,10 @@ def test_every_rule_beats_the_ratio_of_peaks_and_of_bandwidths():
 
 @pytest.mark.parametrize("group", [BY_RATIO, BY_ROOFLINE])
 def test_a_training_has_no_part_in_its_own_roofline(group):
-    speeds = load_speeds()
+    speeds = load_published_throughputs()
     model = "bert-large-384"
     twice = (row.model_copy(update={"throughput": row.throughput * 2}) if row.model == model else row for row in speeds.rows)
-    changed = {row.name: row for row in moved_rows(Speeds(twice, speeds.models)) if row.group == group}
+    changed = {row.name: row for row in moved_rows(PublishedThroughputs(twice, speeds.models)) if row.group == group}
     same = [row for row in ROWS if row.group == group and row.settings["model"] == model]
     assert same
     for row in same:
@@ -57,12 +57,12 @@ def test_a_training_has_no_part_in_its_own_roofline(group):
 
 
 def test_a_source_has_no_part_in_its_own_pairs():
-    speeds = load_speeds()
+    speeds = load_published_throughputs()
     moved = (
         row.model_copy(update={"throughput": row.throughput * 3}) if row.source == "paddle_perf" and row.device.startswith("A100") else row
         for row in speeds.rows
     )
-    changed = {row.name: row for row in moved_rows(Speeds(moved, speeds.models)) if row.group == BY_PAIR}
+    changed = {row.name: row for row in moved_rows(PublishedThroughputs(moved, speeds.models)) if row.group == BY_PAIR}
     own = [row for row in ROWS if row.group == BY_PAIR and row.settings["table"] == "paddle_perf"]
     assert own
     for row in own:
@@ -71,15 +71,17 @@ def test_a_source_has_no_part_in_its_own_pairs():
 
 
 def test_a_pair_is_predicted_from_the_other_source():
-    def speed(source: str, model: str, device: str, throughput: float) -> Speed:
-        return Speed(
+    def speed(source: str, model: str, device: str, throughput: float) -> PublishedThroughput:
+        return PublishedThroughput(
             source=source, software="s", model=model, precision="float32", device=device, devices=1, batch=8,
             throughput=throughput, unit="images/s", url="https://example.org",
         )  # fmt: skip
 
     rates = {("a", "m"): (10.0, 30.0), ("b", "m"): (20.0, 40.0), ("a", "n"): (1.0, 4.0), ("b", "n"): (1.0, 5.0)}
     devices = ("Tesla P100-SXM2", "Tesla V100-SXM2")
-    speeds = Speeds((speed(*key, device, rate) for key, its in rates.items() for device, rate in zip(devices, its, strict=True)), [])
+    speeds = PublishedThroughputs(
+        (speed(*key, device, rate) for key, its in rates.items() for device, rate in zip(devices, its, strict=True)), []
+    )
     rows = {row.name.split(",")[0] + row.settings["table"]: row for row in moved_rows(speeds)}
     first = rows["m in float32a"]
     assert first.measured == (pytest.approx(30.0),)
@@ -94,6 +96,6 @@ def test_it_is_a_part_of_the_validation_and_told_in_words_and_a_table():
     assert {row.group for row in found.rows} == set(MOVED_BY)
     told = published_validation(found)
     assert [score.group for score in told.scores] == list(MOVED_BY)
-    table = next(each for each in told.tables if each.title == "Moved from one device to another")
+    table = next(each for each in told.tables if each.title == "DeviceTransfer from one device to another")
     assert sum(int(row[3]) for row in table.rows) == len(found.rows)
     assert any("moved from one device to another" in text for text in told.about)

@@ -10,11 +10,11 @@ from sample_scenarios import scenario_table
 
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.catalog import entries
-from simulator.cautions import cautions
 from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
 from simulator.evidence import coverage
 from simulator.resolve import resolve
+from simulator.warnings import warnings_of
 
 
 def of(mode: str, left_out: bool = True) -> Scenario:
@@ -36,7 +36,7 @@ def test_resolving_leaves_nothing_out_and_is_done_once(mode, left_out):
     assert getattr(found.scenario.strategy, "pull_order", "") is not None
     assert resolve(found.scenario).scenario is found.scenario
     # and so does not change what follows from it
-    assert (cautions(found.scenario), coverage(found.scenario)) == (cautions(written), coverage(written))
+    assert (warnings_of(found.scenario), coverage(found.scenario)) == (warnings_of(written), coverage(written))
 
 
 @pytest.mark.parametrize("name", sorted(entries("scenarios")))

@@ -9,7 +9,7 @@ import pytest
 
 from simulator import load_scenario
 from simulator.cluster import Cluster, Link, NodeClass
-from simulator.laws import Empirical
+from simulator.distributions import Empirical
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 

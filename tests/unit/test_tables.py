@@ -18,7 +18,7 @@ from paceline.planning.answer import Candidate, Goal, Plan
 from simulator.cost import cost_of_samples, time_of_samples_s
 from simulator.results import Bottleneck, Failed, Failure
 from simulator.rows import COLUMNS
-from simulator.tables import frame_of, frame_of_rows, html_of, html_of_rows
+from simulator.table import frame_of, frame_of_rows, html_of, html_of_rows
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = [

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from simulator import scenario_from_table, simulate
+from simulator.distributions import Constant, Gamma, Normal
 from simulator.errors import ScenarioError
 from simulator.invariants import audit
-from simulator.laws import Constant, Gamma, Normal
 from simulator.teams import as_workers, slowest_of
 
 LOAD = {

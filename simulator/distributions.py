@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from simulator.spec import Positive, Spec
 
-__all__ = ["Constant", "Empirical", "Exponential", "Gamma", "Law", "LogNormal", "Normal", "ShiftedExponential", "Slowdown"]
+__all__ = ["Constant", "Distribution", "Empirical", "Exponential", "Gamma", "LogNormal", "Normal", "ShiftedExponential", "Slowdown"]
 
 Samples = NDArray[np.float64]
 
@@ -189,7 +189,7 @@ class Empirical(_Law):
         return Empirical.model_construct(values=tuple(rng.choice(self._sample.values, size).tolist()))
 
 
-Law = Annotated[
+Distribution = Annotated[
     Constant | Normal | LogNormal | Gamma | Exponential | ShiftedExponential | Empirical,
     Field(discriminator="kind"),
 ]

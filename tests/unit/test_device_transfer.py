@@ -14,18 +14,25 @@ from sample_scenarios import scenario_table
 from paceline.planning.what_if import with_compute
 from simulator import scenario_from_table, simulate
 from simulator.accelerator import accelerator_named
-from simulator.cautions import cautions
+from simulator.device_transfer import COMPUTE, factors, moved_to, precision_gain
 from simulator.errors import ScenarioError
-from simulator.gains import gains
 from simulator.loading import apply_settings
-from simulator.moving import COMPUTE, factors, moved_to, precision_gain
+from simulator.precision import speed_ups
+from simulator.published_throughputs import (
+    Model,
+    PublishedThroughput,
+    PublishedThroughputs,
+    Scatter,
+    load_published_throughputs,
+    same_device,
+)
 from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.roofline import LAUNCH_ALONE_S, LAUNCH_S, LAUNCH_TOGETHER_S, bound_s, efficiency, ratio_scatter, roofline
 from simulator.scenario import Scenario
-from simulator.speeds import Model, Scatter, Speed, Speeds, load_speeds, same_device
 from simulator.uncertainty import Uncertainty
-from simulator.workload import Affine, Counted, Moved, Variable, Workload, WorkloadRange
+from simulator.warnings import warnings_of
+from simulator.workload import Affine, Counted, DeviceTransfer, Variable, Workload, WorkloadRange
 
 V100, A100, K80 = "Tesla V100-SXM2", "A100-SXM4-40GB", "Tesla K80 (one die)"
 RESNET = 25.6e6 * 4
@@ -47,18 +54,18 @@ def workload(device: str = V100, **parts) -> Workload:
 COUNTED = Counted(flops_per_sample=2.3e10, base_bytes=8e8, per_sample_bytes=2e9, kernels=1000)
 
 
-def speed(device: str, throughput: float, source: str = "a table", model: str = "resnet-50", batch: int | None = 64) -> Speed:
-    return Speed(
+def speed(device: str, throughput: float, source: str = "a table", model: str = "resnet-50", batch: int | None = 64) -> PublishedThroughput:
+    return PublishedThroughput(
         source=source, software="TensorFlow", model=model, precision="float32", device=device, devices=1, batch=batch,
         throughput=throughput, unit="images/s", url=f"https://example.org/{source}",
     )  # fmt: skip
 
 
-def published(*rows: Speed) -> Speeds:
+def published(*rows: PublishedThroughput) -> PublishedThroughputs:
     others = [
         speed(name, rate, source, "another", None) for source in "xy" for name, rate in ((V100, 1.0), (A100, 2.0 if source == "x" else 2.5))
     ]
-    return Speeds((*rows, *others), load_speeds().models)
+    return PublishedThroughputs((*rows, *others), load_published_throughputs().models)
 
 
 # --- which rule ------------------------------------------------------------------------------------
@@ -68,7 +75,7 @@ def test_the_rules_come_in_their_order():
     there = workload(A100, name="measured", model="resnet-50", forward=Affine(base_s=0.0, per_sample_s=4e-4))
     rows = published(speed(V100, 400.0), speed(A100, 1000.0))
     load = workload(model="ResNet50", counted=COUNTED)
-    given = load.model_copy(update={"moved": Moved(factor=(0.2, 0.3), source="my own test")})
+    given = load.model_copy(update={"moved": DeviceTransfer(factor=(0.2, 0.3), source="my own test")})
     assert moved_to(given, A100, [there], rows).moved.rule == "given"
     assert moved_to(load, A100, [there], rows).moved.rule == "measured-there"
     assert moved_to(load, A100, [], rows).moved.rule == "published-pair"
@@ -185,7 +192,7 @@ def test_the_bound_is_operations_over_peak_plus_bytes_over_bandwidth():
 
 
 def test_between_two_accelerators_the_ratio_of_bounds_is_taken():
-    speeds, here, there = load_speeds(), accelerator_named(V100), accelerator_named(A100)
+    speeds, here, there = load_published_throughputs(), accelerator_named(V100), accelerator_named(A100)
     ratio = bound_s(COUNTED, there, "float32", 32) / bound_s(COUNTED, here, "float32", 32)
     wider = math.exp(ratio_scatter(speeds).half_width())
     fast = workload(counted=COUNTED)
@@ -193,7 +200,7 @@ def test_between_two_accelerators_the_ratio_of_bounds_is_taken():
 
 
 def test_a_faster_device_never_takes_longer_and_low_is_below_high():
-    load, speeds = workload(counted=COUNTED), load_speeds()
+    load, speeds = workload(counted=COUNTED), load_published_throughputs()
     found = [roofline(load, accelerator_named(V100), accelerator_named(name), speeds) for name in (K80, "Tesla T4", A100, "H100-SXM5-80GB")]
     assert all(each.low < each.mid < each.high for each in found)
     for slower, faster in pairwise(found):
@@ -201,7 +208,7 @@ def test_a_faster_device_never_takes_longer_and_low_is_below_high():
 
 
 def test_what_no_roofline_explains_does_not_become_faster():
-    speeds, here, there = load_speeds(), accelerator_named(V100), accelerator_named(A100)
+    speeds, here, there = load_published_throughputs(), accelerator_named(V100), accelerator_named(A100)
     slow = workload(counted=COUNTED, apply_s=10.0)
     found, fast = roofline(slow, here, there, speeds), roofline(workload(counted=COUNTED), here, there, speeds)
     assert found.low == pytest.approx(fast.low)
@@ -209,7 +216,7 @@ def test_what_no_roofline_explains_does_not_become_faster():
 
 
 def test_from_a_processor_starting_the_kernels_is_added():
-    speeds, there = load_speeds(), accelerator_named(V100)
+    speeds, there = load_published_throughputs(), accelerator_named(V100)
     load = workload("a processor", counted=COUNTED)
     known, best_s = efficiency(speeds), bound_s(COUNTED, there, "float32", 32)
     measured_s = load.compute_s(32) + load.apply_s
@@ -223,7 +230,7 @@ def test_from_a_processor_starting_the_kernels_is_added():
 
 def test_the_range_covers_all_batches_that_were_measured():
     load = workload("a processor", counted=COUNTED, calibrated=WorkloadRange(batch=(1, 256), device="a processor"))
-    there, speeds = accelerator_named(V100), load_speeds()
+    there, speeds = accelerator_named(V100), load_published_throughputs()
     every = roofline(load, None, there, speeds)
     for batch in (1, 256):
         one = roofline(load.model_copy(update={"batch_per_replica": batch}), None, there, speeds)
@@ -231,13 +238,13 @@ def test_the_range_covers_all_batches_that_were_measured():
 
 
 def test_each_model_counts_once_in_what_is_left_open():
-    speeds = load_speeds()
+    speeds = load_published_throughputs()
     known, without = efficiency(speeds), efficiency(speeds.without(model="resnet-50"))
     assert known.low < without.mid < known.high
-    doubled = Speeds((*speeds.rows, *(row.model_copy(update={"source": "again"}) for row in speeds.rows)), speeds.models)
+    doubled = PublishedThroughputs((*speeds.rows, *(row.model_copy(update={"source": "again"}) for row in speeds.rows)), speeds.models)
     assert efficiency(doubled) == pytest.approx(known)
     assert ratio_scatter(doubled).freedom == ratio_scatter(speeds).freedom
-    assert efficiency(Speeds((row for row in speeds.rows if row.model in ("resnet-50", "vgg-16")), speeds.models)) is None
+    assert efficiency(PublishedThroughputs((row for row in speeds.rows if row.model in ("resnet-50", "vgg-16")), speeds.models)) is None
 
 
 # --- draws -----------------------------------------------------------------------------------------------
@@ -252,7 +259,9 @@ def test_draws_of_a_factor_have_its_ends_as_5_and_95_percent():
 
 def test_all_compute_is_moved_and_nothing_else():
     draws = Uncertainty(parameters=("apply_s", "server.base_s"), draws=((1e-3, 5e-6), (2e-3, 6e-6)))
-    load = workload(uncertainty=draws, run_to_run_cv=0.1, moved=Moved(factor=(0.2, 0.3, 0.4), source="a test"), server={"base_s": 5e-6})
+    load = workload(
+        uncertainty=draws, run_to_run_cv=0.1, moved=DeviceTransfer(factor=(0.2, 0.3, 0.4), source="a test"), server={"base_s": 5e-6}
+    )
     moved = moved_to(load, A100)
     assert moved.compute_s(7) == pytest.approx(0.3 * load.compute_s(7))
     assert moved.apply_s == pytest.approx(0.3 * load.apply_s)
@@ -290,21 +299,21 @@ def test_a_scenario_is_read_as_it_was_written_and_moved_when_it_is_simulated():
     result = simulate(found)
     assert (result.scenario, result.scenario_hash, result.moved) == (found, found.hash, resolve(found).moved)
     assert Result.model_validate_json(result.to_json()) == result
-    warning = next(each for each in cautions(found) if each.code == "moved-device")
+    warning = next(each for each in warnings_of(found) if each.code == "moved-device")
     assert warning.range == (0.2, 0.5)
     assert "'CPU'" in warning.text
     assert "'GPU'" in warning.text
     assert "0.316 times as long (0.2 to 0.5)" in warning.text
     assert "my own benchmark" in warning.text
     assert "taken to have" not in warning.text
-    assert not {"other-device", "no-uncertainty"} & {each.code for each in cautions(found)}
+    assert not {"other-device", "no-uncertainty"} & {each.code for each in warnings_of(found)}
 
 
 def test_a_moved_workload_on_a_cluster_that_names_no_device_says_which_it_is_taken_to_have():
     moved = resolve(scenario()).scenario.workload
     bare = Scenario(**{**{name: getattr(scenario(), name) for name in ("strategy", "run")}, "workload": moved,
                        "cluster": scenario().cluster.model_copy(update={"device": ""})})  # fmt: skip
-    warning = next(each for each in cautions(bare) if each.code == "moved-device")
+    warning = next(each for each in warnings_of(bare) if each.code == "moved-device")
     assert "on 'GPU', which the cluster, naming no device, is taken to have, by the factor" in warning.text
 
 
@@ -424,7 +433,7 @@ def test_a_price_of_the_scenarios_own_does_not_keep_the_files_source(key, tmp_pa
 
 
 def test_every_published_row_has_a_source_and_a_known_shape():
-    speeds = load_speeds()
+    speeds = load_published_throughputs()
     assert len(speeds.rows) > 400
     assert all(row.url.startswith("https://") for row in speeds.rows)
     assert {row.precision for row in speeds.rows} == {"float32", "mixed_float16"}
@@ -436,7 +445,7 @@ def test_every_published_row_has_a_source_and_a_known_shape():
 
 
 def test_pairs_stand_in_both_directions_and_never_on_one_device():
-    pairs = load_speeds().pairs
+    pairs = load_published_throughputs().pairs
     assert all(not same_device(pair.here, pair.there) for pair in pairs)
     forth = {(pair.source, pair.software, pair.model, pair.precision, pair.here, pair.there, pair.unit): pair.factor for pair in pairs}
     for (*rest, here, there, unit), factor in forth.items():
@@ -445,7 +454,7 @@ def test_pairs_stand_in_both_directions_and_never_on_one_device():
 
 def test_k80_to_p100_as_tensorflow_published_it():
     # TensorFlow's benchmarks of May 2017: 142 images/s on P100, 30.5, 30.8 and 29.7 on K80, batch 64
-    (pair,) = load_speeds().pairs_of("InceptionV3", "float32", "K80", "Tesla P100-SXM2")
+    (pair,) = load_published_throughputs().pairs_of("InceptionV3", "float32", "K80", "Tesla P100-SXM2")
     assert 1.0 / pair.factor == pytest.approx(142 / (30.5 * 30.8 * 29.7) ** (1 / 3))
 
 
@@ -465,7 +474,7 @@ def test_mixed_precision_gains_are_ranges_with_sources():
 def test_a_gain_is_of_one_software_on_one_device():
     rows = [speed(V100, 100.0), speed(V100, 250.0).model_copy(update={"precision": "mixed_float16"})]
     rows += [speed(A100, 900.0).model_copy(update={"precision": "mixed_float16"})]
-    found = gains(Speeds(rows, []))
+    found = speed_ups(PublishedThroughputs(rows, []))
     assert [(each.model, each.device, each.gain) for each in found] == [("resnet50", V100, pytest.approx(2.5))]
 
 
@@ -479,14 +488,14 @@ def test_a_broken_row_is_told_with_its_line(tmp_path: Path, monkeypatch):
     home.mkdir(parents=True)
     (tmp_path / "models" / "clusters").mkdir()
     (home / "speed_models.toml").write_text("")
-    heads = ",".join(Speed.model_fields)
+    heads = ",".join(PublishedThroughput.model_fields)
     (home / "speeds.csv").write_text(f"{heads}\na,b,c,float32,d,one,,1,images/s,,,https://example.org\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ScenarioError, match=r"speeds\.csv: line 2: devices, batch and throughput must be numbers"):
-        load_speeds()
+        load_published_throughputs()
 
 
 def test_every_counted_model_is_named_by_rows_or_serves_as_a_model():
-    models = load_speeds().models
+    models = load_published_throughputs().models
     assert len({model.id for model in models}) == len(models)
     assert all(isinstance(model, Model) and len(model.source) > 20 for model in models)

@@ -1,4 +1,4 @@
-"""What mixed precision gains over float32 on one device, from published rows of both with the same software."""
+"""What mixed precision speed_ups over float32 on one device, from published rows of both with the same software."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 import statistics
 from typing import NamedTuple
 
-from simulator.speeds import Scatter, Speeds, kind_of, load_speeds
+from simulator.published_throughputs import PublishedThroughputs, Scatter, kind_of, load_published_throughputs
 
-__all__ = ["Gain", "gains", "precision_gain"]
+__all__ = ["SpeedUp", "precision_gain", "speed_ups"]
 
 _FEWEST_MODELS = 3
 
 
-class Gain(NamedTuple):
+class SpeedUp(NamedTuple):
     """Throughput in mixed precision over that in float32, of one model by one software on one device."""
 
     model: str
@@ -22,7 +22,7 @@ class Gain(NamedTuple):
     source: str
 
 
-def gains(speeds: Speeds) -> list[Gain]:
+def speed_ups(speeds: PublishedThroughputs) -> list[SpeedUp]:
     """Every model that one software has trained in both precisions on one device."""
     known: dict[tuple[str, ...], tuple[list[float], str]] = {}
     for row in speeds.rows:
@@ -33,7 +33,7 @@ def gains(speeds: Speeds) -> list[Gain]:
     for (model, device, *rest, precision), (plain, _) in known.items():
         mixed = known.get((model, device, *rest, "mixed_float16"))
         if precision == "float32" and mixed is not None:
-            found.append(Gain(model, device, statistics.geometric_mean(mixed[0]) / statistics.geometric_mean(plain), mixed[1]))
+            found.append(SpeedUp(model, device, statistics.geometric_mean(mixed[0]) / statistics.geometric_mean(plain), mixed[1]))
     return found
 
 
@@ -53,8 +53,8 @@ def precision_gain(device: str, model: str | None = None) -> tuple[float, float,
         Low, middle and high (a 90% prediction interval, Student's t) and the sources; None
         where fewer than three models are published in both precisions on this device.
     """
-    speeds, kind = load_speeds(), kind_of(device)
-    every = gains(speeds)
+    speeds, kind = load_published_throughputs(), kind_of(device)
+    every = speed_ups(speeds)
     logs: dict[str, list[float]] = {}
     for each in every:
         if speeds.kinds[each.device] == kind:
@@ -73,7 +73,7 @@ def precision_gain(device: str, model: str | None = None) -> tuple[float, float,
     return math.exp(mean - half), math.exp(mean), math.exp(mean + half), tuple(sorted(sources))
 
 
-def _scatter(every: list[Gain]) -> Scatter:
+def _scatter(every: list[SpeedUp]) -> Scatter:
     """How much sources differ about one model on one device, pooled over all that several have."""
     groups: dict[tuple[str, str], list[float]] = {}
     for each in every:

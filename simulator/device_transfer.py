@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from simulator.accelerator import accelerator_named
 from simulator.errors import ScenarioError
-from simulator.gains import precision_gain
+from simulator.precision import precision_gain
+from simulator.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
 from simulator.roofline import Range, achieved, is_processor, roofline
-from simulator.speeds import Pair, Scatter, Speeds, load_speeds, plain, same_device
 from simulator.uncertainty import Uncertainty
-from simulator.workload import LAW_PARTS, Affine, Moved, Workload
+from simulator.workload import LAW_PARTS, Affine, DeviceTransfer, Workload
 
 __all__ = ["COMPUTE", "factors", "moved_to", "pair_range", "precision_gain"]
 
@@ -44,7 +44,7 @@ class _Offer(NamedTuple):
     there: Workload | None = None
 
 
-def moved_to(load: Workload, device: str, stand_ins: Iterable[Workload] = (), speeds: Speeds | None = None) -> Workload:
+def moved_to(load: Workload, device: str, stand_ins: Iterable[Workload] = (), speeds: PublishedThroughputs | None = None) -> Workload:
     """The workload as it would run on another device.
 
     Parameters
@@ -84,7 +84,7 @@ def moved_to(load: Workload, device: str, stand_ins: Iterable[Workload] = (), sp
     if given is not None:
         text = f"by the factor that the scenario gives ({given.source})"
         return _scaled(load, "given", here, device, _Offer(Range(*given.low_mid_high), (given.source,), text))
-    speeds = load_speeds() if speeds is None else speeds
+    speeds = load_published_throughputs() if speeds is None else speeds
     problems: list[str] = []
     rules: tuple[tuple[str, Callable[[], _Offer | str]], ...] = (
         ("measured-there", lambda: _measured_there(load, device, stand_ins)),
@@ -136,7 +136,7 @@ def _step_s(load: Workload, batch: float) -> float:
     return float(load.compute_s(batch) + load.apply_s)
 
 
-def _published_pair(load: Workload, here: str, device: str, speeds: Speeds) -> _Offer | str:
+def _published_pair(load: Workload, here: str, device: str, speeds: PublishedThroughputs) -> _Offer | str:
     if not load.model:
         return "workload.model is not known"
     pairs = speeds.pairs_of(load.model, load.precision, here, device)
@@ -160,7 +160,7 @@ def pair_range(pairs: Sequence[Pair], scatter: Scatter) -> Range:
     return Range(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
 
 
-def _unlike(load: Workload, speeds: Speeds) -> str:
+def _unlike(load: Workload, speeds: PublishedThroughputs) -> str:
     """Why a workload of a published model's name is another model; empty if it may be that one."""
     model = speeds.model_of(load.model)
     if model is None:
@@ -173,7 +173,7 @@ def _unlike(load: Workload, speeds: Speeds) -> str:
     return ""
 
 
-def _by_roofline(load: Workload, here: str, device: str, speeds: Speeds) -> _Offer | str:
+def _by_roofline(load: Workload, here: str, device: str, speeds: PublishedThroughputs) -> _Offer | str:
     there = accelerator_named(device)
     if load.counted is None:
         return "its operations are not counted: profile it again"
@@ -201,7 +201,7 @@ _OF_A_DEVICE = ("forward", "backward", "apply_s", "busy_core_slowdown", "uncerta
 
 def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) -> Workload:
     low, mid, high = offer.factor
-    moved = Moved.model_validate(
+    moved = DeviceTransfer.model_validate(
         {"rule": rule, "factor": offer.factor, "source": load.moved.source if load.moved else "", "from_device": here, "to_device": device,
          "sources": offer.sources, "text": offer.text}
     )  # fmt: skip

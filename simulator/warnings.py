@@ -8,16 +8,16 @@ from simulator.defaults import start_of
 from simulator.evidence import coverage
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.practice import felt_by
+from simulator.published_throughputs import same_device
 from simulator.resolve import resolve
 from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
-from simulator.speeds import same_device
 from simulator.uncertainty import Uncertainty
 
-__all__ = ["cautions"]
+__all__ = ["warnings_of"]
 
 
-def cautions(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = False) -> tuple[Warned, ...]:
+def warnings_of(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = False) -> tuple[Warned, ...]:
     """All warnings that a result of this scenario, resolved, carries.
 
     Parameters

@@ -16,16 +16,26 @@ from pydantic import Field
 
 from simulator.accelerator import Accelerator, accelerator_named, spelled
 from simulator.catalog import folders
-from simulator.complaints import validated
 from simulator.errors import ScenarioError
 from simulator.reading import read_toml
 from simulator.spec import Spec
+from simulator.validation_errors import validated
 from simulator.workload import Counted
 
-__all__ = ["Model", "Pair", "Scatter", "Speed", "Speeds", "kind_of", "load_speeds", "plain", "same_device"]
+__all__ = [
+    "Model",
+    "Pair",
+    "PublishedThroughput",
+    "PublishedThroughputs",
+    "Scatter",
+    "kind_of",
+    "load_published_throughputs",
+    "plain",
+    "same_device",
+]
 
 
-class Speed(Spec):
+class PublishedThroughput(Spec):
     """One published throughput."""
 
     source: str = Field(min_length=1, description="the table; pairs are formed within one")
@@ -99,7 +109,7 @@ class Scatter(NamedTuple):
         return float(stats.t.ppf(0.95, self.freedom)) * self.sigma * math.sqrt(1.0 + 1.0 / count)
 
 
-class Speeds:
+class PublishedThroughputs:
     """All rows, and what follows from them.
 
     Parameters
@@ -110,15 +120,15 @@ class Speeds:
         What their models ask of a device.
     """
 
-    def __init__(self, rows: Iterable[Speed], models: Iterable[Model]) -> None:
+    def __init__(self, rows: Iterable[PublishedThroughput], models: Iterable[Model]) -> None:
         self.rows = tuple(rows)
         self.models = tuple(models)
         self._named = {plain(name): model for model in self.models for name in (model.id, *model.aliases)}
 
-    def without(self, *, source: str | None = None, model: str | None = None) -> Speeds:
+    def without(self, *, source: str | None = None, model: str | None = None) -> PublishedThroughputs:
         """The same without the rows of a source, or of a model."""
         key = self.key_of(model) if model else ""
-        return Speeds((row for row in self.rows if row.source != source and self.key_of(row.model) != key), self.models)
+        return PublishedThroughputs((row for row in self.rows if row.source != source and self.key_of(row.model) != key), self.models)
 
     def model_of(self, name: str) -> Model | None:
         """The model of this name or alias; None if its operations were not counted."""
@@ -130,9 +140,9 @@ class Speeds:
         return plain(model.id if model else name)
 
     @cached_property
-    def groups(self) -> list[tuple[Speed, ...]]:
+    def groups(self) -> list[tuple[PublishedThroughput, ...]]:
         """Rows that differ in device and batch alone."""
-        found: dict[tuple[str, ...], list[Speed]] = {}
+        found: dict[tuple[str, ...], list[PublishedThroughput]] = {}
         for row in self.rows:
             key = (row.source, row.software, self.key_of(row.model), row.precision, row.unit, row.setting, str(row.devices))
             found.setdefault(key, []).append(row)
@@ -143,8 +153,8 @@ class Speeds:
         """Every two devices that one source has trained one model on, in both directions."""
         return tuple(pair for rows in self.groups for pair in self._pairs_of(rows))
 
-    def _pairs_of(self, rows: Sequence[Speed]) -> Iterator[Pair]:
-        by_device: dict[object, list[Speed]] = {}
+    def _pairs_of(self, rows: Sequence[PublishedThroughput]) -> Iterator[Pair]:
+        by_device: dict[object, list[PublishedThroughput]] = {}
         for row in rows:
             by_device.setdefault(self.kinds[row.device], []).append(row)
         for here, there in itertools.permutations(by_device.values(), 2):
@@ -186,10 +196,12 @@ class Speeds:
         return Scatter(math.sqrt(sum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom // 2)
 
 
-def _nearest(here: Sequence[Speed], there: Sequence[Speed]) -> list[tuple[Speed, Speed]]:
+def _nearest(
+    here: Sequence[PublishedThroughput], there: Sequence[PublishedThroughput]
+) -> list[tuple[PublishedThroughput, PublishedThroughput]]:
     """The rows of two devices whose batches are nearest to one another, all that are equally near."""
 
-    def apart(one: Speed, other: Speed) -> float:
+    def apart(one: PublishedThroughput, other: PublishedThroughput) -> float:
         return abs(math.log(one.batch / other.batch)) if one.batch and other.batch else 0.0
 
     couples = [(apart(one, other), one, other) for one in here for other in there]
@@ -217,7 +229,7 @@ def _figures(device: Accelerator) -> object:
     return device.peak_flops_per_s, device.cores, device.memory_bandwidth_bytes_per_s
 
 
-def load_speeds() -> Speeds:
+def load_published_throughputs() -> PublishedThroughputs:
     """The rows of the catalogue.
 
     Raises
@@ -233,20 +245,22 @@ def load_speeds() -> Speeds:
 
 
 @cache
-def _loaded(home: Path) -> Speeds:
+def _loaded(home: Path) -> PublishedThroughputs:
     models = read_toml(home / "speed_models.toml").get("model", [])
     with open(home / "speeds.csv", newline="", encoding="utf-8") as file:
         rows = [_row(fields, f"{home / 'speeds.csv'}: line {number}") for number, fields in enumerate(csv.DictReader(file), start=2)]
-    return Speeds(rows, (validated(Model, entry, f"{home / 'speed_models.toml'}: model {n}") for n, entry in enumerate(models, start=1)))
+    return PublishedThroughputs(
+        rows, (validated(Model, entry, f"{home / 'speed_models.toml'}: model {n}") for n, entry in enumerate(models, start=1))
+    )
 
 
 _WHOLE = ("devices", "batch")
 
 
-def _row(fields: dict[str, str], where: str) -> Speed:
+def _row(fields: dict[str, str], where: str) -> PublishedThroughput:
     given: dict[str, object] = {key: value for key, value in fields.items() if value}
     try:
         given |= {key: int(fields[key]) for key in _WHOLE if fields[key]} | {"throughput": float(fields["throughput"])}
     except ValueError:
         raise ScenarioError(f"{where}: devices, batch and throughput must be numbers") from None
-    return validated(Speed, given, where)
+    return validated(PublishedThroughput, given, where)
