@@ -13,8 +13,8 @@ from calibrate.provenance import provenance
 from calibrate.records import Transfer
 from simulator.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
 from simulator.errors import CalibrationError
+from simulator.text import format_rate, format_seconds
 from simulator.uncertainty import Uncertainty
-from simulator.units import format_rate, format_seconds
 
 __all__ = ["fit_link"]
 

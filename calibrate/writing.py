@@ -10,7 +10,7 @@ from tomlkit.items import Array, Table
 
 from simulator.cluster import Cluster
 from simulator.files import write_whole
-from simulator.units import format_bytes, format_rate, format_seconds
+from simulator.text import format_bytes, format_rate, format_seconds
 from simulator.workload import Workload
 
 __all__ = ["write_cluster", "write_workload"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.program.port_names import PortKind, PortName
 from simulator.results import Bottleneck, Breakdown, Utilisation
 from simulator.scenario import Scenario
-from simulator.units import format_rate
+from simulator.text import format_rate
 
 __all__ = ["bottleneck"]
 

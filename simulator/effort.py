@@ -19,7 +19,7 @@ from simulator.errors import InputError, SimulationError
 from simulator.metrics import alone_scenario
 from simulator.replication import replicate
 from simulator.scenario import Scenario
-from simulator.units import format_bytes
+from simulator.text import format_bytes
 
 __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 

@@ -20,7 +20,7 @@ from simulator.results import Coverage
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import Kind
-from simulator.units import format_rate
+from simulator.text import format_rate
 from simulator.validation_errors import validated
 
 __all__ = ["Checked", "checked_kinds", "coverage"]

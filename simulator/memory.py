@@ -7,7 +7,7 @@ import numpy as np
 from simulator.accelerator import accelerator_named
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.units import format_bytes
+from simulator.text import format_bytes
 
 __all__ = ["does_not_fit", "not_checked"]
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from simulator.cluster import Price
 from simulator.errors import InputError, UnitError
+from simulator.text import format_usd_per_hour
 from simulator.units import parse_quantity
 from simulator.validation_errors import quoted, validated
 
@@ -30,8 +31,6 @@ __all__ = [
     "how_to_give",
     "parse_prices",
     "price_of_text",
-    "rate_in_words",
-    "sum_in_words",
 ]
 
 ALL = "*"
@@ -138,7 +137,7 @@ class Prices:
                 hint = f"did you mean {' or '.join(near)}?" if near else f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}"
                 raise InputError(f"{self.option} {quoted(name)}: none of the clusters here has this name; {hint}")
         if self.general is not None and self._kept and not self._filled:
-            first, rate = next(iter(self._kept)), rate_in_words(self.general.usd_per_node_hour)
+            first, rate = next(iter(self._kept)), format_usd_per_hour(self.general.usd_per_node_hour)
             which = "the cluster here has one" if len(self._kept) == 1 else "all clusters here have one"
             raise InputError(
                 f"{rate} USD an hour for no cluster in particular is for those without a price, but {which} ({_listed(self._kept)}); "
@@ -153,12 +152,12 @@ class Prices:
         """Where prices come from: what was worked out, what was replaced, for which clusters a general one was used and for which not."""
         texts = []
         for name, (price, before) in self._replaced.items():
-            instead = f", in place of the {rate_in_words(before)} USD of its file" if before is not None else ""
+            instead = f", in place of the {format_usd_per_hour(before)} USD of its file" if before is not None else ""
             how = f": {price.terms}" if price.terms else ""
-            texts.append(f"a node of {name} is taken at {rate_in_words(price.usd_per_node_hour)} USD an hour{instead}{how}")
+            texts.append(f"a node of {name} is taken at {format_usd_per_hour(price.usd_per_node_hour)} USD an hour{instead}{how}")
         if self.general is None or not self._filled or (not self._kept and len(self._filled) == 1 and not self.general.terms):
             return texts
-        shown = f"{rate_in_words(self.general.usd_per_node_hour)} USD an hour"
+        shown = f"{format_usd_per_hour(self.general.usd_per_node_hour)} USD an hour"
         text = f"the price of {shown} for every cluster without one is used for {_listed(self._filled)}"
         if self._kept:
             first = next(iter(self._kept))
@@ -179,24 +178,6 @@ def how_to_give(option: str, cluster: str, price: str = "0.40/h") -> str:
 def _listed(names: Iterable[str]) -> str:
     several = list(names)
     return " and ".join([", ".join(several[:-1]), several[-1]]) if len(several) > 1 else several[0]
-
-
-def rate_in_words(usd: float) -> str:
-    """A price of an hour with five significant digits, cents at least: ``0.20``, ``0.526``, ``21.958``."""
-    if not usd:
-        return "0.00"
-    places = max(2, 4 - math.floor(math.log10(abs(usd))))
-    text = f"{usd:,.{min(places, 12)}f}"
-    whole, _, cents = text.partition(".")
-    return f"{whole}.{cents[:2]}{cents[2:].rstrip('0')}"
-
-
-def sum_in_words(usd: float) -> str:
-    """A sum that was worked out, to four significant digits: ``40.83``, ``1,235``; cents at most, where it has any."""
-    if not usd or usd < 1:
-        return f"{usd:.3g}" if 0 < usd < 0.1 else f"{usd:.3f}".removesuffix("0")
-    places = 3 - math.floor(math.log10(usd))
-    return f"{round(usd, places):,.{min(max(places, 0), 2)}f}"
 
 
 def parse_prices(texts: Sequence[str] | Mapping[str, str | float | Price], option: str = "--price") -> Prices:

@@ -1,21 +1,30 @@
-"""What specifications, results and plans look like in a notebook: as a pandas table, and as a small HTML one.
+"""Tables: columns with a kind, rows of plain values; shown on a terminal, in HTML, in Markdown, as CSV and as a pandas frame.
 
-Whatever gives *rows* (plain values by column name) can be shown in both ways.
+Everything that is a table for a reader is a :class:`Table`: values stay numbers in SI units, and what a
+reader sees follows from the kind of the column (:func:`simulator.text.written`). Specifications,
+results and plans, which give *rows* (plain values by column name), show themselves in notebooks as one.
 """
 
 from __future__ import annotations
 
+import csv
 import html
-from collections.abc import Iterable, Mapping, Sequence
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
+from simulator.text import Kind, clean, written
+
 if TYPE_CHECKING:
     import pandas as pd
+    import rich.table
 
-__all__ = ["Cell", "Row", "Tabular", "flat", "frame_of", "frame_of_rows", "html_of", "html_of_rows"]
+__all__ = ["Cell", "Column", "Row", "Table", "Tabular", "csv_cell", "flat", "frame_of", "html_of"]
 
 Cell = str | int | float | bool | None
 """A plain value; None where there is none."""
@@ -27,6 +36,208 @@ _MOST_ITEMS = 32
 _MOST_ROWS = 20
 _LONGEST_CELL = 200
 _LONGEST_LINE = 1000
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection")."""
+_MARKDOWN = re.compile(r"([\\`*_\[\]|#~])")
+_TEXT_KINDS: tuple[Kind, ...] = ("text", "any")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    name
+        Of the value, with its unit, as frames and CSV have it: ``"step_mean_s"``.
+    kind
+        How values are written for a reader.
+    heading
+        What a reader sees above them; the name where it is left out.
+    meaning
+        A sentence on what the values are.
+    left
+        Whether they begin at the left; as the kind has it where it is left out.
+    """
+
+    name: str
+    kind: Kind = "any"
+    heading: str = ""
+    meaning: str = ""
+    left: bool | None = None
+
+    @property
+    def title(self) -> str:
+        """What stands above the values for a reader."""
+        return self.heading or self.name
+
+    @property
+    def at_left(self) -> bool:
+        """Whether values begin at the left."""
+        return self.kind in _TEXT_KINDS if self.left is None else self.left
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, whatever it is shown on.
+
+    Attributes
+    ----------
+    title
+        What stands above it.
+    columns
+        Its columns.
+    rows
+        As many plain values as there are columns; None where nothing is known.
+    name
+        Of its element in a page, and of its CSV file without the ending.
+    note
+        A sentence below the title.
+    more
+        What stands below the rows where some are left out, such as ``"and 80 more"``.
+
+    Examples
+    --------
+    >>> table = Table("Runs", (Column("strategy", "text"), Column("step_mean_s", "seconds", "step")), (("ring", 0.0131), ("tree", None)))
+    >>> print(table.to_markdown())
+    ### Runs
+    <BLANKLINE>
+    | strategy | step |
+    | --- | ---: |
+    | ring | 13.1 ms |
+    | tree | – |
+    >>> table.to_csv().split()
+    ['strategy,step_mean_s', 'ring,0.0131', 'tree,']
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    name: str = ""
+    note: str = ""
+    more: str = ""
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Cell]], title: str = "", *, name: str = "", note: str = "", more: str = "") -> Table:
+        """A table of rows that are values by column name, columns in the order in which they first occur."""
+        names = dict.fromkeys(column for row in rows for column in row)
+        cells = tuple(tuple(row.get(column) for column in names) for row in rows)
+        return cls(title, tuple(Column(column) for column in names), cells, name, note, more)
+
+    def without_empty_columns(self) -> Table:
+        """The table without columns in which no row has a value."""
+        kept = [place for place in range(len(self.columns)) if any(row[place] not in (None, "") for row in self.rows)]
+        return replace(
+            self, columns=tuple(self.columns[place] for place in kept), rows=tuple(tuple(row[place] for place in kept) for row in self.rows)
+        )
+
+    def texts(self) -> Iterator[tuple[str, ...]]:
+        """Each row as a reader sees it."""
+        for row in self.rows:
+            yield tuple(written(cell, column.kind) for cell, column in zip(row, self.columns, strict=True))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas table.
+
+        Whole numbers stay whole where a row has none of them (``Int64``), a column without any
+        value is of numbers that are missing; all else has pandas' own types.
+
+        Examples
+        --------
+        >>> Table.of([{"workers": 4, "bound": 2}, {"workers": 8}]).to_frame().dtypes.astype(str).to_dict()
+        {'workers': 'int64', 'bound': 'Int64'}
+        """
+        import pandas as pd
+
+        series = {}
+        for place, column in enumerate(self.columns):
+            cells = [row[place] for row in self.rows]
+            known = [cell for cell in cells if cell is not None]
+            whole = bool(known) and all(isinstance(cell, int) and not isinstance(cell, bool) for cell in known)
+            number = not whole and bool(known) and all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in known)
+            kind = "Int64" if whole and len(known) < len(cells) else "float64" if number or not known else None
+            series[column.name] = pd.Series(cells, dtype=kind) if kind else pd.Series(cells)
+        return pd.DataFrame(series)
+
+    def to_csv(self) -> str:
+        """Comma-separated values: floats as short as they come back the same, truth as 0 and 1, nothing as an empty cell."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\r\n")
+        writer.writerow([column.name for column in self.columns])
+        writer.writerows([csv_cell(cell) for cell in row] for row in self.rows)
+        return text.getvalue()
+
+    def to_html(self) -> str:
+        """A small HTML table for notebooks: one row downwards, its empty values left out; several one below the other.
+
+        Examples
+        --------
+        >>> Table.of([{"name": "a & b", "replicas": 4096}], "Run").to_html()
+        '<table><caption>Run</caption><tr><th>name</th><td>a &amp; b</td></tr><tr><th>replicas</th><td>4,096</td></tr></table>'
+        """
+        title = f"<caption>{_escaped(self.title, _LONGEST_LINE)}</caption>"
+        if not self.rows:
+            return f"<table>{title}<tr><td>none</td></tr></table>"
+        heads = [f"<th>{_escaped(column.title)}</th>" for column in self.columns]
+        lines = [[f"<td>{_escaped(_in_notebook(*each))}</td>" for each in zip(row, self.columns, strict=True)] for row in self.rows]
+        if len(lines) == 1:
+            known = [cell not in (None, "") for cell in self.rows[0]]
+            body = "".join(f"<tr>{head}{text}</tr>" for head, text, shown in zip(heads, lines[0], known, strict=True) if shown)
+            return f"<table>{title}{body}</table>"
+        last = [[f'<td colspan="{len(heads)}">{_escaped(self.more, _LONGEST_LINE)}</td>']] if self.more else []
+        body = "".join(f"<tr>{''.join(line)}</tr>" for line in [heads, *lines, *last])
+        return f"<table>{title}{body}</table>"
+
+    def to_markdown(self) -> str:
+        """A section of Markdown: title, note and table."""
+        rules = ["---" if column.at_left else "---:" for column in self.columns]
+        lines = [[_in_markdown(column.title) or " " for column in self.columns], rules]
+        lines += [[_in_markdown(text, _LONGEST_CELL) or " " for text in row] for row in self.texts()]
+        grid = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        parts = (f"### {_in_markdown(self.title)}" if self.title else "", _in_markdown(self.note, _LONGEST_LINE), grid, self.more)
+        return "\n\n".join(filter(None, parts))
+
+    def to_rich(self) -> rich.table.Table:
+        """For a terminal, which breaks long texts into lines."""
+        from rich import box
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        grid = Grid(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", title_style="bold",
+            title=Text(clean(self.title)) if self.title else None, caption=Text(self.more) if self.more else None, caption_justify="left",
+        )  # fmt: skip
+        for column in self.columns:
+            words = column.kind == "text"
+            grid.add_column(
+                Text(column.title),
+                justify="left" if column.at_left else "right",
+                no_wrap=not words,
+                overflow="fold" if words else "ellipsis",
+            )
+        for row in self.texts():
+            grid.add_row(*map(Text, row))
+        return grid
+
+
+def csv_cell(value: Cell) -> str:
+    """A value as a cell of CSV; text that a spreadsheet would calculate gets an apostrophe before it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA) else value
+    return repr(value)
+
+
+def _in_notebook(cell: Cell, column: Column) -> str:
+    return "" if cell is None else written(cell, column.kind)
+
+
+def _in_markdown(text: str, longest: int = 120) -> str:
+    """Text that Markdown shows as it is."""
+    return _MARKDOWN.sub(r"\\\1", html.escape(clean(text, longest), quote=False)) if text else ""
 
 
 class Tabular(Protocol):
@@ -89,32 +300,7 @@ def frame_of(items: Iterable[Tabular]) -> pd.DataFrame:
     """
     waiting = iter(items)
     first = next(waiting, None)
-    return frame_of_rows([] if first is None else type(first).rows_of(chain([first], waiting)))
-
-
-def frame_of_rows(rows: Sequence[Mapping[str, Cell]]) -> pd.DataFrame:
-    """A pandas table of rows, columns in the order in which they first occur.
-
-    Whole numbers stay whole where a row has none of them (``Int64``), a column without any
-    value is of numbers that are missing; all else has pandas' own types.
-
-    Examples
-    --------
-    >>> frame_of_rows([{"workers": 4, "bound": 2}, {"workers": 8}]).dtypes.astype(str).to_dict()
-    {'workers': 'int64', 'bound': 'Int64'}
-    """
-    import pandas as pd
-
-    columns = dict.fromkeys(name for row in rows for name in row)
-    series = {}
-    for name in columns:
-        cells = [row.get(name) for row in rows]
-        known = [cell for cell in cells if cell is not None]
-        whole = bool(known) and all(isinstance(cell, int) and not isinstance(cell, bool) for cell in known)
-        number = not whole and bool(known) and all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in known)
-        kind = "Int64" if whole and len(known) < len(cells) else "float64" if number or not known else None
-        series[name] = pd.Series(cells, dtype=kind) if kind else pd.Series(cells)
-    return pd.DataFrame(series)
+    return Table.of([] if first is None else type(first).rows_of(chain([first], waiting))).to_frame()
 
 
 def html_of(items: Iterable[Tabular], caption: str, *, total: int | None = None) -> str:
@@ -139,49 +325,14 @@ def html_of(items: Iterable[Tabular], caption: str, *, total: int | None = None)
     """
     held = list(islice(items, _MOST_ROWS + 1))
     if not held:
-        return html_of_rows([], caption)
+        return Table(caption, (), ()).to_html()
     rows = type(held[0]).rows_of(held[:_MOST_ROWS])
     columns = type(held[0]).shown_columns(rows)
     if total is None:
         more = "and more" if len(held) > _MOST_ROWS else ""
     else:
         more = f"and {total - len(rows):,} more" if total > len(rows) else ""
-    return html_of_rows([{name: row.get(name) for name in columns} for row in rows], caption, more)
-
-
-def html_of_rows(rows: Sequence[Mapping[str, Cell]], caption: str, more: str = "") -> str:
-    """Rows as an HTML table: one row downwards, its empty values left out; several one below the other.
-
-    Examples
-    --------
-    >>> html_of_rows([{"name": "a & b", "replicas": 4096}], "Run")
-    '<table><caption>Run</caption><tr><th>name</th><td>a &amp; b</td></tr><tr><th>replicas</th><td>4,096</td></tr></table>'
-    """
-    title = f"<caption>{_escaped(caption, _LONGEST_LINE)}</caption>"
-    if not rows:
-        return f"<table>{title}<tr><td>none</td></tr></table>"
-    if len(rows) == 1:
-        cells = [(name, _shown(cell)) for name, cell in rows[0].items() if cell not in (None, "")]
-        body = "".join(f"<tr><th>{_escaped(name)}</th><td>{_escaped(shown)}</td></tr>" for name, shown in cells)
-        return f"<table>{title}{body}</table>"
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    head = "".join(f"<th>{_escaped(name)}</th>" for name in columns)
-    lines = ["".join(f"<td>{_escaped(_shown(row.get(name)))}</td>" for name in columns) for row in rows]
-    lines += [f'<td colspan="{len(columns)}">{_escaped(more, _LONGEST_LINE)}</td>'] if more else []
-    return f"<table>{title}<tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
-
-
-def _shown(cell: Cell) -> str:
-    """A value for people: five digits, thousands apart."""
-    if cell is None:
-        return ""
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    if isinstance(cell, float):
-        return f"{cell:,.0f}" if 1e4 <= abs(cell) < 1e15 else f"{cell:.5g}"
-    return cell
+    return Table.of([{name: row.get(name) for name in columns} for row in rows], caption, more=more).to_html()
 
 
 def _escaped(text: str, longest: int = _LONGEST_CELL) -> str:

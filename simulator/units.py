@@ -1,4 +1,4 @@
-"""Quantities at the border: text with a unit in, SI floats inside, text out again.
+"""Quantities at the border: text with a unit in, SI floats inside; :mod:`simulator.text` writes them again.
 
 Only what Paceline speaks of is known: time, information, their rate, and power. Information is
 bytes (B) or bits (b) with the prefixes k, K, M, G, T, P or Ki to Pi: nobody means the
@@ -19,7 +19,7 @@ from simulator.errors import UnitError
 if TYPE_CHECKING:
     import pint
 
-__all__ = ["Dimension", "format_bytes", "format_rate", "format_seconds", "parse_quantity"]
+__all__ = ["Dimension", "parse_quantity"]
 
 Dimension = Literal["time", "information", "rate", "power"]
 
@@ -191,25 +191,3 @@ def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
 
 
 _NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth", "power": "power"}
-
-
-def _scaled(value: float, units: list[tuple[float, str]], digits: int = 3) -> str:
-    scale, unit = next(((scale, unit) for scale, unit in units if abs(value) >= scale * 0.9995), units[-1])
-    number = value / scale
-    # 1,000 to 1,023 of a unit of bytes are not 1e+03
-    return f"{number:.0f} {unit}" if 10**digits - 0.5 <= abs(number) < 1e6 else f"{number:.{digits}g} {unit}"
-
-
-def format_seconds(value_s: float, digits: int = 3) -> str:
-    """Seconds for reading, such as ``"12.5 ms"``, to so many significant digits."""
-    return _scaled(value_s, [(3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], digits)
-
-
-def format_bytes(value_bytes: float) -> str:
-    """Bytes for reading, in powers of 1024, such as ``"97.5 MiB"``."""
-    return _scaled(value_bytes, [(2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")])
-
-
-def format_rate(value_bytes_per_s: float) -> str:
-    """Bytes per second for reading, in bits as networks are sold: ``"25 Gbit/s"``."""
-    return _scaled(value_bytes_per_s * 8, [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")])

@@ -8,7 +8,7 @@ from datetime import datetime
 from importlib import metadata
 
 from calibrate.xplane.phases import StepsOfProfile
-from simulator.units import format_seconds
+from simulator.text import format_seconds
 
 __all__ = ["batch_seen", "device_name", "facts_of", "flags_of"]
 

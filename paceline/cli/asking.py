@@ -59,7 +59,7 @@ def _tell_of_many(scenario: Scenario, where: str) -> None:
     from paceline.cli.showing import note
     from simulator.effort import check_memory, effort_s, memory_bytes
     from simulator.engine.choosing import likely_engine
-    from simulator.units import format_bytes
+    from simulator.text import format_bytes
 
     if scenario.replicas < _MANY:
         return
@@ -132,7 +132,7 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
 
 def _instead(scenario: Scenario, step_s: float) -> str:
     """What to give in place of what makes a step so long: that without which it would be shortest."""
-    from simulator.units import format_rate, format_seconds
+    from simulator.text import format_rate, format_seconds
 
     known, load, cluster = scenario.workload.calibrated, scenario.workload, scenario.cluster
     name = scenario.strategy.link or "inter_node"

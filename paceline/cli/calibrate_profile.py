@@ -12,7 +12,7 @@ import typer
 from paceline.cli.calibrating import command_line, numbers_of
 from paceline.cli.showing import note
 from simulator.errors import InputError
-from simulator.units import format_bytes, format_seconds
+from simulator.text import format_bytes, format_seconds
 from simulator.workload import Workload
 
 if TYPE_CHECKING:

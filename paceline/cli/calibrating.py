@@ -17,7 +17,7 @@ from paceline.cli.ending import Terminated, keeping
 from paceline.cli.showing import note, progress_bar
 from simulator.cluster import Cluster
 from simulator.errors import InputError
-from simulator.units import format_rate, format_seconds
+from simulator.text import format_rate, format_seconds
 from simulator.workload import Workload
 
 __all__ = [

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from paceline.comparing import rivals_of, verdict
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.left_out import left_out, left_out_in_words
-from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Phase, Placement, Result, Staleness
-from simulator.units import format_bytes, format_seconds
+from simulator.text import format_bytes, format_seconds, format_usd_per_hour, format_usd_sum
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -294,13 +293,15 @@ def cost_in_words(result: Result) -> str | None:
         return None
     said = "; ".join(text for text in (price.terms, price.source) if text)
     text = (
-        f"{rate_in_words(hourly)} USD an hour for {placement_of(result.scenario).nodes:,} x {rate_in_words(price.usd_per_node_hour)} "
-        f"({said}); {sum_in_words(million.mean)} USD for a million samples"
+        f"{format_usd_per_hour(hourly)} USD an hour for {placement_of(result.scenario).nodes:,} x "
+        f"{format_usd_per_hour(price.usd_per_node_hour)} ({said}); {format_usd_sum(million.mean)} USD for a million samples"
     )
     at_mean = hourly / 3600 / result.throughput_samples_per_s.mean * 1e6
-    if sum_in_words(at_mean) != sum_in_words(million.mean):
-        text += f" (90% of runs: {sum_in_words(million.low)} to {sum_in_words(million.high)}; mean over runs, which differ: at the mean "
-        text += f"throughput {sum_in_words(at_mean)})"
+    if format_usd_sum(at_mean) != format_usd_sum(million.mean):
+        text += (
+            f" (90% of runs: {format_usd_sum(million.low)} to {format_usd_sum(million.high)}; mean over runs, which differ: at the mean "
+        )
+        text += f"throughput {format_usd_sum(at_mean)})"
     return text
 
 

@@ -11,7 +11,7 @@ from paceline.planning.answer import Candidate, Plan
 from paceline.planning.further import workers_of
 from paceline.planning.wording import figure, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
 from simulator.left_out import left_out_in_words
-from simulator.prices import rate_in_words, sum_in_words
+from simulator.text import format_usd_per_hour, format_usd_sum
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,8 +150,8 @@ class _Told:
         hourly, time_s, cost = candidate.usd_per_hour, candidate.time_s, candidate.cost_usd
         return self._kept(
             f"{time_s.mean / _HOUR_S:.5g}" if time_s is not None else "-",
-            rate_in_words(hourly) if hourly is not None else "-",
-            sum_in_words(cost.mean) if cost is not None else "-",
+            format_usd_per_hour(hourly) if hourly is not None else "-",
+            format_usd_sum(cost.mean) if cost is not None else "-",
             f"{candidate.confidence:.2f}{'' if candidate.meets else '!'}",
         )
 

@@ -50,7 +50,7 @@ def _show(scenario: Scenario, printed: Printed) -> None:
 def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
     """What the program is repeated over, and what it leaves to draws."""
     from simulator.defaults import start_of
-    from simulator.units import format_seconds
+    from simulator.text import format_seconds
 
     run, load, layout = scenario.run, scenario.workload, scenario.layout
     workers = "" if layout.workers == layout.replicas else f", {layout.workers:,} workers"

@@ -11,7 +11,7 @@ import typer
 
 from paceline.cli.testbed_facts import Facts
 from simulator.results import Estimate
-from simulator.units import format_bytes, format_rate, format_seconds
+from simulator.text import format_bytes, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table

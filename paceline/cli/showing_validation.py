@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paceline.reporting.naming import clean
 from paceline.reporting.validation.content import Table, Validation
 from paceline.reporting.validation.facts import rows_table, scores_table, signed, summary
+from simulator.text import clean
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid

@@ -9,9 +9,8 @@ from calibrate.validation.candidates import Candidate, value_at
 from calibrate.validation.points import Setting
 from calibrate.validation.refit import BOUND, Refit
 from paceline.reporting.validation.content import Table
-from paceline.reporting.wording import amount, duration
 from simulator.scenario import Scenario
-from simulator.units import format_rate
+from simulator.text import format_duration, format_number, format_rate
 
 __all__ = ["about_refit", "refit_data", "refit_tables"]
 
@@ -109,12 +108,12 @@ def _measure(base: Scenario, candidate: Candidate) -> tuple[str, float, Callable
     """One number that stands for a quantity: what it is, its value in the scenario, and how to write it."""
     load, batch = base.workload, base.batch
     if candidate.paths[0].startswith("workload.forward") or candidate.paths[0].startswith("workload.backward"):
-        return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), duration
+        return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), format_duration
     if candidate.paths[0].startswith("workload.server"):
-        return "all gradients of a step", sum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), duration
+        return "all gradients of a step", sum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), format_duration
     path = candidate.paths[0]
-    return "", value_at(base, path), format_rate if path.endswith("_bytes_per_s") else duration
+    return "", value_at(base, path), format_rate if path.endswith("_bytes_per_s") else format_duration
 
 
 def _factor(factor: float) -> str:
-    return f"× {amount(factor)}"
+    return f"× {format_number(factor)}"

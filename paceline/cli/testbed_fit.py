@@ -132,15 +132,15 @@ def _show_parameters(platform: Platform) -> None:
     from rich.table import Table
 
     from calibrate.testbed.platform import MEANINGS
-    from paceline.reporting.wording import amount
+    from simulator.text import format_number
 
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for column in ("parameter", "value", "90% interval", "determined"):
         table.add_column(column, no_wrap=True)
     table.add_column("what it is")
     for name, one in platform.parameters.items():
-        interval = f"{amount(one.low)} to {amount(one.high)}"
-        table.add_row(name, amount(one.value), interval, "yes" if one.determined else "no: prior", MEANINGS[name])
+        interval = f"{format_number(one.low)} to {format_number(one.high)}"
+        table.add_row(name, format_number(one.value), interval, "yes" if one.determined else "no: prior", MEANINGS[name])
     console = Console()
     console.print(table)
     console.print("Seconds and bytes. What determines each stands in the file.", markup=False)

@@ -23,10 +23,10 @@ from paceline.cli.ending import keeping
 from paceline.cli.showing import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Table, Validation
-from paceline.reporting.wording import amount
 from simulator.catalog import find
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
+from simulator.text import format_number
 
 __all__ = ["Measuring", "Plan", "list_matrix", "plan_of", "validate_on_testbed"]
 
@@ -178,7 +178,7 @@ def matrix_validation(plan: Plan, found: MatrixValidation) -> Validation:
 
 def _parameters(platform: Platform) -> Table:
     cells = tuple(
-        (name, amount(one.value), f"{amount(one.low)} to {amount(one.high)}", "yes" if one.determined else "no")
+        (name, format_number(one.value), f"{format_number(one.low)} to {format_number(one.high)}", "yes" if one.determined else "no")
         for name, one in platform.parameters.items()
     )
     return Table(

@@ -16,8 +16,8 @@ from paceline.cli.showing import progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Table, Validation
 from paceline.reporting.validation.facts import signed
-from paceline.reporting.wording import amount
 from paceline.sweeping.backends import local_workers
+from simulator.text import format_number
 
 __all__ = ["validate_published"]
 
@@ -153,8 +153,8 @@ def _constants(found: PublishedValidation) -> Table:
     cells = tuple(
         (
             each.name.replace("_", " "),
-            amount(each.value),
-            f"{amount(each.low)} to {amount(each.high)}",
+            format_number(each.value),
+            f"{format_number(each.low)} to {format_number(each.high)}",
             ", ".join(each.tables) if each.determined else f"nothing: {each.prior.source}",
             each.meaning,
         )

@@ -12,7 +12,7 @@ from simulator.errors import InputError, SimulationError
 from simulator.files import check_writable
 from simulator.results import Outcome, Result
 from simulator.spec import Spec
-from simulator.table import Row, frame_of, html_of_rows
+from simulator.table import Row, Table, frame_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         row: Row = {"file": str(self.path), "MiB": self.bytes / 2**20, "results": len(self.outcomes), "notes": " ".join(self.notes)}
-        return html_of_rows([row], "Report")
+        return Table.of([row], "Report").to_html()
 
 
 @checked

@@ -14,7 +14,7 @@ from simulator.left_out import LeftOut
 from simulator.results import Estimate, Result
 from simulator.rows import BRIEF, rows_of_outcomes
 from simulator.spec import Seconds, Spec
-from simulator.table import Row, frame_of_rows, html_of_rows
+from simulator.table import Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -231,7 +231,7 @@ class Plan(Spec):
         runs the answer is better, time and cost of the training with their intervals, and the
         columns of results.
         """
-        return frame_of_rows(self._rows())
+        return Table.of(self._rows()).to_frame()
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the answer, and the first candidates."""
@@ -239,7 +239,7 @@ class Plan(Spec):
         columns = Candidate.shown_columns(rows)
         shown = [{name: row.get(name) for name in columns} for row in rows[:_MOST_SHOWN]]
         more = f"and {len(rows) - _MOST_SHOWN:,} more" if len(rows) > _MOST_SHOWN else ""
-        return html_of_rows(shown, " ".join(self.sentences) or f"{self.chosen.name}. {self.why}", more)
+        return Table.of(shown, " ".join(self.sentences) or f"{self.chosen.name}. {self.why}", more=more).to_html()
 
     def _rows(self) -> list[Row]:
         ranked = {its.key: its for its in (self.chosen, *self.runners_up, *self.candidates)}

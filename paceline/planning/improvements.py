@@ -22,7 +22,7 @@ from simulator.device_transfer import precision_gain
 from simulator.errors import ScenarioError
 from simulator.results import Estimate, Result
 from simulator.scenario import Scenario
-from simulator.units import format_rate, format_seconds
+from simulator.text import format_rate, format_seconds
 
 __all__ = ["improvements"]
 

@@ -13,9 +13,8 @@ from paceline.planning.space import Space
 from simulator.cost import placement_of
 from simulator.discrepancy import between
 from simulator.intervals import paired_ratio
-from simulator.prices import rate_in_words, sum_in_words
 from simulator.results import Estimate, Result
-from simulator.units import format_seconds
+from simulator.text import format_seconds, format_usd_per_hour, format_usd_sum
 from simulator.workload import Workload
 
 __all__ = [
@@ -73,10 +72,10 @@ def _figures(candidate: Candidate, total: float | None) -> str:
             f"{format_seconds(candidate.time_s.mean, _EXACT)} for the training{_at_mean(candidate.time_s.mean, total / rate.mean)}"
         )
     if candidate.usd_per_hour is not None:
-        hourly = f"{rate_in_words(candidate.usd_per_hour)} USD an hour"
+        hourly = f"{format_usd_per_hour(candidate.usd_per_hour)} USD an hour"
         cost = candidate.cost_usd
         bought = f" ({text})" if (text := purchase_in_words(candidate)) else ""
-        parts.append((hourly if cost is None else f"{sum_in_words(cost.mean)} USD for all of it at {hourly}") + bought)
+        parts.append((hourly if cost is None else f"{format_usd_sum(cost.mean)} USD for all of it at {hourly}") + bought)
     stale = staleness_in_words(candidate.result)
     return ", ".join([*parts, *([f"with {stale}"] if stale else [])])
 
@@ -91,9 +90,9 @@ def purchase_in_words(candidate: Candidate) -> str:
     if not bought or candidate.usd_per_hour is None:
         return ""
     each, total = " + ".join(f"{nodes:,} x {usd:,.10g}" for nodes, usd in bought), sum(nodes * usd for nodes, usd in bought)
-    share, time_s = f"{rate_in_words(candidate.usd_per_hour)} USD is the share of an hour", candidate.time_s
+    share, time_s = f"{format_usd_per_hour(candidate.usd_per_hour)} USD is the share of an hour", candidate.time_s
     if candidate.cost_usd is not None and time_s is not None:
-        share = f"{sum_in_words(candidate.cost_usd.mean)} USD is the share of {format_seconds(time_s.mean, _EXACT)}"
+        share = f"{format_usd_sum(candidate.cost_usd.mean)} USD is the share of {format_seconds(time_s.mean, _EXACT)}"
     return f"{each} = {total:,.10g} USD to buy; {share} by the terms of the price"
 
 
@@ -211,7 +210,7 @@ def _price_of(improvement: Improvement, chosen: Candidate) -> str:
     """What an improvement adds to the price of an hour, where it does."""
     if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
         return ""
-    return f" for {rate_in_words(improvement.usd_per_hour - chosen.usd_per_hour)} USD an hour more"
+    return f" for {format_usd_per_hour(improvement.usd_per_hour - chosen.usd_per_hour)} USD an hour more"
 
 
 def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from paceline.reporting.wording import compact
+from simulator.text import format_compact
 
 __all__ = ["INK", "MUTED", "PAPER", "band_colour", "layout", "linear_axis", "log_axis", "marker_symbol", "series_colour", "workers_axis"]
 
@@ -87,7 +87,7 @@ def workers_axis(workers: Sequence[int], title: str = "Workers") -> dict[str, An
         type="log",
         tickmode="array",
         tickvals=ticks,
-        ticktext=[compact(tick) if tick >= 10_000 else str(tick) for tick in ticks],
+        ticktext=[format_compact(tick) if tick >= 10_000 else str(tick) for tick in ticks],
         tickangle=0,
         range=[math.log10(low) - room, math.log10(high) + room],
         showgrid=False,
@@ -110,7 +110,7 @@ def log_axis(values: Sequence[float], title: str = "") -> dict[str, Any]:
         type="log",
         tickmode="array",
         tickvals=ticks,
-        ticktext=[compact(float(f"{tick:.6g}")) for tick in ticks],
+        ticktext=[format_compact(float(f"{tick:.6g}")) for tick in ticks],
         automargin=low < -1,
         range=[low - room, high + room],
     )

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from paceline.reporting.coordinates import Coordinates
-from paceline.reporting.naming import clean
 from simulator.cost import placement_of, server_nodes, usd_per_hour, usd_per_million_samples
 from simulator.discrepancy import Z_90
 from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results import Estimate, Histogram, Result
+from simulator.text import clean
 
 __all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs"]
 

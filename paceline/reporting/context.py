@@ -11,11 +11,11 @@ from paceline.reporting.answer import Answer, Asked, Trust, answer_of, asked_of,
 from paceline.reporting.caveats import Caveat, caveats_of
 from paceline.reporting.columns import MOST_RUNS, first_runs
 from paceline.reporting.coordinates import Coordinates, coordinates_of
-from paceline.reporting.naming import clean
 from paceline.reporting.reproduce import Recipe, recipe_of
 from simulator.cost import usd_per_hour, why_no_cost
 from simulator.errors import ResultsError
 from simulator.results import Result
+from simulator.text import clean
 from simulator.workload import Workload
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paceline.reporting.naming import clean, setting_text, settings_of
+from paceline.reporting.naming import setting_text, settings_of
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
+from simulator.text import clean
 
 __all__ = ["ABSENT", "Coordinates", "Curve", "Group", "Key", "coordinates_of", "scaling_of"]
 

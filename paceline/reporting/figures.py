@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from paceline.reporting.axes import MUTED, layout, linear_axis
 from paceline.reporting.grids import Column, Grid
-from paceline.reporting.wording import duration
+from simulator.text import format_duration
 from simulator.workload import Workload
 
 __all__ = ["calibration", "calibration_grid", "plain"]
@@ -39,7 +39,7 @@ def calibration(workload: Workload) -> go.Figure:
     for group, label, _, colour, _ in lines[1:]:
         measured = [float(getattr(point, f"{group}_s")) for point in points]
         texts = [
-            f"<b>{label}</b>, batch {point.batch:,}<br>measured mean {duration(value)}"
+            f"<b>{label}</b>, batch {point.batch:,}<br>measured mean {format_duration(value)}"
             for point, value in zip(points, measured, strict=True)
         ]
         figure.add_scatter(
@@ -67,8 +67,8 @@ def calibration(workload: Workload) -> go.Figure:
             "width": 5,
         },
         hovertext=[
-            f"<b>Step</b>, batch {point.batch:,}<br>median {duration(point.median_s)}<br>"
-            f"p5 {duration(point.p5_s)}, p95 {duration(point.p95_s)}<br>{point.steps:,} steps measured"
+            f"<b>Step</b>, batch {point.batch:,}<br>median {format_duration(point.median_s)}<br>"
+            f"p5 {format_duration(point.p5_s)}, p95 {format_duration(point.p95_s)}<br>{point.steps:,} steps measured"
             for point in points
         ],
         marker={"color": "var(--series-1)", "size": 9},

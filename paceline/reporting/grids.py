@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from paceline.reporting.naming import clean
-from paceline.reporting.wording import amount, dollars, duration, percent, signed
-from simulator.prices import rate_in_words, sum_in_words
+from simulator.text import Kind
 
-__all__ = ["Cell", "Column", "Grid", "Kind", "written"]
+__all__ = ["Cell", "Column", "Grid"]
 
-Kind = Literal["text", "count", "number", "precise", "seconds", "share", "change", "usd", "hourly", "sum"]
 Cell = str | float | int | None
-
-_LONGEST = 400
 
 
 @dataclass(frozen=True)
@@ -46,30 +40,3 @@ class Grid:
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-
-
-def written(value: Cell, kind: Kind) -> str:
-    """A value as a reader sees it."""
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return clean(value, _LONGEST) if value else ""
-    match kind:
-        case "count":
-            return f"{value:,.0f}"
-        case "seconds":
-            return duration(value)
-        case "share":
-            return percent(value)
-        case "change":
-            return signed(value)
-        case "usd":
-            return dollars(value)
-        case "precise":
-            return amount(value, 5)
-        case "hourly":
-            return f"${rate_in_words(value)}"
-        case "sum":
-            return f"${sum_in_words(value)}"
-        case _:
-            return amount(value)

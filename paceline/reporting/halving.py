@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paceline.planning.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
 from simulator.errors import ScenarioError
 from simulator.scenario import Scenario
-from simulator.units import format_rate, format_seconds
+from simulator.text import format_rate, format_seconds
 
 __all__ = ["Halving", "halvings"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.reporting.wording import percent
 from simulator.results import Limit, Result
+from simulator.text import format_share
 
 __all__ = ["limit_in_words"]
 
@@ -32,7 +32,7 @@ def limit_in_words(result: Result) -> str:
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
 
     def of_step(part_s: float) -> str:
-        return percent(part_s / step_s if step_s else 0.0)
+        return format_share(part_s / step_s if step_s else 0.0)
 
     def told(name: Limit) -> str:
         return _WORDS[name].format(
@@ -41,9 +41,9 @@ def limit_in_words(result: Result) -> str:
             exposed=of_step(parts.exposed_communication),
             waiting=of_step(parts.waiting),
             apply=of_step(parts.apply),
-            link=percent(use.busiest_link),
-            server=percent(use.busiest_server),
-            cores=percent(use.cores),
+            link=format_share(use.busiest_link),
+            server=format_share(use.busiest_server),
+            cores=format_share(use.cores),
         )
 
     limit = result.bottleneck

@@ -10,8 +10,8 @@ from pathlib import Path
 from calibrate.validation.points import Setting, read_points
 from paceline.reporting.answer import name_at
 from paceline.reporting.coordinates import coordinates_of
-from paceline.reporting.wording import counts
 from simulator.results import Estimate, Result
+from simulator.text import listed_numbers
 
 __all__ = ["Beside", "Overlay", "Unmatched", "overlay_of"]
 
@@ -155,7 +155,7 @@ def _fitting(setting: Setting, results: Sequence[Result]) -> tuple[list[int], st
                 if what == "servers" or setting.servers is None
                 else " of these workers and servers"
             )
-            return [], f"no result{such} has {what} {value:,}; there {'are' if len(there) > 1 else 'is'} {counts(there)}"
+            return [], f"no result{such} has {what} {value:,}; there {'are' if len(there) > 1 else 'is'} {listed_numbers(there)}"
     return left, ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,24 +10,14 @@ from pydantic import BaseModel
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
-from simulator.units import format_bytes, format_rate, format_seconds
+from simulator.text import clean, format_bytes, format_rate, format_seconds
 
-__all__ = ["LONGEST", "clean", "series_names", "setting_text", "settings_of", "varied_settings"]
-
-LONGEST = 72
-"""Characters of a name that a legend or a heading shows."""
+__all__ = ["series_names", "setting_text", "settings_of", "varied_settings"]
 
 _ALWAYS_APART = KEYS_OF_NAMES | {"cluster.nodes", "schema_version", "run.seed"}
 _PROSE = ("description", "provenance", "fit", "calibrated", "uncertainty", "variables", "schema_version")
 _OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.global_batch", "workload.precision")
 _MOST_NAMED = 3
-
-
-def clean(text: str, longest: int = LONGEST) -> str:
-    """Text as it may stand in a heading: no control or direction marks, not too long."""
-    plain = "".join(char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else " " for char in text[: longest * 4])
-    plain = " ".join(plain.split()) or "(no name)"
-    return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
 
 
 def series_names(results: Sequence[Result]) -> list[str]:

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, log_axis
 from paceline.reporting.grids import Cell, Column, Grid
-from paceline.reporting.wording import amount, dollars, duration, percent, plot_text
 from simulator.results import Estimate
+from simulator.text import format_duration, format_number, format_share, format_usd, plot_text
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Goal, Plan
@@ -24,10 +24,10 @@ _RATE = (Column("Throughput (samples/s)", "precise"), Column("Low", "number"), C
 def goal_text(goal: Goal) -> str:
     """The goal in words, such as ``"20,000 samples/s"``."""
     if goal.target_throughput_samples_per_s is not None:
-        return f"at least {amount(goal.target_throughput_samples_per_s)} samples/s"
-    text = f"{amount(goal.samples or 0)} samples" + (f" for {goal.epochs:g} epochs" if goal.epochs != 1 else "")
-    limits = [f"within {duration(goal.deadline_s)}"] if goal.deadline_s is not None else []
-    limits += [f"for at most {dollars(goal.budget_usd)}"] if goal.budget_usd is not None else []
+        return f"at least {format_number(goal.target_throughput_samples_per_s)} samples/s"
+    text = f"{format_number(goal.samples or 0)} samples" + (f" for {goal.epochs:g} epochs" if goal.epochs != 1 else "")
+    limits = [f"within {format_duration(goal.deadline_s)}"] if goal.deadline_s is not None else []
+    limits += [f"for at most {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
     return " ".join([text, " and ".join(limits)]).strip()
 
 
@@ -116,7 +116,7 @@ def _ends(estimate: Estimate | None) -> tuple[Cell, Cell, Cell]:
 def _staleness(candidate: Candidate) -> str | None:
     """Mean and 95th percentile; nothing where no gradient is stale."""
     stale = candidate.result.staleness
-    return f"{amount(stale.mean)}, p95 {amount(stale.p95)}" if stale.max else None
+    return f"{format_number(stale.mean)}, p95 {format_number(stale.p95)}" if stale.max else None
 
 
 def _clusters(plan: Plan) -> Grid:
@@ -268,9 +268,9 @@ def _hover(each: Candidate, *, whole: bool) -> str:
     rate = each.result.throughput_samples_per_s
     where = each.placement or f"{each.result.replicas:,} replicas"
     lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(where)}"]
-    lines.append(f"{amount(rate.mean)} samples/s (90% interval {amount(rate.low)} to {amount(rate.high)})")
+    lines.append(f"{format_number(rate.mean)} samples/s (90% interval {format_number(rate.low)} to {format_number(rate.high)})")
     if whole and each.time_s is not None and each.cost_usd is not None:
-        lines.append(f"{duration(each.time_s.mean)} and {dollars(each.cost_usd.mean)}")
+        lines.append(f"{format_duration(each.time_s.mean)} and {format_usd(each.cost_usd.mean)}")
     elif each.usd_per_hour is not None:
-        lines.append(f"{dollars(each.usd_per_hour)} an hour")
-    return "<br>".join([*lines, f"meets the goal with {percent(each.confidence)} confidence"])
+        lines.append(f"{format_usd(each.usd_per_hour)} an hour")
+    return "<br>".join([*lines, f"meets the goal with {format_share(each.confidence)} confidence"])

@@ -16,17 +16,27 @@ from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.context import Report, build_report
 from paceline.reporting.coordinates import scaling_of
-from paceline.reporting.grids import written
 from paceline.reporting.limits import limit_in_words
-from paceline.reporting.naming import clean
 from paceline.reporting.sections import sections_of
-from paceline.reporting.wording import amount, clause, counts, dollars, duration, interval, join, percent, sentence
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
 from simulator.left_out import left_out
-from simulator.prices import rate_in_words
 from simulator.results import Result
+from simulator.text import (
+    clause,
+    clean,
+    format_duration,
+    format_interval,
+    format_number,
+    format_share,
+    format_usd,
+    format_usd_per_hour,
+    listed,
+    listed_numbers,
+    sentence,
+    written,
+)
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Plan
@@ -178,21 +188,21 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        amount=amount,
+        amount=format_number,
         clause=clause,
         clean=clean,
-        counts=counts,
-        dollars=dollars,
-        hourly=rate_in_words,
-        joined=join,
+        counts=listed_numbers,
+        dollars=format_usd,
+        hourly=format_usd_per_hour,
+        joined=listed,
         lower_first=lambda text: text[:1].lower() + text[1:],
-        percent=percent,
+        percent=format_share,
         plain=lambda value: f"{value:,.6g}",
-        seconds=duration,
+        seconds=format_duration,
         sentence=sentence,
         symbol=marker_symbol,
         written=written,
     )
-    environment.globals["interval"] = interval
+    environment.globals["interval"] = format_interval
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     return environment

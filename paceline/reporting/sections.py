@@ -14,9 +14,8 @@ from paceline.reporting.answer import name_at
 from paceline.reporting.context import Report
 from paceline.reporting.coordinates import scaling_of
 from paceline.reporting.grids import Column, Grid
-from paceline.reporting.naming import clean
 from paceline.reporting.planned import all_candidates, goal_text, pareto, plan_grids
-from paceline.reporting.wording import percent, signed
+from simulator.text import clean, format_change, format_share
 
 if TYPE_CHECKING:
     from paceline.reporting.measured import Beside, Overlay
@@ -84,7 +83,7 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
     drawn = figure(changes)
     known = [change for change in changes if change.gain is not None]
     told = [
-        f"{clean(change.name)}: {signed(change.gain) if change.seen else 'effect not certain'}"
+        f"{clean(change.name)}: {format_change(change.gain) if change.seen else 'effect not certain'}"
         for change in known[:_MOST_SAID]
         if change.gain is not None
     ]
@@ -182,7 +181,7 @@ def _told(overlay: Overlay) -> str:
     if settings < len(overlay.rows):
         fit = "fits" if settings == 1 else "fit"
         return f"{counted} {fit} {len(overlay.rows)} predictions, so the error is told for each curve, under “Measured against predicted”"
-    middle = percent(statistics.median(abs(row.error) for row in overlay.rows))
+    middle = format_share(statistics.median(abs(row.error) for row in overlay.rows))
     inside = sum(row.inside for row in overlay.rows)
     return f"beside {counted} the median error is {middle}, and {inside} of them lie{'s' if inside == 1 else ''} in the interval"
 

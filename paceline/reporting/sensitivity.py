@@ -14,12 +14,12 @@ from paceline.planning.simulations import Simulations
 from paceline.reporting.axes import INK, MUTED, layout
 from paceline.reporting.halving import Halving, halvings
 from paceline.reporting.shortened import all_reduces_a_step
-from paceline.reporting.wording import plot_text, signed
 from paceline.sweeping import Outcome, Runner
 from simulator.errors import SimulationError
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.results import Estimate, Result
 from simulator.scenario import Scenario
+from simulator.text import format_change, plot_text
 
 __all__ = ["Change", "changes_of", "figure"]
 
@@ -221,7 +221,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     assert its.low is not None
     assert its.high is not None
     colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
-    told = signed(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "effect not certain"
+    told = format_change(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "effect not certain"
     drawn.add_bar(
         orientation="h",
         x=[its.gain],
@@ -231,8 +231,8 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {signed(its.gain)}{'' if its.seen else ', effect not certain'}<br>"
-            f"90% interval, run by run: {signed(its.low)} to {signed(its.high)}<br>"
+            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}{'' if its.seen else ', effect not certain'}<br>"
+            f"90% interval, run by run: {format_change(its.low)} to {format_change(its.high)}<br>"
             f"then limited by: {plot_text(its.reason.replace('-', ' '))}"
         ],
         marker={"color": colour, "line": {"width": 0}},

@@ -13,14 +13,13 @@ from paceline.reporting.axes import INK, layout
 from paceline.reporting.lanes import Window
 from paceline.reporting.pieces import Kind, Piece, coarse
 from paceline.reporting.shortened import shortened
-from paceline.reporting.wording import duration, plot_text
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 from simulator.records import Transfer
 from simulator.replication import replicate
 from simulator.scenario import Scenario
-from simulator.units import format_bytes
+from simulator.text import format_bytes, format_duration, plot_text
 
 __all__ = ["Bar", "Kind", "Timeline", "figure", "timeline_of"]
 
@@ -147,7 +146,7 @@ class _Drawn:
         for lane, pieces in self.lanes.items():
             if len(pieces) > _MOST_BARS and not lane.startswith(_PATH):
                 self.lanes[lane] = coarse(pieces, window_s / _MOST_BARS)
-                told = f"Pieces shorter than {duration(window_s / _MOST_BARS)} are drawn as part of those beside them."
+                told = f"Pieces shorter than {format_duration(window_s / _MOST_BARS)} are drawn as part of those beside them."
                 self.left_out = [*(one for one in self.left_out if one != told), told]
 
     @property
@@ -204,7 +203,7 @@ def _text(lane: str, piece: Piece) -> str:
         parts.append(f"{len(piece.works):,} {'messages' if transfers else 'pieces'}")
     if transfers:
         parts.append(format_bytes(sum(work.size_bytes for work in transfers)))
-    return ", ".join([*parts, duration(piece.length_s)])
+    return ", ".join([*parts, format_duration(piece.length_s)])
 
 
 def _naturally(name: str) -> list[tuple[int, str]]:
@@ -277,7 +276,7 @@ _LABELS: dict[Kind, str] = {
 
 def _hover(bar: Bar) -> str:
     critical = ", on the critical path" if bar.critical else ""
-    return f"<b>{_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {duration(bar.start_s)}"
+    return f"<b>{_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {format_duration(bar.start_s)}"
 
 
 def _ends(bars: Sequence[Bar]) -> list[float]:

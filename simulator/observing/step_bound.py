@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from simulator.observing.critical_path import CriticalPath, Segment
 from simulator.records import Service
-from simulator.units import format_seconds
+from simulator.text import format_seconds
 
 __all__ = ["bound_of_step"]
 

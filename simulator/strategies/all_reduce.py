@@ -28,7 +28,7 @@ from simulator.strategies.assembling import assembled, seats
 from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Strategy, cores_s, counted
-from simulator.units import format_bytes, format_seconds
+from simulator.text import format_bytes, format_seconds
 
 __all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
 

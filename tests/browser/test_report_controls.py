@@ -9,8 +9,8 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from paceline.reporting import write_report
-from paceline.reporting.wording import amount, duration, percent
 from simulator.results import Result
+from simulator.text import format_duration, format_number, format_share
 from tests.browser.conftest import Page
 from tests.browser.samples import RATES, STRATEGIES, grid, sweep
 
@@ -116,10 +116,10 @@ def test_key_figures_are_those_of_the_point_at_the_sliders(page: Page, report: P
     names = ("throughput", "efficiency", "step", "p95")
     card = {name: page.run(f"return document.getElementById('card-{name}').textContent") for name in names}
     assert card == {
-        "throughput": amount(result.throughput_samples_per_s.mean),
-        "efficiency": percent(result.scaling_efficiency.mean),
-        "step": duration(result.step_time_s.mean),
-        "p95": f"95% below {duration(result.step_time_s.p95)}",
+        "throughput": format_number(result.throughput_samples_per_s.mean),
+        "efficiency": format_share(result.scaling_efficiency.mean),
+        "step": format_duration(result.step_time_s.mean),
+        "p95": f"95% below {format_duration(result.step_time_s.p95)}",
     }
 
 

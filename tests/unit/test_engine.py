@@ -23,7 +23,8 @@ from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.run import _Alone, _windows
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.units import format_bytes, format_rate, format_seconds, parse_quantity
+from simulator.text import format_bytes, format_rate, format_seconds
+from simulator.units import parse_quantity
 from simulator.workload import Variable
 
 

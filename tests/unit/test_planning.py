@@ -15,12 +15,12 @@ from paceline.planning.answer import Goal
 from paceline.planning.goals import required_rate
 from paceline.planning.space import Space
 from paceline.reporting.planned import all_candidates
-from paceline.reporting.wording import amount
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s
 from simulator.cost import cost_of_samples, usd_per_hour
 from simulator.errors import InputError, ResultsError, ScenarioError
 from simulator.results import Result
+from simulator.text import format_number
 from tests.sample_scenarios import scenario_table
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
@@ -399,7 +399,7 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     assert re.search(r"; the best without is sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% slower\.$", ssp.why)
     grid = all_candidates(answer)
     place = [column.name for column in grid.columns].index("Staleness (updates)")
-    assert [row[place] for row in grid.rows] == [f"{amount(stale.mean)}, p95 {amount(stale.p95)}", None]
+    assert [row[place] for row in grid.rows] == [f"{format_number(stale.mean)}, p95 {format_number(stale.p95)}", None]
     alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
     assert "none simulated without reaches the goal" in alone.why
     synchronous = planned(space_of(table(ASYNC, workload=load), strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0))

@@ -8,7 +8,8 @@ import paceline
 from simulator.cluster import Price
 from simulator.errors import InputError
 from simulator.left_out import left_out
-from simulator.prices import Prices, parse_prices, price_of_text, rate_in_words, sum_in_words
+from simulator.prices import Prices, parse_prices, price_of_text
+from simulator.text import format_usd_per_hour, format_usd_sum
 
 SHORT = {"run.steps": 5, "run.replications": 2}
 
@@ -154,9 +155,9 @@ def test_what_is_left_out_follows_from_the_scenario() -> None:
 
 
 def test_prices_and_sums_keep_the_digits_that_a_reader_multiplies() -> None:
-    assert [rate_in_words(usd) for usd in (0, 0.2, 0.526, 21.957642, 0.189077, 1234.5)] == [
+    assert [format_usd_per_hour(usd) for usd in (0, 0.2, 0.526, 21.957642, 0.189077, 1234.5)] == [
         "0.00", "0.20", "0.526", "21.958", "0.18908", "1,234.50"
     ]  # fmt: skip
-    assert [sum_in_words(usd) for usd in (3.0302, 40.83, 103.52, 1234.5, 123456, 0.052)] == [
+    assert [format_usd_sum(usd) for usd in (3.0302, 40.83, 103.52, 1234.5, 123456, 0.052)] == [
         "3.03", "40.83", "103.5", "1,234", "123,500", "0.052"
     ]  # fmt: skip

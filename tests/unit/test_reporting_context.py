@@ -6,11 +6,22 @@ import pytest
 
 from paceline.reporting.columns import MOST_RUNS, columns_of
 from paceline.reporting.context import build_report
-from paceline.reporting.naming import clean, series_names
-from paceline.reporting.wording import amount, clause, compact, counts, dollars, duration, percent, plot_text, sentence
+from paceline.reporting.naming import series_names
 from simulator.errors import ResultsError
 from simulator.intervals import prediction_interval
 from simulator.results import Estimate, Result
+from simulator.text import (
+    clause,
+    clean,
+    format_compact,
+    format_duration,
+    format_number,
+    format_share,
+    format_usd,
+    listed_numbers,
+    plot_text,
+    sentence,
+)
 from tests.browser.samples import PRICE, STRATEGIES, grid, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
@@ -129,12 +140,19 @@ def test_seeds_tell_results_of_one_point_apart() -> None:
 
 
 def test_numbers_as_people_read_them() -> None:
-    assert [amount(value) for value in (0, 1, 99.44, 367_345.9, 0.01234, 5e-5)] == ["0", "1.00", "99.4", "367,000", "0.0123", "5.00e-05"]
-    assert [percent(value) for value in (0, 0.0004, 0.042, 0.0999, 0.785, 1)] == ["0%", "<0.1%", "4.2%", "10%", "78%", "100%"]
-    assert [compact(value) for value in (0.5, 200, 20_000, 3e6)] == ["0.5", "200", "20k", "3M"]
-    assert [counts(values) for values in ((4,), (1, 2), (1, 2, 4, 8))] == ["4", "1 and 2", "1 to 8"]
-    assert [dollars(value) for value in (12_345, 999.5, 0.5, 0.0611)] == ["$12,345", "$999.50", "$0.50", "$0.0611"]
-    assert duration(0.013) == "13.0 ms"
+    assert [format_number(value) for value in (0, 1, 99.44, 367_345.9, 0.01234, 5e-5)] == [
+        "0",
+        "1.00",
+        "99.4",
+        "367,000",
+        "0.0123",
+        "5.00e-05",
+    ]
+    assert [format_share(value) for value in (0, 0.0004, 0.042, 0.0999, 0.785, 1)] == ["0%", "<0.1%", "4.2%", "10%", "78%", "100%"]
+    assert [format_compact(value) for value in (0.5, 200, 20_000, 3e6)] == ["0.5", "200", "20k", "3M"]
+    assert [listed_numbers(values) for values in ((4,), (1, 2), (1, 2, 4, 8))] == ["4", "1 and 2", "1 to 8"]
+    assert [format_usd(value) for value in (12_345, 999.5, 0.5, 0.0611)] == ["$12,345", "$999.50", "$0.50", "$0.0611"]
+    assert format_duration(0.013) == "13.0 ms"
     assert sentence("the network is slow") == "The network is slow."
 
 

@@ -17,8 +17,8 @@ from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
-from paceline.reporting.wording import percent
 from simulator.results import Bottleneck, Estimate, Result
+from simulator.text import format_share
 from tests.browser.samples import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
@@ -135,7 +135,7 @@ def test_the_summary_says_in_how_many_runs_the_answer_beats_the_next() -> None:
     pairs = zip(first.throughput_of_each_replication, second.throughput_of_each_replication, strict=True)
     ratios = [ours / theirs for ours, theirs in pairs]
     answer, *_ = summary_of(page_of([first, second]))
-    gain, low, high = (percent(ratio - 1) for ratio in (sum(ratios) / 19, min(ratios), max(ratios)))
+    gain, low, high = (format_share(ratio - 1) for ratio in (sum(ratios) / 19, min(ratios), max(ratios)))
     assert f"there in 19 of 19 runs, by {gain} ({low} to {high})" in answer
     other = second.model_copy(update={"seed": 3})
     answer, *_ = summary_of(page_of([first, other]))
@@ -148,7 +148,7 @@ def test_every_limit_has_words() -> None:
     names = get_args(Bottleneck.model_fields["name"].annotation)
     told = {name: limit_in_words(result.model_copy(update={"bottleneck": Bottleneck(name=name, text="")})) for name in names}
     assert len(set(told.values())) == len(names)
-    assert told["compute"].endswith(f"{percent(result.breakdown_s.compute / result.step_time_s.mean)} of each step")
+    assert told["compute"].endswith(f"{format_share(result.breakdown_s.compute / result.step_time_s.mean)} of each step")
 
 
 def test_the_page_says_which_run_the_changes_rest_on() -> None:

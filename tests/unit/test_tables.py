@@ -18,7 +18,7 @@ from paceline.planning.answer import Candidate, Goal, Plan
 from simulator.cost import cost_of_samples, time_of_samples_s
 from simulator.results import Bottleneck, Failed, Failure
 from simulator.rows import COLUMNS
-from simulator.table import frame_of, frame_of_rows, html_of, html_of_rows
+from simulator.table import Table, frame_of, html_of
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = [
@@ -202,7 +202,12 @@ def test_a_candidate_shows_itself(planned):
 def test_hostile_names_are_harmless(name, result):
     scenario = paceline.load(result.scenario, {"workload.name": name.replace("\x00", ""), "cluster.name": name.replace("\x00", "")})
     hostile = result.model_copy(update={"scenario": scenario})
-    for text in (hostile._repr_html_(), scenario._repr_html_(), html_of([hostile, result], name), html_of_rows([{name: name}] * 2, name)):
+    for text in (
+        hostile._repr_html_(),
+        scenario._repr_html_(),
+        html_of([hostile, result], name),
+        Table.of([{name: name}] * 2, name).to_html(),
+    ):
         seen = Cells(text)
         assert seen.tags <= {"table", "caption", "tr", "th", "td"}
         assert all(len(cell) <= 1000 for cell in seen.cells)
@@ -214,7 +219,7 @@ def test_hostile_names_are_harmless(name, result):
     st.lists(st.dictionaries(st.text(min_size=1, max_size=9), st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.none())))
 )
 def test_any_rows_are_a_table_and_nothing_else(rows):
-    text = html_of_rows(rows, "Any")
+    text = Table.of(rows, "Any").to_html()
     assert Cells(text).tags <= {"table", "caption", "tr", "th", "td"}
     assert text.count("<tr>") == text.count("</tr>")
     assert text.isprintable()
@@ -235,13 +240,13 @@ def test_a_sweep_shows_its_important_columns(swept):
 
 def test_values_are_written_for_people():
     row = {"many": 123456, "rate": 22686.605, "share": 0.123456789, "yes": True, "none": None, "tiny": 1.5e-7}
-    assert Cells(html_of_rows([row], "Values")).cells == [
+    assert Cells(Table.of([row], "Values").to_html()).cells == [
         "Values", "many", "123,456", "rate", "22,687", "share", "0.12346", "yes", "yes", "tiny", "1.5e-07",
     ]  # fmt: skip
 
 
 def test_whole_numbers_stay_whole_beside_missing_ones():
-    frame = frame_of_rows([{"a": 1, "b": 1.5, "c": None, "d": "x"}, {"a": None, "b": 2, "c": None}])
+    frame = Table.of([{"a": 1, "b": 1.5, "c": None, "d": "x"}, {"a": None, "b": 2, "c": None}]).to_frame()
     assert frame.dtypes.astype(str)[["a", "b", "c"]].tolist() == ["Int64", "float64", "float64"]
 
 

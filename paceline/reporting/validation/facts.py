@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.scores import Score
-from paceline.reporting.naming import clean
 from paceline.reporting.validation.content import Table, Validation
-from paceline.reporting.wording import amount
+from simulator.text import clean, format_number
 
 __all__ = ["NONE", "facts_of", "rows_table", "scores_table", "share", "signed", "summaries", "summary"]
 
@@ -119,10 +118,10 @@ def _cells(row: Compared, several: bool, rules: Sequence[str]) -> list[str]:
     return [
         f"{row.name} *" if row.fitted else row.name,
         row.group,
-        amount(row.mean, 4) + unit,
+        format_number(row.mean, 4) + unit,
         _repeats(row.measured),
-        amount(row.predicted.mean, 4),
-        f"{amount(row.predicted.low)} to {amount(row.predicted.high)}",
+        format_number(row.predicted.mean, 4),
+        f"{format_number(row.predicted.low)} to {format_number(row.predicted.high)}",
         signed(row.error),
         share(row.noise),
         f"{sum(stale) / len(stale):.2f}" if stale else NONE,
@@ -138,8 +137,8 @@ def _repeats(values: Sequence[float]) -> str:
     if len(values) == 1:
         return "1"
     if len(values) <= _MOST_LISTED:
-        return "; ".join(amount(value) for value in values)
-    return f"{len(values)}: {amount(min(values))} to {amount(max(values))}"
+        return "; ".join(format_number(value) for value in values)
+    return f"{len(values)}: {format_number(min(values))} to {format_number(max(values))}"
 
 
 def summary(validation: Validation) -> list[str]:

@@ -11,7 +11,7 @@ from calibrate.validation.comparison import Compared
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, marker_symbol, series_colour
 from paceline.reporting.validation.content import Validation
 from paceline.reporting.validation.facts import share, signed
-from paceline.reporting.wording import amount, plot_text
+from simulator.text import format_number, plot_text
 
 __all__ = ["FARTHEST", "errors", "errors_height", "hover", "scatter"]
 
@@ -155,14 +155,15 @@ def errors_height(rows: int) -> int:
 
 def hover(row: Compared) -> str:
     """What a point of a figure tells."""
-    repeats = f"mean of {len(row.measured)}, {amount(min(row.measured))} to {amount(max(row.measured))}"
+    repeats = f"mean of {len(row.measured)}, {format_number(min(row.measured))} to {format_number(max(row.measured))}"
     noise = "" if row.noise is None else f", noise {share(row.noise)}"
     unit = plot_text(row.unit)
     lines = [
         f"<b>{plot_text(row.name)}</b>",
         plot_text(row.group),
-        f"measured {amount(row.mean, 4)} {unit}" + (f" ({repeats})" if len(row.measured) > 1 else ""),
-        f"predicted {amount(row.predicted.mean, 4)} {unit}, 90% {amount(row.predicted.low)} to {amount(row.predicted.high)}",
+        f"measured {format_number(row.mean, 4)} {unit}" + (f" ({repeats})" if len(row.measured) > 1 else ""),
+        f"predicted {format_number(row.predicted.mean, 4)} {unit}, "
+        f"90% {format_number(row.predicted.low)} to {format_number(row.predicted.high)}",
         f"error {signed(row.error)}{noise}",
     ]
     return "<br>".join([*lines, "took part in the fit"] if row.fitted else lines)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import re
 
-from paceline.reporting.naming import clean
 from paceline.reporting.validation.content import Table, Validation
 from paceline.reporting.validation.facts import rows_table, scores_table, summaries
 from simulator.errors import InputError
+from simulator.text import clean
 
 __all__ = ["check_document", "place_section", "section"]
 

@@ -10,7 +10,7 @@ from calibrate.validation.comparison import Compared
 from paceline.reporting.axes import INK, PAPER, band_colour, layout, log_axis, marker_symbol, series_colour, workers_axis
 from paceline.reporting.validation.content import Validation
 from paceline.reporting.validation.figures import hover
-from paceline.reporting.wording import plot_text
+from simulator.text import plot_text
 
 __all__ = ["Curve", "curves_of", "overlay"]
 

@@ -11,14 +11,13 @@ from plotly.offline import get_plotlyjs
 
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.figures import plain
-from paceline.reporting.naming import clean
 from paceline.reporting.render import GENERATOR
 from paceline.reporting.validation.content import Validation
 from paceline.reporting.validation.facts import facts_of, rows_table, scores_table, share, summaries
 from paceline.reporting.validation.figures import FARTHEST, errors, errors_height, scatter
 from paceline.reporting.validation.overlay import curves_of, overlay
-from paceline.reporting.wording import sentence
 from simulator.files import write_whole
+from simulator.text import clean, sentence
 
 __all__ = ["render_validation", "write_validation"]
 

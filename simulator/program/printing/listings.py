@@ -19,7 +19,7 @@ from simulator.program.groups import exchanges_by_group
 from simulator.program.printing.printed import NONE, Printed, device_ports, time_of
 from simulator.program.program import Integers, Operation, Program, Routine
 from simulator.records import Place
-from simulator.units import format_bytes, format_rate
+from simulator.text import format_bytes, format_rate
 
 __all__ = ["Listing", "tables_of"]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.program.program import Floats, Operation, Program
-from simulator.units import format_seconds
+from simulator.text import format_seconds
 
 __all__ = ["NONE", "Printed", "Reduced", "device_ports", "time_of"]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from simulator.program.printing.printed import time_of
 from simulator.program.program import Asynchronous, Program, Synchronous
+from simulator.text import format_bytes, format_rate
 from simulator.transport import Transport
-from simulator.units import format_bytes, format_rate
 
 __all__ = ["sentences_of"]
 
