@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from paceline.comparing import rivals_of, verdict
-from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
+from paceline.sentences import cost_in_words, interval_in_words
+from simulator.cost import placement_of
 from simulator.left_out import left_out, left_out_in_words
 from simulator.results import Phase, Placement, Result, Staleness
-from simulator.text import format_bytes, format_seconds, format_usd_per_hour, format_usd_sum
+from simulator.text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -273,36 +274,6 @@ def show_result(result: Result) -> None:
     console.print(lines)
     if result.extrapolated:
         console.print("* beyond what was measured: an extrapolation", style="dim")
-
-
-def interval_in_words(result: Result) -> Iterator[str]:
-    """What the interval of the throughput is made of, and how often such intervals hold; nothing where that is not known."""
-    scatter, doubt = result.scatter, result.discrepancy
-    if scatter is None or not any(scatter.shares):
-        return
-    named = ("what the model is off by", "what fits leave open", "luck of a run")
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in zip(named, scatter.shares, strict=True))
-    held = f"; {doubt.coverage_in_words}" if doubt is not None else "; what the model itself is off by is not in it"
-    yield f"of its variance {shares}{held}"
-
-
-def cost_in_words(result: Result) -> str | None:
-    """Price of an hour of all machines, where it is from, and what a million samples cost; None where there is no price."""
-    hourly, million, price = usd_per_hour(result.scenario), usd_per_million_samples(result), result.scenario.cluster.price
-    if hourly is None or million is None or price is None:
-        return None
-    said = "; ".join(text for text in (price.terms, price.source) if text)
-    text = (
-        f"{format_usd_per_hour(hourly)} USD an hour for {placement_of(result.scenario).nodes:,} x "
-        f"{format_usd_per_hour(price.usd_per_node_hour)} ({said}); {format_usd_sum(million.mean)} USD for a million samples"
-    )
-    at_mean = hourly / 3600 / result.throughput_samples_per_s.mean * 1e6
-    if format_usd_sum(at_mean) != format_usd_sum(million.mean):
-        text += (
-            f" (90% of runs: {format_usd_sum(million.low)} to {format_usd_sum(million.high)}; mean over runs, which differ: at the mean "
-        )
-        text += f"throughput {format_usd_sum(at_mean)})"
-    return text
 
 
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:

@@ -16,8 +16,8 @@ from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.context import Report, build_report
 from paceline.reporting.coordinates import scaling_of
-from paceline.reporting.limits import limit_in_words
 from paceline.reporting.sections import sections_of
+from paceline.sentences import limit_in_words
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole

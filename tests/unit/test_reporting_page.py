@@ -12,11 +12,11 @@ import pytest
 
 from paceline.planning.wording import servers_note, work_note, workers_note
 from paceline.reporting.context import build_report
-from paceline.reporting.limits import limit_in_words
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
+from paceline.sentences import limit_in_words
 from simulator.results import Bottleneck, Estimate, Result
 from simulator.text import format_share
 from tests.browser.samples import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
