@@ -150,6 +150,28 @@ class Result(Outcome):
         moved = any(its.about == "device" and its.grade == "uncovered" for its in self.coverage)
         return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
+    def more(self) -> Row:
+        """All of :data:`simulator.rows.MORE`; None where there is no such figure."""
+        run, use, stale = self.scenario.run, self.utilisation, self.staleness
+        return {
+            "monte_carlo_error_samples_per_s": self.monte_carlo_error,
+            "updates_per_s_low": self.updates_per_s.low,
+            "updates_per_s_high": self.updates_per_s.high,
+            "wasted_samples_per_s": self.wasted_samples_per_s,
+            "staleness_bound": stale.bound,
+            "mixed_reads_share": stale.mixed_reads,
+            "cores_busy": use.cores if self.scenario.cluster.shared_cores else None,
+            "bottleneck_label": self.bottleneck.label,
+            "bottleneck_text": self.bottleneck.text,
+            "all_reduce": "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in self.all_reduces)),
+            "calibrated": self.scenario.workload.calibrated is not None,
+            "steps_of_a_replica": run.steps if run.job_steps is None else None,
+            "job_steps": run.job_steps,
+            "replications": run.replications,
+            "seed": self.seed,
+            "events": self.events,
+        }
+
     def _figures(self) -> Row:
         rate, step, stale, use = self.throughput_samples_per_s, self.step_time_s, self.staleness, self.utilisation
         cost = usd_per_million_samples(self)

@@ -56,6 +56,7 @@ NONE: Final = "–"
 
 Kind = Literal[
     "text", "any", "count", "number", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes", "rate", "share", "change",
+    "whole_change",
     "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
@@ -71,8 +72,8 @@ Kind = Literal[
     in bits, as networks are sold.
 ``rough_seconds``
     An estimate of how long something takes, to two digits.
-``share``, ``change``
-    Per cent; a change has its sign.
+``share``, ``change``, ``whole_change``
+    Per cent; a change has its sign, for axes without a digit after the point.
 ``usd``, ``hourly``
     US dollars to three digits and cents at least; the price of an hour, which a reader may multiply, to five.
 ``setting``, ``setting_s``, ``setting_bytes``, ``setting_rate``
@@ -114,6 +115,8 @@ class Format:
         What stands before the number.
     least
         Below this size, but above zero, only that it is less is written: ``"<0.1%"``.
+    unit
+        Of the plain value, which a heading of CSV names.
     """
 
     units: Units = ((1.0, ""),)
@@ -125,6 +128,7 @@ class Format:
     signed: bool = False
     prefix: str = ""
     least: float = 0.0
+    unit: str = ""
 
     def write(self, value: float) -> str:
         """A number in SI units as text; ``inf`` and ``nan`` as they are."""
@@ -161,29 +165,34 @@ class Format:
 
 
 _NUMBER = Format()
-_USD = Format(least_places=2, whole_from=1000.0, keeps_zeros=False, prefix="$")
-_SETTING = Format(digits=6, keeps_zeros=False)
+_SECONDS = Format(_TIMES, unit="s")
+_BYTES = Format(_SIZES, keeps_zeros=False, unit="bytes")
+_RATE = Format(_RATES, keeps_zeros=False, unit="bytes/s")
+_CHANGE = Format(((0.01, "%"),), least_places=1, most_places=1, signed=True, unit="share")
+_USD = Format(least_places=2, whole_from=1000.0, keeps_zeros=False, prefix="$", unit="USD")
+_COMPACT = Format(_THOUSANDS, keeps_zeros=False)
 
 FORMATS: Mapping[Kind, Format] = {
     "any": Format(digits=5, keeps_zeros=False),
     "count": Format(most_places=0),
     "number": _NUMBER,
     "precise": replace(_NUMBER, digits=5),
-    "compact": Format(_THOUSANDS, keeps_zeros=False),
-    "tick": Format(_THOUSANDS, digits=6, keeps_zeros=False),
-    "seconds": Format(_TIMES),
-    "rough_seconds": Format(_TIMES[:3], digits=2, keeps_zeros=False),
-    "bytes": Format(_SIZES, keeps_zeros=False),
-    "rate": Format(_RATES, keeps_zeros=False),
-    "share": Format(((0.01, "%"),), digits=2, most_places=1, least=0.001),
-    "change": Format(((0.01, "%"),), least_places=1, most_places=1, signed=True),
+    "compact": _COMPACT,
+    "tick": replace(_COMPACT, digits=6),
+    "seconds": _SECONDS,
+    "rough_seconds": Format(_TIMES[:3], digits=2, keeps_zeros=False, unit="s"),
+    "bytes": _BYTES,
+    "rate": _RATE,
+    "share": Format(((0.01, "%"),), digits=2, most_places=1, least=0.001, unit="share"),
+    "change": _CHANGE,
+    "whole_change": replace(_CHANGE, least_places=0, most_places=0),
     "usd": _USD,
-    "hourly": Format(digits=5, least_places=2, keeps_zeros=False, prefix="$"),
+    "hourly": replace(_USD, digits=5, whole_from=1e15),
     "sum": _USD,
-    "setting": _SETTING,
-    "setting_s": replace(_SETTING, units=_TIMES),
-    "setting_bytes": replace(_SETTING, units=_SIZES),
-    "setting_rate": replace(_SETTING, units=_RATES),
+    "setting": Format(digits=6, keeps_zeros=False),
+    "setting_s": replace(_SECONDS, digits=6, keeps_zeros=False),
+    "setting_bytes": replace(_BYTES, digits=6),
+    "setting_rate": replace(_RATE, digits=6),
 }
 """How each kind of number is written; text and truth are written as they are."""
 
