@@ -40,6 +40,7 @@ __all__ = [
     "format_usd_per_hour",
     "format_usd_sum",
     "formats_data",
+    "kind_of",
     "kind_of_setting",
     "listed",
     "listed_numbers",
@@ -196,7 +197,12 @@ FORMATS: Mapping[Kind, Format] = {
 }
 """How each kind of number is written; text and truth are written as they are."""
 
-_SETTINGS: tuple[tuple[str, Kind], ...] = (("_bytes_per_s", "setting_rate"), ("_bytes", "setting_bytes"), ("_s", "setting_s"))
+_ENDINGS: tuple[tuple[str, Kind, Kind], ...] = (
+    ("_bytes_per_s", "rate", "setting_rate"),
+    ("_bytes", "bytes", "setting_bytes"),
+    ("_s", "seconds", "setting_s"),
+    ("", "number", "setting"),
+)
 
 
 def formats_data() -> dict[str, dict[str, Any]]:
@@ -223,9 +229,14 @@ def written(value: str | float | None, kind: Kind) -> str:
     return FORMATS.get(kind, _NUMBER).write(value)
 
 
+def kind_of(name: str) -> Kind:
+    """How a number that was measured or predicted is written, by the end of its name: ``per_sample_s``."""
+    return next(kind for ending, kind, _ in _ENDINGS if name.endswith(ending))
+
+
 def kind_of_setting(name: str) -> Kind:
-    """How a number that a user gave is written, by its name: ``latency_s``, ``bandwidth_bytes_per_s``."""
-    return next((kind for suffix, kind in _SETTINGS if name.endswith(suffix)), "setting")
+    """How a number that a user gave is written, by the end of its name: ``latency_s``, ``bandwidth_bytes_per_s``."""
+    return next(kind for ending, _, kind in _ENDINGS if name.endswith(ending))
 
 
 def format_number(value: float, digits: int = 3) -> str:
