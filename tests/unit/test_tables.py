@@ -16,7 +16,8 @@ from sample_scenarios import scenario_table
 import paceline
 from paceline.planning.answer import Candidate, Goal, Plan
 from simulator.cost import cost_of_samples, time_of_samples_s
-from simulator.results import Bottleneck, Failed, Failure
+from simulator.figures import Bottleneck
+from simulator.results import Failed, Failure
 from simulator.rows import COLUMNS
 from simulator.table import Table, frame_of, html_of
 
