@@ -10,9 +10,12 @@ from typing import Annotated
 import typer
 
 from paceline.cli.asking import YES_HELP
-from paceline.cli.sweep import PRICE_HELP
+from paceline.cli.commands import Panel
+from paceline.cli.commands.sweep import PRICE_HELP
 
 __all__ = ["simulate"]
+
+PANEL, ORDER = Panel.PREDICT, 20
 
 
 def simulate(
