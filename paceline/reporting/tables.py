@@ -14,8 +14,9 @@ from paceline.reporting.coordinates import coordinates_of, scaling_of
 from paceline.reporting.measured import Overlay
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline
+from simulator.figures import Breakdown, Estimate, Utilisation
 from simulator.files import write_whole
-from simulator.results import Breakdown, Estimate, Failure, Result, Utilisation
+from simulator.results import Failure, Result
 from simulator.table import Cell
 
 __all__ = ["Table", "cell", "tables_of", "write_tables"]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from paceline.cli import showing
-from simulator.results import Bottleneck, Failure, Result
+from simulator.figures import Bottleneck
+from simulator.results import Failure, Result
 from tests.browser.samples import sweep
 from tests.cli.conftest import SCENARIO, Answer
 

@@ -13,8 +13,8 @@ from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.wording import _figures
 from paceline.reporting.planned import pareto, plan_grids
 from simulator.cost import time_of_samples_s
+from simulator.figures import Bottleneck, Breakdown, Utilisation
 from simulator.prices import parse_prices
-from simulator.results import Bottleneck, Breakdown, Utilisation
 from tests.sample_scenarios import scenario_table
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
