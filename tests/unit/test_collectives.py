@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
+from support.networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
 from simulator.collectives.chain import chain_schedule
 from simulator.collectives.copies import hierarchical_copy_schedule, reduce_to_one_schedule
