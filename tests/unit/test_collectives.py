@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
+from support.networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
 from simulator.collectives.chain import chain_schedule
 from simulator.collectives.direct import direct_schedule
@@ -26,7 +26,7 @@ from simulator.collectives.ring import bidirectional_ring_schedule, ring_schedul
 from simulator.collectives.schedule import Schedule, columns, flattened
 from simulator.collectives.wire import Group
 from simulator.kernel import Kernel
-from simulator.program.laws.collectives import dependencies, least_shares, shares, start_of, stuck, wanted
+from simulator.collectives.laws import dependencies, least_shares, shares, start_of, stuck, wanted
 from simulator.records import Place, Transfer
 
 
