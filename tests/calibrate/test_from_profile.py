@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sample_profiles import HOST, POOL, Sample, gpu_sample, host_sample
+from support.profiles import HOST, POOL, Sample, gpu_sample, host_sample
 
 from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
 from calibrate.xplane.ops import role_of, uncovered_s
