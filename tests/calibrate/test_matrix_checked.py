@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sample_testbed import FAST, setting
+from support.testbed import FAST, setting
 
 import calibrate.testbed.running as running
 from calibrate.testbed.running import faults_of_machine

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.results import STRATEGIES, plausible, scenario_of
 
 from paceline.reporting.context import build_report
 from paceline.reporting.measured import Overlay, overlay_of
 from paceline.reporting.sections import sections_of
 from simulator.errors import InputError
-from simulator.results import Estimate, Result
-from tests.browser.samples import STRATEGIES, plausible, scenario_of
+from simulator.figures import Estimate
+from simulator.results import Result
 
 RING, SYNC, ASYNC = STRATEGIES
 

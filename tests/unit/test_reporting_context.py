@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from support.results import PRICE, STRATEGIES, grid, sweep
 
 from paceline.reporting.columns import MOST_RUNS, columns_of
 from paceline.reporting.context import build_report
 from paceline.reporting.naming import series_names
 from simulator.errors import ResultsError
+from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
-from simulator.results import Estimate, Result
+from simulator.results import Result
 from simulator.text import (
     clause,
     clean,
@@ -22,7 +24,6 @@ from simulator.text import (
     plot_text,
     sentence,
 )
-from tests.browser.samples import PRICE, STRATEGIES, grid, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
 
