@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simulator.discrepancy import between
+from simulator.figures import Estimate
 from simulator.intervals import paired_ratio, wins
-from simulator.results import Estimate, Result
+from simulator.results import Result
 
 __all__ = ["Comparison", "compare", "has_effect", "rivals_of", "share_draws", "verdict"]
 

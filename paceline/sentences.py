@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.results import Limit, Result
+from simulator.figures import Limit
+from simulator.results import Result
 from simulator.text import format_share, format_usd_per_hour, format_usd_sum
 
 __all__ = ["cost_in_words", "interval_in_words", "limit_in_words"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from simulator.figures import Bottleneck, Breakdown, Utilisation
 from simulator.program.port_names import PortKind, PortName
-from simulator.results import Bottleneck, Breakdown, Utilisation
 from simulator.scenario import Scenario
 from simulator.text import format_rate
 

@@ -7,9 +7,10 @@ A cost is shown only where the price has a source or was given by the user; else
 from __future__ import annotations
 
 import statistics
+from typing import Protocol
 
+from simulator.figures import Estimate, Placement
 from simulator.prices import how_to_give
-from simulator.results import Estimate, Placement, Result
 from simulator.scenario import Scenario
 
 __all__ = [
@@ -24,6 +25,22 @@ __all__ = [
 ]
 
 _HOUR_S = 3600.0
+
+
+class Trained(Protocol):
+    """What time and cost are worked out from: a :class:`~simulator.results.Result` is one."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """What was simulated."""
+
+    @property
+    def throughput_samples_per_s(self) -> Estimate:
+        """Mean and prediction interval."""
+
+    @property
+    def throughput_of_each_replication(self) -> tuple[float, ...]:
+        """Samples/s."""
 
 
 def server_nodes(scenario: Scenario) -> int:
@@ -90,7 +107,7 @@ def why_no_cost(scenario: Scenario, option: str = "--price") -> str:
     )
 
 
-def time_of_samples_s(result: Result, samples: float) -> Estimate:
+def time_of_samples_s(result: Trained, samples: float) -> Estimate:
     """Seconds in which so many samples are trained, start-up and checkpoints left out: samples / throughput.
 
     The mean is that over replications: where runs differ much, as those of a workload that
@@ -102,7 +119,7 @@ def time_of_samples_s(result: Result, samples: float) -> Estimate:
     return Estimate(mean=samples * mean_sample_s(result), low=samples / rate.high, high=samples / max(rate.low, _LEAST_PER_S))
 
 
-def mean_sample_s(result: Result) -> float:
+def mean_sample_s(result: Trained) -> float:
     """Seconds a sample, mean over replications of 1 / throughput."""
     rates = result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
     return statistics.fmean(1.0 / max(rate, _LEAST_PER_S) for rate in rates)
@@ -112,7 +129,7 @@ _LEAST_PER_S = 1e-15
 """Samples a second that stand for none at all, so that a time remains a number."""
 
 
-def cost_of_samples(result: Result, samples: float) -> Estimate | None:
+def cost_of_samples(result: Trained, samples: float) -> Estimate | None:
     """US dollars for so many samples: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
     hourly = usd_per_hour(result.scenario)
     if hourly is None:
@@ -121,6 +138,6 @@ def cost_of_samples(result: Result, samples: float) -> Estimate | None:
     return Estimate(mean=time_s.mean / _HOUR_S * hourly, low=time_s.low / _HOUR_S * hourly, high=time_s.high / _HOUR_S * hourly)
 
 
-def usd_per_million_samples(result: Result) -> Estimate | None:
+def usd_per_million_samples(result: Trained) -> Estimate | None:
     """US dollars for a million samples; None where the price is not known."""
     return cost_of_samples(result, 1e6)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from simulator.results import Assumed
+from simulator.figures import Assumed
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 

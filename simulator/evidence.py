@@ -14,9 +14,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simulator.catalog import own_file
-from simulator.reading import read_toml
+from simulator.figures import Coverage
+from simulator.files import read_toml
 from simulator.resolve import resolve
-from simulator.results import Coverage
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import Kind

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.discrepancy import CERTAIN, Z_90, Off
-from simulator.results import Estimate
+from simulator.figures import Estimate
 
 __all__ = ["FEWEST_REPLICATIONS", "around", "combined", "normal_half_width", "paired_ratio", "prediction_interval", "widened", "wins"]
 

@@ -15,24 +15,14 @@ from simulator.discrepancy import Doubt, Off, off_of
 from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
+from simulator.figures import Breakdown, Estimate, Histogram, Phase, Quantiles, Reduced, Scatter, Staleness, Utilisation
 from simulator.inadequacy import doubt_of
 from simulator.intervals import around, prediction_interval
 from simulator.phases import random_order
 from simulator.practice import nominally_in_practice
 from simulator.program.port_names import PortName
 from simulator.resolve import Resolved, resolve
-from simulator.results import (
-    Breakdown,
-    Estimate,
-    Histogram,
-    Phase,
-    Quantiles,
-    Reduced,
-    Result,
-    Scatter,
-    Staleness,
-    Utilisation,
-)
+from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategies.catalogue import ALONE

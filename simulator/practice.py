@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from simulator.cluster import Cluster, Link
 from simulator.constants import constants, drawn_values, nominal_values
 from simulator.distributions import Normal
-from simulator.results import Assumed
+from simulator.figures import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.workload import Affine, Workload

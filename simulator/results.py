@@ -8,193 +8,30 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.discrepancy import Doubt
+from simulator.figures import (
+    Assumed,
+    Bottleneck,
+    Breakdown,
+    Coverage,
+    Estimate,
+    Phase,
+    Placement,
+    Quantiles,
+    Reduced,
+    Scatter,
+    Staleness,
+    Utilisation,
+    Warned,
+)
+from simulator.rows import BRIEF, COLUMNS
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.table import Row
+from simulator.table import Cell, Row, flat
 from simulator.workload import DeviceTransfer
 
-__all__ = [
-    "Assumed",
-    "Bottleneck",
-    "Breakdown",
-    "Coverage",
-    "Estimate",
-    "Failed",
-    "Failure",
-    "Histogram",
-    "Limit",
-    "Outcome",
-    "Phase",
-    "Placement",
-    "Quantiles",
-    "Reduced",
-    "Result",
-    "Scatter",
-    "Staleness",
-    "Utilisation",
-    "Warned",
-]
-
-
-class Estimate(Spec):
-    """Mean over replications, and a 90% prediction interval for one real run of as many steps."""
-
-    mean: float
-    low: float
-    high: float
-
-
-class Quantiles(Spec):
-    """Distribution of a time over steps, in seconds."""
-
-    mean: float
-    p50: float
-    p95: float
-    p99: float
-
-
-class Scatter(Spec):
-    """What widens the interval of the throughput: standard deviations of its logarithm."""
-
-    model: float = Field(ge=0, description="what the model is off by: the discrepancy")
-    parameters: float = Field(ge=0, description="what the fits of workload and cluster leave open")
-    luck: float = Field(ge=0, description="what differs between runs: jitter, starts, speeds of processes")
-
-    @property
-    def shares(self) -> tuple[float, float, float]:
-        """Of the variance: model, parameters, luck; zeros where there is none."""
-        squares = self.model**2, self.parameters**2, self.luck**2
-        total = sum(squares)
-        model, parameters, luck = (square / total if total else 0.0 for square in squares)
-        return model, parameters, luck
-
-
-class Histogram(Spec):
-    """``counts[i]`` updates had staleness ``values[i]``."""
-
-    values: tuple[int, ...]
-    counts: tuple[int, ...]
-
-
-class Staleness(Spec):
-    """Updates applied between the read that an update was computed from and its own application."""
-
-    mean: float
-    p50: int
-    p95: int
-    p99: int
-    max: int
-    histogram: Histogram
-    bound: int | None = Field(default=None, description="what it can be at most under stale-synchronous clocks: (n - 1) (2 bound + 1)")
-    per_server_mean: tuple[float, ...] = Field(default=(), description="the same, counted on each server by itself")
-    per_server_p95: tuple[int, ...] = ()
-    per_worker_mean: tuple[float, ...] = Field(default=(), description="of each worker's updates; up to 1,024 workers are listed")
-    per_worker_p95: tuple[int, ...] = Field(default=(), description="to 15% above 16")
-    per_worker_max: tuple[int, ...] = ()
-    mixed_reads: float = Field(default=0.0, description="share of reads that found different versions on different servers")
-    mixed_spread_mean: float = Field(default=0.0, description="updates between the newest and the oldest of those, mean over all reads")
-    mixed_spread_max: int = 0
-
-
-class Breakdown(Spec):
-    """Where the mean step's time goes, in seconds; the parts sum to ``step_time_s.mean``."""
-
-    input: float
-    compute: float
-    exposed_communication: float
-    waiting: float
-    apply: float
-
-
-class Placement(Spec):
-    """Where the scenario's processes sit: what one would have to rent or to buy."""
-
-    nodes: int = Field(description="machines in all; of a cluster of a fixed size, all of it")
-    worker_nodes: int = Field(description="machines that hold replicas")
-    server_nodes: int = Field(description="machines that hold parameter servers and nothing else")
-    replicas_per_node: int = Field(description="replicas on a full machine")
-    devices_per_node: int = Field(description="devices of a machine, in use or not")
-    text: str = Field(description="all of that in words")
-
-
-class Phase(Spec):
-    """Whether asynchronous workers moved together (docs/metrics.md)."""
-
-    order_at_start: float = Field(description="1: all workers at the same point of their steps; about 1 / sqrt(n): anywhere")
-    order_at_end: float
-    order_of_random_phases: float = Field(description="what n workers anywhere exceed with a chance of one in four")
-    mixed_share: float = Field(description="share of replications in which the order fell to that of random phases")
-    mixed_after_s: float | None = Field(default=None, description="median of when it did, of those replications")
-    run_s: float = Field(default=0.0, description="mean length of a run, warm-up included")
-
-
-class Reduced(Spec):
-    """How buffers of one size were all-reduced."""
-
-    size_bytes: float
-    algorithm: str
-    protocol: str
-
-
-class Utilisation(Spec):
-    """Busy share of each kind of resource: mean over all of the kind, and of the busiest one."""
-
-    devices: float
-    links: float
-    servers: float
-    busiest_link: float
-    busiest_link_name: str
-    busiest_server: float
-    cores: float = Field(default=0.0, description="of the cores that all nodes share; 0 where each has its own")
-
-
-Limit = Literal[
-    "compute", "input", "network", "server-network", "fabric", "host-link", "host-cpu", "client", "server", "stragglers",
-    "shared-cores", "coordinator", "latency", "apply",
-]  # fmt: skip
-"""What can limit a throughput."""
-
-
-class Bottleneck(Spec):
-    """What limits the throughput: a name to sort by, and a sentence."""
-
-    name: Limit
-    balance: Limit | None = Field(default=None, description="what takes nearly as much of a step, so that neither alone is the limit")
-    text: str
-
-    @property
-    def label(self) -> str:
-        """The name, or both where two are in balance; for reading."""
-        return self.name.replace("-", " ") if self.balance is None else f"{self.name} and {self.balance} in balance".replace("-", " ")
-
-
-class Assumed(Spec):
-    """What was taken for something that the scenario leaves out, and why."""
-
-    path: str
-    value: str
-    reason: str
-
-
-class Coverage(Spec):
-    """What speaks for one aspect of a prediction."""
-
-    about: Literal["batch", "device", "workers"]
-    grade: Literal["checked", "interpolation", "uncovered"] = Field(
-        description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
-    )
-    text: str
-
-
-class Warned(Spec):
-    """Something that the reader must know before trusting the numbers."""
-
-    code: str
-    path: str
-    value: float | str
-    range: tuple[float, float] | None = None
-    text: str
+__all__ = ["Failed", "Failure", "Outcome", "Result"]
 
 
 class Outcome(Spec):
@@ -211,15 +48,34 @@ class Outcome(Spec):
     @classmethod
     def rows_of(cls, items: Iterable[Outcome]) -> list[Row]:
         """A row each of :data:`simulator.rows.COLUMNS`, after the settings that differ among them."""
-        from simulator.rows import rows_of_outcomes
+        rows, settings = [], []
+        for outcome in items:
+            rows.append(outcome.row())
+            settings.append(flat(outcome.scenario))
+        swept = _that_differ(settings)
+        return [{name: own.get(name) for name in swept} | row for own, row in zip(settings, rows, strict=True)]
 
-        return rows_of_outcomes(items)
+    def row(self) -> Row:
+        """All of :data:`simulator.rows.COLUMNS`; None where there is no such figure."""
+        facts = self._facts()
+        return {name: column.read(self, facts) for name, column in COLUMNS.items()}
+
+    def _facts(self) -> dict[str, Any]:
+        """What columns show besides attributes, by the first part of what they are of."""
+        scenario = self.scenario
+        strategy, run = scenario.strategy, scenario.run
+        return {
+            "strategy": f"{strategy.kind}, {strategy.variant}" if strategy.variant else strategy.kind,
+            "scaling": scenario.scaling,
+            "placed": placement_of(scenario),
+            "global_batch": scenario.batch * scenario.replicas,
+            "usd_per_hour": usd_per_hour(scenario),
+            "steps_of_a_replica": run.steps if run.job_steps is None else None,
+        }
 
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
         """All of one row; of several the settings that differ and the most important figures."""
-        from simulator.rows import BRIEF, COLUMNS
-
         return [name for row in rows[:1] for name in row if len(rows) == 1 or name in BRIEF or name not in COLUMNS]
 
     def _caption(self) -> str:
@@ -304,6 +160,17 @@ class Result(Outcome):
         moved = any(its.about == "device" and its.grade == "uncovered" for its in self.coverage)
         return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
+    def _facts(self) -> dict[str, Any]:
+        shares = self.scatter.shares if self.scatter is not None else (None, None, None)
+        return super()._facts() | {
+            **dict(zip(("share_model", "share_parameters", "share_luck"), shares, strict=True)),
+            "balance": self.bottleneck.balance or "",
+            "cost": usd_per_million_samples(self),
+            "warnings": len(self.warnings),
+            "assumed": ", ".join(f"{its.path} = {its.value}" for its in self.assumed),
+            "failed": "",
+        }
+
 
 class Failed(Spec):
     """Why a scenario has no result."""
@@ -316,3 +183,15 @@ class Failure(Outcome):
     """What a sweep writes in place of the result of a scenario that could not be simulated."""
 
     failed: Failed
+
+    def _facts(self) -> dict[str, Any]:
+        return super()._facts() | {"failed": f"{self.failed.kind}: {self.failed.text}"}
+
+
+def _that_differ(settings: Sequence[Row]) -> list[str]:
+    """Keys with several values; one that only some strategies have counts among those."""
+    values: dict[str, set[Cell]] = {}
+    for own in settings:
+        for name, value in own.items():
+            values.setdefault(name, set()).add(value)
+    return [name for name, found in values.items() if len(found) > 1]

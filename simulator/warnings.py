@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from simulator.defaults import start_of
 from simulator.evidence import coverage
+from simulator.figures import Phase, Warned
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.practice import felt_by
 from simulator.published_throughputs import same_device
 from simulator.resolve import resolve
-from simulator.results import Phase, Warned
 from simulator.scenario import Scenario
 from simulator.uncertainty import Uncertainty
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 from calibrate.validation.comparison import Compared
 from simulator.accelerator import Accelerator, accelerator_named
 from simulator.device_transfer import moved_to, pair_range
+from simulator.figures import Estimate
 from simulator.published_throughputs import Pair, PublishedThroughputs, load_published_throughputs
-from simulator.results import Estimate
 from simulator.roofline import Range, achieved, efficiency
 from simulator.workload import Affine, Variable, Workload, WorkloadRange
 

@@ -35,7 +35,7 @@ from calibrate.probing import Progress
 from calibrate.published.nccl_fit import fit
 from calibrate.published.nccl_model import LADDER, LAWS, Point, Series, bytes_on_bus, read_series
 from calibrate.validation.comparison import Compared
-from simulator.results import Estimate
+from simulator.figures import Estimate
 
 __all__ = ["GROUP", "Answer", "Trial", "answer", "larger_sizes", "more_ranks", "nccl_rows", "spreads_inside"]
 

@@ -29,8 +29,8 @@ from calibrate.probing import Progress
 from calibrate.published.data import data_file
 from calibrate.validation.comparison import Compared, histogram_distance
 from simulator import scenario_from_table
+from simulator.figures import Estimate
 from simulator.replication import replicate
-from simulator.results import Estimate
 from simulator.spec import Spec
 from simulator.statistics import CountHistogram
 

@@ -14,10 +14,10 @@ from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import factors_of
 from simulator.discrepancy import Doubt, off_of
 from simulator.engine.recorder import Measured
+from simulator.figures import Estimate
 from simulator.intervals import prediction_interval, widened
 from simulator.metrics import doubt_of_runs
 from simulator.replication import replicate
-from simulator.results import Estimate
 
 __all__ = ["Prediction", "predict_setting"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from simulator.results import Estimate
+from simulator.figures import Estimate
 from simulator.spec import Spec
 
 __all__ = ["Compared", "Reached", "histogram_distance"]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from calibrate.validation.comparison import Compared
 from simulator.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
+from simulator.figures import Estimate
 from simulator.inadequacy import discrepancy_of
 from simulator.intervals import widened
-from simulator.results import Estimate, Result
+from simulator.results import Result
 
 __all__ = ["PRIOR_POINTS", "Own", "own_discrepancy"]
 

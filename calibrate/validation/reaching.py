@@ -10,8 +10,9 @@ from pathlib import Path
 from calibrate.validation.comparison import Compared, Reached
 from simulator.discrepancy import Doubt
 from simulator.errors import InputError
+from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
-from simulator.results import Estimate, Result
+from simulator.results import Result
 
 __all__ = ["drawn_interval", "reached_of", "rows_from_csv", "rows_to_csv"]
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from paceline.comparing import rivals_of, verdict
 from paceline.sentences import cost_in_words, interval_in_words
 from simulator.cost import placement_of
+from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
-from simulator.results import Phase, Placement, Result, Staleness
+from simulator.results import Result
 from simulator.text import format_bytes, format_seconds
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from paceline.cli.testbed_facts import Facts
-from simulator.results import Estimate
+from simulator.figures import Estimate
 from simulator.text import format_bytes, format_rate, format_seconds
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from calibrate.records import LinkCheck, Note, Repeat
 from calibrate.testbed.readings import OneRun, Readings
 from calibrate.testbed.setting import TestbedSetting
+from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
-from simulator.results import Estimate
 
 __all__ = ["Facts", "Job", "Part", "RepeatFacts", "facts_of", "samples_per_update"]
 

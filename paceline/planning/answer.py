@@ -10,9 +10,10 @@ from pydantic import Field
 
 from simulator.cluster import Price
 from simulator.discrepancy import Doubt
+from simulator.figures import Estimate
 from simulator.left_out import LeftOut
-from simulator.results import Estimate, Result
-from simulator.rows import BRIEF, rows_of_outcomes
+from simulator.results import Result
+from simulator.rows import BRIEF
 from simulator.spec import Seconds, Spec
 from simulator.table import Row, Table
 
@@ -90,7 +91,7 @@ class Candidate(Spec):
     def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:
         """A row each: how it stands to the goal, then its result's settings and :data:`simulator.rows.COLUMNS`."""
         held = list(items)
-        return [its._standing() | row for its, row in zip(held, rows_of_outcomes([its.result for its in held]), strict=True)]
+        return [its._standing() | row for its, row in zip(held, Result.rows_of([its.result for its in held]), strict=True)]
 
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:

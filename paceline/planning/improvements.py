@@ -20,7 +20,8 @@ from paceline.planning.what_if import (
 from simulator.cost import placement_of, server_nodes, usd_per_hour
 from simulator.device_transfer import precision_gain
 from simulator.errors import ScenarioError
-from simulator.results import Estimate, Result
+from simulator.figures import Estimate
+from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.text import format_rate, format_seconds
 

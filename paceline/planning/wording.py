@@ -12,8 +12,9 @@ from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
 from simulator.cost import placement_of
 from simulator.discrepancy import between
+from simulator.figures import Estimate
 from simulator.intervals import paired_ratio
-from simulator.results import Estimate, Result
+from simulator.results import Result
 from simulator.text import format_seconds, format_usd_per_hour, format_usd_sum
 from simulator.workload import Workload
 

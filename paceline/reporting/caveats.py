@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simulator.results import Result, Warned
+from simulator.figures import Warned
+from simulator.results import Result
 
 __all__ = ["Caveat", "caveats_of"]
 

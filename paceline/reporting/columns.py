@@ -9,8 +9,9 @@ from typing import Any
 from paceline.reporting.coordinates import Coordinates
 from simulator.cost import placement_of, server_nodes, usd_per_hour, usd_per_million_samples
 from simulator.discrepancy import Z_90
+from simulator.figures import Estimate, Histogram
 from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
-from simulator.results import Estimate, Histogram, Result
+from simulator.results import Result
 from simulator.text import clean
 
 __all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs"]

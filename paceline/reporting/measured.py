@@ -10,7 +10,8 @@ from pathlib import Path
 from calibrate.validation.points import Setting, read_points
 from paceline.reporting.answer import name_at
 from paceline.reporting.coordinates import coordinates_of
-from simulator.results import Estimate, Result
+from simulator.figures import Estimate
+from simulator.results import Result
 from simulator.text import listed_numbers
 
 __all__ = ["Beside", "Overlay", "Unmatched", "overlay_of"]

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, log_axis
 from paceline.reporting.grids import Cell, Column, Grid
-from simulator.results import Estimate
+from simulator.figures import Estimate
 from simulator.text import format_duration, format_number, format_share, format_usd, plot_text
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from paceline.reporting.halving import Halving, halvings
 from paceline.reporting.shortened import all_reduces_a_step
 from paceline.sweeping import Outcome, Runner
 from simulator.errors import SimulationError
+from simulator.figures import Estimate
 from simulator.intervals import FEWEST_REPLICATIONS
-from simulator.results import Estimate, Result
+from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.text import format_change, plot_text
 

@@ -12,7 +12,7 @@ from calibrate.validation.comparison import Compared, Reached
 from calibrate.validation.discrepancy import Sample, deviations, held_out
 from calibrate.validation.reaching import rows_from_csv, rows_to_csv
 from simulator.errors import InputError
-from simulator.results import Estimate
+from simulator.figures import Estimate
 
 REGIME = "all-reduce, catalogue"
 

@@ -14,7 +14,8 @@ from support.command_line import SCENARIO, Answer
 from support.results import sweep
 
 from paceline.cli import showing
-from simulator.results import Bottleneck, Failure, Result
+from simulator.figures import Bottleneck
+from simulator.results import Failure, Result
 
 Paceline = Callable[..., Answer]
 SWEEP = ("sweep", "s.toml", "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r.ndjson")

@@ -9,7 +9,8 @@ from typing import Any
 from paceline.planning.answer import Candidate, Goal, Improvement, Plan, Refused, ServerCount, WorkerCount
 from simulator.cluster import Cluster
 from simulator.cost import cost_of_samples, time_of_samples_s, usd_per_hour, usd_per_million_samples
-from simulator.results import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Result, Staleness, Utilisation, Warned
+from simulator.figures import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Staleness, Utilisation, Warned
+from simulator.results import Result
 from simulator.scenario import Scenario
 
 __all__ = ["HOSTILE", "PRICE", "RATES", "STRATEGIES", "WORKERS", "grid", "hostile_sweep", "planned", "plausible", "scenario_of", "sweep"]

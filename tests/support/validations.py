@@ -8,7 +8,7 @@ from typing import Any
 from calibrate.validation.comparison import Compared
 from calibrate.validation.scores import scores_of
 from paceline.reporting.validation import Table, Validation
-from simulator.results import Estimate
+from simulator.figures import Estimate
 
 __all__ = ["HOSTILE", "row", "validation_of"]
 

@@ -10,9 +10,10 @@ from support.scenarios import scenario_table
 
 from paceline.comparing import Comparison, compare, has_effect, rivals_of, share_draws, verdict
 from simulator import load_scenario, scenario_from_table, simulate
+from simulator.figures import Estimate
 from simulator.intervals import normal_half_width, paired_ratio, prediction_interval, wins
 from simulator.loading import apply_settings
-from simulator.results import Estimate, Result
+from simulator.results import Result
 from simulator.rng import Streams
 from simulator.uncertainty import with_draw
 from simulator.workload import DeviceTransfer

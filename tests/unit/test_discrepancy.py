@@ -17,9 +17,10 @@ from paceline.planning.goals import confidence_of, reached_with
 from simulator import Scenario, load_scenario, simulate
 from simulator.discrepancy import CERTAIN, Z_90, Off, between
 from simulator.errors import ScenarioError
+from simulator.figures import Estimate
 from simulator.inadequacy import discrepancy_of, reach_of, regime_of, regimes
 from simulator.intervals import combined, prediction_interval, widened
-from simulator.results import Estimate, Result
+from simulator.results import Result
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}

@@ -14,8 +14,8 @@ from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.wording import _figures
 from paceline.reporting.planned import pareto, plan_grids
 from simulator.cost import time_of_samples_s
+from simulator.figures import Bottleneck, Breakdown, Utilisation
 from simulator.prices import parse_prices
-from simulator.results import Bottleneck, Breakdown, Utilisation
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
 TEXT = 'name = "{0}"\nschema_version = 1\n{1}\n[inter_node]\nbandwidth = "{2}"\n'

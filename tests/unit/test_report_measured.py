@@ -11,7 +11,8 @@ from paceline.reporting.context import build_report
 from paceline.reporting.measured import Overlay, overlay_of
 from paceline.reporting.sections import sections_of
 from simulator.errors import InputError
-from simulator.results import Estimate, Result
+from simulator.figures import Estimate
+from simulator.results import Result
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -9,8 +9,9 @@ from paceline.reporting.columns import MOST_RUNS, columns_of
 from paceline.reporting.context import build_report
 from paceline.reporting.naming import series_names
 from simulator.errors import ResultsError
+from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
-from simulator.results import Estimate, Result
+from simulator.results import Result
 from simulator.text import (
     clause,
     clean,

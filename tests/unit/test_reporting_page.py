@@ -18,7 +18,8 @@ from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
 from paceline.sentences import limit_in_words
-from simulator.results import Bottleneck, Estimate, Result
+from simulator.figures import Bottleneck, Estimate
+from simulator.results import Result
 from simulator.text import format_share
 
 RING, SYNC, ASYNC = STRATEGIES

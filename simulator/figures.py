@@ -1,0 +1,187 @@
+"""The figures of which a result is made: estimates, distributions, shares, and what must be known of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from simulator.spec import Spec
+
+__all__ = [
+    "Assumed",
+    "Bottleneck",
+    "Breakdown",
+    "Coverage",
+    "Estimate",
+    "Histogram",
+    "Limit",
+    "Phase",
+    "Placement",
+    "Quantiles",
+    "Reduced",
+    "Scatter",
+    "Staleness",
+    "Utilisation",
+    "Warned",
+]
+
+
+class Estimate(Spec):
+    """Mean over replications, and a 90% prediction interval for one real run of as many steps."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Quantiles(Spec):
+    """Distribution of a time over steps, in seconds."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+
+class Scatter(Spec):
+    """What widens the interval of the throughput: standard deviations of its logarithm."""
+
+    model: float = Field(ge=0, description="what the model is off by: the discrepancy")
+    parameters: float = Field(ge=0, description="what the fits of workload and cluster leave open")
+    luck: float = Field(ge=0, description="what differs between runs: jitter, starts, speeds of processes")
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Of the variance: model, parameters, luck; zeros where there is none."""
+        squares = self.model**2, self.parameters**2, self.luck**2
+        total = sum(squares)
+        model, parameters, luck = (square / total if total else 0.0 for square in squares)
+        return model, parameters, luck
+
+
+class Histogram(Spec):
+    """``counts[i]`` updates had staleness ``values[i]``."""
+
+    values: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+class Staleness(Spec):
+    """Updates applied between the read that an update was computed from and its own application."""
+
+    mean: float
+    p50: int
+    p95: int
+    p99: int
+    max: int
+    histogram: Histogram
+    bound: int | None = Field(default=None, description="what it can be at most under stale-synchronous clocks: (n - 1) (2 bound + 1)")
+    per_server_mean: tuple[float, ...] = Field(default=(), description="the same, counted on each server by itself")
+    per_server_p95: tuple[int, ...] = ()
+    per_worker_mean: tuple[float, ...] = Field(default=(), description="of each worker's updates; up to 1,024 workers are listed")
+    per_worker_p95: tuple[int, ...] = Field(default=(), description="to 15% above 16")
+    per_worker_max: tuple[int, ...] = ()
+    mixed_reads: float = Field(default=0.0, description="share of reads that found different versions on different servers")
+    mixed_spread_mean: float = Field(default=0.0, description="updates between the newest and the oldest of those, mean over all reads")
+    mixed_spread_max: int = 0
+
+
+class Breakdown(Spec):
+    """Where the mean step's time goes, in seconds; the parts sum to ``step_time_s.mean``."""
+
+    input: float
+    compute: float
+    exposed_communication: float
+    waiting: float
+    apply: float
+
+
+class Placement(Spec):
+    """Where the scenario's processes sit: what one would have to rent or to buy."""
+
+    nodes: int = Field(description="machines in all; of a cluster of a fixed size, all of it")
+    worker_nodes: int = Field(description="machines that hold replicas")
+    server_nodes: int = Field(description="machines that hold parameter servers and nothing else")
+    replicas_per_node: int = Field(description="replicas on a full machine")
+    devices_per_node: int = Field(description="devices of a machine, in use or not")
+    text: str = Field(description="all of that in words")
+
+
+class Phase(Spec):
+    """Whether asynchronous workers moved together (docs/metrics.md)."""
+
+    order_at_start: float = Field(description="1: all workers at the same point of their steps; about 1 / sqrt(n): anywhere")
+    order_at_end: float
+    order_of_random_phases: float = Field(description="what n workers anywhere exceed with a chance of one in four")
+    mixed_share: float = Field(description="share of replications in which the order fell to that of random phases")
+    mixed_after_s: float | None = Field(default=None, description="median of when it did, of those replications")
+    run_s: float = Field(default=0.0, description="mean length of a run, warm-up included")
+
+
+class Reduced(Spec):
+    """How buffers of one size were all-reduced."""
+
+    size_bytes: float
+    algorithm: str
+    protocol: str
+
+
+class Utilisation(Spec):
+    """Busy share of each kind of resource: mean over all of the kind, and of the busiest one."""
+
+    devices: float
+    links: float
+    servers: float
+    busiest_link: float
+    busiest_link_name: str
+    busiest_server: float
+    cores: float = Field(default=0.0, description="of the cores that all nodes share; 0 where each has its own")
+
+
+Limit = Literal[
+    "compute", "input", "network", "server-network", "fabric", "host-link", "host-cpu", "client", "server", "stragglers",
+    "shared-cores", "coordinator", "latency", "apply",
+]  # fmt: skip
+"""What can limit a throughput."""
+
+
+class Bottleneck(Spec):
+    """What limits the throughput: a name to sort by, and a sentence."""
+
+    name: Limit
+    balance: Limit | None = Field(default=None, description="what takes nearly as much of a step, so that neither alone is the limit")
+    text: str
+
+    @property
+    def label(self) -> str:
+        """The name, or both where two are in balance; for reading."""
+        return self.name.replace("-", " ") if self.balance is None else f"{self.name} and {self.balance} in balance".replace("-", " ")
+
+
+class Assumed(Spec):
+    """What was taken for something that the scenario leaves out, and why."""
+
+    path: str
+    value: str
+    reason: str
+
+
+class Coverage(Spec):
+    """What speaks for one aspect of a prediction."""
+
+    about: Literal["batch", "device", "workers"]
+    grade: Literal["checked", "interpolation", "uncovered"] = Field(
+        description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
+    )
+    text: str
+
+
+class Warned(Spec):
+    """Something that the reader must know before trusting the numbers."""
+
+    code: str
+    path: str
+    value: float | str
+    range: tuple[float, float] | None = None
+    text: str
