@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calibrate.validation.scores import Thresholds
+from calibrate.validation.validation import Thresholds
 from paceline.cli.validating import share_of, thresholds_of
 from simulator import load_scenario
 from simulator.errors import InputError
