@@ -11,8 +11,7 @@ import pytest
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
-from simulator.network.limits import Limits
-from simulator.network.ports import Connection, Port, leave_out_ample
+from simulator.network.ports import Connection, Limits, Port, leave_out_ample
 from simulator.transport import Transport
 
 DISCIPLINES = (

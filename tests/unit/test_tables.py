@@ -63,6 +63,19 @@ def test_a_result_is_one_row_of_the_documented_columns(result):
     assert row["failed"] == ""
 
 
+def test_every_column_is_of_something_that_results_have(result):
+    facts = result._facts()
+    for column in COLUMNS.values():
+        first, *rest = (column.of or column.name).split(".")
+        assert first in facts or hasattr(result, first), column.name
+        value = facts[first] if first in facts else getattr(result, first)
+        for part in rest:
+            assert value is None or hasattr(value, part), column.name
+            value = getattr(value, part, None)
+        assert column.heading, column.name
+        assert column.meaning, column.name
+
+
 def test_columns_have_the_types_of_what_they_hold(swept):
     types = swept.to_frame().dtypes.astype(str)
     assert types["replicas"] == types["warnings"] == types["strategy.workers"] == "int64"

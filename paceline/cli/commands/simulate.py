@@ -83,8 +83,7 @@ def simulate(
     from simulator.catalog import scenario_file
     from simulator.files import check_writable
     from simulator.loading import parse_setting
-    from simulator.observing.fan_out import FanOut
-    from simulator.observing.recording import Recording
+    from simulator.observing.recording import FanOut, Recording
     from simulator.prices import parse_prices
     from simulator.records import Observer
 
