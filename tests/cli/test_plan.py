@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from paceline.planning import Plan
-from paceline.reporting import read_results
+from paceline.sweeping import read_results
 from tests.cli.conftest import SCENARIO, Answer
 
 PRICE = ("--set", "cluster.price.usd_per_node_hour=0.40")

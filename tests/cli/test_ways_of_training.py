@@ -14,8 +14,8 @@ import pytest
 from sample_modes import LOAD, MODES
 from sample_scenarios import scenario_table
 
-from paceline.reporting import read_results
 from paceline.reporting.reproduce import scenario_toml
+from paceline.sweeping import read_results
 from simulator import scenario_from_table, simulate
 from simulator.results import Result
 from tests.cli.conftest import Answer

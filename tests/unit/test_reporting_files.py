@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.reporting import read_results, write_report
+from paceline.reporting import write_report
+from paceline.sweeping import read_results
 from simulator.errors import InputError, ResultsError
 from tests.browser.samples import STRATEGIES, plausible, scenario_of
 
