@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from simulator.catalog import Kind, find, scenario_file
 from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
+from simulator.files import read_toml
 from simulator.prices import Prices
-from simulator.reading import read_toml
 from simulator.resolve import resolve
 from simulator.scenario import NAMED_BEFORE, Scenario
 from simulator.spec import short_name

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sample_profiles import HOST, POOL, Sample, gpu_sample, host_sample
+from support.profiles import HOST, POOL, Sample, gpu_sample, host_sample
 
 from calibrate.xplane.batches import BACKWARD_SHARE, Profiled, read_steps
 from calibrate.xplane.files import profile_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sample_testbed import FAST, setting
+from support.testbed import FAST, setting
 
 import calibrate.testbed.machine as machine
 from calibrate.testbed.machine import faults_of_machine

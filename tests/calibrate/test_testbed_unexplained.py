@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample_testbed import FAST, TRUE, as_measured, setting
+from support.testbed import FAST, TRUE, as_measured, setting
 
 from calibrate.testbed.fitting import PRIORS, fit_platform
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform

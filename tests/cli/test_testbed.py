@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command_line import Answer, contents, refused
 
 from calibrate.probing import PROBES
 from calibrate.testbed.model import of_workload
@@ -19,8 +20,6 @@ from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from paceline.cli.testbed_options import Asked, compute_of, setting_of
 from simulator.errors import InputError
-from tests.cli.conftest import Answer
-from tests.cli.test_bad_input import contents, refused
 
 Runner = Callable[..., Answer]
 FINGERPRINT = {

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sample_testbed import as_measured
+from support.command_line import Answer
+from support.testbed import as_measured
 
 from calibrate.validation.matrix import read_matrix
-from tests.cli.conftest import Answer
 
 Runner = Callable[..., Answer]
 TEXT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_networks import INTER, INTRA, by_messages, collective, meshed, running, switched
+from support.networks import INTER, INTRA, by_messages, collective, meshed, running, switched
 
 from simulator.closed_form import (
     double_binary_tree_bounds_s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
+from support.networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
 
 from simulator.closed_form import all_to_all_s, pipelined_chain_s, ring_half_s
 from simulator.collectives.operations import ALGORITHMS

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from sample_modes import LOAD, MODES
-from sample_networks import Messages
-from sample_runs import COMPUTE_S, FAST, assert_mean, ms, recorded, steps_per_s
-from sample_scenarios import scenario_table
+from support.modes import LOAD, MODES
+from support.networks import Messages
+from support.runs import COMPUTE_S, FAST, assert_mean, ms, recorded, steps_per_s
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
 from simulator.cores import cores_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from paceline.planning.what_if import with_compute
 from simulator import scenario_from_table, simulate

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sample_modes import LOAD, MODES
-from sample_scenarios import scenario_table
+from support.modes import LOAD, MODES
+from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table
 from simulator.preview import preview

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 import typer
+from support.results import STRATEGIES, planned, plausible, scenario_of
 from typer.testing import CliRunner
 
+from paceline.cli.commands.report import report
 from paceline.cli.ending import StoppedError
-from paceline.cli.report import report
 from paceline.cli.reporting import formats_of
 from paceline.planning.answer import Candidate, Goal, Plan
 from paceline.reporting.gathering import labels_of
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
-from tests.browser.samples import STRATEGIES, planned, plausible, scenario_of
 
 app = typer.Typer()
 app.command()(report)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from sample_modes import LOAD, MODES
-from sample_scenarios import scenario_table
+from support.modes import LOAD, MODES
+from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
 from simulator.cluster import Cluster

@@ -22,8 +22,7 @@ from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.progress import Progress
 from simulator.engine.recorder import UPDATE_COLUMNS, InUse, Kind, Recorder
-from simulator.engine.vectorised.copies import HostCopies
-from simulator.engine.vectorised.fusing import Fuser, Reduction
+from simulator.engine.vectorised.fusing import Fuser, HostCopies, Reduction
 from simulator.engine.vectorised.telling import Pass, Piece, Teller
 from simulator.errors import no_delay
 from simulator.fusion import Bucket

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paceline.cli.commands import Panel
+from paceline.cli.testbed_fit import fit, predict
+
 if TYPE_CHECKING:
     from calibrate.testbed.setting import TestbedSetting
 
-__all__ = ["run", "show"]
+__all__ = ["app"]
+
+PANEL, ORDER = Panel.MEASURE, 90
+
+app = typer.Typer(no_args_is_help=True, help="Start a real TensorFlow cluster on this machine, measure it, and predict larger ones.")
 
 _CLUSTER = "What runs"
 _LINKS = "Links"
@@ -20,6 +27,7 @@ _STEP = "A worker's step"
 _RUN = "Measuring"
 
 
+@app.command()
 def run(
     setting: Annotated[
         Path | None,
@@ -214,6 +222,7 @@ def run(
         show_testbed([facts])
 
 
+@app.command()
 def show(
     files: Annotated[
         list[Path],
@@ -286,3 +295,7 @@ def _measuring(raw: Path, repeats: int) -> Iterator[Callable[[int, int, str], No
         if kept:
             note(f"paceline: {kept}")
         raise
+
+
+app.command()(fit)
+app.command()(predict)

@@ -8,9 +8,12 @@ from typing import Annotated, Literal
 import typer
 
 from paceline.cli.asking import YES_HELP
-from paceline.cli.sweep import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP
+from paceline.cli.commands import Panel
+from paceline.cli.commands.sweep import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP
 
 __all__ = ["plan"]
+
+PANEL, ORDER = Panel.PREDICT, 40
 
 _INFEASIBLE = 3
 _GOAL, _CHOICE, _WORK = "Goal: give one kind", "What to choose from", "How to work and what to write"

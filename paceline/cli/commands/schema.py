@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paceline.cli.commands import Panel
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 __all__ = ["schema"]
+
+PANEL, ORDER = Panel.LOOK_UP, 100
 
 
 class Format(StrEnum):

@@ -8,7 +8,11 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.commands import Panel
+
 __all__ = ["report"]
+
+PANEL, ORDER = Panel.PREDICT, 50
 
 
 def report(

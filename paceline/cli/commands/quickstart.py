@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.commands import Panel
+
 __all__ = ["quickstart"]
+
+PANEL, ORDER = Panel.PREDICT, 10
 
 _NAME = "quickstart"
 _WORKERS = [1, 2, 4, 8, 16, 32, 64, 128, 256]

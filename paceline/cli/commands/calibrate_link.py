@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.commands import Panel
+
 __all__ = ["calibrate_link"]
+
+PANEL, ORDER = Panel.MEASURE, 70
 
 
 def calibrate_link(

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from paceline.cli.asking import YES_HELP
+from paceline.cli.commands import Panel
 
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
 
 __all__ = ["BACKEND_HELP", "JOBS_HELP", "PRICE_HELP", "SCHEDULER_HELP", "sweep"]
+
+PANEL, ORDER = Panel.PREDICT, 30
 
 PRICE_HELP = (
     "What a node of a cluster costs: ethernet-1g=0.40/h, or lab=BUY:4000USD,years:4,power:0.5kW for machines that you own "

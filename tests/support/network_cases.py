@@ -17,8 +17,7 @@ from simulator.kernel import Kernel
 from simulator.network import fairness
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
-from simulator.network.limits import Limits
-from simulator.network.ports import Connection, Port, leave_out_ample
+from simulator.network.ports import Connection, Limits, Port, leave_out_ample
 from simulator.program import program as tables
 from simulator.transport import Transport
 

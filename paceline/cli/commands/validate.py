@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.commands import Panel
+
 __all__ = ["validate"]
+
+PANEL, ORDER = Panel.MEASURE, 80
 
 
 def validate(

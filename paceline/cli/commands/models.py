@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paceline.cli.commands import Panel
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -17,11 +19,11 @@ if TYPE_CHECKING:
     from simulator.cluster import Cluster
     from simulator.workload import Workload
 
-__all__ = ["models"]
+__all__ = ["app"]
 
-models = typer.Typer(
-    no_args_is_help=True, help="List and show the workloads and clusters that a scenario can name with `use`, and devices."
-)
+PANEL, ORDER = Panel.LOOK_UP, 110
+
+app = typer.Typer(no_args_is_help=True, help="List and show the workloads and clusters that a scenario can name with `use`, and devices.")
 
 _KINDS: tuple[Kind, ...] = ("workloads", "clusters", "devices")
 _MARKS = {"variables": "workloads", "inter_node": "clusters", "generation": "devices"}
@@ -37,7 +39,7 @@ def _load(kind: str, path: Path) -> Workload | Cluster | Accelerator:
     return load_cluster(path) if kind == "clusters" else load_accelerator(path)
 
 
-@models.command("list")
+@app.command("list")
 def list_(json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
     """List every workload, cluster and device by name.
 
@@ -136,7 +138,7 @@ _COLUMNS: dict[str, Columns] = {
 _FIGURES = ("USD/node h", "GB", "GB/s", "TF fp32", "tf32", "fp16")
 
 
-@models.command()
+@app.command()
 def show(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of a workload, cluster or device, or a path to its file.", show_default=False)

@@ -10,9 +10,12 @@ from typing import Annotated
 import typer
 
 from paceline.cli.asking import YES_HELP
-from paceline.cli.sweep import PRICE_HELP
+from paceline.cli.commands import Panel
+from paceline.cli.commands.sweep import PRICE_HELP
 
 __all__ = ["simulate"]
+
+PANEL, ORDER = Panel.PREDICT, 20
 
 
 def simulate(
@@ -80,8 +83,7 @@ def simulate(
     from simulator.catalog import scenario_file
     from simulator.files import check_writable
     from simulator.loading import parse_setting
-    from simulator.observing.fan_out import FanOut
-    from simulator.observing.recording import Recording
+    from simulator.observing.recording import FanOut, Recording
     from simulator.prices import parse_prices
     from simulator.records import Observer
 
