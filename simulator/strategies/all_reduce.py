@@ -336,7 +336,8 @@ def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, tog
         if together and every == 1:
             reduce = Operation(
                 kind="collective",
-                name=f"all-reduce {number}",
+                name="all-reduce",
+                number=number,
                 after=(len(operations) - 1,),
                 size_bytes=size_bytes,
                 bucket=number,
