@@ -259,7 +259,7 @@ class ResultsFile(Sequence[Outcome]):
                     f"{self.path}:{len(self) + 1}: is no result" if len(self) else f"{self.path}: is there already and is no results file"
                 )
                 raise ResultsError(f"{where} of this version; {_REPLACE}")
-            self._note(line)
+            self._note(line._replace(text=text))
 
     def _note(self, line: Line) -> None:
         """Take notice of the line behind the last."""
