@@ -34,7 +34,7 @@ def digits(value: float, count: int = 7) -> float:
 
 def quantiles(values: ArrayLike) -> tuple[float, float, float]:
     """The 5th percentile, the median and the 95th percentile of what was measured, to seven digits."""
-    p5, median, p95 = (digits(value) for value in np.quantile(values, [0.05, 0.5, 0.95]))
+    p5, median, p95 = (digits(value) for value in np.quantile(np.asarray(values, float), [0.05, 0.5, 0.95]))
     return p5, median, p95
 
 
