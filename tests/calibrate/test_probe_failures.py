@@ -124,7 +124,7 @@ def test_a_target_that_is_not_there(broken: Path, tmp_path: Path, target: str, s
 
 
 def test_a_device_that_is_not_there(broken: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"`device` 'GPU:99'.*TensorFlow sees \d+ GPU"):
+    with pytest.raises(InputError, match=r"`device`: 'GPU:99'.*TensorFlow sees \d+ GPU"):
         calibrate.profile_step(f"{broken}:midway", "gpu", custom=True, batches=(2, 4), device="GPU:99", folder=tmp_path, timeout_s=60)
 
 
@@ -139,7 +139,7 @@ def test_a_python_without_tensorflow(broken: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/etc/hostname"])
 def test_a_python_that_is_none(broken: Path, tmp_path: Path, python: str) -> None:
-    with pytest.raises(InputError, match=r"`python` .* cannot be run"):
+    with pytest.raises(InputError, match=r"`python`: .* cannot be run"):
         calibrate.profile_step(f"{broken}:raises", "none", batches=(2, 4), python=python, folder=tmp_path, timeout_s=60)
 
 
