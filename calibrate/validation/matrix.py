@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import Field
 
 from calibrate.testbed.busy_cores import computes_like
-from calibrate.testbed.duration import guessed_step_s
-from calibrate.testbed.fitting import is_fitted, shows_tcp
-from calibrate.testbed.machine import faults_of_machine
+from calibrate.testbed.clocks import is_fitted
 from calibrate.testbed.model import Describe, builder_of, describe_model, validated_setting, with_model
+from calibrate.testbed.running import faults_of_machine, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.tcp_sharing import shows_tcp
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import read_toml
 from simulator.spec import Spec

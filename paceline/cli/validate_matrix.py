@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
-from calibrate.testbed.duration import guessed_run_s
 from calibrate.testbed.platform import MEANINGS, Platform
+from calibrate.testbed.running import guessed_run_s
 from calibrate.validation.comparison import Compared
 from calibrate.validation.matrix import Matrix, check_matrix, read_matrix
 from calibrate.validation.random_matrix import DEFAULT_COUNT, is_random, random_matrix, random_text, seed_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from sample_engines import Case, by_compiled, by_simpy, tables_of
+from support.network_cases import Case, by_compiled, by_simpy, tables_of
 
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.network import fairness

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
+from support.networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
 from simulator.collectives.chain import chain_schedule
 from simulator.collectives.direct import direct_schedule
@@ -21,12 +21,12 @@ from simulator.collectives.exchanges import Plan
 from simulator.collectives.factory import collective_for, hierarchical_copy_schedule, reduce_to_one_schedule
 from simulator.collectives.halving_doubling import halving_doubling_schedule
 from simulator.collectives.hierarchical import hierarchical_schedule
+from simulator.collectives.laws import dependencies, least_shares, shares, start_of, stuck, wanted
 from simulator.collectives.operations import ALGORITHMS, algorithms_of
 from simulator.collectives.ring import bidirectional_ring_schedule, ring_schedule
 from simulator.collectives.schedule import Schedule, columns, flattened
 from simulator.collectives.wire import Group
 from simulator.kernel import Kernel
-from simulator.program.laws.collectives import dependencies, least_shares, shares, start_of, stuck, wanted
 from simulator.records import Place, Transfer
 
 

@@ -10,8 +10,8 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_answers import Cells
-from sample_scenarios import scenario_table
+from support.notebook import Cells
+from support.scenarios import scenario_table
 
 import paceline
 from paceline.planning.answer import Candidate, Goal, Plan

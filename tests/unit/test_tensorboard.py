@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 from tensorboardX.proto.event_pb2 import Event
 
 from simulator import scenario_from_table

@@ -1,18 +1,40 @@
-"""Whether this machine can run settings of the testbed, told before anything is started: links, TensorFlow, memory, disk."""
+"""Running a setting on this machine: what speaks against it, about how long it takes, and the run itself.
+
+How long is a guess beforehand, from rates and means alone. It chooses how many steps a drawn
+setting runs, and how long somebody has to wait; no prediction rests on it. It uses +, -, *, /
+and max alone, so that it is the same number on any machine: what a random matrix draws
+depends on it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from calibrate.measurements import new_file
+from calibrate.probing import Progress, run_probe
+from calibrate.testbed.model import builder_of
+from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
+from simulator.distributions import Distribution
 from simulator.errors import InputError
 
-__all__ = ["check_congestion", "faults_of_machine", "obstacle_to_shaped_links"]
+__all__ = [
+    "busiest_share",
+    "check_congestion",
+    "faults_of_machine",
+    "guessed_run_s",
+    "guessed_step_s",
+    "measure_setting",
+    "new_file_for",
+    "obstacle_to_shaped_links",
+]
 
 _TASK_BYTES = 120 * 2**20
 """Of a task's own memory, TensorFlow's that it shares with the process that forked it left out."""
@@ -39,6 +61,24 @@ for command in ("ip link add br0 type bridge", "ip link add v0 type veth peer na
 """
 """Tries in a network namespace of its own, which ends with the process, what the probe will do."""
 _QDISC = {"fair": "htb", "tcp": "tbf rate 1mbit burst 64k latency 20ms"}
+
+_LOOPBACK_BYTES_PER_S = 1.0e9
+_GAP_S = 0.005
+"""From a step's end to the next one's begin."""
+_MESSAGE_S = 0.002
+"""A host's work on a message of a ring."""
+_FLOPS = 1.0e11
+"""A core's dense matrix products a second, an order of magnitude."""
+_FUNCTION_S = 0.02
+"""A step of a model whose operations are not known."""
+_CORES = 2
+_START_S, _START_TASK_S = 3.0, 0.3
+"""A repeat's cluster: once, and for each task."""
+_IMPORT_S = 5.0
+"""TensorFlow, once a setting."""
+
+
+# -- whether it can run here ---------------------------------------------------------
 
 
 def obstacle_to_shaped_links(sharing: str) -> str | None:
@@ -142,3 +182,116 @@ def _beyond_disk(settings: Sequence[TestbedSetting], repeats: int, folder: Path)
     if needed <= free:
         return []
     return [f"--measurements {str(folder)!r}: takes about {needed / 2**30:.2f} GiB, and {free / 2**30:.2f} GiB are free there"]
+
+
+# -- about how long --------------------------------------------------------------------
+
+
+def guessed_run_s(setting: TestbedSetting, repeats: int) -> float:
+    """Seconds of all repeats of a setting, their start and warm-up included."""
+    tasks = setting.workers + setting.servers
+    return _IMPORT_S + repeats * (_START_S + _START_TASK_S * tasks + (setting.steps + setting.warm_up) * guessed_step_s(setting))
+
+
+def guessed_step_s(setting: TestbedSetting) -> float:
+    """Seconds of a worker's step while all workers run; of processes that take turns, of all turns together."""
+    workers = setting.workers
+    rate = setting.link.bandwidth_bytes_per_s if setting.link is not None else _LOOPBACK_BYTES_PER_S
+    moved_s = setting.moved_bytes / rate
+    compute_s = guessed_compute_s(setting)
+    if setting.mode == "apart":  # in turns, all together and each alone
+        return 2 * workers * compute_s
+    if setting.compute.kind == "real":
+        compute_s *= max(workers / _CORES, 1.0)
+    together_s = compute_s * _of_slowest(setting.compute.law, workers)
+    if not setting.servers:
+        rounds = 2 * (workers - 1)
+        return _GAP_S + together_s + rounds * (moved_s / workers + _MESSAGE_S)
+    server_s = workers * moved_s * busiest_share((one.size_bytes for one in setting.variables), setting.servers)
+    if setting.mode == "sync":
+        return _GAP_S + together_s + 2 * max(moved_s, server_s)
+    return max(_GAP_S + compute_s + 2 * moved_s, server_s)
+
+
+def guessed_compute_s(setting: TestbedSetting) -> float:
+    """Seconds of a worker's compute, alone on a core: as it is emulated, or two products forward and four backward a weight and sample."""
+    if setting.compute.kind == "emulated":
+        return float(setting.compute.mean_s)
+    weights = setting.parameter_bytes / 4
+    return 6 * weights * setting.batch / _FLOPS if ":" not in setting.model else _FUNCTION_S
+
+
+def busiest_share(sizes: Iterable[float], servers: int) -> float:
+    """Of the bytes, the share of the server that has most, where variables are dealt out one by one."""
+    held = [0.0] * servers
+    for index, size in enumerate(sizes):
+        held[index % servers] += size
+    return max(held) / sum(held)
+
+
+def _of_slowest(law: Distribution, workers: int) -> float:
+    """About how much longer the slowest of some workers takes than the mean: exact for an exponential law."""
+    variation: float = {"constant": 0.0, "exponential": 1.0, "gamma": 0.4, "lognormal": 0.3}.get(law.kind, 0.3)
+    return 1.0 + variation * sum(1.0 / number for number in range(2, workers + 1))
+
+
+# -- the run -----------------------------------------------------------------------------
+
+
+def new_file_for(setting: TestbedSetting, folder: Path) -> Path:
+    """A file that is not there yet, for the measurements of a setting; its name holds the setting's hash."""
+    return new_file(folder, f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
+
+
+def measure_setting(
+    setting: TestbedSetting,
+    folder: Path,
+    *,
+    repeats: int = 3,
+    seed: int = 0,
+    timeout_s: float = 600.0,
+    python: str | None = None,
+    progress: Progress | None = None,
+    out: Path | None = None,
+) -> Readings:
+    """Run a real TensorFlow cluster as the setting says, and measure it.
+
+    Parameters
+    ----------
+    setting
+        What is run.
+    folder
+        Where raw measurements go; each call adds a file.
+    repeats
+        How often; each repeat starts a cluster anew.
+    seed
+        Of the emulated device and of staggered starts.
+    timeout_s
+        Seconds after which one repeat is given up.
+    python
+        The user's Python; this one, if None.
+    progress
+        Called while it runs.
+    out
+        The file, in place of a new one in ``folder``.
+
+    Raises
+    ------
+    InputError
+        There is no such Python, or real compute is asked of a model without code, or its code is not there.
+    CalibrationError
+        A task died, or hung, or the machine does not reach the rate; names what was kept.
+    """
+    path = out or new_file_for(setting, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
+        spec = Path(scratch) / "setting.json"
+        wanted = setting.for_probe(repeats, seed, timeout_s)
+        if setting.compute.kind == "real":
+            wanted["builder"] = builder_of(setting.model)
+        spec.write_text(json.dumps(wanted), encoding="utf-8")
+        # the probe keeps time for each repeat itself; this is for a probe that hangs
+        run_probe(
+            "testbed/run.py", ["--setting", str(spec), "--parent", str(os.getpid())], path, python, timeout_s * repeats + 60.0, progress
+        )
+    return read_run(path)

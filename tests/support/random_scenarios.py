@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from simulator import Scenario, scenario_from_table
 from simulator.errors import ScenarioError
+from support.scenarios import scenario_table
 
-__all__ = ["built", "random_scenarios", "random_table", "scenario_of_seed", "seeded_scenarios"]
+__all__ = ["built", "plain_scenarios", "random_scenarios", "random_table", "scenario_of_seed", "seeded_scenarios"]
 
 Table = dict[str, Any]
 T = TypeVar("T")
@@ -356,3 +357,76 @@ def seeded_scenarios(count: int) -> Iterator[Scenario]:
             count -= 1
             yield scenario
         seed += 1
+
+
+# -- of fewer mechanisms ---------------------------------------------------------------------
+
+_LAWS_OF_JITTER = st.sampled_from(
+    [
+        {"kind": "constant"},
+        {"kind": "exponential"},
+        {"kind": "gamma", "shape": 4.0},
+        {"kind": "lognormal", "sigma": 0.5},
+        {"kind": "shifted-exponential", "tail": 0.2},
+        {"kind": "empirical", "values": [1.0, 1.0, 7.0]},
+    ]
+)
+_SECONDS = st.sampled_from([0.0, 1e-6, 3e-4, 2e-3])
+_LINKS = st.fixed_dictionaries({"bandwidth_bytes_per_s": st.sampled_from([1e7, 1e8, 1e9, 1e12]), "latency_s": _SECONDS})
+
+
+@st.composite
+def _plain_workloads(draw: st.DrawFn) -> Table:
+    count = draw(st.integers(1, 6))
+    sizes = draw(st.lists(st.sampled_from([4.0, 1e3, 1e5, 1e6, 3e6]), min_size=count, max_size=count))
+    order = draw(st.permutations(range(count)))
+    ready = sorted(draw(st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.5, 0.9, 1.0]), min_size=count, max_size=count)))
+    sparse = draw(st.booleans())
+    variables = [{"name": f"v{i}", "size_bytes": sizes[i], "creation_index": order[i], "ready": ready[i]} for i in range(count)]
+    if sparse:
+        variables[0]["sparse_bytes_per_sample"] = 100.0
+    return {
+        "jitter": draw(_LAWS_OF_JITTER),
+        "apply": None,
+        "apply_s": draw(_SECONDS),
+        "input": {"base_s": draw(_SECONDS), "per_sample_s": 0.0},
+        "server": {"base_s": draw(_SECONDS), "per_byte_s": draw(st.sampled_from([0.0, 1e-10, 1e-9]))},
+        "variables": variables,
+    }
+
+
+@st.composite
+def plain_scenarios(draw: st.DrawFn) -> Scenario:
+    """Scenarios for Hypothesis whose every time and rate can be scaled: no transport of its own, no classes of nodes."""
+    workers = draw(st.integers(1, 9))
+    load = {key: value for key, value in draw(_plain_workloads()).items() if value is not None}
+    kind = draw(st.sampled_from(["single", "mirrored", "multi-worker-mirrored", "parameter-server"]))
+    cluster = {
+        "devices_per_node": draw(st.sampled_from([1, 2, 4])),
+        "replicas_per_device": draw(st.sampled_from([1, 1, 2])),
+        "node_speed": draw(st.lists(st.sampled_from([0.3, 1.0, 2.0]), max_size=3)),
+        "inter_node": draw(_LINKS),
+        "intra_node": draw(_LINKS),
+    }
+    bucket = draw(st.sampled_from([{}, {"bucket_size_bytes": 1e5}]))
+    messages = {"messages": draw(st.booleans())}
+    strategy = {"kind": kind}
+    if kind == "mirrored":
+        strategy |= {"replicas": min(workers, cluster["devices_per_node"] * cluster["replicas_per_device"])} | bucket | messages
+    elif kind == "multi-worker-mirrored":
+        strategy |= {"workers": workers} | bucket | messages
+    elif kind == "parameter-server":
+        strategy |= {
+            "mode": draw(st.sampled_from(["sync", "async"])),
+            "workers": workers,
+            "servers": draw(st.integers(1, len(load["variables"]))),
+            "server_placement": draw(st.sampled_from(["dedicated", "colocated"])),
+            "variable_placement": draw(st.sampled_from(["round-robin", "greedy"])),
+            "tensor_grouping": draw(st.sampled_from(["none", "per-server"])),
+        }
+    start = draw(st.sampled_from([{}, {"start": "random-phase"}, {"start": "staggered", "start_spread_s": 0.05}]))
+    table = scenario_table(
+        workload=load, cluster=cluster, strategy=strategy, run={"steps": 8, "warmup_steps": 2, "seed": draw(st.integers(0, 99)), **start}
+    )
+    del table["workload"]["apply"]
+    return scenario_from_table(table, "random")
