@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from calibrate.testbed.model import Describe, describe_model, validated_setting, with_model
+from calibrate.testbed.loading import validated_setting, with_model
+from calibrate.testbed.model import Describe, describe_model
 from calibrate.testbed.setting import TestbedSetting
 from simulator.errors import ScenarioError
 from simulator.loading import read_toml
