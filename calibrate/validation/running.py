@@ -19,10 +19,8 @@ from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.running import measure_setting
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import Compute, TestbedSetting
-from calibrate.validation.checking import times_compute
-from calibrate.validation.comparison import Compared, histogram_distance
-from calibrate.validation.matrix import Matrix
-from calibrate.validation.reaching import reached_of
+from calibrate.validation.comparison import Compared, histogram_distance, reached_of
+from calibrate.validation.matrix import Matrix, times_compute
 from simulator.distributions import Empirical
 from simulator.errors import CalibrationError
 from simulator.replication import replicate

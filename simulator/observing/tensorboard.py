@@ -37,7 +37,7 @@ def _checked(folder: Path) -> Path:
     """The folder, made if it is not there, if files can be written to it."""
     try:
         obstacle = next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)
-    except OSError:  # such as a name that is too long, which is told below
+    except OSError:  # such as a name that is too long, which is reported below
         obstacle = None
     if obstacle is not None:
         which = "is" if obstacle == folder else f"{obstacle} is"

@@ -45,7 +45,7 @@ ROWS = 18
 DRAWS = 19
 """A rank needs factors or orders."""
 ENDS = 21
-"""Nothing more is told to whoever observes."""
+"""Nothing more is recorded for an observer."""
 REDUCES = 20
 """All ranks have all buckets of a step, which are to be reduced at once."""
 

@@ -1,4 +1,4 @@
-"""What the recorder is told: rows of steps, updates and reads, in the order in which they happen.
+"""What the recorder gets: rows of steps, updates and reads, in the order in which they happen.
 
 Python takes them when a table is full, and where the window opens and closes.
 """
@@ -64,7 +64,7 @@ def record_update(s: Record, rank: int, read_s: float, read_version: int, versio
 
 @compiled
 def record_read(s: Record, spread: int) -> None:
-    """A rank begins to read, and finds versions on the servers that differ by so many updates."""
+    """A rank begins to read, and finds versions on the servers that differ by a number of updates."""
     if s.is_open:
         long_at(s.reads, s.reads_n).n = spread
         s.reads_n += 1

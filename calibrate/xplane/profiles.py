@@ -1,19 +1,22 @@
-"""What a profile tells of a training step, with or without the sizes of the model's variables."""
+"""Profiles arranged by batch size, and what they tell of a training step, with or without the sizes of the model's variables."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from calibrate.xplane.gradients import gradient_ops
 from calibrate.xplane.ops import Op
-from calibrate.xplane.phases import MeasuredStep, StepsOfProfile
+from calibrate.xplane.reading import profile_files, read_profiles
+from calibrate.xplane.steps import MeasuredStep, StepsOfProfile, steps_of
+from calibrate.xplane.variables import gradient_ops
+from simulator.errors import InputError
 
-__all__ = ["ProfileReport", "Total", "report_of"]
+__all__ = ["ProfileReport", "Profiled", "Total", "read_steps"]
 
 _LONGEST = 10
 
@@ -87,7 +90,78 @@ class ProfileReport:
         return {**plain, "communication": [vars(one) for one in self.communication], "longest": [vars(one) for one in self.longest]}
 
 
-def report_of(batch: int, profiles: Sequence[StepsOfProfile]) -> ProfileReport:
+@dataclass(frozen=True)
+class Profiled:
+    """The profiles of one or more batch sizes.
+
+    Attributes
+    ----------
+    by_batch
+        Batch size -> the profiles of that size, one a run and host.
+    """
+
+    by_batch: dict[int, tuple[StepsOfProfile, ...]]
+
+    @property
+    def batches(self) -> list[int]:
+        """Batch sizes, ascending."""
+        return sorted(self.by_batch)
+
+    @property
+    def profiles(self) -> list[StepsOfProfile]:
+        """All of them, by batch size."""
+        return [one for batch in self.batches for one in self.by_batch[batch]]
+
+    @property
+    def reports(self) -> list[ProfileReport]:
+        """What they tell, by batch size."""
+        return [_report(batch, self.by_batch[batch]) for batch in self.batches]
+
+    @property
+    def count(self) -> int:
+        """Steps in all."""
+        return sum(len(one.steps) for one in self.profiles)
+
+
+def read_steps(
+    places: Sequence[tuple[Path, int]], run: str | None = None, python: str | None = None, timeout_s: float | None = None
+) -> Profiled:
+    """Read profiles and find their steps.
+
+    Parameters
+    ----------
+    places
+        Pairs of a log directory, the folder of a run or a file, and the samples of a step in it.
+    run
+        Name of the profiling run in each log directory; None takes the newest.
+    python
+        A Python that has TensorFlow; this one, if None.
+    timeout_s
+        Seconds after which reading is given up.
+
+    Raises
+    ------
+    InputError
+        There is no profile, or it cannot be read.
+    CalibrationError
+        It has no steps.
+    """
+    if not places:
+        raise InputError("`profiles`: give at least one log directory")
+    bad = next((batch for _, batch in places if batch < 1), None)
+    if bad is not None:
+        raise InputError(f"`batches` {bad}: must be at least 1")
+    found = [(file, batch) for place, batch in places for file in profile_files(place, run)]
+    double = next((file for number, (file, _) in enumerate(found) if file in [one for one, _ in found[:number]]), None)
+    if double is not None:
+        raise InputError(f"`profiles`: {double} is named twice; a profile counts once")
+    by_batch: dict[int, list[StepsOfProfile]] = defaultdict(list)
+    for profile, (_, batch) in zip(read_profiles([file for file, _ in found], python, timeout_s), found, strict=True):
+        by_batch[batch].append(steps_of(profile))
+    return Profiled({batch: tuple(ones) for batch, ones in by_batch.items()})
+
+
+def _report(batch: int, profiles: Sequence[StepsOfProfile]) -> ProfileReport:
     """Summarise all steps of one batch size; ``profiles`` has at least one, each with at least one step."""
     steps = [step for one in profiles for step in one.steps]
     whole = np.array([step.whole_s for step in steps])

@@ -7,21 +7,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.estimators import AffineCost, ChainSlope
+from calibrate.fit.estimators import AffineCost, ChainSlope
+from calibrate.fit.intervals import DRAWS, digits, drawn, intervals_90, quantiles
+from calibrate.fit.provenance import provenance
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
-from calibrate.provenance import provenance
 from calibrate.records import Transfer
 from simulator.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
 from simulator.errors import CalibrationError
 from simulator.text import format_rate, format_seconds
-from simulator.uncertainty import Uncertainty
 
 __all__ = ["fit_link"]
 
 Array = NDArray[np.float64]
 
-_DRAWS = 200
-_DRAWS_KEPT = 60
+_PARAMETERS = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")
 _TOLERANCE = 0.05
 """Of the times of a size around the line: beyond it they count linearly."""
 _NETWORK = "grpc"
@@ -63,27 +62,26 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     except CalibrationError as error:
         raise CalibrationError(f"{measurements}: transfers between processes: {error}") from None
     draws = _bootstrap(chain, rng)
-    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+    bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
     sizes, _ = chain.points()
     notes = provenance([measured], command)
     inside, remark = _inside(measured)
     notes.update(remark)
-    parameters = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")
     cluster = Cluster(
         name=name,
         description=f"TensorFlow's gRPC: {format_rate(center[1])}, {format_seconds(center[0])} a message",
         basis="measured",
-        inter_node=Link(latency_s=_digits(center[0]), bandwidth_bytes_per_s=_digits(center[1])),
+        inter_node=Link(latency_s=digits(center[0]), bandwidth_bytes_per_s=digits(center[1])),
         calibrated=ClusterRange(
             message_bytes=(float(sizes[0]), float(sizes[-1])),
             nodes=(1, 2),
-            bandwidth_bytes_per_s=(_digits(min(low[1], center[1])), _digits(max(high[1], center[1]))),
+            bandwidth_bytes_per_s=(digits(np.min(bandwidths)), digits(np.max(bandwidths))),
         ),
-        uncertainty=Uncertainty(parameters=parameters, draws=tuple((_digits(a), _digits(b)) for a, b in draws[:_DRAWS_KEPT])),
+        uncertainty=drawn(_PARAMETERS, draws),
         fit=CalibrationFitLink(
             points=tuple(_point(size, chain.costs_[size]) for size in sizes),
-            relative_residual=_digits(residual),
-            intervals_90={key: (_digits(a), _digits(b)) for key, a, b in zip(parameters, low, high, strict=True)},
+            relative_residual=digits(residual),
+            intervals_90=intervals_90(_PARAMETERS, draws),
         ),
         provenance=notes,
     )
@@ -110,12 +108,12 @@ def _link_of(chain: ChainSlope) -> tuple[Array, float]:
 
 def _bootstrap(chain: ChainSlope, rng: np.random.Generator) -> Array:
     draws = []
-    for _ in range(_DRAWS):
+    for _ in range(DRAWS):
         try:
             draws.append(_link_of(chain.resampled(rng))[0])
         except CalibrationError:  # a draw of few, noisy rounds may have no slope; the others say how wide
             continue
-    if len(draws) < _DRAWS // 2:
+    if len(draws) < DRAWS // 2:
         raise CalibrationError("the transfers are too noisy for an interval; measure more rounds, on a quiet machine")
     return np.array(draws)
 
@@ -132,14 +130,10 @@ def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:
             continue
         notes[path] = f"{format_rate(bandwidth)}, {format_seconds(latency)} a message, largest relative residual {residual:.2g}"
         if path in _DEVICE_PATHS:
-            links.append(Link(latency_s=_digits(latency), bandwidth_bytes_per_s=_digits(bandwidth)))
+            links.append(Link(latency_s=digits(latency), bandwidth_bytes_per_s=digits(bandwidth)))
     return (min(links, key=lambda link: float(link.bandwidth_bytes_per_s)) if links else None), notes
 
 
 def _point(size: float, costs: Array) -> LinkPoint:
-    low, median, high = (float(value) for value in np.quantile(costs[costs > 0], [0.05, 0.5, 0.95]))
-    return LinkPoint(size_bytes=float(size), p5_s=_digits(low), median_s=_digits(median), p95_s=_digits(high))
-
-
-def _digits(value: float) -> float:
-    return float(f"{float(value):.7g}")
+    p5, median, p95 = quantiles(costs[costs > 0])
+    return LinkPoint(size_bytes=float(size), p5_s=p5, median_s=median, p95_s=p95)

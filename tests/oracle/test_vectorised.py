@@ -34,7 +34,7 @@ INPUTS = {"no input": {}, "slow input": {"input": {"base": "9 ms", "per_sample":
 
 
 @pytest.mark.parametrize(("case", "nodes", "feed"), list(itertools.product(CASES, ("equal", "different"), INPUTS)))
-def test_lockstep_is_rank_by_rank(scenario, case, nodes, feed):
+def test_vectorised_is_rank_by_rank(scenario, case, nodes, feed):
     strategy, cluster, run = CASES[case]
     load = {"jitter": {"kind": "gamma", "shape": 3.0}, "variables": VARIABLES, **INPUTS[feed]}
     classes = {"node_classes": CLASSES} if nodes == "different" else {}

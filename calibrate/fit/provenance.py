@@ -8,15 +8,9 @@ from importlib import metadata
 
 from calibrate.measurements import Measurements
 from calibrate.records import Note, Ready, WarmUp
+from calibrate.xplane.steps import StepsOfProfile
 
-__all__ = ["provenance"]
-
-
-def _version() -> str:
-    try:
-        return metadata.version("paceline")
-    except metadata.PackageNotFoundError:
-        return "not installed"
+__all__ = ["provenance", "provenance_of_profiles"]
 
 
 def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
@@ -33,9 +27,7 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
     fingerprint = measured.fingerprint
     extra = fingerprint.model_extra or {}
     facts = {
-        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "paceline": _version(),
-        "command": command,
+        **_made(command),
         "measured": measured.header.started,
         "runs": str(len(runs)),
         "measurements": " ".join(run.path.name for run in runs),
@@ -62,6 +54,41 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
         )
     facts.update(_remarks(measured))
     return {key: value for key, value in facts.items() if value}
+
+
+def provenance_of_profiles(profiles: Sequence[StepsOfProfile], runs: int, variables: str, command: str) -> dict[str, str]:
+    """What a reader needs to find the profiles again, and to repeat the fit.
+
+    Parameters
+    ----------
+    profiles
+        At least one.
+    runs
+        How many of them show the same batch size.
+    variables
+        Where the model's variables were read.
+    command
+        The command line, or "" from Python.
+    """
+    facts = {
+        **_made(command),
+        "runs": str(runs),
+        "profiled": " ".join(filter(None, (one.started for one in profiles))),
+        "profiles": " ".join(str(one.profile.path) for one in profiles),
+        "profiles_sha256": " ".join(one.profile.sha256 for one in profiles),
+        "steps": f"{sum(len(one.steps) for one in profiles)}, marked by {', '.join(dict.fromkeys(one.marks.name for one in profiles))!r}",
+        "device": profiles[0].device_name,
+        "variables": variables,
+    }
+    return {key: value for key, value in facts.items() if value}
+
+
+def _made(command: str) -> dict[str, str]:
+    try:
+        version = metadata.version("paceline")
+    except metadata.PackageNotFoundError:
+        version = "not installed"
+    return {"date": datetime.now().astimezone().isoformat(timespec="seconds"), "paceline": version, "command": command}
 
 
 def _remarks(measured: Measurements) -> dict[str, str]:

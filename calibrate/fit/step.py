@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from calibrate.at_once import AtOnce, is_at_once, processes_at_once
-from calibrate.disturbance import DisturbedError, check_levels, choose_rounds
-from calibrate.estimators import AffineCost, ChainSlope
-from calibrate.measurements import Measurements, MeasurementsError, read_measurements
-from calibrate.provenance import provenance
-from calibrate.records import CountedStep, Header, Memory, ServerTime
-from calibrate.step_cost import StepCost
-from calibrate.step_law import StepTimeLaw, drawn_laws
-from calibrate.step_table import StepTable
-from calibrate.variables import fitted_variables
+from calibrate.fit.concurrent import ConcurrentProcesses, concurrent_processes, is_concurrent
+from calibrate.fit.disturbance import DisturbedError, check_levels, choose_rounds
+from calibrate.fit.estimators import AffineCost, ChainSlope
+from calibrate.fit.intervals import DRAWS_KEPT, digits, drawn, intervals_90
+from calibrate.fit.provenance import provenance
+from calibrate.fit.step_times import StepFit, StepTable
+from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
+from calibrate.records import CountedStep, Header, Memory, Ready, Rows, ServerTime, VariableRecord
 from simulator.errors import CalibrationError
-from simulator.uncertainty import Uncertainty
 from simulator.validation_errors import rule_of
-from simulator.workload import Affine, CalibrationFit, CalibrationPoint, Counted, ServerCost, Workload, WorkloadRange
+from simulator.workload import Counted, ServerCost, Variable, Workload, WorkloadRange
 
-__all__ = ["PARAMETERS", "fit_workload"]
+__all__ = ["fit_workload", "in_order_of_readiness"]
 
-Array = NDArray[np.float64]
-
-PARAMETERS = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s")
-"""What the bootstrap draws jointly."""
-
-_DRAWS = 200
-_DRAWS_KEPT = 60
 _MOST_SLOWDOWN = 10.0
 """By a busy core; no workload takes more."""
-_LAWS = 50
 
 
 def fit_workload(
@@ -93,7 +82,7 @@ def fit_workload(
                 f"{file}: has {len(headers)} headers: it is several files in one; give each of them as a file of its own"
             )
     _check_different(runs)
-    alone = [run for run in runs if not is_at_once(run)]
+    alone = [run for run in runs if not is_concurrent(run)]
     if not alone:
         raise MeasurementsError(f"{files[0]}: is one of several processes at once, which alone are not fitted; give the runs too")
     measurements = alone[0].path
@@ -104,9 +93,10 @@ def fit_workload(
         remarks = dict(chosen.remarks)
         if apart:
             remarks["disturbed"] = "; ".join(filter(None, (remarks.get("disturbed"), apart)))
-        at_once = processes_at_once([run for run in runs if is_at_once(run)], alone, accept_disturbed) if len(alone) < len(runs) else None
+        beside = [run for run in runs if is_concurrent(run)]
+        together = concurrent_processes(beside, alone, accept_disturbed) if beside else None
         facts = provenance(alone, command) | {"runs": str(len(set(table.runs)))} | remarks
-        return _fitted(alone, table, at_once, name, facts, seed)
+        return _fitted(alone, table, together, name, facts, seed)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         fault = ": ".join(filter(None, (".".join(map(str, problem["loc"])), rule_of(problem))))
@@ -129,28 +119,24 @@ def _check_different(runs: Sequence[Measurements]) -> None:
 
 
 def _fitted(
-    runs: Sequence[Measurements], table: StepTable, at_once: AtOnce | None, name: str, facts: dict[str, str], seed: int
+    runs: Sequence[Measurements], table: StepTable, together: ConcurrentProcesses | None, name: str, facts: dict[str, str], seed: int
 ) -> Workload:
     measured = runs[0]
     rng = np.random.default_rng(seed)
-    cost = StepCost().fit(table)
-    center = _parameters(cost)
-    copies = [table.resampled(rng) for _ in range(_DRAWS)]
-    draws = np.array([_parameters(StepCost().fit(copy)) for copy in copies])
-    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
-    intervals = {key: (_digits(a), _digits(b)) for key, a, b in zip(PARAMETERS, low, high, strict=True)}
-    if at_once is not None:
-        intervals["run_to_run_shared"] = (_digits(at_once.interval_90[0]), _digits(at_once.interval_90[1]))
-    slowdown = at_once.slowdown if at_once is not None else None
-    kept = draws[:_DRAWS_KEPT]
-    names: tuple[str, ...] = PARAMETERS
+    times = StepFit().fit(table, rng)
+    assert times.draws_ is not None
+    names, draws = list(times.parameters_), times.draws_
+    intervals = intervals_90(names, draws)
+    share = slowdown = None
+    if together is not None:
+        share, slowdown = together.share, together.slowdown
+        intervals["run_to_run_shared"] = (digits(together.interval_90[0]), digits(together.interval_90[1]))
     if slowdown is not None:
-        intervals["busy_core_slowdown"] = (_digits(slowdown.interval_90[0]), _digits(slowdown.interval_90[1]))
-        drawn = np.clip(rng.normal(slowdown.value, slowdown.error, len(kept)), 0.0, _MOST_SLOWDOWN)
-        kept, names = np.column_stack([kept, drawn]), (*PARAMETERS, "busy_core_slowdown")
-    found = StepTimeLaw().fit(table.factors())
-    law = found.law_
-    variables = fitted_variables(measured)
+        intervals["busy_core_slowdown"] = (digits(slowdown.interval_90[0]), digits(slowdown.interval_90[1]))
+        draws = draws[:DRAWS_KEPT]
+        clipped = np.clip(rng.normal(slowdown.value, slowdown.error, len(draws)), 0.0, _MOST_SLOWDOWN)
+        names, draws = [*names, "busy_core_slowdown"], np.column_stack([draws, clipped])
+    variables = _variables(measured)
     sizes = [variable.size_bytes for variable in variables]
     fingerprint = measured.fingerprint
     device = f"{fingerprint.device_name} ({fingerprint.device_kind})"
@@ -159,15 +145,9 @@ def _fitted(
         description=f"{table.batches[0]} to {table.batches[-1]} samples a step on {device}, TensorFlow {fingerprint.tensorflow}",
         model=_model(measured),
         precision=measured.header.arguments.get("precision", "float32"),
-        forward=Affine(base_s=_digits(center[0]), per_sample_s=_digits(center[1])),
-        backward=Affine(base_s=_digits(center[2]), per_sample_s=_digits(center[3])),
-        apply_s=_digits(center[4]),
-        jitter=law,
-        jitter_draws=drawn_laws(law, (copy.factors() for copy in copies[:_LAWS])),
-        jitter_least=_digits(table.fastest()),
-        run_to_run_cv=round(min(table.run_to_run_cv(), 1.0), 6),
-        run_to_run_shared=_digits(at_once.share) if at_once is not None and at_once.share is not None else None,
-        busy_core_slowdown=_digits(min(slowdown.value, _MOST_SLOWDOWN)) if slowdown is not None else 0.0,
+        **times.fields(),
+        run_to_run_shared=digits(share) if share is not None else None,
+        busy_core_slowdown=digits(min(slowdown.value, _MOST_SLOWDOWN)) if slowdown is not None else 0.0,
         server=_server_cost(measured),
         variables=variables,
         calibrated=WorkloadRange(
@@ -175,38 +155,10 @@ def _fitted(
             tensor_bytes=(min(sizes), max(sizes)),
             device=device,
         ),
-        uncertainty=Uncertainty(parameters=names, draws=tuple(tuple(_digits(value) for value in draw) for draw in kept)),
-        fit=CalibrationFit(
-            points=tuple(_point(table, batch) for batch in table.batches),
-            relative_residual=_digits(cost.relative_residual_),
-            laws=found.scores_,
-            intervals_90=intervals,
-            peak_memory_bytes={str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)},
-        ),
-        provenance=facts | ({"at_once": at_once.text} if at_once is not None else {}),
+        uncertainty=drawn(names, draws),
+        fit=times.quality(intervals, {str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)}),
+        provenance=facts | ({"at_once": together.text} if together is not None else {}),
         counted=_counted(measured),
-    )
-
-
-def _parameters(cost: StepCost) -> Array:
-    """The values of ``PARAMETERS``."""
-    return np.array([cost.forward_.base_s, cost.forward_.per_sample_s, cost.backward_.base_s, cost.backward_.per_sample_s, cost.apply_s_])
-
-
-def _point(table: StepTable, batch: int) -> CalibrationPoint:
-    times = table.times(batch)
-    mean = table.mean(batch)
-    p5, median, p95 = (float(value) for value in np.quantile(times, [0.05, 0.5, 0.95]))
-    return CalibrationPoint(
-        batch=batch,
-        steps=len(times),
-        mean_s=_digits(mean),
-        p5_s=_digits(p5),
-        median_s=_digits(median),
-        p95_s=_digits(p95),
-        forward_s=_digits(mean * table.share(batch, "forward")),
-        backward_s=_digits(mean * table.share(batch, "backward")),
-        apply_s=_digits(mean * table.share(batch, "apply")),
     )
 
 
@@ -223,7 +175,7 @@ def _server_cost(measured: Measurements) -> ServerCost:
     if len(sizes) < 2:
         return ServerCost()
     cost = AffineCost().fit(sizes, seconds)
-    return ServerCost(base_s=_digits(cost.base_), per_byte_s=_digits(cost.slope_))
+    return ServerCost(base_s=digits(cost.base_), per_byte_s=digits(cost.slope_))
 
 
 def _model(measured: Measurements) -> str:
@@ -245,13 +197,69 @@ def _counted(measured: Measurements) -> Counted | None:
     (fewest, _, first_bytes, _), (most, flops, last_bytes, kernels) = found[0], found[-1]
     slope = max(0.0, (last_bytes - first_bytes) / (most - fewest))
     return Counted(
-        flops_per_sample=_digits(flops / most),
-        base_bytes=_digits(max(0.0, last_bytes - slope * most)),
-        per_sample_bytes=_digits(slope),
+        flops_per_sample=digits(flops / most),
+        base_bytes=digits(max(0.0, last_bytes - slope * most)),
+        per_sample_bytes=digits(slope),
         kernels=kernels,
     )
 
 
-def _digits(value: float) -> float:
-    """Seven digits: more than any clock gives, and readable in the file."""
-    return float(f"{float(value):.7g}")
+def in_order_of_readiness(variables: Sequence[Variable]) -> tuple[Variable, ...]:
+    """Variables in the order in which their gradients become ready, the last of them at the end of the backward pass.
+
+    Where gradients become ready together, that of the variable created last comes first, as backward passes run.
+    """
+    ordered = sorted(variables, key=lambda one: (one.ready, -one.creation_index))
+    # medians of shares end just below 1; the last gradient is ready when the pass ends
+    last = ordered[-1].ready
+    return tuple(one.model_copy(update={"ready": min(round(one.ready / last, 6), 1.0) if last > 0 else 1.0}) for one in ordered)
+
+
+def _variables(measured: Measurements) -> tuple[Variable, ...]:
+    """Variables with size, creation order, readiness and the bytes of sparse gradients.
+
+    ``ready`` is the median over all steps with clocks inside of the time from the loss to
+    the gradient, divided by the time from the loss to the last gradient. Where gradients
+    were computed outside any ``tf.function`` their times cannot be seen, and each counts
+    as ready at the end of the backward pass.
+    """
+    records = sorted(measured.of(VariableRecord), key=lambda record: (record.created, record.index))
+    if not records:
+        raise CalibrationError(f"holds no variables: {CUT_SHORT}")
+    shares, sparse = _ready_shares(measured), _sparse_bytes_per_sample(measured)
+    return in_order_of_readiness(
+        [
+            Variable(
+                name=record.name,
+                size_bytes=record.size_bytes,
+                creation_index=place,
+                ready=shares.get(record.index, 1.0),
+                # a scalar has no rows to be cut between
+                rows=record.shape[0] if record.shape and record.shape[0] > 0 else None,
+                sparse_bytes_per_sample=sparse.get(record.index),
+            )
+            for place, record in enumerate(records)
+        ]
+    )
+
+
+def _ready_shares(measured: Measurements) -> dict[int, float]:
+    seen: dict[int, list[float]] = defaultdict(list)
+    for record in measured.of(Ready):
+        last = max(record.ready_s.values(), default=0.0)
+        if not record.observed or last <= 0:
+            continue
+        for index, seconds in record.ready_s.items():
+            seen[index].append(seconds / last)
+    return {index: float(np.median(values)) for index, values in seen.items()}
+
+
+def _sparse_bytes_per_sample(measured: Measurements) -> dict[int, float]:
+    """Mean bytes of the rows and indices that a sample touches, by variable."""
+    row_bytes = {record.index: record.sparse_row_bytes for record in measured.of(VariableRecord)}
+    per_sample: dict[int, list[float]] = defaultdict(list)
+    for record in measured.of(Rows):
+        size = row_bytes.get(record.variable)
+        if size is not None and record.rows > 0:
+            per_sample[record.variable].append(record.rows * size / record.batch)
+    return {index: float(np.mean(values)) for index, values in per_sample.items()}

@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrate.fit.step_times import StepTable
 from calibrate.measurements import Measurements
 from calibrate.records import Load, StepTime
-from calibrate.step_table import StepTable
 from simulator.errors import CalibrationError
 
 __all__ = ["LEVELS_APART", "Chosen", "DisturbedError", "check_levels", "choose_rounds"]
@@ -30,7 +30,7 @@ _STANDARD_ERRORS = 3.0
 _FEWEST_ROUNDS, _FEWEST_STEPS = 2, 30
 _FEWEST_SHARE = 1 / 3
 
-_ACCEPT = "--accept-disturbed fits them as they are, with a warning"
+_ACCEPT = "`accept_disturbed=True` fits them as they are, with a warning"
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
     if accept:
         return f"{fault}; they are fitted together, so the level is not known better than that"
     raise DisturbedError(
-        f"{fault}; find out what differed and measure again, fit one level alone with --from-measurements, or take all: {_ACCEPT}"
+        f"{fault}; find out what differed and measure again, fit one level alone with `from_measurements`, or take all: {_ACCEPT}"
     )
 
 

@@ -30,7 +30,7 @@ from simulator.names import Names, device_name
 from simulator.program.program import Program
 from simulator.program.program import Reduction as Rule
 
-__all__ = ["Lockstep"]
+__all__ = ["VectorisedEngine"]
 
 Times = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class _Steps(NamedTuple):
     """Time of compute in which they communicated."""
 
 
-class Lockstep:
+class VectorisedEngine:
     """The training of all ranks as one process.
 
     Parameters
@@ -295,7 +295,7 @@ class Lockstep:
         end_s: Times = np.where(now_s + work_s * slow <= until_s, now_s + work_s * slow, until_s + work_s - (until_s - now_s) / slow)
         return end_s
 
-    # -- what is told of it ---------------------------------------------------------------
+    # -- what is recorded of it------------------------------------------------------------
 
     def _update(self, steps: _Steps) -> None:
         """All replicas apply the same update, each to its own copy; it is counted once."""

@@ -31,10 +31,10 @@ from simulator.network.ports import Connection
 from simulator.program.program import Exchange
 from simulator.records import NOTHING
 
-__all__ = ["ByMessages"]
+__all__ = ["MessageLevel"]
 
 _Row = tuple[int, int, int, int]
-"""Lane, base, slope, onward: see :class:`~simulator.collectives.schedule.Needs`."""
+"""Stream, base, slope, onward: see :class:`~simulator.collectives.schedule.Needs`."""
 
 
 class _Lanes:
@@ -87,7 +87,7 @@ def _has(received: list[int], rows: list[_Row], index: int) -> bool:
     return True
 
 
-class ByMessages:
+class MessageLevel:
     """One collective per bucket of a step, the buckets in order, simulated message by message.
 
     A rank enters a bucket's collective when it has the bucket's data and has finished the
@@ -110,7 +110,7 @@ class ByMessages:
     ended
         Called with the rank and the bucket's number, counted over all steps, when a rank has ended it.
     name
-        What the log is told of the group, before the bucket; nothing where there is no other.
+        What the log says of the group, before the bucket; nothing where there is no other.
     """
 
     def __init__(

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from calibrate.disturbance import choose_rounds
+from calibrate.fit.disturbance import choose_rounds
+from calibrate.fit.intervals import Z90
 from calibrate.measurements import Measurements
 from calibrate.records import StepTime
 from simulator.errors import CalibrationError
 
-__all__ = ["AtOnce", "BusyCoreSlowdown", "SharedSpread", "is_at_once", "processes_at_once"]
+__all__ = ["BusyCoreSlowdown", "ConcurrentProcesses", "SharedSpread", "concurrent_processes", "is_concurrent"]
 
 Array = NDArray[np.float64]
 
 _NOISE_LIMIT = 0.5
 _UNKNOWN = (0.05, 0.95)
-_Z90 = 1.6449
 
 
 class SharedSpread:
@@ -61,7 +61,7 @@ class SharedSpread:
         y = np.asarray(levels, float)
         if y.ndim != 2 or min(y.shape) < 2:
             raise CalibrationError(
-                "what processes share needs at least two launches of at least two processes each: --launches 5 --at-once 2"
+                "what processes share needs at least two launches of at least two processes each: `launches` 5, `at_once` 2"
             )
         launches, processes = y.shape
         self.share_, self.interval_90_ = None, (0.0, 1.0)
@@ -106,11 +106,11 @@ class BusyCoreSlowdown:
     @property
     def interval_90(self) -> tuple[float, float]:
         """Of the value."""
-        return max(self.value - _Z90 * self.error, 0.0), self.value + _Z90 * self.error
+        return max(self.value - Z90 * self.error, 0.0), self.value + Z90 * self.error
 
 
 @dataclass(frozen=True)
-class AtOnce:
+class ConcurrentProcesses:
     """What launches of several processes have shown.
 
     Attributes
@@ -132,12 +132,12 @@ class AtOnce:
     slowdown: BusyCoreSlowdown | None = None
 
 
-def is_at_once(measured: Measurements) -> bool:
+def is_concurrent(measured: Measurements) -> bool:
     """Whether a file is that of one process of several at once."""
     return measured.header.arguments.get("launch") is not None
 
 
-def processes_at_once(files: Sequence[Measurements], alone: Sequence[Measurements] = (), accept: bool = False) -> AtOnce:
+def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurements] = (), accept: bool = False) -> ConcurrentProcesses:
     """Estimate what processes share, and how they slow each other down, from the files of all launches.
 
     A launch of which a process is missing, or was disturbed, is left out.
@@ -165,19 +165,19 @@ def processes_at_once(files: Sequence[Measurements], alone: Sequence[Measurement
     if len(whole) < len(started):
         seen += f", {len(started) - len(whole)} of them disturbed or stopped and left out"
     if len(whole) < 2 or processes < 2:
-        return AtOnce(None, (0.0, 1.0), f"{seen}: too few to tell what processes of one machine share")
+        return ConcurrentProcesses(None, (0.0, 1.0), f"{seen}: too few to tell what processes of one machine share")
     levels, noise = _levels(whole)
     slowdown = _slowdown(whole, [rounds for one in alone if (rounds := _rounds(one, accept))], (processes - 1) * _cores_of(files[0]))
     found = SharedSpread().fit(levels, noise)
     low, high = found.interval_90_
     if found.share_ is None:
-        text = f"{seen}: what they share is not determined; more launches (--launches) or processes would"
+        text = f"{seen}: what they share is not determined; more launches or processes would"
     else:
         text = f"{seen}: they share {found.share_:.0%} of their variance, 90%: {low:.0%} to {high:.0%}"
     if slowdown is not None:
         low, high = slowdown.interval_90
         text += f"; a step takes {slowdown.value:.0%} longer for each other busy core, 90%: {low:.0%} to {high:.0%}"
-    return AtOnce(found.share_, found.interval_90_, text, slowdown)
+    return ConcurrentProcesses(found.share_, found.interval_90_, text, slowdown)
 
 
 def _rounds(one: Measurements, accept: bool) -> dict[int, list[Array]]:
