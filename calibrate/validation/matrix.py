@@ -13,7 +13,8 @@ from pydantic import Field
 
 from calibrate.testbed.busy_cores import computes_like
 from calibrate.testbed.clocks import is_fitted
-from calibrate.testbed.model import Describe, builder_of, describe_model, validated_setting, with_model
+from calibrate.testbed.loading import validated_setting, with_model
+from calibrate.testbed.model import Describe, builder_of, describe_model
 from calibrate.testbed.running import faults_of_machine, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.tcp_sharing import shows_tcp
