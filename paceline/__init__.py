@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from paceline.comparing import Comparison
     from paceline.face import Report, calibrate, compare, load, plan, report, simulate, sweep
     from paceline.planning.answer import Plan
-    from paceline.reporting import read_results
-    from paceline.sweeping import Sweep
+    from paceline.sweeping import Sweep, read_results
     from simulator import Result, Scenario
     from simulator.workload import Workload
 
@@ -36,7 +35,7 @@ _HOME = {
     "Plan": "paceline.planning.answer",
     "Sweep": "paceline.sweeping",
     "Workload": "simulator.workload",
-    "read_results": "paceline.reporting",
+    "read_results": "paceline.sweeping",
 }
 
 

@@ -1,107 +1,136 @@
-"""Results as rows of a table: the figures that one compares, each with its name, how it is written, and what it means.
+"""Columns of a table of results: the figures that one compares, under plain names with their units.
 
-This is the one list of them: frames and CSV have them under their names, with the unit; reports and
-terminals choose from them, and show their headings.
+:data:`COLUMNS` is the one list of them; frames, CSV files, the terminal and the report choose from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from simulator.table import Column
+from simulator.table import Cell, Column
 
-__all__ = ["BRIEF", "COLUMNS", "MORE"]
+__all__ = ["BRIEF", "COLUMNS", "ResultColumn"]
 
-_COLUMNS = (
-    Column("workload", "text", "Workload", "name of the workload"),
-    Column("cluster", "text", "Cluster", "name of the cluster"),
-    Column("strategy", "text", "Strategy", "kind, with the mode or the algorithm"),
-    Column("scaling", "text", "Scaling", "weak: each replica keeps its batch; strong: all together keep theirs"),
-    Column("replicas", "count", "Replicas", "copies of the model that train"),
-    Column("servers", "count", "Servers", "parameter servers"),
-    Column("nodes", "count", "Nodes", "machines in all; of a cluster of a fixed size, all of it"),
-    Column("devices_per_node", "count", "Devices of a node", "devices of a machine"),
-    Column("placement", "text", "Placement", "where replicas and servers sit, in words"),
-    Column("batch_per_replica", "count", "Batch of a replica", "samples that a replica takes a step"),
-    Column("global_batch", "count", "Batch of all replicas", "samples that all replicas take a step"),
-    Column("throughput_samples_per_s", "number", "Throughput (samples/s)", "mean over replications"),
-    Column("throughput_low", "number", "Low", "low end of the 90% prediction interval, samples/s"),
-    Column("throughput_high", "number", "High", "high end"),
-    Column("share_model", "share", "Variance: model", "of the variance behind that interval: what the model is off by"),
-    Column("share_parameters", "share", "Variance: fits", "what fits of workload and cluster leave open"),
-    Column("share_luck", "share", "Variance: runs", "what differs from run to run"),
-    Column("updates_per_s", "number", "Updates/s", "updates of the model a second"),
-    Column("speedup", "number", "Speed-up", "throughput over that of one replica with the same draws, mean over replications"),
-    Column("speedup_low", "number", "Low speed-up", "low end of its 90% prediction interval"),
-    Column("speedup_high", "number", "High speed-up", "high end"),
-    Column("scaling_efficiency", "share", "Efficiency", "speed-up over replicas, mean"),
-    Column("scaling_efficiency_low", "share", "Low efficiency", "low end of its 90% prediction interval"),
-    Column("scaling_efficiency_high", "share", "High efficiency", "high end"),
-    Column("step_mean_s", "seconds", "Mean step", "mean time of a step"),
-    Column("step_mean_low_s", "seconds", "Low mean step", "low end of the 90% prediction interval of one run's mean"),
-    Column("step_mean_high_s", "seconds", "High mean step", "high end"),
-    Column("step_p50_s", "seconds", "Step, median", "its median"),
-    Column("step_p95_s", "seconds", "Step, 95%", "its 95th percentile"),
-    Column("step_p99_s", "seconds", "Step, 99%", "its 99th percentile"),
-    Column("staleness_mean", "number", "Mean staleness", "updates between an update's read and its application, mean"),
-    Column("staleness_mean_low", "number", "Low mean staleness", "low end of the 90% prediction interval of one run's mean"),
-    Column("staleness_mean_high", "number", "High mean staleness", "high end"),
-    Column("staleness_p50", "count", "Staleness, median", "median"),
-    Column("staleness_p95", "count", "Staleness, 95%", "95th percentile"),
-    Column("staleness_p99", "count", "Staleness, 99%", "99th percentile"),
-    Column("staleness_max", "count", "Staleness, most", "largest"),
-    Column("dropped_share", "share", "Gradients dropped", "share of gradients that came too late"),
-    Column("input_s", "seconds", "Input", "of the mean step: waiting for input"),
-    Column("compute_s", "seconds", "Compute", "of the mean step: forward and backward pass"),
-    Column("exposed_communication_s", "seconds", "Exposed communication", "of the mean step: communication that nothing hides"),
-    Column("waiting_s", "seconds", "Waiting for others", "of the mean step: waiting for others"),
-    Column("apply_s", "seconds", "Apply", "of the mean step: applying the update"),
-    Column("hidden_communication_s", "seconds", "Hidden communication", "communication beside compute; no part of the step"),
-    Column("devices_busy", "share", "Devices busy", "share of the time in which devices compute, mean of all"),
-    Column("links_busy", "share", "Links busy", "share of the links' bandwidth in use, mean of all"),
-    Column("servers_busy", "share", "Servers busy", "share of the time in which servers work, mean of all"),
-    Column("busiest_link", "text", "Name of the busiest link", "name of the link most in use"),
-    Column("busiest_link_busy", "share", "Busiest link", "its share"),
-    Column("busiest_server_busy", "share", "Busiest server", "share of the server most in use"),
-    Column("bottleneck", "text", "Limit", "what limits the throughput"),
-    Column("balance", "text", "Nearly as much", "what takes nearly as much of a step, so that neither alone is the limit; else empty"),
-    Column("usd_per_hour", "hourly", "Cost of an hour", "US dollars an hour for all nodes; empty without a price"),
-    Column("usd_per_million_samples", "usd", "Cost of a million samples", "US dollars for a million samples, mean"),
-    Column("usd_per_million_samples_low", "usd", "Low cost", "low end, from the throughput's interval"),
-    Column("usd_per_million_samples_high", "usd", "High cost", "high end"),
-    Column("warnings", "count", "Warnings", "how many the result carries"),
-    Column("coverage", "text", "Coverage", "weakest grade of what speaks for it: checked, interpolation or uncovered"),
-    Column("extrapolated", "any", "Beyond what was measured", "whether some aspect of it is covered by nothing that was measured"),
-    Column("assumed", "text", "Assumed", "what the scenario leaves out and was taken as TensorFlow does it"),
-    Column("failed", "text", "Failed", "why there is no result; else empty"),
-    Column("scenario_hash", "text", "Scenario", "of the scenario"),
-)
-_MORE = (
-    Column(
-        "monte_carlo_error_samples_per_s", "number", "Monte Carlo error", "what more replications would still change of the mean throughput"
-    ),
-    Column("updates_per_s_low", "number", "Low updates/s", "low end of the 90% prediction interval"),
-    Column("updates_per_s_high", "number", "High updates/s", "high end"),
-    Column("wasted_samples_per_s", "number", "Samples/s dropped", "computed for gradients that came too late"),
-    Column("staleness_bound", "count", "Staleness, bound", "what the strategy allows; empty where it sets none"),
-    Column("mixed_reads_share", "share", "Mixed reads", "share of reads that saw some servers before and others after an update"),
-    Column("cores_busy", "share", "Cores busy", "share of the cores in use that all nodes share; empty where they share none"),
-    Column("bottleneck_label", "text", "Limited by", "what limits the throughput, in a few words"),
-    Column("bottleneck_text", "text", "What limits it", "the same as a sentence, with its figures"),
-    Column("all_reduce", "text", "All-reduce", "algorithms and protocols that were taken"),
-    Column("calibrated", "any", "Calibrated", "whether the workload says what was measured of it"),
-    Column("steps_of_a_replica", "count", "Steps of each", "steps of a replica; empty where the job has a number of steps"),
-    Column("job_steps", "count", "Steps of the job", "steps of all replicas together"),
-    Column("replications", "count", "Replications", "runs that were simulated"),
-    Column("seed", "text", "Seed", "of all random numbers"),
-    Column("events", "count", "Events", "that the engine worked through"),
-)
 
-COLUMNS: Mapping[str, Column] = {its.name: its for its in _COLUMNS}
-"""Every column of a table of results, by its name; docs/metrics.md has the formulas."""
+@dataclass(frozen=True)
+class ResultColumn(Column):
+    """A column of a table of results.
 
-MORE: Mapping[str, Column] = {its.name: its for its in _MORE}
-"""What else there is to know of a result (:meth:`simulator.results.Result.more`), for reports and what they save."""
+    Attributes
+    ----------
+    of
+        Which figure of a result it is, as a dotted name; the column's own name where it is left out.
+    """
+
+    of: str = ""
+
+    def read(self, outcome: object, facts: Mapping[str, Any]) -> Cell:
+        """Its value for an outcome: one of the facts that follow from it, else an attribute; None where there is none.
+
+        A dotted name ends where something is None.
+        """
+        first, *rest = (self.of or self.name).split(".")
+        value = facts[first] if first in facts else getattr(outcome, first, None)
+        for part in rest:
+            value = None if value is None else getattr(value, part)
+        return value
+
+
+_ALL = (
+    ResultColumn("workload", "text", "Workload", "name of the workload", of="scenario.workload.name"),
+    ResultColumn("cluster", "text", "Cluster", "name of the cluster", of="scenario.cluster.name"),
+    ResultColumn("strategy", "text", "Strategy", "kind, with the mode or the algorithm"),
+    ResultColumn("scaling", "text", "Scaling", "weak: each replica keeps its batch; strong: all together keep theirs"),
+    ResultColumn("replicas", "count", "Replicas", "copies of the model that train", of="scenario.replicas"),
+    ResultColumn("servers", "count", "Servers", "parameter servers", of="scenario.servers"),
+    ResultColumn("nodes", "count", "Nodes", "machines in all; of a cluster of a fixed size, all of it", of="placed.nodes"),
+    ResultColumn("devices_per_node", "count", "Devices of a node", "devices of a machine", of="placed.devices_per_node"),
+    ResultColumn("placement", "text", "Placement", "where replicas and servers sit, in words", of="placed.text"),
+    ResultColumn("batch_per_replica", "count", "Batch of a replica", "samples that a replica takes per step", of="scenario.batch"),
+    ResultColumn("global_batch", "count", "Batch of all replicas", "samples that all replicas take per step"),
+    ResultColumn("throughput_samples_per_s", "number", "Throughput (samples/s)",
+                 "mean over replications", of="throughput_samples_per_s.mean"),
+    ResultColumn("throughput_low", "number", "Low", "low end of the 90% prediction interval, samples/s", of="throughput_samples_per_s.low"),
+    ResultColumn("throughput_high", "number", "High", "high end", of="throughput_samples_per_s.high"),
+    ResultColumn("share_model", "share", "Variance by the model", "of the variance behind that interval: what the model is off by"),
+    ResultColumn("share_parameters", "share", "Variance by fits", "what fits of workload and cluster leave open"),
+    ResultColumn("share_luck", "share", "Variance by chance", "what differs from run to run"),
+    ResultColumn("updates_per_s", "number", "Updates/s", "updates of the model per second", of="updates_per_s.mean"),
+    ResultColumn("speedup", "number", "Speed-up",
+                 "throughput over that of one replica with the same draws, mean over replications", of="speedup.mean"),
+    ResultColumn("speedup_low", "number", "Low speed-up", "low end of its 90% prediction interval", of="speedup.low"),
+    ResultColumn("speedup_high", "number", "High speed-up", "high end", of="speedup.high"),
+    ResultColumn("scaling_efficiency", "share", "Efficiency", "speed-up over replicas, mean", of="scaling_efficiency.mean"),
+    ResultColumn("scaling_efficiency_low", "share", "Low efficiency",
+                 "low end of its 90% prediction interval", of="scaling_efficiency.low"),
+    ResultColumn("scaling_efficiency_high", "share", "High efficiency", "high end", of="scaling_efficiency.high"),
+    ResultColumn("step_mean_s", "seconds", "Step, mean", "mean time of a step", of="step_time_s.mean"),
+    ResultColumn("step_mean_low_s", "seconds", "Step, low mean",
+                 "low end of the 90% prediction interval of one run's mean", of="mean_step_s.low"),
+    ResultColumn("step_mean_high_s", "seconds", "Step, high mean", "high end", of="mean_step_s.high"),
+    ResultColumn("step_p50_s", "seconds", "Step, median", "its median", of="step_time_s.p50"),
+    ResultColumn("step_p95_s", "seconds", "Step, 95%", "its 95th percentile", of="step_time_s.p95"),
+    ResultColumn("step_p99_s", "seconds", "Step, 99%", "its 99th percentile", of="step_time_s.p99"),
+    ResultColumn("staleness_mean", "number", "Mean staleness",
+                 "updates between an update's read and its application, mean", of="staleness.mean"),
+    ResultColumn("staleness_mean_low", "number", "Low mean staleness",
+                 "low end of the 90% prediction interval of one run's mean", of="mean_staleness.low"),
+    ResultColumn("staleness_mean_high", "number", "High mean staleness", "high end", of="mean_staleness.high"),
+    ResultColumn("staleness_p50", "count", "Staleness, median", "median", of="staleness.p50"),
+    ResultColumn("staleness_p95", "count", "Staleness, 95%", "95th percentile", of="staleness.p95"),
+    ResultColumn("staleness_p99", "count", "Staleness, 99%", "99th percentile", of="staleness.p99"),
+    ResultColumn("staleness_max", "count", "Staleness, most", "largest", of="staleness.max"),
+    ResultColumn("dropped_share", "share", "Gradients dropped", "share of gradients that came too late"),
+    ResultColumn("input_s", "seconds", "Input", "of the mean step: waiting for input", of="breakdown_s.input"),
+    ResultColumn("compute_s", "seconds", "Compute", "of the mean step: forward and backward pass", of="breakdown_s.compute"),
+    ResultColumn("exposed_communication_s", "seconds", "Exposed communication",
+                 "of the mean step: communication that nothing hides", of="breakdown_s.exposed_communication"),
+    ResultColumn("waiting_s", "seconds", "Waiting for others", "of the mean step: waiting for others", of="breakdown_s.waiting"),
+    ResultColumn("apply_s", "seconds", "Apply", "of the mean step: applying the update", of="breakdown_s.apply"),
+    ResultColumn("hidden_communication_s", "seconds", "Hidden communication", "communication beside compute; no part of the step"),
+    ResultColumn("devices_busy", "share", "Devices busy",
+                 "share of the time in which devices compute, mean of all", of="utilisation.devices"),
+    ResultColumn("links_busy", "share", "Links busy", "share of the links' bandwidth in use, mean of all", of="utilisation.links"),
+    ResultColumn("servers_busy", "share", "Servers busy", "share of the time in which servers work, mean of all", of="utilisation.servers"),
+    ResultColumn("busiest_link", "text", "Name of the busiest link", "name of the link most in use", of="utilisation.busiest_link_name"),
+    ResultColumn("busiest_link_busy", "share", "Busiest link", "its share", of="utilisation.busiest_link"),
+    ResultColumn("busiest_server_busy", "share", "Busiest server", "share of the server most in use", of="utilisation.busiest_server"),
+    ResultColumn("bottleneck", "text", "Limit", "what limits the throughput", of="bottleneck.name"),
+    ResultColumn("balance", "text", "In balance with",
+                 "what takes nearly as much of a step, so that neither alone is the limit; else empty"),
+    ResultColumn("usd_per_hour", "hourly", "Cost of an hour", "US dollars per hour for all nodes; empty without a price"),
+    ResultColumn("usd_per_million_samples", "usd", "Cost of a million samples", "US dollars for a million samples, mean", of="cost.mean"),
+    ResultColumn("usd_per_million_samples_low", "usd", "Low cost", "low end, from the throughput's interval", of="cost.low"),
+    ResultColumn("usd_per_million_samples_high", "usd", "High cost", "high end", of="cost.high"),
+    ResultColumn("warnings", "count", "Warnings", "how many the result carries"),
+    ResultColumn("coverage", "text", "Coverage", "weakest grade of what speaks for it: checked, interpolation or uncovered", of="grade"),
+    ResultColumn("extrapolated", "any", "Beyond what was measured", "whether some aspect of it is covered by nothing that was measured"),
+    ResultColumn("assumed", "text", "Assumed", "what the scenario leaves out and was taken as TensorFlow does it"),
+    ResultColumn("failed", "text", "Failed", "why there is no result; else empty"),
+    ResultColumn("scenario_hash", "text", "Scenario", "of the scenario"),
+    ResultColumn("monte_carlo_error_samples_per_s", "number", "Monte Carlo error",
+                 "standard error of the mean throughput over replications, samples/s", of="monte_carlo_error"),
+    ResultColumn("updates_per_s_low", "number", "Low updates/s",
+                 "low end of the 90% prediction interval of the updates per second", of="updates_per_s.low"),
+    ResultColumn("updates_per_s_high", "number", "High updates/s", "high end", of="updates_per_s.high"),
+    ResultColumn("wasted_samples_per_s", "number", "Samples/s dropped", "samples per second whose gradients came too late"),
+    ResultColumn("staleness_bound", "count", "Bound of staleness",
+                 "most that the strategy allows; empty where nothing bounds it", of="staleness.bound"),
+    ResultColumn("mixed_reads_share", "share", "Mixed reads",
+                 "share of reads that mix versions of the variables", of="staleness.mixed_reads"),
+    ResultColumn("bottleneck_text", "text", "What limits it", "the same in a sentence", of="bottleneck.text"),
+    ResultColumn("steps_of_a_replica", "count", "Steps of each", "steps that each replica makes; empty where the job has as many in all"),
+    ResultColumn("job_steps", "count", "Steps of the job",
+                 "steps of all replicas together; empty where each has its own", of="scenario.run.job_steps"),
+    ResultColumn("replications", "count", "Replications", "how often it is simulated", of="scenario.run.replications"),
+    ResultColumn("seed", "any", "Seed", "of all random numbers", of="scenario.run.seed"),
+    ResultColumn("events", "count", "Events", "events of the simulation kernel, all replications"),
+)  # fmt: skip
+
+COLUMNS: dict[str, ResultColumn] = {column.name: column for column in _ALL}
+"""Every column by its name: what it means, how it is written, what it is of; docs/metrics.md has the formulas."""
 
 BRIEF = (
     "strategy", "cluster", "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high",

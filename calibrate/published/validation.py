@@ -9,10 +9,8 @@ from typing import Any
 from pydantic import Field
 
 from calibrate.probing import Progress
-from calibrate.published.left_out import left_out
-from calibrate.published.networks import load_networks
-from calibrate.published.prediction import compared
-from calibrate.published.scenarios import Situation
+from calibrate.published.prediction import compared, left_out
+from calibrate.published.scenarios import PublishedCase, cases_of
 from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
 from simulator.constants import Constant, Known, constants
@@ -27,7 +25,6 @@ __all__ = [
     "PublishedValidation",
     "coverage_of",
     "headline_of",
-    "situations_of",
     "validate_published",
 ]
 
@@ -95,13 +92,13 @@ def validate_published(
             raise InputError(f"there is no published regime {regime!r}; choose from {', '.join(known)}")
     tables = load_tables()
     others = None if as_shipped else left_out(tables.home)
-    jobs = [(situation, rows) for situation, rows in situations_of(tables) if situation.series.regime in wanted]
+    jobs = [(case, rows) for case, rows in cases_of(tables) if case.series.regime in wanted]
     rows: list[Compared] = []
     done = spread(partial(_compared, others), jobs)
-    for number, ((situation, _), found) in enumerate(zip(jobs, done, strict=True), start=1):
+    for number, ((case, _), found) in enumerate(zip(jobs, done, strict=True), start=1):
         rows += found
         if progress is not None:
-            progress(number, len(jobs), situation.series.id)
+            progress(number, len(jobs), case.series.id)
     if "staleness" in wanted:
         from calibrate.published.staleness import staleness_rows
 
@@ -111,7 +108,7 @@ def validate_published(
 
         rows += nccl_rows()
     if MOVED in wanted:
-        from calibrate.published.moving import moved_rows
+        from calibrate.published.device_transfer import moved_rows
 
         rows += moved_rows()
     return PublishedValidation(
@@ -119,27 +116,13 @@ def validate_published(
     )
 
 
-def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[Situation, list[Row]]) -> list[Compared]:
+def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[PublishedCase, list[Row]]) -> list[Compared]:
     """One series beside its predictions, with constants and a discrepancy from other tables, or as users get them."""
-    situation, rows = job
+    case, rows = job
     if others is None:
-        return compared(situation, rows, {})
-    table = situation.series.table
-    return compared(situation, rows, others.get(table, {}), table)
-
-
-def situations_of(tables: Tables) -> list[tuple[Situation, list[Row]]]:
-    """Every series with its facts and its rows, the smallest first."""
-    networks = load_networks(tables.home)
-    return [
-        (
-            Situation(
-                series=series, stack=tables.stacks[series.stack], cluster=tables.clusters[series.cluster], tensors=networks[series.network]
-            ),
-            tables.rows(series),
-        )
-        for series in tables.series
-    ]
+        return compared(case, rows, {})
+    table = case.series.table
+    return compared(case, rows, others.get(table, {}), table)
 
 
 def headline_of(group: str) -> str:

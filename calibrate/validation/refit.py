@@ -24,10 +24,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import optimize
 
-from calibrate.validation.at_points import Unit
-from calibrate.validation.candidates import Candidate, candidates_of
-from calibrate.validation.points import Setting
-from calibrate.validation.residuals import Array, Map, Model
+from calibrate.validation.candidates import Array, Candidate, Map, Model, candidates_of
+from calibrate.validation.points import Setting, Unit
 from simulator.errors import CalibrationError
 from simulator.scenario import Scenario
 

@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import inspect
 import os
+import pkgutil
 import re
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Any, TextIO
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 
 from paceline import __version__
-from paceline.cli.calibrate import calibrate
-from paceline.cli.calibrate_link import calibrate_link
+from paceline.cli import commands
 from paceline.cli.ending import StoppedError, ending_by_signals
-from paceline.cli.models import models
-from paceline.cli.plan import plan
-from paceline.cli.quickstart import quickstart
-from paceline.cli.report import report
-from paceline.cli.schema import schema
-from paceline.cli.simulate import simulate
-from paceline.cli.sweep import sweep
-from paceline.cli.testbed import run as testbed_run
-from paceline.cli.testbed import show as testbed_show
-from paceline.cli.testbed_fit import fit as testbed_fit
-from paceline.cli.testbed_fit import predict as testbed_predict
-from paceline.cli.validate import validate
 from simulator.errors import EngineWarning, PacelineError, ScenarioError
 
 __all__ = ["main"]
@@ -69,31 +59,29 @@ def _flowing(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(command.__doc__ or "").split("\n\n"))
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "quickstart": quickstart,
-    "calibrate": calibrate,
-    "calibrate-link": calibrate_link,
-    "simulate": simulate,
-    "sweep": sweep,
-    "plan": plan,
-    "report": report,
-    "validate": validate,
-    "schema": schema,
-}
-for _name, _command in _COMMANDS.items():
-    app.command(_name, help=_flowing(_command))(_command)
+def _modules() -> list[ModuleType]:
+    """The modules of :mod:`paceline.cli.commands`, in the order in which the help lists them."""
+    found = [import_module(f"{commands.__name__}.{module.name}") for module in pkgutil.iter_modules(commands.__path__)]
+    return sorted(found, key=lambda module: module.ORDER)
+
+
+def _add(module: ModuleType) -> None:
+    """Make a module's function, or its group of functions, a sub-command of the module's name."""
+    function_name = module.__name__.rpartition(".")[2]
+    name = function_name.replace("_", "-")
+    group: typer.Typer | None = getattr(module, "app", None)
+    if group is None:
+        command = getattr(module, function_name)
+        app.command(name, help=_flowing(command), rich_help_panel=module.PANEL)(command)
+        return
+    for info in group.registered_commands:
+        info.help = _flowing(cast(Callable[..., None], info.callback))
+    app.add_typer(group, name=name, rich_help_panel=module.PANEL)
+
+
 app.callback(help=_flowing(_root))(_root)
-app.add_typer(models, name="models")
-_testbed = typer.Typer(no_args_is_help=True, help="Start a real TensorFlow cluster on this machine, measure it, and predict larger ones.")
-_TESTBED: dict[str, Callable[..., None]] = {
-    "run": testbed_run,
-    "show": testbed_show,
-    "fit": testbed_fit,
-    "predict": testbed_predict,
-}
-for _name, _command in _TESTBED.items():
-    _testbed.command(_name, help=_flowing(_command))(_command)
-app.add_typer(_testbed, name="testbed")
+for _module in _modules():
+    _add(_module)
 
 # typer brings its own copy of click, older releases use the real one
 _UsageError: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

@@ -20,7 +20,7 @@ from simulator.discrepancy import Z_90
 from simulator.figures import Breakdown, Histogram
 from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results import Result
-from simulator.rows import COLUMNS, MORE
+from simulator.rows import COLUMNS
 from simulator.table import FORMULA, Cell, Column
 from simulator.text import NONE, clean, formats_data, kind_of_setting, written
 
@@ -88,9 +88,18 @@ _COMPUTED: dict[str, tuple[Column, ...]] = {
 
 _NOT_IN_TABLES = ("nodes", "standing", "bottleneck_text")
 _FURTHER = {
-    "warning_texts": Column("warning_texts", "text", "What they say", "the warnings themselves"),
-    "standing": Column("standing", "text", "Standing", "how the result stands to what was measured"),
+    its.name: its
+    for its in (
+        Column("cores_busy", "share", "Cores busy", "share of the cores in use that all nodes share"),
+        Column("bottleneck_label", "text", "Limited by", "what limits the throughput, in a few words"),
+        Column("all_reduce", "text", "All-reduce", "algorithms and protocols that were taken"),
+        Column("warning_texts", "text", "What they say", "the warnings themselves"),
+        Column("standing", "text", "Standing", "how the result stands to what was measured"),
+        Column("extrapolated", "text", COLUMNS["extrapolated"].heading, "in words"),
+        Column("seed", "text", COLUMNS["seed"].heading, "with all its digits"),
+    )
 }
+"""Columns that the page has beside those of :data:`simulator.rows.COLUMNS`, or in another form."""
 
 
 def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, measured: Sequence[tuple[int, float]] = ()) -> dict[str, Any]:
@@ -134,7 +143,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             How it is written, drawn and said.
     """
     rows = [_row(result) for result in results]
-    known = {**COLUMNS, **MORE, **_FURTHER}
+    known = {**COLUMNS, **_FURTHER}
     named = dict.fromkeys([*chain(*_TABLES.values()), *_NOT_IN_TABLES])
     columns = _points(results, at) | {name: _column(known[name], [row.get(name) for row in rows]) for name in named}
     columns["warning_texts"] = {**_heading(_FURTHER["warning_texts"]), **_warnings(results)}
@@ -177,15 +186,18 @@ def first_runs(result: Result) -> Result:
 
 def _row(result: Result) -> dict[str, Cell]:
     """Every figure of a result that the page shows; none where it does not apply."""
-    row = result.row() | result.more()
+    row = result.row()
     if not _asynchronous(result):
         row |= dict.fromkeys(_STALENESS)
     if not result.scenario.servers:
         row |= dict.fromkeys(_OF_SERVERS)
     return row | {
-        "seed": str(result.seed),
-        "extrapolated": written(result.extrapolated, "any"),
+        "cores_busy": result.utilisation.cores if result.scenario.cluster.shared_cores else None,
+        "bottleneck_label": result.bottleneck.label,
+        "all_reduce": "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),
         "standing": _standing(result),
+        "extrapolated": written(result.extrapolated, "any"),
+        "seed": str(result.seed),
     }
 
 
@@ -202,7 +214,7 @@ def _points(results: Sequence[Result], at: Coordinates) -> dict[str, dict[str, A
     named = [at.name_of(index) for index in range(len(results))]
     columns = {
         "configuration": _column(Column("configuration", "text", "Strategy"), named),
-        "scaling": _column(COLUMNS["scaling"], [result.row()["scaling"] for result in results]),
+        "scaling": _column(COLUMNS["scaling"], [result.scenario.scaling for result in results]),
     }
     for index, key in enumerate(at.keys):
         values = [None if place[index] == ABSENT else key.values[place[index]] for place in at.places]

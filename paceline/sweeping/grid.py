@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from paceline.sweeping.axes import Axis
 from simulator.catalog import scenario_file
 from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
-from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.loading import apply_settings, is_dotted_key, parse_value, read_toml, scenario_from_table
 from simulator.prices import Prices, for_several
 from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
 from simulator.workload import Workload
 
-__all__ = ["Grid", "grid", "several_clusters"]
+__all__ = ["Axis", "Grid", "grid", "parse_axis", "several_clusters"]
 
 _MOST_SCENARIOS = 1_000_000
 _KEPT_SECTIONS = 256
 
 PartT = TypeVar("PartT", Workload, Cluster)
+Axis = tuple[str, list[Any]]
+"""A dotted key and the values that it takes."""
 Choice = tuple[int, ...]
+"""Which value each axis takes, by number."""
 
 
 class _Kept(OrderedDict[Choice, PartT]):
@@ -79,15 +82,15 @@ class Grid(Sequence[Scenario]):
             raise ScenarioError(f"{source}: the grid has {size:,} scenarios; at most {_MOST_SCENARIOS:,} are taken")
         keys = [key for key, _ in axes]
         if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise ScenarioError(f"--over {twice[:80]}: is given twice; write all its values into one --over, separated by commas")
+            raise ScenarioError(f"`over` {twice[:80]}: is given twice; write all its values into one `over`, separated by commas")
         self.axes: tuple[Axis, ...] = tuple((key, list(values)) for key, values in axes)
         self._table, self._source, self._beside, self._size = dict(table), source, beside, size
         self.prices = prices
         for key in keys:
             if (name := NAMED_BEFORE.get(key, key).removeprefix("run.")) in HOW_SIMULATED:
                 raise ScenarioError(
-                    f"--over {key}: says how a scenario is simulated, not what, so its values would be one and the same scenario; "
-                    f"sweep once for each, with --set run.{name}=VALUE and an --out of its own"
+                    f"`over` {key}: says how a scenario is simulated, not what, so its values would be one and the same scenario; "
+                    f"sweep once for each, with `settings` run.{name}=VALUE and an `out` of its own"
                 )
         heads = [key.partition(".")[0] for key in keys]
         self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
@@ -146,7 +149,7 @@ class Grid(Sequence[Scenario]):
         if (cluster := self._clusters.recall(of_cluster)) is not None:
             shared["cluster"] = cluster
         settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
-        where = self._source + "".join(f" --over {key}={value}" for key, value in chosen)
+        where = self._source + "".join(f" `over` {key}={value}" for key, value in chosen)
         table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ")
         scenario = scenario_from_table(table, where, self._beside, self.prices)
         self._workloads.keep(of_workload, scenario.workload)
@@ -212,3 +215,27 @@ def grid(
 def several_clusters(axes: Sequence[Axis]) -> bool:
     """Whether the axes have more than one cluster."""
     return any(key in ("cluster", "cluster.use") and len(values) > 1 for key, values in axes)
+
+
+def parse_axis(text: str) -> Axis:
+    """Read ``key=v1,v2,...``; each value is TOML where it parses as TOML, else text.
+
+    >>> parse_axis("strategy.workers=1,2,4")
+    ('strategy.workers', [1, 2, 4])
+
+    Raises
+    ------
+    ScenarioError
+        There is no key, or no value.
+    """
+    key, equals, raw = text.partition("=")
+    key = key.strip()
+    if not equals or not is_dotted_key(key):
+        raise ScenarioError(f"`over` {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8")
+    try:
+        values = list(tomllib.loads(f"values = [{raw}]\n")["values"])
+    except (ValueError, RecursionError):
+        values = [parse_value(part) for part in raw.split(",")]
+    if not values or values == [""]:
+        raise ScenarioError(f"`over` {text[:80]!r}: has no values; write {key}=v1,v2,...")
+    return key, values

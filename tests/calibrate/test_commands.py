@@ -13,8 +13,8 @@ import pytest
 import typer
 
 import calibrate
-from paceline.cli.calibrate import calibrate as calibrate_command
-from paceline.cli.calibrate_link import calibrate_link
+from paceline.cli.commands.calibrate import calibrate as calibrate_command
+from paceline.cli.commands.calibrate_link import calibrate_link
 from simulator.errors import PacelineError
 from simulator.loading import load_workload
 
@@ -117,7 +117,7 @@ def test_help_teaches_with_an_example(paceline: Paceline, command: str) -> None:
 
 def test_the_commands_import_nothing_heavy() -> None:
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import paceline.cli.calibrate, paceline.cli.calibrate_link; "
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import paceline.cli.commands.calibrate, paceline.cli.commands.calibrate_link; "
         "print(sorted({'tensorflow', 'scipy', 'tomlkit', 'rich.progress'} & set(sys.modules)))"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

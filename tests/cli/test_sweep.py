@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.command_line import SCENARIO, Answer
+from support.results import sweep
 
 from paceline.cli import showing
 from simulator.figures import Bottleneck
 from simulator.results import Failure, Result
-from tests.browser.samples import sweep
-from tests.cli.conftest import SCENARIO, Answer
 
 Paceline = Callable[..., Answer]
 SWEEP = ("sweep", "s.toml", "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r.ndjson")
@@ -106,7 +106,8 @@ def test_the_half_line_of_another_sweep_is_not_cut_off(folder: Path, paceline: P
 
 def test_two_sweeps_into_one_file_are_refused(folder: Path, paceline: Paceline) -> None:
     hold = (
-        "from pathlib import Path\nfrom paceline.sweeping import Journal\nwith Journal.open(Path('r.ndjson')): print(flush=True); input()"
+        "from pathlib import Path\nfrom paceline.sweeping import ResultsFile\n"
+        "with ResultsFile.open(Path('r.ndjson')): print(flush=True); input()"
     )
     with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

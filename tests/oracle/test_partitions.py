@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from sample_networks import wiring_of
-from sample_scenarios import scenario_table
+from support.networks import wiring_of
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.collectives.exchanges import Plan, exchanges_of, exchanges_of_groups
@@ -22,8 +22,13 @@ from simulator.collectives.wire import Group
 from simulator.engine.draws import Draws
 from simulator.errors import InvariantError, SimulationError
 from simulator.program.compile import compile_program
-from simulator.program.laws.collectives import exchanges_carry_the_buckets, gradients_enter_one_bucket
-from simulator.program.laws.groups import collectives_say_when_they_go_on, groups_agree, groups_divide_the_ranks
+from simulator.program.laws.collectives import (
+    collectives_say_when_they_go_on,
+    exchanges_carry_the_buckets,
+    gradients_enter_one_bucket,
+    groups_agree,
+    groups_divide_the_ranks,
+)
 from simulator.program.laws.messages import what_departs_lands
 from simulator.program.laws.structure import steps_begin_and_end
 from simulator.program.printing.listings import tables_of

@@ -1,0 +1,21 @@
+"""The sub-commands, one file each: adding a file here adds a sub-command.
+
+A file offers a function of its own name (``calibrate_link`` becomes ``calibrate-link``), or a
+:class:`typer.Typer` named ``app`` for a command with sub-commands, and tells by ``PANEL`` and
+``ORDER`` where ``paceline --help`` lists it. Files are imported for that help: what is heavy is
+imported inside their functions.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["Panel"]
+
+
+class Panel(StrEnum):
+    """Groups of commands in ``paceline --help``."""
+
+    PREDICT = "Predict"
+    MEASURE = "Measure and check"
+    LOOK_UP = "Look up"

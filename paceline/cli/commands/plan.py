@@ -1,0 +1,235 @@
+"""``paceline plan``: which cluster, how many workers, at what cost, and how sure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from paceline.cli.asking import YES_HELP
+from paceline.cli.commands import Panel
+from paceline.cli.commands.sweep import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP
+
+__all__ = ["plan"]
+
+PANEL, ORDER = Panel.PREDICT, 40
+
+_INFEASIBLE = 3
+_GOAL, _CHOICE, _WORK = "Goal: give one kind", "What to choose from", "How to work and what to write"
+
+
+def plan(
+    scenario: Annotated[
+        Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario that the ranges vary, or the name of one.", show_default=False)
+    ],
+    target_throughput: Annotated[
+        str | None, typer.Option(metavar="RATE", help="Such as '20000 samples/s'.", show_default=False, rich_help_panel=_GOAL)
+    ] = None,
+    samples: Annotated[
+        float | None, typer.Option(help="Samples of the data set, such as 1.28e6.", show_default=False, rich_help_panel=_GOAL)
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(help="Passes over all samples; 1 if left out.", show_default=False, rich_help_panel=_GOAL)
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Time for all of it, such as 12h, '30 min', '2 d'.", show_default=False, rich_help_panel=_GOAL),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="SUM", help="US dollars for all of it, such as '500 USD'.", show_default=False, rich_help_panel=_GOAL),
+    ] = None,
+    confidence: Annotated[
+        float,
+        typer.Option(
+            help="Share of real runs that must reach the goal. R replications support up to R / (R + 1): 19 support 0.95.",
+            rich_help_panel=_GOAL,
+        ),
+    ] = 0.95,
+    prefer: Annotated[
+        Literal["cheapest", "fastest", "fewest-devices"] | None,
+        typer.Option(
+            help="What is best among all that reach the goal; left out: the fastest for a budget alone, else the cheapest.",
+            show_default=False,
+            rich_help_panel=_GOAL,
+        ),
+    ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Clusters of `paceline models list`, or paths of files; left out: the scenario's own.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="single, mirrored, ring, halving-doubling, tree, hierarchical, auto (whichever all-reduce is fastest), sync-ps, backup, "
+            "async-ps, ssp; left out: the scenario's own.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RANGE",
+            help="A range to search, or a list such as 1,2,4,8 to simulate; 1..64 if left out.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Parameter servers, such as 1,2,4; left out: the scenario's own.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    scaling: Annotated[
+        Literal["weak", "strong", "both"] | None,
+        typer.Option(
+            help="weak: each replica keeps its batch; strong: all together keep theirs; left out: as the scenario has it.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over", metavar="KEY=V1,V2,...", help="Any other key and its values. Repeatable.", show_default=False, rich_help_panel=_CHOICE
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a key for all configurations, such as run.steps=200. Repeatable.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option("--price", metavar="[NAME=]PRICE", help=PRICE_HELP, show_default=False, rich_help_panel=_CHOICE),
+    ] = None,
+    replications: Annotated[
+        int | None, typer.Option(help="The same as --set run.replications=R.", show_default=False, rich_help_panel=_WORK)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.ndjson",
+            help="Keep what is simulated, and the plan beside it (FILE.plan.json); the same command goes on there after an interruption.",
+            show_default=False,
+            rich_help_panel=_WORK,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace --out if it holds something else.", rich_help_panel=_WORK)] = False,
+    jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, rich_help_panel=_WORK)] = 0,
+    backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP, rich_help_panel=_WORK)] = "local",
+    scheduler: Annotated[
+        str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False, rich_help_panel=_WORK)
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a report with the plan.", show_default=False, rich_help_panel=_WORK)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP, rich_help_panel=_WORK)] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=_WORK)] = False,
+) -> None:
+    """Find the cluster, the strategy and the number of workers that reach a goal.
+
+    Closed forms discard what cannot reach it, simulation decides the rest. Tells the answer
+    with its confidence, the runners-up, the front of cost against time, how many parameter
+    servers are enough, where adding workers stops paying, and which improvement buys most.
+
+    The exit code is 0 if the goal can be reached, and 3 if it cannot: then the nearest
+    configuration is told. docs/planning.md has every definition.
+
+    Example: [bold]paceline plan models/scenarios/ring.toml --target-throughput '20000 samples/s'
+    --clusters ethernet-10g,ethernet-25g --strategies ring,sync-ps,async-ps --workers 1..64
+    --price 0.40/h[/bold]
+    """
+    from paceline.cli.asking import agree_to_plan, cores_of
+    from paceline.cli.ending import Counted, keeping
+    from paceline.cli.showing import note, progress_bar
+    from paceline.cli.showing_plan import show_plan
+    from paceline.planning import goal_of, space_of
+    from paceline.planning import plan as find
+    from paceline.sweeping import parse_axis
+    from simulator.catalog import scenario_file
+    from simulator.files import check_writable, write_whole
+    from simulator.loading import parse_setting
+    from simulator.prices import parse_prices
+
+    scenario = scenario_file(scenario)
+    goal = goal_of(
+        target_throughput=target_throughput,
+        samples=samples,
+        epochs=epochs,
+        deadline=deadline,
+        budget=budget,
+        confidence=confidence,
+        prefer=prefer,
+    )
+    settings = [parse_setting(text) for text in set_ or []]
+    if replications is not None:
+        settings.append(("run.replications", replications))
+    axes = [parse_axis(text) for text in over or []]
+    space = space_of(
+        scenario,
+        settings=settings,
+        clusters=_names(clusters, "--clusters"),
+        over=axes,
+        strategies=_names(strategies, "--strategies"),
+        workers=workers,
+        servers=servers,
+        scaling=scaling,
+        prices=parse_prices(price or []),
+    )
+    for text in space.price_notes:
+        note(text)
+    for path, option in ((out, "--out"), (report, "--report")):
+        if path is not None:
+            check_writable(path, option, reads=scenario)
+    agree_to_plan([list(line.scenarios.values()) for line in space.lines], str(scenario), cores=cores_of(jobs), yes=yes)
+    with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
+        answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=count)
+    if json:
+        typer.echo(answer.to_json())
+    else:
+        show_plan(answer)
+    if out is not None:
+        kept = write_whole(out.with_suffix(".plan.json"), answer.to_json() + "\n")
+        note(f"wrote {out} ({answer.simulated} scenarios) and {kept}; draw them with: paceline report {out} --plan {kept}")
+    if report is not None:
+        from paceline.reporting import write_report
+        from paceline.reporting.extras import extras_of
+
+        results = [candidate.result for candidate in answer.candidates]
+        with progress_bar("what-ifs") as advance, keeping(lambda: f"the plan is kept: {out.with_suffix('.plan.json')}" if out else ""):
+            extras = extras_of(results, None, answer, jobs, progress=advance)
+        notes = (*answer.notes, *extras.notes)
+        write_report(results, report, plan=answer, notes=notes, timeline=extras.timeline, sensitivity=extras.changes)
+        note(f"wrote {report}; open it in a browser")
+    if not answer.feasible:
+        raise typer.Exit(_INFEASIBLE)
+
+
+def _names(text: str | None, option: str) -> list[str]:
+    """Names separated by commas."""
+    from simulator.errors import InputError
+
+    if text is None:
+        return []
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(names):
+        raise InputError(f"{option} {text[:80]!r}: must be names separated by commas, none of them empty")
+    return names

@@ -1,0 +1,96 @@
+"""``paceline quickstart``: from a real training step to a scaling report, in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.cli.commands import Panel
+
+__all__ = ["quickstart"]
+
+PANEL, ORDER = Panel.PREDICT, 10
+
+_NAME = "quickstart"
+_WORKERS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+_BATCHES = (16, 32, 64)
+
+
+def quickstart(
+    out: Annotated[Path, typer.Option("--out", help="The report.")] = Path("reports/quickstart.html"),
+    python: Annotated[str | None, typer.Option(help="Python that has TensorFlow; this one if left out.", show_default=False)] = None,
+    jobs: Annotated[int, typer.Option(help="Processes; 0 takes all cores.", min=0)] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print each result as a line of JSON.")] = False,
+) -> None:
+    """Profile a real Keras model here, sweep it over 1 to 256 workers, write a report.
+
+    Times training steps of a small convolutional network with TensorFlow on the devices at
+    hand, fits a workload to them, simulates ring all-reduce and synchronous and
+    asynchronous parameter servers on an assumed 25 Gbit/s network, prints a table and
+    draws a report. Takes less than a minute. On a busy machine it goes on with a loud
+    warning, where [bold]paceline calibrate[/bold] would refuse.
+
+    Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
+    """
+    from calibrate import fit_workload, profile_runs, write_workload
+    from calibrate.measurements import new_file
+    from calibrate.profiling import MEASUREMENTS
+    from paceline.cli.calibrating import measuring, warn_of_measurements
+    from paceline.cli.ending import keeping
+    from paceline.cli.showing import note, progress_bar, show_table
+    from paceline.reporting import write_report
+    from paceline.reporting.extras import extras_of
+    from paceline.sweeping import grid, sweep
+    from simulator import catalog
+    from simulator.files import check_writable
+
+    check_writable(out)
+    results_file = check_writable(out.with_suffix(".ndjson"))
+    workload_file = check_writable(out.with_suffix(".workload.toml"))
+
+    builder = f"{catalog.builder('cnn')}:build"
+    note(f"1/3  profiling {builder} with TensorFlow")
+    raw = new_file(MEASUREMENTS, _NAME, "step")
+    with measuring(raw, "training steps") as profiled:
+        files = profile_runs(builder, _NAME, batches=_BATCHES, python=python, out=raw, progress=profiled)
+    # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
+    workload = fit_workload(files, _NAME, "paceline quickstart", accept_disturbed=True)
+    warn_of_measurements(workload.provenance)
+    write_workload(workload, workload_file)
+
+    note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")
+    scenarios = [
+        scenario for strategy in _strategies() for scenario in grid(_table(workload_file, strategy), [("strategy.workers", _WORKERS)])
+    ]
+    with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is kept: {workload_file}"):
+        swept = sweep(scenarios, results_file, jobs=jobs, force=True, progress=advance)
+    swept.check()
+    results = swept.results
+
+    note("3/3  drawing the report")
+    with progress_bar("what-ifs") as advance, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
+        extras = extras_of(results, None, None, jobs, progress=advance)
+    write_report(results, out, notes=extras.notes, timeline=extras.timeline, sensitivity=extras.changes)
+    if json:
+        for result in results:
+            typer.echo(result.to_json())
+    else:
+        show_table(results)
+    note("The network is an assumption (models/clusters/ethernet-25g.toml): measure yours with `paceline calibrate-link`.")
+    note(f"wrote {out}\n      {results_file}\n      {workload_file}")
+
+
+def _strategies() -> list[dict[str, object]]:
+    server = {"kind": "parameter-server", "servers": 4}
+    return [{"kind": "multi-worker-mirrored"}, {**server, "mode": "sync"}, {**server, "mode": "async"}]
+
+
+def _table(workload_file: Path, strategy: dict[str, object]) -> dict[str, object]:
+    return {
+        "workload": {"use": str(workload_file), "batch_per_replica": 32},
+        "cluster": {"use": "ethernet-25g"},
+        "strategy": strategy,
+        "run": {"steps": 40, "warmup_steps": 8, "seed": 1, "grouping": "per-server"},
+    }

@@ -1,0 +1,124 @@
+"""``paceline sweep``: a grid of scenarios into a results file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from paceline.cli.asking import YES_HELP
+from paceline.cli.commands import Panel
+
+if TYPE_CHECKING:
+    from paceline.sweeping import Sweep
+
+__all__ = ["BACKEND_HELP", "JOBS_HELP", "PRICE_HELP", "SCHEDULER_HELP", "sweep"]
+
+PANEL, ORDER = Panel.PREDICT, 30
+
+PRICE_HELP = (
+    "What a node of a cluster costs: ethernet-1g=0.40/h, or lab=BUY:4000USD,years:4,power:0.5kW for machines that you own "
+    "(also electricity:0.30USD/kWh, use:0.6 of all hours). Without NAME= it holds for clusters that have no price. Repeatable."
+)
+
+JOBS_HELP = "Processes; 0 takes all cores, of the cluster where there is one. The results do not depend on it."
+BACKEND_HELP = (
+    "Where to simulate: processes of this machine, or a Dask or Ray cluster of yours (pip install 'paceline\\[dask]' or 'paceline\\[ray]')."
+)
+SCHEDULER_HELP = (
+    "The cluster's address: tcp://HOST:PORT of a Dask scheduler; HOST:PORT, ray://HOST:PORT or auto of Ray, "
+    "which starts a cluster on this machine if it is left out."
+)
+_ALL_SHOWN = 200
+_OF_EACH_END = 20
+
+
+def sweep(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario that the grid varies.", show_default=False)],
+    over: Annotated[
+        list[str],
+        typer.Option("--over", help="A key and its values, such as strategy.workers=1,2,4,8. Repeat for a grid.", metavar="KEY=V1,V2,..."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Results file (NDJSON), one line a scenario, in the order of the grid.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Set a key for all scenarios. Repeatable.", metavar="KEY=VALUE")] = None,
+    price: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
+    replications: Annotated[int | None, typer.Option(help="Replications of each scenario; the same as --set run.replications=R.")] = None,
+    jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0)] = 0,
+    backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
+    scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a results file of another sweep.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Simulate again what failed in an earlier run.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
+    json: Annotated[bool, typer.Option("--json", help="Also print each line of the results file.")] = False,
+) -> None:
+    """Simulate a grid of scenarios.
+
+    The results file is a journal: results are written, and synced to the disk, as soon as a process
+    sends them, which it does several times a second where simulations are short. Stop the
+    sweep at any moment, even with kill -9, run the same command again, and it goes on where
+    it was, to the same file, byte for byte. If the scenario has changed meanwhile, it says so.
+
+    A scenario that fails is written as a failure, the others go on, and the exit code is 1.
+    The same command keeps the failure; with --retry-failed it is simulated again.
+
+    Example: [bold]paceline sweep models/scenarios/async-ps.toml --over strategy.workers=1,4,16,64
+    --over strategy.mode=sync,async --out results.ndjson[/bold]
+
+    On a cluster: [bold]--backend dask --scheduler tcp://10.0.0.5:8786[/bold], or [bold]--backend ray
+    --scheduler auto[/bold]. Its workers need this version of Paceline. A Dask or Ray cluster runs
+    whatever it is sent, and what it sends back is run here: use one that you trust, on your own
+    network, with ports that others cannot reach.
+    """
+    from paceline.cli.asking import agree_to_sweep, cores_of
+    from paceline.cli.ending import Counted, keeping
+    from paceline.cli.showing import note, progress_bar
+    from paceline.sweeping import grid, parse_axis
+    from paceline.sweeping import sweep as run
+    from simulator.catalog import scenario_file
+    from simulator.files import check_writable
+    from simulator.loading import parse_setting
+    from simulator.prices import parse_prices
+
+    scenario = scenario_file(scenario)
+    settings = [parse_setting(text) for text in set_ or []]
+    if replications is not None:
+        settings.append(("run.replications", replications))
+    scenarios = grid(scenario, [parse_axis(text) for text in over], settings, prices=parse_prices(price or []))
+    for text in scenarios.prices.notes() if scenarios.prices is not None else ():
+        note(text)
+    check_writable(out, reads=scenario)
+    with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
+        swept = run(
+            scenarios,
+            out,
+            jobs=jobs,
+            backend=backend,
+            scheduler=scheduler,
+            force=force,
+            retry_failed=retry_failed,
+            progress=count,
+            agree=lambda places: agree_to_sweep(scenarios, places, str(scenario), cores=cores_of(jobs), yes=yes),
+        )
+    if json:
+        with out.open(encoding="utf-8") as lines:
+            for line in lines:
+                typer.echo(line, nl=False)
+    else:
+        _show(swept)
+    good = len(swept) - len(swept.failed)
+    if good:
+        note(f"wrote {out} ({good} results); draw it with: paceline report {out}")
+    swept.check(lambda place: ", ".join(f"{key}={value}" for key, value in scenarios.combination(place).items()))
+
+
+def _show(swept: Sweep) -> None:
+    """A table of all results, or of the first and the last where there are many."""
+    from paceline.cli.showing import note, show_table
+    from simulator.results import Result
+
+    shown = swept if len(swept) <= _ALL_SHOWN else [*swept[:_OF_EACH_END], *swept[-_OF_EACH_END:]]
+    if results := [outcome for outcome in shown if isinstance(outcome, Result)]:
+        show_table(results)
+    if len(shown) < len(swept):
+        note(f"shown are the first and the last {_OF_EACH_END} of {len(swept):,} scenarios; all are in {swept.path}")

@@ -1,0 +1,185 @@
+"""``paceline validate``: predictions beside what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.cli.commands import Panel
+
+__all__ = ["validate"]
+
+PANEL, ORDER = Panel.MEASURE, 80
+
+
+def validate(
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(metavar="SCENARIO.toml", help="What was measured, as a scenario; with --measured.", show_default=False),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            "--measured",
+            metavar="POINTS.csv",
+            help="Your own measured points: columns workers, throughput, and where they differ servers, batch and staleness (mean, in "
+            "updates). A line a run; lines with the same setting are repeats, which show the noise.",
+            show_default=False,
+        ),
+    ] = None,
+    unit: Annotated[str, typer.Option("--unit", help="Unit of the throughput in POINTS.csv: samples/s or updates/s.")] = "samples/s",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Set a key of the scenario, as in `paceline simulate`. Repeatable.", metavar="KEY=VALUE"),
+    ] = None,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="Fit compute, link and server cost of the scenario to the points; tells what moved, from what to what, which points "
+            "determine it and what they leave open, and predicts each point from the others.",
+        ),
+    ] = False,
+    out_scenario: Annotated[
+        Path | None,
+        typer.Option("--out-scenario", metavar="FILE.toml", help="Write the scenario with the refitted values.", show_default=False),
+    ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="Instead: predict published tables from their smallest rows and hardware facts.")
+    ] = False,
+    regime: Annotated[
+        list[str] | None, typer.Option("--regime", help="With --published: one regime only. Repeatable.", show_default=False)
+    ] = None,
+    matrix: Annotated[
+        str | None,
+        typer.Option(
+            "--matrix",
+            metavar="NAME|FILE.toml|random:SEED",
+            help="Without a scenario: which settings are measured on this machine, which of them fitted and which held out. A seed draws "
+            "those held out at random.",
+            show_default="quick",
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", metavar="N", help="With random:SEED: how many settings are drawn.", show_default="12")
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Only show the settings of the matrix, and about how long they take; nothing is measured.")
+    ] = False,
+    out_matrix: Annotated[
+        Path | None,
+        typer.Option("--out-matrix", metavar="FILE.toml", help="With random:SEED: write what was drawn.", show_default=False),
+    ] = None,
+    measurements: Annotated[
+        Path, typer.Option("--measurements", help="Folder of the matrix's raw measurements; what is there already is not measured again.")
+    ] = Path("measurements"),
+    platform: Annotated[
+        Path | None, typer.Option("--platform", metavar="FILE.json", help="Write what the matrix has fitted.", show_default=False)
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option("--python", help="Python that has TensorFlow; default: this one.", show_default=False)
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which one run of the matrix is given up.")] = 600.0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Write an HTML page.", show_default=False)] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown", metavar="FILE.md", help="Put a section into a Markdown file; replaces the one of before.", show_default=False
+        ),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            "--rows",
+            metavar="FILE.csv",
+            help="Write the settings that took no part in a fit as rows that a discrepancy can be estimated from (docs/calibration.md).",
+            show_default=False,
+        ),
+    ] = None,
+    max_median: Annotated[
+        str | None, typer.Option(help="Threshold: median size of the error of throughput, such as 2%.", metavar="SHARE", show_default=False)
+    ] = None,
+    max_worst: Annotated[
+        str | None, typer.Option(help="Threshold: largest error of throughput, such as 6%.", metavar="SHARE", show_default=False)
+    ] = None,
+    max_staleness: Annotated[
+        str | None, typer.Option(help="Threshold: largest error of mean staleness, in updates.", metavar="UPDATES", show_default=False)
+    ] = None,
+    max_distance: Annotated[
+        str | None,
+        typer.Option(help="Threshold: largest distance between distributions of staleness, 0 to 1.", metavar="SHARE", show_default=False),
+    ] = None,
+    min_coverage: Annotated[
+        str | None,
+        typer.Option(help="Threshold: least share of runs inside the 90% interval, such as 80%.", metavar="SHARE", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Go on without a question where simulating or measuring takes long.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are no output of this command.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print rows and scores as JSON.")] = False,
+) -> None:
+    """Compare predictions with what was measured.
+
+    With a scenario and a table of your own runs: signed errors, and whether each run lies
+    inside its 90% interval. With [bold]--refit[/bold] the scenario is brought to the runs,
+    and each is predicted from the others, so that the fit cannot flatter itself. With
+    [bold]--published[/bold]: tables that others have measured and published.
+
+    Without any of these: real TensorFlow clusters are run on this machine, small ones are
+    fitted, larger and different ones predicted and then compared. [bold]--matrix[/bold]
+    names the settings: quick (some minutes); random:SEED, drawn from the space that
+    docs/testbed.md declares; headline, first and development, which were chosen by a person
+    and developed on; or a file of yours. The matrix is checked whole before it is measured.
+
+    Exit code 3 when a threshold is missed, by any group of settings.
+
+    POINTS.csv looks like this: [bold]workers,servers,throughput[/bold] and below it a line
+    for each run, such as [bold]8,2,1234.5[/bold].
+
+    Example: [bold]paceline validate async-ps --measured points.csv --out validation.html[/bold]
+
+    Example: [bold]paceline validate my.toml --measured points.csv --refit --out-scenario refitted.toml[/bold]
+
+    Example: [bold]paceline validate --published --max-median 8%[/bold]
+
+    Example: [bold]paceline validate --matrix quick --out validation.html[/bold]
+
+    Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
+    """
+    from paceline.cli.validating import Wanted, thresholds_of
+    from simulator.errors import InputError
+
+    thresholds = thresholds_of(median=max_median, worst=max_worst, staleness=max_staleness, distance=max_distance, coverage=min_coverage)
+    wanted = Wanted(thresholds=thresholds, out=out, markdown=markdown, rows=rows, json=json, force=force)
+    if regime and not published:
+        raise InputError("--regime: chooses among the published tables; give --published too")
+    if measured is None and (refit or out_scenario is not None or set_):
+        raise InputError(
+            "--refit, --out-scenario and --set: are about a scenario and your own points; give SCENARIO.toml and --measured POINTS.csv"
+        )
+    if matrix is not None and (published or scenario is not None or measured is not None):
+        raise InputError("--matrix: goes without a scenario, --measured and --published; validate one after the other")
+    on_testbed = not (published or scenario is not None or measured is not None)
+    if not on_testbed and (count is not None or list_ or out_matrix is not None):
+        raise InputError("--count, --list and --out-matrix: are about a matrix; give --matrix random:SEED")
+    if published:
+        if scenario is not None or measured is not None:
+            raise InputError("--published: goes without a scenario and --measured; validate one after the other")
+        from paceline.cli.validate_published import validate_published
+
+        validate_published(regime or [], wanted)
+    elif scenario is not None or measured is not None:
+        if scenario is None or measured is None:
+            raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")
+        from paceline.cli.validate_points import validate_points
+
+        validate_points(scenario, measured, unit, set_ or [], wanted, yes=yes, refit=refit, out_scenario=out_scenario)
+    else:
+        from paceline.cli.validate_matrix import Measuring, list_matrix, plan_of, validate_on_testbed
+
+        plan = plan_of(matrix or "quick", count, out_matrix, python=python, force=force)
+        if list_:
+            list_matrix(plan, as_json=json)
+        else:
+            validate_on_testbed(plan, Measuring(measurements, python, timeout, yes), wanted, platform)
