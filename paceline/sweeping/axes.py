@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simulator.errors import ScenarioError
-from simulator.loading import is_dotted_key, parse_value
+from simulator.errors import InputError
+from simulator.loading import plain
 
-__all__ = ["Axis", "parse_axis"]
+__all__ = ["Axis", "axes_of"]
 
 Axis = tuple[str, list[Any]]
 """A dotted key and the values that it takes."""
 
 
-def parse_axis(text: str) -> Axis:
-    """Read ``key=v1,v2,...``; each value is TOML where it parses as TOML, else text.
-
-    >>> parse_axis("strategy.workers=1,2,4")
-    ('strategy.workers', [1, 2, 4])
+def axes_of(over: Mapping[str, Iterable[Any]]) -> list[Axis]:
+    """Keys with their values; specifications among these as nested tables.
 
     Raises
     ------
-    ScenarioError
-        There is no key, or no value.
+    InputError
+        Values are text, or there are none.
     """
-    key, equals, raw = text.partition("=")
-    key = key.strip()
-    if not equals or not is_dotted_key(key):
-        raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8")
-    try:
-        values = list(tomllib.loads(f"values = [{raw}]\n")["values"])
-    except (ValueError, RecursionError):
-        values = [parse_value(part) for part in raw.split(",")]
-    if not values or values == [""]:
-        raise ScenarioError(f"--over {text[:80]!r}: has no values; write {key}=v1,v2,...")
-    return key, values
+    wrong = next((key for key, values in over.items() if isinstance(values, str)), None)
+    if wrong is not None:
+        raise InputError(f"`over`: {wrong}: must be a list of values, such as [1, 2, 4], not {str(over[wrong])[:60]!r}")
+    axes = [(key, [plain(value) for value in values]) for key, values in over.items()]
+    if empty := next((key for key, values in axes if not values), None):
+        raise InputError(f"`over`: {empty}: must be a list of one value or more, such as [1, 2, 4]")
+    return axes

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from paceline.sweeping.axes import Axis
-from simulator.catalog import scenario_file
 from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
-from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.loading import Source, apply_settings, scenario_from_table, table_of
 from simulator.prices import Prices, for_several
 from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
 from simulator.workload import Workload
@@ -155,7 +154,7 @@ class Grid(Sequence[Scenario]):
 
 
 def grid(
-    table_or_scenario: Mapping[str, Any] | Path | str | Scenario,
+    scenario: Source,
     axes: Sequence[Axis],
     settings: Iterable[tuple[str, Any]] = (),
     *,
@@ -171,7 +170,7 @@ def grid(
 
     Parameters
     ----------
-    table_or_scenario
+    scenario
         Nested tables as a scenario file has them, the path of such a file, the name of one
         that comes along, or a scenario.
     axes
@@ -193,16 +192,11 @@ def grid(
     InputError
         A price is for a cluster that is not among them.
     """
-    if isinstance(table_or_scenario, Scenario):
-        table: Mapping[str, Any] = table_or_scenario.model_dump(mode="json", exclude_none=True)
-    elif isinstance(table_or_scenario, Mapping):
-        table = table_or_scenario
-    else:
-        file = scenario_file(table_or_scenario)
-        table, source, beside = read_toml(file), str(file), file.parent
     if several_clusters(axes):
         settings, prices = for_several(list(settings), prices)
-    made = Grid(apply_settings(table, settings, f"{source}: "), axes, source=source, beside=beside, prices=prices)
+    table, called, folder = table_of(scenario, settings, [key for key, _ in axes])
+    named = isinstance(scenario, (str, Path))
+    made = Grid(table, axes, source=called if named else source, beside=folder if named else beside, prices=prices)
     made.check()
     if prices is not None:
         prices.check()
