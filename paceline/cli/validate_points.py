@@ -127,7 +127,7 @@ def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
 
     from calibrate.validation.discrepancy import own_discrepancy
     from calibrate.validation.refit import refit
-    from calibrate.validation.refitted import refitted_table
+    from calibrate.validation.refit import refitted_table
     from paceline.cli.telling_refit import about_refit, refit_data, refit_tables
 
     given = case.scenarios(case.table)
