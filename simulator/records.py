@@ -8,7 +8,7 @@ steps are computed at once it is recorded step by step. What let work begin was 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
     "EVERYBODY",
@@ -105,7 +105,8 @@ class Transfer(NamedTuple):
     ``begun_s`` is when it was first in its connection, if that is later than ``sent_s``:
     when the message before it arrived. Of an all-reduce of which no messages are simulated
     it is when the last rank joined. ``cause`` is what let it be first, ``sender`` what had it
-    sent: they differ where it had to queue, or to wait for another rank.
+    sent: they differ where it had to queue, or to wait for another rank. ``kind`` is what all
+    messages of its kind are called, such as ``push``; ``name`` says besides which one it is.
     """
 
     source: Place
@@ -118,6 +119,7 @@ class Transfer(NamedTuple):
     number: int = NOTHING
     cause: int = NOTHING
     sender: int = NOTHING
+    kind: str = "message"
 
 
 class Service(NamedTuple):
@@ -189,6 +191,7 @@ def end_of(work: Work) -> float:
     return work.arrived_s if isinstance(work, Transfer) else work.end_s
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Receives the records of one replication, in the order in which they become known."""
 

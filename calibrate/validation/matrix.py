@@ -13,7 +13,8 @@ from pydantic import Field
 
 from calibrate.testbed.busy_cores import computes_like
 from calibrate.testbed.clocks import is_fitted
-from calibrate.testbed.model import Describe, builder_of, describe_model, validated_setting, with_model
+from calibrate.testbed.loading import validated_setting, with_model
+from calibrate.testbed.model import Describe, builder_of, describe_model
 from calibrate.testbed.running import faults_of_machine, guessed_run_s, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.tcp_sharing import shows_tcp
@@ -323,9 +324,7 @@ def _too_long(matrix: Matrix, timeout_s: float) -> list[str]:
     for one in matrix.settings:
         lasts_s = one.steps * guessed_step_s(one)
         if lasts_s > timeout_s - _EACH_S:
-            found.append(
-                f"{one.label}: {one.steps:,} steps take about {lasts_s:,.0f} s, longer than `timeout_s={timeout_s:g}` allows; give fewer steps"
-            )
+            found.append(f"{one.label}: {one.steps:,} steps take about {lasts_s:,.0f} s, over `timeout_s={timeout_s:g}`; give fewer steps")
     return found
 
 
