@@ -12,8 +12,8 @@ import numpy as np
 
 from calibrate.records import LinkCheck, Note, Repeat
 from calibrate.testbed.readings import OneRun, Readings, read_run
+from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
-from simulator.results import Estimate
 from simulator.table import Column, Table
 from simulator.text import format_bytes, format_rate, format_share
 
@@ -269,7 +269,7 @@ class TestbedRun:
         highest = max(count for _, count in bars)
         rows = tuple((name, count, count / total, "█" * round(_WIDEST_BAR * count / highest)) for name, count in bars)
         columns = (
-            Column("staleness", "text", left=False),
+            Column("staleness", left=False),
             Column("updates", "count"),
             Column("share", "share"),
             Column("bar", "text", " "),
