@@ -16,11 +16,11 @@ Array = NDArray[np.float64]
 DRAWS = 200
 """Bootstrap samples that an interval is taken from."""
 
-Z90 = 1.6449
-"""Half the 90% interval of a normal distribution, in standard deviations, with the digits that fitted files have been written with."""
-
 DRAWS_KEPT = 60
 """The first of them, which a file keeps."""
+
+Z90 = 1.6449
+"""Half the 90% interval of a normal distribution, in standard deviations, with the digits that fitted files have been written with."""
 
 
 def digits(value: float, count: int = 7) -> float:
@@ -38,13 +38,13 @@ def quantiles(values: ArrayLike) -> tuple[float, float, float]:
     return p5, median, p95
 
 
-def intervals_90(names: Sequence[str], draws: Array, around: ArrayLike | None = None) -> dict[str, tuple[float, float]]:
+def intervals_90(names: Sequence[str], draws: Array, around: Sequence[float] | None = None) -> dict[str, tuple[float, float]]:
     """The 90% interval of each parameter: from the 5th to the 95th percentile of its draws (Efron 1979, percentile bootstrap).
 
     Parameters
     ----------
     names
-        Of the parameters.
+        Of the parameters, in the order of the draws' columns.
     draws
         One row for each bootstrap sample, one column for each parameter.
     around

@@ -16,9 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from simulator.buckets import Bucket, buckets
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
-from simulator.fusion import Bucket, buckets
 from simulator.program.program import Exchange, HostCopies, Operation, Program, Routine, Rules
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cluster import Cluster
-from simulator.columns import compact
+from simulator.compact import compact
 from simulator.placement import Partitioner, shard_count
 from simulator.program.program import (
     Asynchronous,

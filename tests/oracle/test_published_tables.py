@@ -9,8 +9,9 @@ from __future__ import annotations
 import pytest
 
 from calibrate.published.prediction import compared, left_out
-from calibrate.published.scenarios import cases_of, validate_published
+from calibrate.published.scenarios import cases_of
 from calibrate.published.tables import load_tables
+from calibrate.published.validation import validate_published
 from simulator.constants import constants
 
 TABLES = load_tables()

@@ -8,8 +8,9 @@ import tomlkit
 
 import paceline
 from calibrate.published.prediction import alpha_beta, compared, compute_that_gives, left_out, linear, tables_of
-from calibrate.published.scenarios import cases_of, scenario_of, table_of, validate_published
+from calibrate.published.scenarios import cases_of, scenario_of, table_of
 from calibrate.published.tables import Tensor, fused, held_by, load_tables, variables
+from calibrate.published.validation import validate_published
 from simulator.errors import InputError
 from simulator.placement import place
 
