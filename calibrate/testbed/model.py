@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ import numpy as np
 from calibrate.measurements import read_measurements
 from calibrate.probing import run_probe
 from calibrate.records import Rows, VariableRecord
-from calibrate.testbed.setting import SYNTHETIC, TestbedSetting, TestbedVariable, synthetic_variables
+from calibrate.testbed.setting import TestbedVariable, synthetic_variables
 from simulator import catalog
 from simulator.distributions import Distribution, Empirical, Normal, ShiftedExponential
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import load_workload
-from simulator.validation_errors import quoted, validated
+from simulator.validation_errors import quoted
 from simulator.workload import Variable, Workload
 
 __all__ = ["Describe", "builder_of", "describe_model", "is_function", "of_workload", "whole_path"]

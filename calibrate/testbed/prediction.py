@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from simulator.figures import Estimate
 from simulator.intervals import prediction_interval, widened
 from simulator.metrics import doubt_of_runs
 from simulator.replication import replicate
+from simulator.table import Cell, Column, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Prediction", "predict_setting"]
 

@@ -115,8 +115,14 @@ class TestbedSetting(Spec):
     workers: int = Field(ge=1, le=64, description="worker processes; mirrored: replicas in one process")
     servers: int = Field(default=0, ge=0, le=32, description="parameter servers; ring, mirrored and apart have none")
     backup_workers: int = Field(default=0, ge=0, description="sync: gradients of a step that are not waited for")
-    link: ShapedLink | None = Field(default=None, description="a table, or loopback: an interface in a network namespace of its own; a file that leaves it out means that")
-    model: str = Field(default="ladder-4mb", description="a synthetic one (ladder-1mb, -4mb, -16mb, -64mb; /16: in 16 variables), FILE.py:FUNCTION, or a workload of the catalogue")
+    link: ShapedLink | None = Field(
+        default=None,
+        description="a table; loopback, or left out in a file: an interface that no others share",
+    )
+    model: str = Field(
+        default="ladder-4mb",
+        description="ladder-1mb, -4mb, -16mb, -64mb (/16: in 16 variables), FILE.py:FUNCTION, or a workload",
+    )
     variables: tuple[TestbedVariable, ...] = Field(default=(), description="of the model; left out: found by its name")
     batch: int = Field(default=32, ge=1, description="samples of a worker's step")
     compute: Compute = Compute()
@@ -156,13 +162,13 @@ class TestbedSetting(Spec):
         if self.mode == "mirrored" and self.link is not None:
             raise ValueError('mode = "mirrored" is one process on one host; it has no link')
         if self.mode == "apart" and self.workers < 2:
-            raise ValueError(f'mode = "apart" compares processes on their own with processes at the same time; it needs 2, not {self.workers}')
+            raise ValueError(f'mode = "apart" compares one process with several at the same time; it needs 2, not {self.workers}')
         if self.mode == "apart" and (self.link is not None or self.compute.kind != "real"):
             raise ValueError('mode = "apart" is real compute of processes that exchange nothing; it has no link')
         if self.start_spread_s and self.mode in ("sync", "ring", "mirrored", "apart"):
             raise ValueError(f'start_spread is of asynchronous workers; in mode = "{self.mode}" all begin together')
         if self.compute.kind == "real" and self.model.startswith("ladder-") is False and ":" not in self.model:
-            raise ValueError(f"compute.kind = real needs a model that can be built (FILE.py:FUNCTION or a synthetic one), not {self.model!r}")
+            raise ValueError(f"compute.kind = real needs a model that can be built (FILE.py:FUNCTION, a synthetic one), not {self.model!r}")
         return self
 
     @property

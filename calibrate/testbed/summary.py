@@ -12,8 +12,8 @@ import numpy as np
 
 from calibrate.records import LinkCheck, Note, Repeat
 from calibrate.testbed.readings import OneRun, Readings, read_run
+from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
-from simulator.results import Estimate
 from simulator.table import Column, Table
 from simulator.text import format_bytes, format_rate, format_share
 
@@ -268,7 +268,12 @@ class TestbedRun:
             bars = [*bars[: _MOST_BARS - 1], (f"{_MOST_BARS - 1} and more", sum(count for _, count in bars[_MOST_BARS - 1 :]))]
         highest = max(count for _, count in bars)
         rows = tuple((name, count, count / total, "█" * round(_WIDEST_BAR * count / highest)) for name, count in bars)
-        columns = (Column("staleness", "text", left=False), Column("updates", "count"), Column("share", "share"), Column("bar", "text", " "))
+        columns = (
+            Column("staleness", left=False),
+            Column("updates", "count"),
+            Column("share", "share"),
+            Column("bar", "text", " "),
+        )
         return Table("Staleness: updates between a step's read and its own update", columns, rows)
 
     def _step(self) -> Table:
