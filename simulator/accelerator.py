@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from simulator.catalog import entries
 from simulator.errors import ScenarioError
-from simulator.reading import read_toml
+from simulator.files import read_toml
 from simulator.spec import Bytes, Moderate, Rate, Spec
 from simulator.validation_errors import validated
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from simulator.catalog import own_file
-from simulator.reading import read_toml
+from simulator.files import read_toml
 from simulator.rng import Streams
 from simulator.spec import Moderate, Spec
 from simulator.validation_errors import validated

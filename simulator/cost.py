@@ -103,7 +103,7 @@ def why_no_cost(scenario: Scenario) -> str:
 
 
 def time_of_samples_s(result: Trained, samples: float) -> Estimate:
-    """Seconds in which so many samples are trained, start-up and checkpoints left out: samples / throughput.
+    """Seconds in which ``samples`` are trained, start-up and checkpoints left out: samples / throughput.
 
     The mean is that over replications: where runs differ much, as those of a workload that
     was moved to another device, the time at the mean throughput is shorter, and would make
@@ -125,7 +125,7 @@ _LEAST_PER_S = 1e-15
 
 
 def cost_of_samples(result: Trained, samples: float) -> Estimate | None:
-    """US dollars for so many samples: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
+    """US dollars for ``samples``: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
     hourly = usd_per_hour(result.scenario)
     if hourly is None:
         return None

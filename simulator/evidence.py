@@ -15,7 +15,7 @@ from pydantic import Field
 
 from simulator.catalog import own_file
 from simulator.figures import Coverage
-from simulator.reading import read_toml
+from simulator.files import read_toml
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec

@@ -1,14 +1,16 @@
-"""Files that Paceline writes: checked before the work, and whole or not there at all."""
+"""Files: TOML read, every fault told in one line; text written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import tomllib
 from pathlib import Path
+from typing import Any
 
-from simulator.errors import InputError
+from simulator.errors import InputError, ScenarioError
 
-__all__ = ["check_folder", "check_writable", "write_whole"]
+__all__ = ["check_folder", "check_writable", "read_toml", "write_whole"]
 
 
 def check_writable(path: Path, reads: Path | None = None) -> Path:
@@ -95,3 +97,34 @@ def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, FileExistsError):
         return f"{error.filename} is a file, not a folder"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+_MAX_FILE_BYTES = 64 * 2**20
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Parse a TOML file.
+
+    Raises
+    ------
+    ScenarioError
+        It is missing, not readable, too large, no UTF-8 or no TOML.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+        if len(content) > _MAX_FILE_BYTES:
+            raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, which no scenario is; check the path")
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise ScenarioError(f"{path}: there is no such file; check the path") from None
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; give a TOML file") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: is no text in UTF-8 (byte {error.start}); give a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{path}: is no valid TOML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ScenarioError(f"{path}: is nested too deeply") from None
+    except ValueError as error:  # a number with thousands of digits, a path with a zero byte
+        raise ScenarioError(f"{path}: cannot be read: {str(error).partition(':')[0]}") from None

@@ -16,7 +16,7 @@ from pydantic import Field
 from simulator.catalog import own_file
 from simulator.discrepancy import Discrepancy, Doubt, Part
 from simulator.figures import Breakdown, Utilisation
-from simulator.reading import read_toml
+from simulator.files import read_toml
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.validation_errors import validated

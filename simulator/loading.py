@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from simulator.catalog import Kind, find, scenario_file
 from simulator.cluster import Cluster
 from simulator.errors import InputError, ScenarioError
+from simulator.files import read_toml
 from simulator.prices import Prices
-from simulator.reading import read_toml
 from simulator.resolve import resolve
 from simulator.scenario import NAMED_BEFORE, Scenario
 from simulator.spec import Spec, short_name
@@ -130,7 +130,7 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     model, mark = _FORMATS[kind]
     if mark not in base:
         raise ScenarioError(f"{where}.use: {quoted(name)} must be a {kind[:-1]} file, but {path} has no {mark}")
-    validated(model, base, str(path))  # so that its faults are told under its own name
+    validated(model, base, str(path))  # so that its faults are reported under its own name
     for key in _MEASURED_ON_THE_DEVICE:
         if key in own and own[key] != base.get(key, "float32"):
             raise ScenarioError(

@@ -17,7 +17,7 @@ from pydantic import Field
 from simulator.accelerator import Accelerator, accelerator_named, spelled
 from simulator.catalog import folders
 from simulator.errors import ScenarioError
-from simulator.reading import read_toml
+from simulator.files import read_toml
 from simulator.spec import Spec
 from simulator.validation_errors import validated
 from simulator.workload import Counted

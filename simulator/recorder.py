@@ -54,7 +54,7 @@ class KernelRecorder:
         self.measured: Measured = self._recorder.measured
         self._progress = Progress(told, self._recorder.closes_at)
         self._turns = self._recorder.opens_at  # steps that have ended when the window opens, or closes
-        self._due = self._turns  # or progress is told, if that is sooner
+        self._due = self._turns  # or progress is reported, if that is sooner
 
     def watch(self, kind: Kind, in_use: Callable[[float], InUse]) -> None:
         """Measure how much of the window the resources of a kind are in use.

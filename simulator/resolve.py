@@ -18,9 +18,9 @@ from simulator.catalog import entries
 from simulator.defaults import assumptions, filled_in
 from simulator.device_transfer import moved_to
 from simulator.figures import Assumed
+from simulator.files import read_toml
 from simulator.practice import assumed_in_practice
 from simulator.published_throughputs import plain
-from simulator.reading import read_toml
 from simulator.scenario import Scenario
 from simulator.validation_errors import validated
 from simulator.workload import DeviceTransfer, Workload

@@ -57,11 +57,21 @@ class Outcome(Spec):
 
     def row(self) -> Row:
         """All of :data:`simulator.rows.COLUMNS`; None where there is no such figure."""
-        own = {"scenario_hash": self.scenario_hash, "usd_per_hour": usd_per_hour(self.scenario)}
-        return dict.fromkeys(COLUMNS) | _setting(self.scenario) | own | self._figures()
+        facts = self._facts()
+        return {name: column.read(self, facts) for name, column in COLUMNS.items()}
 
-    def _figures(self) -> Row:
-        return {}
+    def _facts(self) -> dict[str, Any]:
+        """What columns show besides attributes, by the first part of what they are of."""
+        scenario = self.scenario
+        strategy, run = scenario.strategy, scenario.run
+        return {
+            "strategy": f"{strategy.kind}, {strategy.variant}" if strategy.variant else strategy.kind,
+            "scaling": scenario.scaling,
+            "placed": placement_of(scenario),
+            "global_batch": scenario.batch * scenario.replicas,
+            "usd_per_hour": usd_per_hour(scenario),
+            "steps_of_a_replica": run.steps if run.job_steps is None else None,
+        }
 
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
@@ -150,55 +160,13 @@ class Result(Outcome):
         moved = any(its.about == "device" and its.grade == "uncovered" for its in self.coverage)
         return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
-    def _figures(self) -> Row:
-        rate, step, stale, use = self.throughput_samples_per_s, self.step_time_s, self.staleness, self.utilisation
-        cost = usd_per_million_samples(self)
-        one_step, one_stale = self.mean_step_s, self.mean_staleness
+    def _facts(self) -> dict[str, Any]:
         shares = self.scatter.shares if self.scatter is not None else (None, None, None)
-        return {
-            "throughput_samples_per_s": rate.mean,
-            "throughput_low": rate.low,
-            "throughput_high": rate.high,
-            "share_model": shares[0],
-            "share_parameters": shares[1],
-            "share_luck": shares[2],
-            "updates_per_s": self.updates_per_s.mean,
-            "speedup": self.speedup.mean,
-            "speedup_low": self.speedup.low,
-            "speedup_high": self.speedup.high,
-            "scaling_efficiency": self.scaling_efficiency.mean,
-            "scaling_efficiency_low": self.scaling_efficiency.low,
-            "scaling_efficiency_high": self.scaling_efficiency.high,
-            "step_mean_s": step.mean,
-            "step_mean_low_s": one_step.low if one_step else None,
-            "step_mean_high_s": one_step.high if one_step else None,
-            "step_p50_s": step.p50,
-            "step_p95_s": step.p95,
-            "step_p99_s": step.p99,
-            "staleness_mean": stale.mean,
-            "staleness_mean_low": one_stale.low if one_stale else None,
-            "staleness_mean_high": one_stale.high if one_stale else None,
-            "staleness_p50": stale.p50,
-            "staleness_p95": stale.p95,
-            "staleness_p99": stale.p99,
-            "staleness_max": stale.max,
-            "dropped_share": self.dropped_share,
-            **{f"{part}_s": float(getattr(self.breakdown_s, part)) for part in type(self.breakdown_s).model_fields},
-            "hidden_communication_s": self.hidden_communication_s,
-            "devices_busy": use.devices,
-            "links_busy": use.links,
-            "servers_busy": use.servers,
-            "busiest_link": use.busiest_link_name,
-            "busiest_link_busy": use.busiest_link,
-            "busiest_server_busy": use.busiest_server,
-            "bottleneck": self.bottleneck.name,
+        return super()._facts() | {
+            **dict(zip(("share_model", "share_parameters", "share_luck"), shares, strict=True)),
             "balance": self.bottleneck.balance or "",
-            "usd_per_million_samples": cost.mean if cost else None,
-            "usd_per_million_samples_low": cost.low if cost else None,
-            "usd_per_million_samples_high": cost.high if cost else None,
+            "cost": usd_per_million_samples(self),
             "warnings": len(self.warnings),
-            "coverage": self.grade,
-            "extrapolated": self.extrapolated,
             "assumed": ", ".join(f"{its.path} = {its.value}" for its in self.assumed),
             "failed": "",
         }
@@ -216,8 +184,8 @@ class Failure(Outcome):
 
     failed: Failed
 
-    def _figures(self) -> Row:
-        return {"failed": f"{self.failed.kind}: {self.failed.text}"}
+    def _facts(self) -> dict[str, Any]:
+        return super()._facts() | {"failed": f"{self.failed.kind}: {self.failed.text}"}
 
 
 def _that_differ(settings: Sequence[Row]) -> list[str]:
@@ -227,20 +195,3 @@ def _that_differ(settings: Sequence[Row]) -> list[str]:
         for name, value in own.items():
             values.setdefault(name, set()).add(value)
     return [name for name, found in values.items() if len(found) > 1]
-
-
-def _setting(scenario: Scenario) -> Row:
-    strategy, placed = scenario.strategy, placement_of(scenario)
-    return {
-        "workload": scenario.workload.name,
-        "cluster": scenario.cluster.name,
-        "strategy": f"{strategy.kind}, {strategy.variant}" if strategy.variant else strategy.kind,
-        "scaling": "weak" if scenario.workload.global_batch is None else "strong",
-        "replicas": scenario.replicas,
-        "servers": scenario.servers,
-        "nodes": placed.nodes,
-        "devices_per_node": placed.devices_per_node,
-        "placement": placed.text,
-        "batch_per_replica": scenario.batch,
-        "global_batch": scenario.batch * scenario.replicas,
-    }

@@ -1,74 +1,136 @@
-"""Results as rows of a table: the figures that one compares, under plain names with their units."""
+"""Columns of a table of results: the figures that one compares, under plain names with their units.
+
+:data:`COLUMNS` is the one list of them; frames, CSV files, the terminal and the report choose from it.
+"""
 
 from __future__ import annotations
 
-__all__ = ["BRIEF", "COLUMNS"]
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-COLUMNS: dict[str, str] = {
-    "workload": "name of the workload",
-    "cluster": "name of the cluster",
-    "strategy": "kind, with the mode or the algorithm",
-    "scaling": "weak: each replica keeps its batch; strong: all together keep theirs",
-    "replicas": "copies of the model that train",
-    "servers": "parameter servers",
-    "nodes": "machines in all; of a cluster of a fixed size, all of it",
-    "devices_per_node": "devices of a machine",
-    "placement": "where replicas and servers sit, in words",
-    "batch_per_replica": "samples that a replica takes a step",
-    "global_batch": "samples that all replicas take a step",
-    "throughput_samples_per_s": "mean over replications",
-    "throughput_low": "low end of the 90% prediction interval, samples/s",
-    "throughput_high": "high end",
-    "share_model": "of the variance behind that interval: what the model is off by",
-    "share_parameters": "what fits of workload and cluster leave open",
-    "share_luck": "what differs from run to run",
-    "updates_per_s": "updates of the model a second",
-    "speedup": "throughput over that of one replica with the same draws, mean over replications",
-    "speedup_low": "low end of its 90% prediction interval",
-    "speedup_high": "high end",
-    "scaling_efficiency": "speed-up over replicas, mean",
-    "scaling_efficiency_low": "low end of its 90% prediction interval",
-    "scaling_efficiency_high": "high end",
-    "step_mean_s": "mean time of a step",
-    "step_mean_low_s": "low end of the 90% prediction interval of one run's mean",
-    "step_mean_high_s": "high end",
-    "step_p50_s": "its median",
-    "step_p95_s": "its 95th percentile",
-    "step_p99_s": "its 99th percentile",
-    "staleness_mean": "updates between an update's read and its application, mean",
-    "staleness_mean_low": "low end of the 90% prediction interval of one run's mean",
-    "staleness_mean_high": "high end",
-    "staleness_p50": "median",
-    "staleness_p95": "95th percentile",
-    "staleness_p99": "99th percentile",
-    "staleness_max": "largest",
-    "dropped_share": "share of gradients that came too late",
-    "input_s": "of the mean step: waiting for input",
-    "compute_s": "of the mean step: forward and backward pass",
-    "exposed_communication_s": "of the mean step: communication that nothing hides",
-    "waiting_s": "of the mean step: waiting for others",
-    "apply_s": "of the mean step: applying the update",
-    "hidden_communication_s": "communication beside compute; no part of the step",
-    "devices_busy": "share of the time in which devices compute, mean of all",
-    "links_busy": "share of the links' bandwidth in use, mean of all",
-    "servers_busy": "share of the time in which servers work, mean of all",
-    "busiest_link": "name of the link most in use",
-    "busiest_link_busy": "its share",
-    "busiest_server_busy": "share of the server most in use",
-    "bottleneck": "what limits the throughput",
-    "balance": "what takes nearly as much of a step, so that neither alone is the limit; else empty",
-    "usd_per_hour": "US dollars an hour for all nodes; empty without a price",
-    "usd_per_million_samples": "US dollars for a million samples, mean",
-    "usd_per_million_samples_low": "low end, from the throughput's interval",
-    "usd_per_million_samples_high": "high end",
-    "warnings": "how many the result carries",
-    "coverage": "weakest grade of what speaks for it: checked, interpolation or uncovered",
-    "extrapolated": "whether some aspect of it is covered by nothing that was measured",
-    "assumed": "what the scenario leaves out and was taken as TensorFlow does it",
-    "failed": "why there is no result; else empty",
-    "scenario_hash": "of the scenario",
-}
-"""Every column of a table of results, with what it means; docs/metrics.md has the formulas."""
+from simulator.table import Cell, Column
+
+__all__ = ["BRIEF", "COLUMNS", "ResultColumn"]
+
+
+@dataclass(frozen=True)
+class ResultColumn(Column):
+    """A column of a table of results.
+
+    Attributes
+    ----------
+    of
+        Which figure of a result it is, as a dotted name; the column's own name where it is left out.
+    """
+
+    of: str = ""
+
+    def read(self, outcome: object, facts: Mapping[str, Any]) -> Cell:
+        """Its value for an outcome: one of the facts that follow from it, else an attribute; None where there is none.
+
+        A dotted name ends where something is None.
+        """
+        first, *rest = (self.of or self.name).split(".")
+        value = facts[first] if first in facts else getattr(outcome, first, None)
+        for part in rest:
+            value = None if value is None else getattr(value, part)
+        return value
+
+
+_ALL = (
+    ResultColumn("workload", "text", "Workload", "name of the workload", of="scenario.workload.name"),
+    ResultColumn("cluster", "text", "Cluster", "name of the cluster", of="scenario.cluster.name"),
+    ResultColumn("strategy", "text", "Strategy", "kind, with the mode or the algorithm"),
+    ResultColumn("scaling", "text", "Scaling", "weak: each replica keeps its batch; strong: all together keep theirs"),
+    ResultColumn("replicas", "count", "Replicas", "copies of the model that train", of="scenario.replicas"),
+    ResultColumn("servers", "count", "Servers", "parameter servers", of="scenario.servers"),
+    ResultColumn("nodes", "count", "Nodes", "machines in all; of a cluster of a fixed size, all of it", of="placed.nodes"),
+    ResultColumn("devices_per_node", "count", "Devices of a node", "devices of a machine", of="placed.devices_per_node"),
+    ResultColumn("placement", "text", "Placement", "where replicas and servers sit, in words", of="placed.text"),
+    ResultColumn("batch_per_replica", "count", "Batch of a replica", "samples that a replica takes per step", of="scenario.batch"),
+    ResultColumn("global_batch", "count", "Batch of all replicas", "samples that all replicas take per step"),
+    ResultColumn("throughput_samples_per_s", "number", "Throughput (samples/s)",
+                 "mean over replications", of="throughput_samples_per_s.mean"),
+    ResultColumn("throughput_low", "number", "Low", "low end of the 90% prediction interval, samples/s", of="throughput_samples_per_s.low"),
+    ResultColumn("throughput_high", "number", "High", "high end", of="throughput_samples_per_s.high"),
+    ResultColumn("share_model", "share", "Variance by the model", "of the variance behind that interval: what the model is off by"),
+    ResultColumn("share_parameters", "share", "Variance by fits", "what fits of workload and cluster leave open"),
+    ResultColumn("share_luck", "share", "Variance by chance", "what differs from run to run"),
+    ResultColumn("updates_per_s", "number", "Updates/s", "updates of the model per second", of="updates_per_s.mean"),
+    ResultColumn("speedup", "number", "Speed-up",
+                 "throughput over that of one replica with the same draws, mean over replications", of="speedup.mean"),
+    ResultColumn("speedup_low", "number", "Low speed-up", "low end of its 90% prediction interval", of="speedup.low"),
+    ResultColumn("speedup_high", "number", "High speed-up", "high end", of="speedup.high"),
+    ResultColumn("scaling_efficiency", "share", "Efficiency", "speed-up over replicas, mean", of="scaling_efficiency.mean"),
+    ResultColumn("scaling_efficiency_low", "share", "Low efficiency",
+                 "low end of its 90% prediction interval", of="scaling_efficiency.low"),
+    ResultColumn("scaling_efficiency_high", "share", "High efficiency", "high end", of="scaling_efficiency.high"),
+    ResultColumn("step_mean_s", "seconds", "Step, mean", "mean time of a step", of="step_time_s.mean"),
+    ResultColumn("step_mean_low_s", "seconds", "Step, low mean",
+                 "low end of the 90% prediction interval of one run's mean", of="mean_step_s.low"),
+    ResultColumn("step_mean_high_s", "seconds", "Step, high mean", "high end", of="mean_step_s.high"),
+    ResultColumn("step_p50_s", "seconds", "Step, median", "its median", of="step_time_s.p50"),
+    ResultColumn("step_p95_s", "seconds", "Step, 95%", "its 95th percentile", of="step_time_s.p95"),
+    ResultColumn("step_p99_s", "seconds", "Step, 99%", "its 99th percentile", of="step_time_s.p99"),
+    ResultColumn("staleness_mean", "number", "Mean staleness",
+                 "updates between an update's read and its application, mean", of="staleness.mean"),
+    ResultColumn("staleness_mean_low", "number", "Low mean staleness",
+                 "low end of the 90% prediction interval of one run's mean", of="mean_staleness.low"),
+    ResultColumn("staleness_mean_high", "number", "High mean staleness", "high end", of="mean_staleness.high"),
+    ResultColumn("staleness_p50", "count", "Staleness, median", "median", of="staleness.p50"),
+    ResultColumn("staleness_p95", "count", "Staleness, 95%", "95th percentile", of="staleness.p95"),
+    ResultColumn("staleness_p99", "count", "Staleness, 99%", "99th percentile", of="staleness.p99"),
+    ResultColumn("staleness_max", "count", "Staleness, most", "largest", of="staleness.max"),
+    ResultColumn("dropped_share", "share", "Gradients dropped", "share of gradients that came too late"),
+    ResultColumn("input_s", "seconds", "Input", "of the mean step: waiting for input", of="breakdown_s.input"),
+    ResultColumn("compute_s", "seconds", "Compute", "of the mean step: forward and backward pass", of="breakdown_s.compute"),
+    ResultColumn("exposed_communication_s", "seconds", "Exposed communication",
+                 "of the mean step: communication that nothing hides", of="breakdown_s.exposed_communication"),
+    ResultColumn("waiting_s", "seconds", "Waiting", "of the mean step: waiting for others", of="breakdown_s.waiting"),
+    ResultColumn("apply_s", "seconds", "Apply", "of the mean step: applying the update", of="breakdown_s.apply"),
+    ResultColumn("hidden_communication_s", "seconds", "Hidden communication", "communication beside compute; no part of the step"),
+    ResultColumn("devices_busy", "share", "Devices busy",
+                 "share of the time in which devices compute, mean of all", of="utilisation.devices"),
+    ResultColumn("links_busy", "share", "Links busy", "share of the links' bandwidth in use, mean of all", of="utilisation.links"),
+    ResultColumn("servers_busy", "share", "Servers busy", "share of the time in which servers work, mean of all", of="utilisation.servers"),
+    ResultColumn("busiest_link", "text", "Name of the busiest link", "name of the link most in use", of="utilisation.busiest_link_name"),
+    ResultColumn("busiest_link_busy", "share", "Busiest link", "its share", of="utilisation.busiest_link"),
+    ResultColumn("busiest_server_busy", "share", "Busiest server", "share of the server most in use", of="utilisation.busiest_server"),
+    ResultColumn("bottleneck", "text", "Limited by", "what limits the throughput", of="bottleneck.name"),
+    ResultColumn("balance", "text", "In balance with",
+                 "what takes nearly as much of a step, so that neither alone is the limit; else empty"),
+    ResultColumn("usd_per_hour", "hourly", "Cost of an hour", "US dollars per hour for all nodes; empty without a price"),
+    ResultColumn("usd_per_million_samples", "usd", "Cost of a million samples", "US dollars for a million samples, mean", of="cost.mean"),
+    ResultColumn("usd_per_million_samples_low", "usd", "Low cost", "low end, from the throughput's interval", of="cost.low"),
+    ResultColumn("usd_per_million_samples_high", "usd", "High cost", "high end", of="cost.high"),
+    ResultColumn("warnings", "count", "Warnings", "how many the result carries"),
+    ResultColumn("coverage", "text", "Coverage", "weakest grade of what speaks for it: checked, interpolation or uncovered", of="grade"),
+    ResultColumn("extrapolated", "any", "Beyond what was measured", "whether some aspect of it is covered by nothing that was measured"),
+    ResultColumn("assumed", "text", "Assumed", "what the scenario leaves out and was taken as TensorFlow does it"),
+    ResultColumn("failed", "text", "Failed", "why there is no result; else empty"),
+    ResultColumn("scenario_hash", "text", "Scenario", "of the scenario"),
+    ResultColumn("monte_carlo_error_samples_per_s", "number", "Monte Carlo error",
+                 "standard error of the mean throughput over replications, samples/s", of="monte_carlo_error"),
+    ResultColumn("updates_per_s_low", "number", "Low updates/s",
+                 "low end of the 90% prediction interval of the updates per second", of="updates_per_s.low"),
+    ResultColumn("updates_per_s_high", "number", "High updates/s", "high end", of="updates_per_s.high"),
+    ResultColumn("wasted_samples_per_s", "number", "Samples/s dropped", "samples per second whose gradients came too late"),
+    ResultColumn("staleness_bound", "count", "Bound of staleness",
+                 "most that the strategy allows; empty where nothing bounds it", of="staleness.bound"),
+    ResultColumn("mixed_reads_share", "share", "Mixed reads",
+                 "share of reads that mix versions of the variables", of="staleness.mixed_reads"),
+    ResultColumn("bottleneck_text", "text", "What limits it", "the same in a sentence", of="bottleneck.text"),
+    ResultColumn("steps_of_a_replica", "count", "Steps of each", "steps that each replica makes; empty where the job has as many in all"),
+    ResultColumn("job_steps", "count", "Steps of the job",
+                 "steps of all replicas together; empty where each has its own", of="scenario.run.job_steps"),
+    ResultColumn("replications", "count", "Replications", "how often it is simulated", of="scenario.run.replications"),
+    ResultColumn("seed", "any", "Seed", "of all random numbers", of="scenario.run.seed"),
+    ResultColumn("events", "count", "Events", "events of the simulation kernel, all replications"),
+)  # fmt: skip
+
+COLUMNS: dict[str, ResultColumn] = {column.name: column for column in _ALL}
+"""Every column by its name: what it means, how it is written, what it is of; docs/metrics.md has the formulas."""
 
 BRIEF = (
     "strategy", "cluster", "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high",

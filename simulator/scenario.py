@@ -275,6 +275,11 @@ class Scenario(Spec):
         assert self.workload.global_batch is not None
         return self.workload.global_batch // self.replicas
 
+    @property
+    def scaling(self) -> Literal["weak", "strong"]:
+        """Weak: the batch of each replica is fixed; strong: that of all together."""
+        return "weak" if self.workload.global_batch is None else "strong"
+
     @cached_property
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""

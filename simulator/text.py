@@ -67,7 +67,7 @@ def _scaled(value: float, units: list[tuple[float, str]], digits: int = 3) -> st
 
 
 def format_seconds(value_s: float, digits: int = 3) -> str:
-    """Seconds for reading, such as ``"12.5 ms"``, to so many significant digits."""
+    """Seconds for reading, such as ``"12.5 ms"``, to ``digits`` significant digits."""
     return _scaled(value_s, [(3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], digits)
 
 

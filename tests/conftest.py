@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
+
+
+def pytest_sessionstart() -> None:
+    """Ctrl-C is what children of the tests are ended by, also where a shell started the tests in the background.
+
+    Without job control a shell lets such a command ignore SIGINT, and its children inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ import numpy as np
 from calibrate.measurements import read_measurements
 from calibrate.probing import run_probe
 from calibrate.records import Rows, VariableRecord
-from calibrate.testbed.ladder import LADDER, variables_of
-from calibrate.testbed.setting import TestbedSetting, TestbedVariable
+from calibrate.testbed.setting import SYNTHETIC, TestbedSetting, TestbedVariable, synthetic_variables
 from simulator import catalog
 from simulator.distributions import Distribution, Empirical, Normal, ShiftedExponential
 from simulator.errors import InputError, ScenarioError
@@ -61,8 +60,8 @@ def with_model(table: Mapping[str, Any], source: str, where: str, describe: Desc
     found = dict(table)
     model = found.get("model", "ladder-4mb")
     if not isinstance(model, str):
-        raise ScenarioError(f"{where}: must be text in quotes, such as {LADDER[0]!r}")
-    if "variables" in found or variables_of(model) is not None:
+        raise ScenarioError(f"{where}: must be text in quotes, such as {SYNTHETIC[0]!r}")
+    if "variables" in found or synthetic_variables(model) is not None:
         return found
     if function_of(model):
         if beside is not None:
@@ -71,7 +70,7 @@ def with_model(table: Mapping[str, Any], source: str, where: str, describe: Desc
         return found | {"variables": describe(model, checked.batch)}
     if model.startswith(("ladder", "uneven")):
         raise ScenarioError(
-            f"{where}: {quoted(model)} is no model of the ladder; there are {', '.join(LADDER)}, and {LADDER[1]}/16 with 16 variables"
+            f"{where}: {quoted(model)} is no model of the ladder; there are {', '.join(SYNTHETIC)}, and {SYNTHETIC[1]}/16 with 16 variables"
         )
     batch = found.get("batch")
     return of_workload(model, batch if isinstance(batch, int) and batch > 0 else None, where, beside) | found
@@ -113,7 +112,7 @@ def builder_of(model: str) -> str:
     InputError
         The model has no code, as a workload has none.
     """
-    if variables_of(model) is not None:
+    if synthetic_variables(model) is not None:
         return f"{catalog.builder('ladder')}:{model.replace('-', '_').replace('/', '_')}"
     file, separator, function = model.rpartition(":")
     if not separator or not file.endswith(".py") or not function:
@@ -148,7 +147,7 @@ def describe_model(model: str, python: str | None = None, batch: int = 32, timeo
     CalibrationError
         The model cannot be built, or not be traced.
     """
-    known = variables_of(model)
+    known = synthetic_variables(model)
     if known is not None:
         return tuple(TestbedVariable.model_validate(one) for one in known)
     with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calibrate.testbed.busy_cores import computes_like
-from calibrate.testbed.duration import guessed_step_s
-from calibrate.testbed.fitting import is_fitted, shows_tcp
-from calibrate.testbed.machine import faults_of_machine
+from calibrate.testbed.clocks import is_fitted
 from calibrate.testbed.model import builder_of
+from calibrate.testbed.running import faults_of_machine, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.tcp_sharing import shows_tcp
 from calibrate.validation.matrix import Matrix
 from simulator.errors import InputError, ScenarioError
 

@@ -18,7 +18,7 @@ The space is for machines of two cores and more:
 - The mean of emulated compute follows from the rate, so that link and compute both matter:
   the busiest link would be in use for 40, 70, 100 or 140% of the time, and compute is at
   least half as long as what a single worker's bytes take.
-- A run takes 10 to 40 s by a guess (:mod:`calibrate.testbed.duration`); steps follow.
+- A run takes 10 to 40 s by a guess (:func:`~calibrate.testbed.running.guessed_run_s`); steps follow.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from typing import Any, TypeVar
 import numpy as np
 import tomlkit
 
-from calibrate.testbed.duration import busiest_share, guessed_step_s
-from calibrate.testbed.ladder import variables_of
 from calibrate.testbed.model import Describe, of_workload
-from calibrate.testbed.setting import TestbedSetting, TestbedVariable
+from calibrate.testbed.running import busiest_share, guessed_step_s
+from calibrate.testbed.setting import TestbedSetting, TestbedVariable, synthetic_variables
 from calibrate.validation.matrix import Matrix, matrix_of
 from simulator import catalog
 from simulator.errors import InputError
@@ -242,7 +241,7 @@ def _real(draw: _Draw) -> dict[str, Any] | None:
     servers = draw.of((1, 2))
     name, batch = draw.of(_REAL)
     mbit_per_s = draw.of((None, None, 400, 1000))
-    model = name if variables_of(name) is not None else f"{catalog.builder(name).absolute()}:build"
+    model = name if synthetic_variables(name) is not None else f"{catalog.builder(name).absolute()}:build"
     table: dict[str, Any] = {"mode": mode, "workers": workers}
     if mode in ("async", "between-graph", "sync"):
         table["servers"] = servers
@@ -266,14 +265,14 @@ def _alone(drawn: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _sized(table: dict[str, Any]) -> TestbedSetting:
     """The setting; a model whose variables are known only when it has been built has some of the same sizes."""
-    variables = {} if variables_of(table["model"]) is not None else {"variables": _of_network()}
+    variables = {} if synthetic_variables(table["model"]) is not None else {"variables": _of_network()}
     return TestbedSetting.model_validate({**table, **variables, "steps": _STEPS[0]})
 
 
 @functools.cache
 def _sizes(model: str) -> tuple[float, ...]:
     """Bytes of each variable, in the order of creation."""
-    known = variables_of(model)
+    known = synthetic_variables(model)
     return tuple(TestbedVariable.model_validate(one).size_bytes for one in (_of_network() if known is None else known))
 
 

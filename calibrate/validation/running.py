@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from calibrate.measurements import new_file
 from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
-from calibrate.testbed.measure import measure_setting
 from calibrate.testbed.platform import MEANINGS, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings, read_run
+from calibrate.testbed.running import measure_setting
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import Compute, TestbedSetting
 from calibrate.validation.checking import times_compute
@@ -68,8 +67,7 @@ def measure_matrix(
             progress(number, len(settings), setting.label)
         done = _measured_before(setting, matrix, folder)
         if done is None:
-            out = new_file(folder, f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
-            done = measure_setting(setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python, out=out)
+            done = measure_setting(setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python)
         found.append(done)
     if progress is not None:
         progress(len(settings), len(settings), "measured")

@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
-from calibrate.testbed.duration import guessed_run_s
 from calibrate.testbed.platform import MEANINGS, Platform
+from calibrate.testbed.running import guessed_run_s
 from calibrate.validation.checking import check_matrix
 from calibrate.validation.comparison import Compared
 from calibrate.validation.matrix import Matrix, read_matrix

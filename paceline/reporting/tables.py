@@ -91,8 +91,8 @@ def tables_of(
     found = [
         Table(
             "results",
-            ("configuration", *rows[0], *_MORE),
-            tuple((name, *row.values(), *_more(result)) for name, row, result in zip(names, rows, results, strict=True)),
+            ("configuration", *rows[0]),
+            tuple((name, *row.values()) for name, row in zip(names, rows, strict=True)),
         ),
         _each(
             "breakdown",
@@ -165,22 +165,6 @@ def _each(name: str, columns: tuple[str, ...], keys: Sequence[tuple[Cell, ...]],
     """A table with some rows, or none, for each result, which each begin with what tells it from the others."""
     rows = tuple((*key, *row) for key, its in zip(keys, of, strict=True) for row in its)
     return Table(name, ("configuration", "scaling", "replicas", "scenario_hash", *columns), rows)
-
-
-_MORE = (
-    "monte_carlo_error_samples_per_s", "updates_per_s_low", "updates_per_s_high", "wasted_samples_per_s", "staleness_bound",
-    "mixed_reads_share", "bottleneck_text", "steps_of_a_replica", "job_steps", "replications", "seed", "events",
-)  # fmt: skip
-
-
-def _more(result: Result) -> tuple[Cell, ...]:
-    """The values of :data:`_MORE`, which a frame of results does not have."""
-    run = result.scenario.run
-    return (
-        result.monte_carlo_error, result.updates_per_s.low, result.updates_per_s.high, result.wasted_samples_per_s, result.staleness.bound,
-        result.staleness.mixed_reads, result.bottleneck.text,
-        run.steps if run.job_steps is None else None, run.job_steps, run.replications, result.seed, result.events,
-    )  # fmt: skip
 
 
 def _estimate(its: Estimate | None) -> tuple[Cell, ...]:

@@ -1,4 +1,4 @@
-"""The collective that a strategy asks for."""
+"""The collective that a strategy asks for, with the copies between hosts and devices around it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from simulator.cluster import Cluster
 from simulator.collectives.auto import Auto
 from simulator.collectives.chain import Chain, chain_schedule, pieces_of
 from simulator.collectives.collective import Collective, Memory, Scheduled
-from simulator.collectives.copies import hierarchical_copy_schedule, reduce_to_one_schedule
 from simulator.collectives.direct import Direct, direct_schedule
 from simulator.collectives.double_tree import DoubleTree
 from simulator.collectives.halving_doubling import HalvingDoubling, halving_doubling_schedule
 from simulator.collectives.hierarchical import Hierarchical, hierarchical_schedule
 from simulator.collectives.operations import ALGORITHMS, Operation, algorithms_of
 from simulator.collectives.ring import Rings, bidirectional_ring_schedule, ring_schedule
-from simulator.collectives.schedule import Schedule
+from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.trial import ByTrial
 from simulator.collectives.use import Use
 from simulator.collectives.wire import Cabling, Group, Wire
 
-__all__ = ["collective_for"]
+__all__ = ["collective_for", "hierarchical_copy_schedule", "reduce_to_one_schedule"]
 
 
 class _Wanted(NamedTuple):
@@ -187,3 +186,38 @@ def _by_trial(wanted: _Wanted) -> Scheduled:
     }
     schedule = schedules[algorithm]()
     return ByTrial(algorithm, protocol, wire, lambda _: schedule)
+
+
+@lru_cache(maxsize=16)
+def reduce_to_one_schedule(ranks: int) -> Schedule:
+    """All to rank 0, and the sum from there."""
+    sums = tuple(Await(rank, 0, 1) for rank in range(1, ranks))
+    lanes = [tuple(_copy(0, rank, False, sums) for rank in range(1, ranks)), *((_copy(rank, 0, True),) for rank in range(1, ranks))]
+    return Schedule(ranks, 1, lanes.__getitem__)
+
+
+@lru_cache(maxsize=16)
+def hierarchical_copy_schedule(ranks: int) -> Schedule:
+    """Two groups that follow one another in rank; the first rank of each leads it."""
+    lead = ranks // 2  # of the second group; the first group's leader is rank 0
+    if lead == 0:
+        return reduce_to_one_schedule(ranks)
+    first, second = range(1, lead), range(lead + 1, ranks)
+    lanes: list[list[Stream]] = [[] for _ in range(ranks)]
+    for member in first:
+        lanes[member].append(_copy(member, 0, True))
+    for member in second:
+        lanes[member].append(_copy(member, lead, True))
+    lanes[lead].append(_copy(lead, 0, True, tuple(Await(member, 0, 1) for member in second)))
+    everything = (*(Await(member, 0, 1) for member in first), Await(lead, 0, 1))
+    lanes[0].extend(_copy(0, to, False, everything) for to in (lead, *first))
+    lanes[lead].extend(_copy(lead, member, False, (Await(0, 0, 1),)) for member in second)
+    return Schedule(ranks, 1, [tuple(some) for some in lanes].__getitem__)
+
+
+def _copy(source: int, target: int, adds: bool, awaits: tuple[Await, ...] = ()) -> Stream:
+    return Stream(source, target, 0, 1, 1, _whole, int(adds), awaits)
+
+
+def _whole(_: int) -> int:
+    return 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.network.hosts import Host
-from simulator.network.limits import Limits
-from simulator.network.ports import Connection, Port
+from simulator.network.ports import Connection, Limits, Port
 from simulator.program.program import Hosts, Paths, Ports
 
 __all__ = ["network_of"]

@@ -14,15 +14,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from simpy.events import Event
 
 from simulator.network.hosts import Host
-from simulator.network.limits import Limits
 from simulator.program.port_names import PortName
 
-__all__ = ["Arrived", "Connection", "Port", "exact_weight", "leave_out_ample"]
+__all__ = ["Arrived", "Connection", "Limits", "Port", "exact_weight", "leave_out_ample"]
 
 Arrived = Callable[[Event | None], None]
 """Called when a message's last byte has arrived."""
@@ -295,3 +295,26 @@ def _is_ample(port: Port, users: list[Connection]) -> bool:
 
 def _ceiling(port: Port) -> float:
     return math.inf if port.limits is None else port.limits.ceiling
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a port beyond its capacity; ports with the same limits share one object.
+
+    Attributes
+    ----------
+    ceiling
+        Most that a connection gets per unit of its weight, in bytes per second.
+    incast_loss
+        What each active connection beyond ``incast_flows`` costs: the capacity is divided
+        by 1 + incast_loss x (connections - incast_flows).
+    """
+
+    ceiling: float = math.inf
+    incast_loss: float = 0.0
+    incast_flows: int = 1
+
+    def capacity(self, nominal: float, connections: int) -> float:
+        """What is left of a capacity while ``connections`` are active."""
+        beyond = connections - self.incast_flows
+        return nominal / (1.0 + self.incast_loss * beyond) if beyond > 0 else nominal

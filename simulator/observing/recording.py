@@ -1,13 +1,13 @@
-"""A run kept in memory: for audits, traces and critical paths."""
+"""A run kept in memory, for audits, traces and critical paths; and several observers of one run at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from simulator.records import NOTHING, Record, Service, Span, Step, Transfer, Update, Wait, Work
+from simulator.records import NOTHING, Observer, Record, Service, Span, Step, Transfer, Update, Wait, Work
 
-__all__ = ["Recording"]
+__all__ = ["FanOut", "Recording"]
 
 
 class Recording:
@@ -44,3 +44,15 @@ class Recording:
     def by_number(self) -> dict[int, Work]:
         """Every piece of work that has a number, by it."""
         return {one.number: one for one in self.work if one.number != NOTHING}
+
+
+class FanOut:
+    """Hands each record to every observer, in the order given."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def record(self, record: Record) -> None:
+        """Take one record."""
+        for observer in self._observers:
+            observer.record(record)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.program.program import Exchange, Integers, Program, Routine
+from simulator.program.program import Exchange, Integers, Program, Routine, Synchronous
 
 __all__ = [
     "Memberships",
@@ -22,6 +22,7 @@ __all__ = [
     "exchanges_by_group",
     "group_name",
     "last_groups",
+    "may_overlap",
     "memberships",
     "of_partition",
     "partition_of_each",
@@ -112,3 +113,21 @@ def group_name(program: Program, group: int) -> str:
 def amid_passes(routine: Routine) -> bool:
     """Whether ranks meet in several groups, or before a step's last pass, so that collectives tell by themselves when they go on."""
     return any(operation.kind == "collective" and operation.departs for operation in routine.operations)
+
+
+def may_overlap(program: Program, routine: Routine) -> bool:
+    """Whether a rank of a routine can compute while one of its messages, or a collective that tells when it goes on, is on its way."""
+    rule = program.rules.updates
+    if isinstance(rule, Synchronous) and rule.cancel:
+        return True
+    operations = routine.operations
+    before: list[set[int]] = []  # of each operation, all that must have ended
+    last: set[int] = set()  # the compute before, and what that waited for
+    for number, operation in enumerate(operations):
+        chain = last if operation.kind == "compute" else set()
+        before.append(chain.union(operation.after, *(before[one] for one in operation.after)))
+        if operation.kind == "compute":
+            last = {number, *before[-1]}
+    computes = [number for number, its in enumerate(operations) if its.kind == "compute"]
+    sends = [number for number, its in enumerate(operations) if its.kind == "send" or (its.kind == "collective" and its.departs)]
+    return any(send not in before[compute] and compute not in before[send] for send in sends for compute in computes)

@@ -213,7 +213,7 @@ class Operation:
         over a path; receive: what another rank has sent; serve: a server works on a tensor;
         collective: with others of a group.
     name
-        What is done, for people. Gates: "turn" (the step is handed out, and begins to
+        What is done, in words. Gates: "turn" (the step is handed out, and begins to
         read), "prepare" (the client has the batch), "input" (the batch is there), "update"
         (the rank may end its step).
     after

@@ -91,7 +91,7 @@ class ParameterServer(Strategy):
         default=1,
         ge=1,
         le=1024,
-        description="a worker is a process on one node, with so many devices, which sum their gradients before it pushes them as one",
+        description="a worker is a process on one node, with as many devices, which sum their gradients before it pushes them as one",
     )
     servers: Count = Field(default=1, description="parameter servers, which hold the variables")
     bound: int | None = Field(default=None, ge=0, le=10**9, description="ssp: steps that a worker may be ahead of the slowest")

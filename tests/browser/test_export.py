@@ -8,13 +8,13 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from support.results import hostile_sweep, sweep
 
 from paceline.reporting import write_report
 from paceline.reporting.exporting import export_figures, headless, open_page
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
 from simulator.errors import PacelineError
-from tests.browser.samples import hostile_sweep, sweep
 
 pytestmark = pytest.mark.skipif(os.environ.get("PACELINE_NO_BROWSER") == "1", reason="PACELINE_NO_BROWSER=1")
 

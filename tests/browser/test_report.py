@@ -9,62 +9,12 @@ from pathlib import Path
 
 import pytest
 from selenium.webdriver.support.ui import WebDriverWait
+from support.pages import CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page
+from support.results import HOSTILE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 from paceline.reporting import write_report
-from tests.browser.conftest import Page
-from tests.browser.samples import HOSTILE, STRATEGIES, grid, hostile_sweep, planned, sweep
-
-SCREENS = [(width, height, theme) for width, height in ((1440, 900), (390, 844)) for theme in ("light", "dark")]
-EVERY_SCREEN = pytest.mark.parametrize(("width", "height", "theme"), SCREENS)
 
 CURVE = "#figure-throughput .scatterlayer .trace:nth-last-child(2)"
-FIGURES = """
-return [...document.querySelectorAll('.plot')].map(plot => ({
-  id: plot.id,
-  drawn: plot.querySelectorAll('svg.main-svg').length,
-  marks: plot.querySelectorAll('.scatterlayer .trace, .barlayer .trace').length,
-  expected: plot.data.length,
-  label: plot.getAttribute('aria-label'),
-  width: plot.querySelector('svg.main-svg').getBoundingClientRect().width,
-  room: plot.getBoundingClientRect().width,
-}))
-"""
-OVERFLOWING = """
-const wide = document.documentElement.clientWidth;
-return [...document.querySelectorAll('main *')]
-  .filter(element => !element.closest('.scroll, .roll, pre, svg, .plot, .visually-hidden'))
-  .filter(element => element.getBoundingClientRect().right > wide + 1)
-  .map(element => element.tagName + '.' + element.className)
-"""
-OVERLAPPING_LABELS = """
-const clashes = [];
-for (const plot of document.querySelectorAll('.plot')) {
-  for (const axis of ['xaxislayer-above', 'yaxislayer-above']) {
-    const boxes = [...plot.querySelectorAll('.' + axis + ' text')].map(text => text.getBoundingClientRect());
-    boxes.forEach((one, i) => boxes.slice(i + 1).forEach(other => {
-      const across = Math.min(one.right, other.right) - Math.max(one.left, other.left);
-      const down = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
-      if (across > 0.5 && down > 2) clashes.push(plot.id + ' ' + axis);
-    }));
-  }
-}
-return clashes
-"""
-CONTRAST = """
-const channel = value => { value /= 255; return value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; };
-const parsed = colour => colour.match(/[\\d.]+/g).slice(0, 3).map(Number);
-const light = colour => { const [r, g, b] = parsed(colour).map(channel); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-const behind = element => { for (; element; element = element.parentElement) {
-  const colour = getComputedStyle(element).backgroundColor; if (colour !== 'rgba(0, 0, 0, 0)') return colour; } };
-const ratio = (one, other) => {
-  const [high, low] = [light(one), light(other)].sort((a, b) => b - a);
-  return (high + 0.05) / (low + 0.05);
-};
-return Math.min(...[...document.querySelectorAll(
-  'p, h1, h2, h3, td, th, dt, dd, li, code, pre, summary, button, select, label, legend, output')]
-  .filter(element => element.getBoundingClientRect().width > 2)
-  .map(element => ratio(getComputedStyle(element).color, behind(element))))
-"""
 
 
 @pytest.fixture(scope="module")

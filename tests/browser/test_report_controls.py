@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
+from support.pages import Page
+from support.results import RATES, STRATEGIES, grid, sweep
 
 from paceline.reporting import write_report
 from simulator.results import Result
 from simulator.text import format_duration, format_number, format_share
-from tests.browser.conftest import Page
-from tests.browser.samples import RATES, STRATEGIES, grid, sweep
 
 LIVE = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 RING = "Ring all-reduce (multi-worker mirrored)"

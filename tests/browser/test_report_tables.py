@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.pages import Page
+from support.results import PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 from paceline.comparing import compare
 from paceline.reporting import write_report
 from simulator.cost import placement_of, usd_per_million_samples
 from simulator.results import Result
-from tests.browser.conftest import Page
-from tests.browser.samples import PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 FIGURES = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 SAVED = """

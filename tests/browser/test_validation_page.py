@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 from selenium.webdriver.support.ui import WebDriverWait
+from support.pages import CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page
+from support.validations import HOSTILE, row, validation_of
 
 from calibrate.validation.comparison import Compared
 from paceline.reporting.validation import write_validation
-from tests.browser.conftest import Page
-from tests.browser.test_report import CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS
-from tests.sample_validations import HOSTILE, row, validation_of
 
 
 @pytest.fixture(scope="module")

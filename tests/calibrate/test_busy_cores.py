@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sample_testbed import TRUE, as_measured, setting
+from support.testbed import TRUE, as_measured, setting
 
 from calibrate.testbed.busy_cores import busy_cores, slowdowns
 from calibrate.testbed.fitting import fit_platform

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_testbed import as_measured
+from support.testbed import as_measured
 
 import calibrate.validation.running as running
 from calibrate.testbed.readings import Readings
@@ -181,7 +181,7 @@ def test_held_out_settings_are_predicted_from_the_fit_alone(measured: tuple[Matr
 
 
 def _slow() -> dict[str, float]:
-    from sample_testbed import TRUE
+    from support.testbed import TRUE
 
     return TRUE | {"session_s": 0.1}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calibrate.testbed.duration import busiest_share, guessed_run_s, guessed_step_s
+from calibrate.testbed.running import busiest_share, guessed_run_s, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from calibrate.validation.checking import faults_of
 from calibrate.validation.matrix import Matrix, read_matrix

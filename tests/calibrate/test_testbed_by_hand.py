@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sample_testbed import TRUE, setting
+from support.testbed import TRUE, setting
 
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting

@@ -5,48 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.command_line import SCENARIO, Answer
 
 from paceline.cli.app import main
-
-SCENARIO = """\
-[workload]
-name = "plain"
-batch_per_replica = 10
-forward = {base = "1 ms", per_sample = "100 us"}
-backward = {base = "2 ms", per_sample = "200 us"}
-jitter = {kind = "lognormal", sigma = 0.1}
-variables = [
-    {name = "kernel", size = "1 MB", creation_index = 0, ready = 0.5},
-    {name = "bias", size = "1 kB", creation_index = 1, ready = 1.0},
-]
-
-[cluster]
-name = "lab"
-inter_node = {bandwidth = "1 GB/s", latency = "20 us"}
-
-[strategy]
-kind = "parameter-server"
-mode = "async"
-workers = 2
-
-[run]
-steps = 4
-replications = 2
-"""
-"""Small and valid; tests change a line of it."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """How a command ended."""
-
-    code: int
-    stdout: str
-    stderr: str
 
 
 @pytest.fixture

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tests.cli.conftest import Answer
-from tests.cli.test_bad_input import contents, refused
+from support.command_line import Answer, contents, refused
 
 Runner = Callable[..., Answer]
 MANY = ("--set", "run.replications=100000", "--set", "run.steps=200000")

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.command_line import Answer, contents, refused
+from support.measurements import Truth, gamma_of, link_records, step_records
 
 from calibrate import fit_link, fit_workload
 from calibrate.measurements import MeasurementsError
 from simulator.errors import CalibrationError
-from tests.calibrate.conftest import Truth, gamma_of, link_records, step_records
-from tests.cli.conftest import Answer
-from tests.cli.test_bad_input import contents, refused
 
 Runner = Callable[..., Answer]
 MODEL = """\

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tests.cli.conftest import Answer
-from tests.cli.test_bad_input import refused
+from support.command_line import Answer, refused
 
 ASYNC = "strategy={kind='parameter-server',mode='async',workers=2}"
 SYNC = "strategy={kind='parameter-server',mode='sync',workers=4}"

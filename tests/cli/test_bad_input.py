@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
-from tests.cli.conftest import SCENARIO, Answer
+from support.command_line import SCENARIO, Answer, contents, refused
 
 Content = str | bytes
 
@@ -295,24 +294,6 @@ GROUPS = {
     "report": REPORT,
 }
 ALL = [pytest.param(bad, id=f"{group}-{bad.name}") for group, cases in GROUPS.items() for bad in cases]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def refused(answer: Answer, *fragments: str, code: int = 2) -> None:
-    """One line, the right code, nothing on stdout."""
-    assert answer.code == code, answer
-    assert answer.stdout == ""
-    assert answer.stderr.startswith("paceline: ")
-    assert answer.stderr.count("\n") == 1, answer.stderr
-    assert answer.stderr.endswith("\n")
-    assert answer.stderr.rstrip("\n").isprintable()
-    assert len(answer.stderr) < 700
-    assert "Traceback" not in answer.stderr
-    for fragment in fragments:
-        assert fragment in answer.stderr, answer.stderr
 
 
 def put(folder: Path, files: Mapping[str, Content]) -> None:

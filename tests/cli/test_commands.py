@@ -14,10 +14,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+from support.command_line import Answer
 
 import paceline as package
 from simulator.results import Result
-from tests.cli.conftest import Answer
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["quickstart", "calibrate", "calibrate-link", "simulate", "sweep", "report", "schema", "models list", "models show", "validate",

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.command_line import Answer
 
 from simulator import load_scenario, simulate
 from simulator.distributions import LogNormal
 from simulator.errors import SimulationError
-from tests.cli.conftest import Answer
 
 ASYNC = "strategy={kind='parameter-server',mode='async',workers=64}"
 LONG = ("--set", ASYNC, "--set", "run.steps=100", "--set", "run.replications=4", "--set", "cluster.nodes=1000")

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tests.cli.conftest import SCENARIO, Answer
+from support.command_line import SCENARIO, Answer
 
 WORKERS = (1, 2, 3, 4, 5, 6)
 SWEEP = ("sweep", "s.toml", "--set", "run.steps=400", "--set", "run.replications=5")

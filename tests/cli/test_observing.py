@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.command_line import Answer
 
 from simulator import invariants
 from simulator.errors import InvariantError
 from simulator.observing.tensorboard import EVENT_FILE
 from simulator.program.laws import PROGRAM_LAWS
 from simulator.results import Result
-from tests.cli.conftest import Answer
 
 Runner = Callable[..., Answer]
 LAWS = [law.__name__ for law in (*PROGRAM_LAWS, *invariants.LAWS)]

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.command_line import SCENARIO, Answer
 
 from paceline.planning import Plan
 from paceline.reporting import read_results
-from tests.cli.conftest import SCENARIO, Answer
 
 PRICE = ("--set", "cluster.price.usd_per_node_hour=0.40")
 QUICK = ("--set", "run.replications=19", "--jobs", "1")

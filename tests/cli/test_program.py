@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable
 
 import pytest
+from support.command_line import Answer, refused
 
 from simulator.engine import choosing
-from tests.cli.conftest import Answer
-from tests.cli.test_bad_input import refused
 
 Runner = Callable[..., Answer]
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tests.browser.samples import STRATEGIES, plausible, scenario_of
-from tests.cli.conftest import Answer
+from support.command_line import Answer
+from support.results import STRATEGIES, plausible, scenario_of
 
 RESULT = plausible(scenario_of(STRATEGIES[0], 2)).to_json()
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.command_line import SCENARIO, Answer
+from support.results import sweep
 
 from paceline.cli import showing
 from simulator.figures import Bottleneck
 from simulator.results import Failure, Result
-from tests.browser.samples import sweep
-from tests.cli.conftest import SCENARIO, Answer
 
 Paceline = Callable[..., Answer]
 SWEEP = ("sweep", "s.toml", "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r.ndjson")

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-from tests.cli.conftest import SCENARIO, Answer
+from support.command_line import SCENARIO, Answer
 
 JITTERS = 'workload.jitter={kind="lognormal", sigma=0.2},{kind="gamma", shape=1e-4}'
 SWEEP = ("sweep", "s.toml", "--over", JITTERS, "--over", "strategy.workers=1,2,3", "--over", "strategy.mode=sync,async")

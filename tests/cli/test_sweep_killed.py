@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from tests.cli.conftest import SCENARIO
+from support.command_line import SCENARIO
 
 GRID = ("--over", "run.seed=0,1,2,3,4,5", "--over", "strategy.workers=2,3")
 ARGUMENTS = ("sweep", "s.toml", "--set", "run.steps=60", *GRID)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.command_line import SCENARIO, Answer
 
 from calibrate.validation.scores import Thresholds
 from paceline.cli.validating import share_of, thresholds_of
 from simulator import load_scenario
 from simulator.errors import InputError
-from tests.cli.conftest import SCENARIO, Answer
 
 Runner = Callable[..., Answer]
 POINTS = "workers,servers,throughput,staleness\n1,1,1000,0\n1,1,1020,0\n2,1,1900,0.9\n2,1,1960,1.0\n"

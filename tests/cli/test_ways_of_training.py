@@ -11,14 +11,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from sample_modes import LOAD, MODES
-from sample_scenarios import scenario_table
+from support.command_line import Answer
+from support.modes import LOAD, MODES
+from support.scenarios import scenario_table
 
 from paceline.reporting import read_results
 from paceline.reporting.reproduce import scenario_toml
 from simulator import scenario_from_table, simulate
 from simulator.results import Result
-from tests.cli.conftest import Answer
 
 Runner = Callable[..., Answer]
 DATA = Path(__file__).parents[1] / "data"

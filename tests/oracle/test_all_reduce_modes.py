@@ -7,7 +7,7 @@ Two equal workers, a ring of 1 GB/s: S bytes take S / B, 1 ms a megabyte. Forwar
 from __future__ import annotations
 
 import pytest
-from sample_runs import recorded
+from support.runs import recorded
 
 from simulator import simulate
 from simulator.records import Place

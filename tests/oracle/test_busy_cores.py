@@ -7,7 +7,7 @@ import random
 from collections import deque
 
 import pytest
-from sample_runs import COMPUTE_S, FAST, assert_mean, steps_per_s
+from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
 
 from simulator import simulate
 from simulator.cores import Cores, Task

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from sample_networks import wiring_of
-from sample_scenarios import scenario_table
+from support.networks import wiring_of
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.collectives.exchanges import exchanges_of

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from sample_engines import Case, by_compiled, by_simpy, tables_of
+from support.network_cases import Case, by_compiled, by_simpy, tables_of
 
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.network import fairness
-from simulator.network.limits import Limits
-from simulator.network.ports import Connection, Port, exact_weight, leave_out_ample
+from simulator.network.ports import Connection, Limits, Port, exact_weight, leave_out_ample
 
 SIZES = st.one_of(st.sampled_from([0.5, 1.0, 2.0, 5.0]), st.floats(0.01, 10.0))
 TIMES = st.one_of(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0]), st.floats(0.0, 12.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from sample_runs import FAST, recorded
+from support.runs import FAST, recorded
 
 from simulator import simulate
 from simulator.replication import replicate

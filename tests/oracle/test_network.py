@@ -7,12 +7,12 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from support.looping import each
 
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
-from simulator.network.limits import Limits
-from simulator.network.ports import Connection, Port, exact_weight, leave_out_ample
+from simulator.network.ports import Connection, Limits, Port, exact_weight, leave_out_ample
 from simulator.transport import Transport
 
 
@@ -163,17 +163,17 @@ def compare(case: Case, *, ample: bool = False) -> None:
         assert not port.active
 
 
-@pytest.mark.parametrize("seed", range(600))
+@each("seed", range(600))
 def test_random_networks(seed):
     compare(random_case(random.Random(seed)))
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each("seed", range(300))
 def test_without_ports_that_never_fill(seed):
     compare(random_case(random.Random(seed)), ample=True)
 
 
-@pytest.mark.parametrize("seed", range(400))
+@each("seed", range(400))
 def test_messages_sent_the_moment_another_ends(seed):
     """Coming and going in one instant: several connections leave a port, and others enter it."""
     chance = random.Random(seed)
@@ -189,7 +189,7 @@ def test_messages_sent_the_moment_another_ends(seed):
     compare(case, ample=chance.random() < 0.3)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each("seed", range(300))
 def test_weights_of_connections(seed):
     chance = random.Random(seed)
     case = random_case(chance)
@@ -197,7 +197,7 @@ def test_weights_of_connections(seed):
     compare(case)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each("seed", range(300))
 def test_a_weight_for_each_message(seed):
     chance = random.Random(seed)
     case = random_case(chance, ties=False)
@@ -206,7 +206,7 @@ def test_a_weight_for_each_message(seed):
     compare(case)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each("seed", range(300))
 def test_caps_and_incast(seed):
     chance = random.Random(seed)
     case = random_case(chance)
@@ -224,7 +224,7 @@ def test_caps_and_incast(seed):
     compare(case, ample=ample)
 
 
-@pytest.mark.parametrize("seed", range(400))
+@each("seed", range(400))
 def test_so_many_messages_at_a_time(seed):
     chance = random.Random(seed)
     case = random_case(chance, ties=False)

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 import pytest
-from sample_networks import Messages
-from sample_scenarios import scenario_table
+from support.networks import Messages
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.kernel import Kernel

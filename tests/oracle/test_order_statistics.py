@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_runs import COMPUTE_S, FAST, assert_mean, seconds_per_update, steps_per_s
 from scipy import integrate, stats
+from support.runs import COMPUTE_S, FAST, assert_mean, seconds_per_update, steps_per_s
 
 from simulator import simulate
 from simulator.closed_form import backup_step_exponential_s, harmonic

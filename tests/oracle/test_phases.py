@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_runs import FAST
+from support.runs import FAST
 
 from simulator import simulate
 from simulator.phases import Phases, random_order

@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize
 
 from simulator.closed_form import checkpoint_interval_s, pipeline_bubble
-from simulator.engine.simpy.server import Job, Server
+from simulator.engine.simpy.objects import Job, Server
 from simulator.kernel import Kernel
 
 CHUNK_S = 1.0

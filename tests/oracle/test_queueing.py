@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_runs import COMPUTE_S, FAST, assert_mean, recorded, steps_per_s
+from support.runs import COMPUTE_S, FAST, assert_mean, recorded, steps_per_s
 
 from simulator import simulate
 from simulator.closed_form import asynchronous_server_bound, mean_value_analysis

@@ -7,7 +7,7 @@ of compute, 0.5 ms of service in order of arrival. All times in milliseconds.
 from __future__ import annotations
 
 import pytest
-from sample_runs import recorded
+from support.runs import recorded
 
 from simulator.records import Place
 

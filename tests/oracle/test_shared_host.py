@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sample_runs import recorded
+from support.runs import recorded
 
 from simulator import simulate
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sample_engines import Case, by_compiled
+from support.network_cases import Case, by_compiled
 
 PEER = Path(__file__).parents[2] / "benchmarks" / "simgrid_peer.py"
 

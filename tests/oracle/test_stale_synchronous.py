@@ -10,7 +10,7 @@ import itertools
 
 import numpy as np
 import pytest
-from sample_runs import COMPUTE_S, FAST, assert_mean, recorded, seconds_per_update
+from support.runs import COMPUTE_S, FAST, assert_mean, recorded, seconds_per_update
 
 from simulator import simulate
 from simulator.closed_form import harmonic

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_runs import recorded
+from support.runs import recorded
 
 from simulator import simulate
 from simulator.replication import replicate

@@ -13,7 +13,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from sample_runs import COMPUTE_S, FAST, recorded
+from support.runs import COMPUTE_S, FAST, recorded
 
 from simulator import simulate
 from simulator.engine.draws import Draws, Factors

@@ -8,8 +8,8 @@ from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from sample_random import random_scenarios
-from sample_scenarios import scenario_table
+from support.random_scenarios import plain_scenarios, random_scenarios
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.observing.chrome_trace import chrome_trace
@@ -18,7 +18,6 @@ from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 from simulator.records import EVERYBODY, NOTHING, Service, Transfer, begin_of, end_of
 from simulator.replication import replicate
-from tests.property.test_invariants import scenarios
 
 SETTINGS = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -117,7 +116,7 @@ def test_causes_end_before_what_they_let_begin_and_leave_no_time_unexplained(sce
 
 
 @SETTINGS
-@given(scenarios())
+@given(plain_scenarios())
 def test_a_path_covers_its_step_without_gaps(scenario):
     recording = recorded(scenario)
     work = recording.by_number()
@@ -146,7 +145,7 @@ def test_paths_and_traces_of_every_mechanism(name):
 
 
 @SETTINGS
-@given(scenarios())
+@given(plain_scenarios())
 def test_a_trace_nests_and_its_arrows_have_two_ends(scenario):
     recording = recorded(scenario)
     path = critical_path(recording, recording.steps[-1])

@@ -7,10 +7,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from engines import Outcome, difference, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sample_random import random_scenarios, seeded_scenarios
+from support.engines import Outcome, difference, run
+from support.random_scenarios import random_scenarios, seeded_scenarios
 
 from simulator import Scenario
 from simulator.records import Step, Transfer

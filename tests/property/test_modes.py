@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from sample_modes import LOAD, MODES
-from sample_scenarios import scenario_table
+from support.modes import LOAD, MODES
+from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.errors import ScenarioError

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.measurements import Truth, gamma_of, step_records
 
 from calibrate import fit_workload
 from calibrate.measurements import MeasurementsError
@@ -19,7 +20,6 @@ from paceline.reporting import read_results
 from simulator import load_cluster, load_scenario, load_workload, scenario_from_table, simulate
 from simulator.errors import CalibrationError, PacelineError
 from simulator.scenario import Scenario
-from tests.calibrate.conftest import Truth, gamma_of, step_records
 
 LARGEST = 2_000
 """Worker-steps that are simulated; a larger scenario is validated only."""

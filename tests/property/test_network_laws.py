@@ -7,12 +7,12 @@ import random
 
 import numpy as np
 import pytest
+from support.looping import each
 
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
-from simulator.network.limits import Limits
-from simulator.network.ports import Connection, Port, leave_out_ample
+from simulator.network.ports import Connection, Limits, Port, leave_out_ample
 from simulator.transport import Transport
 
 DISCIPLINES = (
@@ -108,7 +108,7 @@ class Star:
                 assert all(begun.count(host) <= self.transport.at_a_time for host in begun)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each("seed", range(200))
 def test_no_port_is_ever_over_its_capacity_and_every_connection_has_a_bottleneck(seed):
     star = Star(seed)
     chance = random.Random(seed + 1)
@@ -117,7 +117,7 @@ def test_no_port_is_ever_over_its_capacity_and_every_connection_has_a_bottleneck
     star.run()
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each("seed", range(200))
 def test_every_byte_sent_arrives_once(seed):
     star = Star(seed)
     arrived = star.run()
@@ -128,7 +128,7 @@ def test_every_byte_sent_arrives_once(seed):
     assert all(port.busy_until(star.kernel.now) >= port.in_use_s(star.kernel.now) * (1 - 1e-9) for port in star.ports if port.busy_s)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each("seed", range(100))
 def test_messages_of_a_connection_arrive_in_order(seed):
     star = Star(seed)
     star.run()
@@ -137,13 +137,13 @@ def test_messages_of_a_connection_arrive_in_order(seed):
         assert numbers == sorted(numbers, key=lambda number: (star.sent_s[number], number))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each("seed", range(200))
 def test_twice_the_rates_and_half_the_latencies_halve_every_time(seed):
     """Exactly: a factor of two is not rounded."""
     assert [(number, 2.0 * at_s) for number, at_s in Star(seed, scale=2.0).run()] == Star(seed).run()
 
 
-@pytest.mark.parametrize("seed", range(50))
+@each("seed", range(50))
 def test_names_change_nothing_and_runs_repeat(seed):
     star = Star(seed)
     first = star.run()

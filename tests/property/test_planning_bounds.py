@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from support.scenarios import scenario_table
 
 from paceline.planning.bounds import Ceilings
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.errors import ScenarioError
 from simulator.scenario import Scenario
-from tests.sample_scenarios import scenario_table
 
 ROOT = Path(__file__).parents[2]
 JITTERS: list[dict[str, Any]] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.scenarios import scenario_table
 
 from paceline.planning import Goal, goal_of, plan, space_of
 from paceline.planning.goals import confidence_of, required_rate
@@ -14,7 +15,6 @@ from simulator import simulate
 from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
 from simulator.results import Result
-from tests.sample_scenarios import scenario_table
 
 TERM = {"compute": {"per_doubling": 0.03}, "communication": {"at": 0.25}}
 STRATEGIES = [

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from support.scenarios import scenario_table
 
 from paceline.planning import Goal, goal_of, plan, space_of
 from paceline.planning.goals import required_rate
@@ -14,7 +15,6 @@ from paceline.planning.space import Space
 from simulator import simulate
 from simulator.cost import usd_per_hour
 from simulator.results import Result
-from tests.sample_scenarios import scenario_table
 
 SAMPLES = 1e6
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
 from simulator.errors import InvariantError

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sample_random import built, random_scenarios, random_table, seeded_scenarios
+from support.random_scenarios import built, random_scenarios, random_table, seeded_scenarios
 
 from simulator import Scenario
 from simulator.invariants import audit

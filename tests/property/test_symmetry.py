@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from sample_runs import FAST, recorded
+from support.runs import FAST, recorded
 
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s

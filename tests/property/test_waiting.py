@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from sample_modes import LOAD, MODES
-from sample_random import random_scenarios
-from sample_scenarios import scenario_table
+from support.modes import LOAD, MODES
+from support.random_scenarios import random_scenarios
+from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.observing.critical_path import CriticalPath, critical_path

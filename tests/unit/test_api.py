@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pydantic
 import pytest
-from sample_answers import Cells
-from sample_scenarios import scenario_table
+from support.notebook import Cells
+from support.scenarios import scenario_table
 
 import paceline
 from simulator.cluster import Cluster

@@ -8,8 +8,8 @@ import sys
 from types import ModuleType
 
 import pytest
-from sample_modes import LOAD, MODES
-from sample_scenarios import scenario_table
+from support.modes import LOAD, MODES
+from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.engine import choosing

@@ -7,7 +7,7 @@ import json
 import math
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.observing.chrome_trace import chrome_trace

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
+from support.networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
 from simulator.collectives.chain import chain_schedule
-from simulator.collectives.copies import hierarchical_copy_schedule, reduce_to_one_schedule
 from simulator.collectives.direct import direct_schedule
 from simulator.collectives.double_tree import double_tree_schedule, parents
 from simulator.collectives.exchanges import Plan
-from simulator.collectives.factory import collective_for
+from simulator.collectives.factory import collective_for, hierarchical_copy_schedule, reduce_to_one_schedule
 from simulator.collectives.halving_doubling import halving_doubling_schedule
 from simulator.collectives.hierarchical import hierarchical_schedule
 from simulator.collectives.laws import dependencies, least_shares, shares, start_of, stuck, wanted

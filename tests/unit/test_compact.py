@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
 from simulator.available import give_back

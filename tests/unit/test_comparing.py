@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from paceline.comparing import Comparison, compare, has_effect, rivals_of, share_draws, verdict
 from simulator import load_scenario, scenario_from_table, simulate

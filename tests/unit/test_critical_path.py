@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step

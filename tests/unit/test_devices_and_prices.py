@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from simulator import catalog
 from simulator.accelerator import Accelerator, accelerator_named, load_accelerator

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_modes import LOAD
-from sample_scenarios import scenario_table
+from support.modes import LOAD
+from support.scenarios import scenario_table
 
 from simulator import pcg64, scenario_from_table
 from simulator.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from sample_scenarios import scenario_table
 from scipy import stats
+from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.distributions import Constant, Slowdown

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
 from simulator.evidence import checked_kinds, coverage

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from engines import difference, run
-from sample_random import seeded_scenarios
+from support.engines import difference, run
+from support.random_scenarios import seeded_scenarios
 
 from simulator import Scenario, load_scenario
 from simulator.engine.compiled import engine as machine

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.scenarios import scenario_table
 
 from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.answer import Goal
@@ -21,7 +22,6 @@ from simulator.cost import cost_of_samples, usd_per_hour
 from simulator.errors import InputError, ResultsError, ScenarioError
 from simulator.results import Result
 from simulator.text import format_number
-from tests.sample_scenarios import scenario_table
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 2, "servers": 1}

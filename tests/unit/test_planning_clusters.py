@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.scenarios import scenario_table
 
 import paceline
 from paceline.planning import Plan, goal_of, plan, space_of
@@ -15,7 +16,6 @@ from paceline.reporting.planned import pareto, plan_grids
 from simulator.cost import time_of_samples_s
 from simulator.figures import Bottleneck, Breakdown, Utilisation
 from simulator.prices import parse_prices
-from tests.sample_scenarios import scenario_table
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
 TEXT = 'name = "{0}"\nschema_version = 1\n{1}\n[inter_node]\nbandwidth = "{2}"\n'

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
+from support.scenarios import scenario_table
 
 from paceline.planning.bounds import Ceilings
 from paceline.planning.luck import least_mean, luck_of, worst_of
 from simulator import scenario_from_table, simulate
 from simulator.distributions import Distribution, Slowdown
-from tests.sample_scenarios import scenario_table
 
 LAWS = [
     {"kind": "constant"},

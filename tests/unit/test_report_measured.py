@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.results import STRATEGIES, plausible, scenario_of
 
 from paceline.reporting.context import build_report
 from paceline.reporting.measured import Overlay, overlay_of
@@ -12,7 +13,6 @@ from paceline.reporting.sections import sections_of
 from simulator.errors import InputError
 from simulator.figures import Estimate
 from simulator.results import Result
-from tests.browser.samples import STRATEGIES, plausible, scenario_of
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from sample_runs import FAST
-from sample_scenarios import scenario_table
+from support.runs import FAST
+from support.scenarios import scenario_table
 
 from paceline.reporting.halving import halvings
 from paceline.reporting.sensitivity import Change, changes_of, figure

@@ -7,7 +7,8 @@ import io
 from pathlib import Path
 
 import pytest
-from sample_scenarios import scenario_table
+from support.results import STRATEGIES, hostile_sweep, plausible, scenario_of
+from support.scenarios import scenario_table
 
 from paceline.planning.answer import Candidate, Goal, Improvement, Plan, Refused, ServerCount, WorkerCount
 from paceline.reporting.measured import Beside, Overlay, Unmatched
@@ -18,7 +19,6 @@ from simulator import scenario_from_table, simulate
 from simulator.errors import InputError
 from simulator.results import Failed, Failure, Result
 from simulator.rows import COLUMNS
-from tests.browser.samples import STRATEGIES, hostile_sweep, plausible, scenario_of
 
 Rows = list[dict[str, str]]
 

@@ -7,9 +7,9 @@ from itertools import groupby, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_modes import LOAD, MODES
-from sample_runs import recorded
-from sample_scenarios import scenario_table
+from support.modes import LOAD, MODES
+from support.runs import recorded
+from support.scenarios import scenario_table
 
 from paceline.reporting.lanes import PATH_KINDS
 from paceline.reporting.pieces import Piece, Spans, coarse, joined

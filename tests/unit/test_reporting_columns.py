@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.results import STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
 from paceline.reporting.columns import MOST_BINS, PARTS, columns_of
 from paceline.reporting.coordinates import coordinates_of
@@ -12,7 +13,6 @@ from simulator.cost import usd_per_million_samples
 from simulator.figures import Histogram
 from simulator.results import Result
 from simulator.text import written
-from tests.browser.samples import STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from support.results import STRATEGIES, planned, plausible, scenario_of
 from typer.testing import CliRunner
 
 from paceline.cli.commands.report import report
@@ -17,7 +18,6 @@ from paceline.planning.answer import Candidate, Goal, Plan
 from paceline.reporting.gathering import labels_of
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
-from tests.browser.samples import STRATEGIES, planned, plausible, scenario_of
 
 app = typer.Typer()
 app.command()(report)

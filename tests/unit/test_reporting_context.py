@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.results import PRICE, STRATEGIES, grid, sweep
 
 from paceline.reporting.columns import MOST_RUNS, columns_of
 from paceline.reporting.context import build_report
@@ -23,7 +24,6 @@ from simulator.text import (
     plot_text,
     sentence,
 )
-from tests.browser.samples import PRICE, STRATEGIES, grid, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.results import RATES, STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
 from paceline.reporting.coordinates import ABSENT, Coordinates, coordinates_of
 from simulator.results import Result
-from tests.browser.samples import RATES, STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from support.results import STRATEGIES, plausible, scenario_of
 
 from paceline.reporting import read_results, write_report
 from simulator.errors import InputError, ResultsError
-from tests.browser.samples import STRATEGIES, plausible, scenario_of
 
 LINE = plausible(scenario_of(STRATEGIES[0], 2)).to_json()
 OTHER = plausible(scenario_of(STRATEGIES[0], 4)).to_json()

@@ -9,6 +9,7 @@ import sys
 from typing import Any, get_args
 
 import pytest
+from support.results import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 from paceline.planning.wording import servers_note, work_note, workers_note
 from paceline.reporting.context import build_report
@@ -20,7 +21,6 @@ from paceline.sentences import limit_in_words
 from simulator.figures import Bottleneck, Estimate
 from simulator.results import Result
 from simulator.text import format_share
-from tests.browser.samples import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
 
@@ -181,7 +181,7 @@ def test_the_same_results_give_the_same_bytes() -> None:
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
         "import hashlib; from paceline.reporting.context import build_report; from paceline.reporting.render import render;"
-        "from tests.browser.samples import sweep; print(hashlib.sha256(render(build_report(sweep(workers=(1, 8)))).encode()).hexdigest())"
+        "from tests.support.results import sweep; print(hashlib.sha256(render(build_report(sweep(workers=(1, 8)))).encode()).hexdigest())"
     )
     hashes = {
         subprocess.run(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.results import STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
 from paceline.cli.options import parse_axis
 from paceline.reporting.context import build_report
@@ -16,7 +17,6 @@ from paceline.reporting.reproduce import Recipe, scenario_toml
 from paceline.sweeping import grid as grid_of
 from simulator.loading import scenario_from_table
 from simulator.results import Result
-from tests.browser.samples import STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_modes import LOAD, MODES
-from sample_scenarios import scenario_table
+from support.modes import LOAD, MODES
+from support.scenarios import scenario_table
 
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.catalog import entries

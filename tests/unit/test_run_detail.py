@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from paceline.sweeping import grid
 from simulator import Scenario, load_scenario, scenario_from_table

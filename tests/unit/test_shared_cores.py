@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from sample_networks import wiring_of
+from support.networks import wiring_of
 
 from simulator import simulate
 from simulator.cluster import Cluster

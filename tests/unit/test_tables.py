@@ -10,8 +10,8 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_answers import Cells
-from sample_scenarios import scenario_table
+from support.notebook import Cells
+from support.scenarios import scenario_table
 
 import paceline
 from paceline.planning.answer import Candidate, Goal, Plan
@@ -61,6 +61,19 @@ def test_a_result_is_one_row_of_the_documented_columns(result):
     )
     assert pd.isna(row["usd_per_million_samples"])
     assert row["failed"] == ""
+
+
+def test_every_column_is_of_something_that_results_have(result):
+    facts = result._facts()
+    for column in COLUMNS.values():
+        first, *rest = (column.of or column.name).split(".")
+        assert first in facts or hasattr(result, first), column.name
+        value = facts[first] if first in facts else getattr(result, first)
+        for part in rest:
+            assert value is None or hasattr(value, part), column.name
+            value = getattr(value, part, None)
+        assert column.heading, column.name
+        assert column.meaning, column.name
 
 
 def test_columns_have_the_types_of_what_they_hold(swept):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import struct
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 from tensorboardX.proto.event_pb2 import Event
 
 from simulator import scenario_from_table
 from simulator.errors import InputError
-from simulator.observing.event_histogram import EventHistogram
-from simulator.observing.fan_out import FanOut
-from simulator.observing.recording import Recording
-from simulator.observing.tensorboard import EVENT_FILE, TensorBoard
+from simulator.observing.recording import FanOut, Recording
+from simulator.observing.tensorboard import EVENT_FILE, EventHistogram, TensorBoard
 from simulator.records import Step
 from simulator.replication import replicate
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from calibrate.tf_config import read_tf_config
-from calibrate.tf_scenario import scenario_of, scenario_text
+from calibrate.tf_config import read_tf_config, scenario_of, scenario_text
 from paceline.cli.app import main
 from simulator import Scenario
 from simulator.errors import InputError

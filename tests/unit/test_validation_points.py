@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.scenarios import scenario_table
 
 from calibrate.validation.at_points import compared, scenarios_at
 from calibrate.validation.points import Setting, read_points
 from simulator import simulate
 from simulator.errors import InputError, ScenarioError
-from tests.sample_scenarios import scenario_table
 
 
 def read(folder: Path, content: str | bytes) -> tuple[Setting, ...]:

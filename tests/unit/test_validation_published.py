@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.validations import row
+
 from calibrate.published.moving import BY_RATIO
 from calibrate.published.tables import Excluded
 from calibrate.published.validation import Coverage, PublishedValidation
@@ -9,7 +11,6 @@ from paceline.cli.validate_published import published_validation
 from paceline.cli.validating import as_data
 from paceline.reporting.validation import render_validation, section
 from simulator.constants import Constant, Prior
-from tests.sample_validations import row
 
 PRIOR = Prior(value=0.5, low=0.1, high=0.9, source="made up for this test")
 FOUND = PublishedValidation(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tomlkit
+from support.scenarios import scenario_table
 
 from calibrate.validation.at_points import base_scenario, compared, scenarios_at
 from calibrate.validation.candidates import candidates_of, value_at, with_factors
@@ -16,7 +17,6 @@ from calibrate.validation.refitted import refitted_table
 from simulator import load_scenario, simulate
 from simulator.loading import apply_settings, scenario_from_table
 from simulator.scenario import Scenario
-from tests.sample_scenarios import scenario_table
 
 POINTS = Path("points.csv")
 RING = {"kind": "multi-worker-mirrored"}

@@ -7,13 +7,13 @@ import re
 from typing import Any
 
 import pytest
+from support.validations import HOSTILE, row, validation_of
 
 from calibrate.validation.scores import scores_of
 from paceline.reporting.validation import Table, place_section, render_validation, section, write_validation
 from paceline.reporting.validation.facts import rows_table, scores_table, share, signed, summary
 from paceline.reporting.validation.overlay import curves_of
 from simulator.errors import InputError
-from tests.sample_validations import HOSTILE, row, validation_of
 
 
 def figures_of(page: str) -> dict[str, Any]:

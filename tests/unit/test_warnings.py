@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sample_scenarios import scenario_table
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.warnings import warnings_of

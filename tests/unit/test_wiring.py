@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sample_networks import Messages, wiring_of
-from sample_scenarios import scenario_table
+from support.networks import Messages, wiring_of
+from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.kernel import Kernel

@@ -81,8 +81,7 @@ def simulate(
     from simulator import simulate as run
     from simulator.catalog import scenario_file
     from simulator.files import check_writable
-    from simulator.observing.fan_out import FanOut
-    from simulator.observing.recording import Recording
+    from simulator.observing.recording import FanOut, Recording
     from simulator.prices import parse_prices
     from simulator.records import Observer
 

@@ -177,8 +177,8 @@ def run(
     Example: [bold]paceline testbed run --mode ring --link loopback --repeats 5 --json[/bold]
     """
     from calibrate.measurements import new_file
-    from calibrate.testbed.measure import measure_setting
     from calibrate.testbed.model import describe_model
+    from calibrate.testbed.running import measure_setting
     from paceline.cli.showing_testbed import as_data, show_json, show_testbed
     from paceline.cli.testbed_facts import facts_of
     from paceline.cli.testbed_options import Asked, setting_of
@@ -251,7 +251,7 @@ def show(
 
 def _with_links_to_be_had(wanted: TestbedSetting, where: str, *, defaulted: bool) -> TestbedSetting:
     """The setting as this machine can run it: on loopback where links cannot be shaped and nobody has asked for them."""
-    from calibrate.testbed.machine import check_congestion, obstacle_to_shaped_links
+    from calibrate.testbed.running import check_congestion, obstacle_to_shaped_links
     from paceline.cli.showing import note
     from simulator.errors import InputError
 

@@ -54,7 +54,7 @@ def number_of(what: int) -> int:
 
 @compiled
 def call_later(s: Record, delay: float, what: int, about: int) -> None:
-    """Let something happen after so many seconds."""
+    """Let something happen after some seconds."""
     if not (delay >= 0.0 and delay < float("inf")):
         s.over = -1
         s.refused = delay
@@ -154,7 +154,7 @@ def first_noted(s: Record) -> int:
 
 @compiled
 def set_alarm(s: Record, which: int, delay: float) -> None:
-    """Look at a port or task after so many seconds, and not when it was to be looked at before."""
+    """Look at a port or task after some seconds, and not when it was to be looked at before."""
     if not (delay >= 0.0 and delay < float("inf")):
         s.over = -1
         s.refused = delay

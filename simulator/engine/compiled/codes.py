@@ -1,13 +1,51 @@
-"""What can happen: codes of the network and of the cores, and from ``FIRST`` on of programs."""
+"""Codes: kinds of operations, gates and seats; and what can happen, of the network and the cores, from ``FIRST`` on of programs."""
 
 from __future__ import annotations
 
 __all__ = [
-    "ADMIT", "ADVANCE", "ALL_REDUCED", "ARRIVED", "BATCH_COMES", "BEGIN", "BEGIN_OPERATION", "CHUNK", "CLOSE", "COMPUTED",
-    "DELIVERED", "DISPATCHED", "DONE", "END_OPERATION", "FIRST", "GO_ON", "HANDED_OUT", "PREFETCH", "PREFETCHED", "PREPARED",
-    "READ", "RECEIVED", "SENT_LAST", "SERVED", "SETTLE", "STAND_FOR_LINK", "START", "WAKE",
-]  # fmt: skip
-
+    "ADMIT",
+    "ADVANCE",
+    "ALL_REDUCED",
+    "ALONE",
+    "ARRIVED",
+    "BATCH_COMES",
+    "BEGIN",
+    "BEGIN_OPERATION",
+    "CHUNK",
+    "CLOSE",
+    "COLLECTIVE",
+    "COMPUTE",
+    "COMPUTED",
+    "DELIVERED",
+    "DISPATCHED",
+    "DONE",
+    "END_OPERATION",
+    "FIRST",
+    "GATE",
+    "GO_ON",
+    "HANDED_OUT",
+    "INPUT_GATE",
+    "ON_CORES",
+    "PREFETCH",
+    "PREFETCHED",
+    "PREPARED",
+    "PREPARE_GATE",
+    "READ",
+    "RECEIVE",
+    "RECEIVED",
+    "SEND",
+    "SENT_LAST",
+    "SERVE",
+    "SERVED",
+    "SETTLE",
+    "SHARED",
+    "STAND_FOR_LINK",
+    "START",
+    "STRETCHED",
+    "TURN_GATE",
+    "UPDATE_GATE",
+    "WAKE",
+]
 
 STAND_FOR_LINK = 1
 """The sending host's work on a message is done."""
@@ -70,3 +108,11 @@ HANDED_OUT = FIRST + 20
 """A rank knows that the coordinator has handed out its step."""
 DONE = FIRST + 21
 """The other engine stops here, after what happens in the same instant as the window's closing."""
+
+
+GATE, COMPUTE, SEND, RECEIVE, SERVE, COLLECTIVE = range(6)
+"""Kinds of operations."""
+TURN_GATE, PREPARE_GATE, INPUT_GATE, UPDATE_GATE = range(4)
+"""Gates."""
+ALONE, STRETCHED, SHARED, ON_CORES = range(4)
+"""How a rank computes: on a device of its own, which communication may slow down; on one that it shares; on cores that all share."""

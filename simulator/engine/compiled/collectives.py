@@ -1,4 +1,4 @@
-"""Collectives message by message: the compiled counterpart of ``simulator.collectives.by_messages``, which explains them.
+"""Collectives message by message: the compiled counterpart of ``simulator.collectives.message_level``, which explains them.
 
 Lanes of all exchanges have one table; those that wait for a member to come further are linked.
 A rank is a member of one group of each partition, and has a number as such.

@@ -18,7 +18,7 @@ __all__ = ["leave", "work"]
 
 @compiled
 def work(s: Record, task: int, work_s: float, what: int, about: int) -> None:
-    """Let a task do so many seconds of work, more than 0, after what was asked of it before; ``what`` follows."""
+    """Let a task do some seconds of work, more than 0, after what was asked of it before; ``what`` follows."""
     t = task_at(s.tasks, task)
     one = s.works_free
     if one >= 0:

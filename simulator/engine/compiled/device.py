@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled import codes, kinds
+from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import call_later, pack, soon
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.flows import send
-from simulator.engine.compiled.layout import number_at, rank_at, stretch_at
+from simulator.engine.compiled.layout import number_at, overlap_at, rank_at, stretch_at
 from simulator.engine.compiled.machine import Record, compiled
 
-__all__ = ["cancel", "communicate", "compute_on", "rank_of", "wake"]
+__all__ = ["cancel", "communicate", "compute_on", "hidden_since", "note_compute", "note_message", "rank_of", "wake"]
 
 
 @compiled
 def compute_on(s: Record, rank: int, work_s: float) -> None:
-    """Let a rank do so many seconds of work where it computes."""
+    """Let a rank do some seconds of work where it computes."""
     r = rank_at(s.ranks, rank)
     manner = r.manner
-    if manner == kinds.ALONE:
+    if manner == codes.ALONE:
         r.busy_s += work_s
         r.free_s = s.now + work_s
         if work_s > 0.0:
             call_later(s, work_s, pack(codes.COMPUTED, rank), r.work)
         else:
             soon(s, pack(codes.COMPUTED, rank), r.work)
-    elif manner == kinds.STRETCHED:
+    elif manner == codes.STRETCHED:
         stretch = stretch_at(s.stretches, r.device)
         stretch.done = r.work
         stretch.rank = rank
@@ -33,7 +33,7 @@ def compute_on(s: Record, rank: int, work_s: float) -> None:
         _schedule(s, stretch, r.device)
     elif not work_s > 0.0:
         soon(s, pack(codes.COMPUTED, rank), r.work)
-    elif manner == kinds.SHARED:
+    elif manner == codes.SHARED:
         send(s, number_at(s.seats, rank).n, work_s, pack(codes.COMPUTED, rank), r.work, 0)
     else:
         work(s, s.device_tasks + r.device, work_s, pack(codes.COMPUTED, rank), r.work)
@@ -46,7 +46,7 @@ def cancel(s: Record, r: Record) -> None:
     if r.free_s > now:
         r.busy_s -= r.free_s - now
         r.free_s = now
-    if r.manner == kinds.STRETCHED:
+    if r.manner == codes.STRETCHED:
         stretch = stretch_at(s.stretches, r.device)
         stretch.turn += 1
         stretch.done = -1
@@ -101,3 +101,39 @@ def communicate(s: Record, device: int, change: int) -> None:
         stretch.left_s = max(stretch.left_s - (now - stretch.since_s) * speed, 0.0)
         stretch.since_s = now
         _schedule(s, stretch, device)
+
+
+@compiled
+def _catch_up(s: Record, o: Record) -> None:
+    now = s.now
+    if o.computing and o.flights:
+        o.hidden_s += now - o.since_s
+    o.since_s = now
+
+
+@compiled
+def note_compute(s: Record, rank: int, computing: int) -> None:
+    """The rank begins or stops to compute."""
+    o = overlap_at(s.overlaps, rank)
+    _catch_up(s, o)
+    o.computing = computing
+
+
+@compiled
+def note_message(s: Record, rank: int, change: int) -> None:
+    """A message is on its way (1), or has come (-1)."""
+    o = overlap_at(s.overlaps, rank)
+    _catch_up(s, o)
+    o.flights += change
+    if s.slowing != 0.0:
+        communicate(s, rank_at(s.ranks, rank).device, change)
+
+
+@compiled
+def hidden_since(s: Record, rank: int) -> float:
+    """Seconds hidden since this was last asked."""
+    o = overlap_at(s.overlaps, rank)
+    _catch_up(s, o)
+    hidden_s = o.hidden_s
+    o.hidden_s = 0.0
+    return hidden_s

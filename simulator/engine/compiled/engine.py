@@ -222,7 +222,7 @@ class _Run:
     # -- collectives at once ---------------------------------------------------------------
 
     def _reduce(self) -> None:
-        """Find out when each rank ends each bucket, as :class:`simulator.engine.simpy.collectives.AtOnce` does."""
+        """Find out when each rank ends each bucket, as :class:`simulator.engine.simpy.collectives.VectorisedCollectives` does."""
         collective, simulation = self._collective, self._simulation
         assert collective is not None
         ready_s, finished_s = simulation.ready_s, simulation.finished_s

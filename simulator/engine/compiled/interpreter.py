@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled import codes, kinds
+from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, first_noted, number_of, pack, soon
 from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
-from simulator.engine.compiled.device import rank_of, wake
+from simulator.engine.compiled.device import note_message, rank_of, wake
 from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import (
     REAL,
@@ -27,12 +27,11 @@ from simulator.engine.compiled.layout import (
 from simulator.engine.compiled.loop import HANDLE, advance
 from simulator.engine.compiled.machine import Record, compiled, entry, fetch
 from simulator.engine.compiled.near import fetch_order, fetch_rank
-from simulator.engine.compiled.overlap import note_message
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
+from simulator.engine.compiled.record import read_variables
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
 from simulator.engine.compiled.telling import ALL_REDUCE, ENDED, STARTED, note, passed, tell
 from simulator.engine.compiled.updates import finish, serve, served
-from simulator.engine.compiled.versions import read_variables
 
 __all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "ROWS", "TURNS", "act"]
 
@@ -46,7 +45,7 @@ ROWS = 18
 DRAWS = 19
 """A rank needs factors or orders."""
 ENDS = 21
-"""Nothing more is told to whoever observes."""
+"""Nothing more is recorded for an observer."""
 REDUCES = 20
 """All ranks have all buckets of a step, which are to be reduced at once."""
 
@@ -219,7 +218,7 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
     routine = routine_at(s.routines, r.routine)
     its = operation_at(s.operations, routine.operations + number)
     kind = its.kind
-    if kind == kinds.SEND:
+    if kind == codes.SEND:
         if its.departs and routine.overlaps:
             note_message(s, rank, 1)
         code = codes.ARRIVED
@@ -228,25 +227,25 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
             real_at(s.sent, rank * s.sent_n + its.sent).x = s.now
         path = number_at(s.slots, rank * s.slots_n + its.slot).n
         send(s, path, its.size_bytes, pack(code, rank), pack_operation(step, number), 0)
-    elif kind == kinds.COMPUTE:
+    elif kind == codes.COMPUTE:
         if s.observed:
             long_at(s.compute_causes, rank * s.each_operations + number).n = s.cause
         advance_rank(s, rank)
-    elif kind == kinds.SERVE:
+    elif kind == codes.SERVE:
         serve(s, rank, number, its, step)
-    elif kind == kinds.COLLECTIVE:
+    elif kind == codes.COLLECTIVE:
         _begin_collective(s, r, rank, number, its, step)
-    elif kind == kinds.RECEIVE:
+    elif kind == codes.RECEIVE:
         channel = channel_at(s.channels, rank * s.channels_n + its.channel)
         if channel.front >= 0:
             _receive(s, rank, number, channel)
         else:
             channel.receiving = number
-    elif its.gate == kinds.TURN_GATE:
+    elif its.gate == codes.TURN_GATE:
         _turn(s, r, rank)
-    elif its.gate == kinds.UPDATE_GATE:
+    elif its.gate == codes.UPDATE_GATE:
         finish(s, rank, number)
-    elif its.gate == kinds.INPUT_GATE:
+    elif its.gate == codes.INPUT_GATE:
         _input(s, r, rank, number)
     else:
         s.since_s = s.now

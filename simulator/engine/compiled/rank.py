@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.engine.compiled import codes, kinds
+from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import pack, soon
-from simulator.engine.compiled.device import cancel, compute_on
+from simulator.engine.compiled.device import cancel, compute_on, hidden_since, note_compute, note_message
 from simulator.engine.compiled.layout import (
     count_at,
     input_at,
@@ -20,11 +20,9 @@ from simulator.engine.compiled.layout import (
 )
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.near import fetch_connection
-from simulator.engine.compiled.overlap import hidden_since, note_compute, note_message
-from simulator.engine.compiled.record import record_step, record_update
+from simulator.engine.compiled.record import outdated, record_step, record_update, waited_s
 from simulator.engine.compiled.rules import tick
 from simulator.engine.compiled.telling import ENDED, tell
-from simulator.engine.compiled.versions import outdated, waited_s
 
 __all__ = ["advance_rank", "begin_step", "computed", "end_operation", "give_up", "operation_of", "pack_operation", "step_of"]
 
@@ -64,7 +62,7 @@ def end_operation(s: Record, rank: int, number: int, step: int) -> None:
         for at in range(its.then, its.then + its.then_n):
             following = number_at(s.then, at).n
             other = operation_at(s.operations, first + following)
-            if other.missing == 1 and (other.kind == kinds.SEND or other.kind == kinds.SERVE):
+            if other.missing == 1 and (other.kind == codes.SEND or other.kind == codes.SERVE):
                 soon(s, pack(codes.BEGIN_OPERATION, rank), pack_operation(step, following))
         return
     shuffled = routine.shuffled_n if number == 0 else 0
@@ -79,7 +77,7 @@ def end_operation(s: Record, rank: int, number: int, step: int) -> None:
         if left == 0:
             soon(s, pack(codes.BEGIN_OPERATION, rank), pack_operation(step, following))
             other = operation_at(s.operations, first + following)
-            if other.kind == kinds.SEND:
+            if other.kind == codes.SEND:
                 fetch_connection(s, number_at(s.slots, rank * s.slots_n + other.slot).n)
     left = r.left - 1
     r.left = left
@@ -204,7 +202,7 @@ def _stop_computing(s: Record, r: Record, rank: int) -> int:
 def give_up(s: Record, rank: int, cause: int) -> None:
     """Its gradients would come too late: the rank ends its step where it is, because of ``cause`` if that comes meanwhile."""
     r = rank_at(s.ranks, rank)
-    if r.manner < kinds.SHARED:
+    if r.manner < codes.SHARED:
         cancel(s, r)
     r.work += 1
     told = _stop_computing(s, r, rank)

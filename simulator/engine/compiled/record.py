@@ -1,4 +1,4 @@
-"""What the recorder is told: rows of steps, updates and reads, in the order in which they happen.
+"""What the recorder gets: rows of steps, updates and reads, in the order in which they happen.
 
 Python takes them when a table is full, and where the window opens and closes.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import call_later, pack
-from simulator.engine.compiled.layout import ended_step_at, long_at, real_at
+from simulator.engine.compiled.layout import ended_step_at, long_at, number_at, rank_at, read_at, real_at, server_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.telling import STEP, UPDATE, note
 
-__all__ = ["record_read", "record_step", "record_update"]
+__all__ = ["outdated", "read_variables", "record_read", "record_step", "record_update", "waited_s"]
 
 
 @compiled
@@ -64,7 +64,49 @@ def record_update(s: Record, rank: int, read_s: float, read_version: int, versio
 
 @compiled
 def record_read(s: Record, spread: int) -> None:
-    """A rank begins to read, and finds versions on the servers that differ by so many updates."""
+    """A rank begins to read, and finds versions on the servers that differ by a number of updates."""
     if s.is_open:
         long_at(s.reads, s.reads_n).n = spread
         s.reads_n += 1
+
+
+@compiled
+def read_variables(s: Record, rank: int) -> None:
+    """A rank begins to read the variables."""
+    r = rank_at(s.ranks, rank)
+    if s.synchronous:
+        r.read_version = s.version if s.cancels else number_at(s.tokens, rank).n
+        return
+    r.read_version = s.version
+    servers = s.servers_n
+    if servers == 1:
+        return
+    least = most = server_at(s.servers, 0).version
+    for server in range(servers):
+        its = server_at(s.servers, server)
+        version = its.version
+        read = read_at(s.versions, rank * servers + server)
+        read.read = version
+        read.stale = 0
+        read.left = its.parts
+        least = min(least, version)
+        most = max(most, version)
+    record_read(s, most - least)
+
+
+@compiled
+def waited_s(s: Record, r: Record) -> float:
+    """Seconds that a rank, whose step ends now, has waited for others' gradients."""
+    if not s.synchronous:
+        return 0.0
+    if s.released_s != s.now:
+        return 0.0
+    waited: float = min(max(s.last_push_s - r.pushed_s, 0.0), s.now - r.pushed_s)
+    return waited
+
+
+@compiled
+def outdated(s: Record, r: Record) -> bool:
+    """Whether the gradients of a rank's step would come too late, and it cares."""
+    late: bool = s.cancels != 0 and r.read_version < s.version
+    return late

@@ -9,27 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.engine.choosing import MOST_OPERATIONS
-from simulator.engine.compiled import kinds, layout
+from simulator.engine.compiled import codes, layout
 from simulator.engine.compiled.exchanges import add_exchanges
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws, ahead_of
 from simulator.engine.recorder import UPDATE_COLUMNS
 from simulator.errors import InputError
-from simulator.program.groups import amid_passes, collectives_of, last_groups
-from simulator.program.overlapping import may_overlap
+from simulator.program.groups import amid_passes, collectives_of, last_groups, may_overlap
 from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 
 __all__ = ["Simulation", "begin"]
 
 _KINDS = {
-    "gate": kinds.GATE,
-    "compute": kinds.COMPUTE,
-    "send": kinds.SEND,
-    "receive": kinds.RECEIVE,
-    "serve": kinds.SERVE,
-    "collective": kinds.COLLECTIVE,
+    "gate": codes.GATE,
+    "compute": codes.COMPUTE,
+    "send": codes.SEND,
+    "receive": codes.RECEIVE,
+    "serve": codes.SERVE,
+    "collective": codes.COLLECTIVE,
 }
-_GATES = {"turn": kinds.TURN_GATE, "prepare": kinds.PREPARE_GATE, "input": kinds.INPUT_GATE, "update": kinds.UPDATE_GATE}
+_GATES = {"turn": codes.TURN_GATE, "prepare": codes.PREPARE_GATE, "input": codes.INPUT_GATE, "update": codes.UPDATE_GATE}
 _ROWS = 4096
 _AT_A_TIME = 1 << 13
 """Ranks that are drawn for together."""
@@ -217,8 +216,8 @@ class Simulation(State):
         table = aligned(self._ranks, layout.RANK)
         table["routine"], table["device"] = its.routine, its.device
         table["step"] = -1
-        alone = kinds.STRETCHED if self._program.devices.slowdown else kinds.ALONE
-        table["manner"] = kinds.ON_CORES if on_cores else np.where(its.seat >= 0, kinds.SHARED, alone)
+        alone = codes.STRETCHED if self._program.devices.slowdown else codes.ALONE
+        table["manner"] = codes.ON_CORES if on_cores else np.where(its.seat >= 0, codes.SHARED, alone)
         self.add("ranks", table)
         self.add("seats", _numbers(its.seat) if (its.seat >= 0).any() else np.zeros(0, layout.NUMBER))
         slots = s.peers_n = its.path.shape[1]

@@ -20,7 +20,7 @@ from simulator.program.program import Floats, Integers, Program
 __all__ = ["Teller"]
 
 _INDEX_BITS = 24
-"""Of what is told of a message of a collective: its number on its lane; the bucket stands above."""
+"""In the row of a message of a collective: its number on its lane; the bucket stands above."""
 
 
 class Teller:
@@ -29,7 +29,7 @@ class Teller:
     Parameters
     ----------
     log
-        Numbers what is told.
+        Numbers the records.
     program
         Gives the names.
     recorder

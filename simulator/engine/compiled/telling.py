@@ -1,4 +1,4 @@
-"""What is told to somebody who observes: rows, in the order of what happens, that Python makes records of.
+"""What an observer gets: rows, in the order of what happens, that Python makes records of.
 
 What let something happen goes along with it: whatever is put off (to the end of what
 happens now, to another time, until a message has come, a task or a server has worked) has

@@ -23,8 +23,7 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.objects import network_of
 from simulator.network.ports import Connection, leave_out_ample
-from simulator.program.groups import last_groups
-from simulator.program.overlapping import may_overlap
+from simulator.program.groups import last_groups, may_overlap
 from simulator.program.program import Operation, Program, Synchronous
 from simulator.recorder import KernelRecorder, in_use_of
 from simulator.records import NOTHING

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Protocol
 
 from simulator.engine.operation_log import OperationLog
+from simulator.engine.simpy.objects import Job, Server
 from simulator.engine.simpy.rank import Rank
-from simulator.engine.simpy.server import Job, Server
 from simulator.kernel import Kernel
 from simulator.program.program import Asynchronous, Operation, Synchronous
 from simulator.recorder import KernelRecorder

@@ -1,4 +1,4 @@
-"""Which gradients are reduced when: in order of readiness, by priority, or fused every cycle."""
+"""Which gradients are reduced when: in order of readiness, by priority, or fused every cycle; and copies between hosts and devices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.collectives.collective import Collective
-from simulator.engine.vectorised.copies import HostCopies
+from simulator.engine.recorder import InUse
 from simulator.fusion import Bucket
+from simulator.program.port_names import Owner, PortKind, PortName
+from simulator.program.program import HostCopies as Link
 from simulator.program.program import Reduction as Rule
 
-__all__ = ["Fuser", "Reduction"]
+__all__ = ["Fuser", "HostCopies", "Reduction"]
 
 Times = NDArray[np.float64]
 _LISTED = 100
@@ -194,3 +196,37 @@ class Fuser:
                 fused = Bucket(max(bucket.ready for bucket, _ in group), size)
                 done.append(self._one(fused, ready_s, np.full_like(ready_s, tick_s)))
         return done
+
+
+_WAYS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
+
+
+class HostCopies:
+    """The two directions of every rank's link to its host, for all ranks at once."""
+
+    def __init__(self, link: Link, ranks: int) -> None:
+        self._latency_s = link.latency_s
+        self._s_per_byte = link.s_per_byte
+        self._used_s = np.zeros((2, ranks))
+        self._out_free_s = np.zeros(ranks)
+        self._in_free_s = np.zeros(ranks)
+
+    @property
+    def in_use(self) -> InUse:
+        """How long each rank's part of its link has been in use, both directions."""
+        names = [PortName(way, Owner("host link", rank)) for way in _WAYS for rank in range(self._used_s.shape[1])]
+        return InUse(names, self._used_s.flatten())
+
+    def out(self, ready_s: Times, size_bytes: float) -> Times:
+        """When a buffer that is ready at ``ready_s``, shape (ranks,), is in the hosts' memory."""
+        self._out_free_s = np.maximum(self._out_free_s, ready_s) + size_bytes * self._s_per_byte
+        self._used_s[0] += size_bytes * self._s_per_byte
+        at_host_s: Times = self._out_free_s + self._latency_s
+        return at_host_s
+
+    def back(self, ready_s: Times, size_bytes: float) -> Times:
+        """When a buffer that is in the hosts' memory at ``ready_s``, shape (ranks,), is in the devices'."""
+        self._in_free_s = np.maximum(self._in_free_s, ready_s) + size_bytes * self._s_per_byte
+        self._used_s[1] += size_bytes * self._s_per_byte
+        at_device_s: Times = self._in_free_s + self._latency_s
+        return at_device_s

@@ -1,4 +1,4 @@
-"""A program as tables for people, in which what is alike is counted, not listed.
+"""A program as tables for a reader, in which what is alike is counted, not listed.
 
 Ports stand together by kind and capacity, paths by the kinds of ports that they cross,
 ranks by what they do and over which kinds of paths; of a long routine, operations of one
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Listing(NamedTuple):
-    """One table for people: what it is about, its columns, and rows of as many texts."""
+    """One table: what it is about, its columns, and rows of as many texts."""
 
     title: str
     columns: tuple[str, ...]

@@ -1,0 +1,432 @@
+"""Random small scenarios of every kind: from a seed, or from Hypothesis, which then finds the simplest that fails.
+
+Options stand with the simplest first, towards which Hypothesis shrinks. Sizes, times and
+rates are small multiples of a few round numbers, so that many things happen at the same
+instant; half of the scenarios are made of powers of two, where sums are exact.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from simulator import Scenario, scenario_from_table
+from simulator.errors import ScenarioError
+from support.scenarios import scenario_table
+
+__all__ = ["built", "plain_scenarios", "random_scenarios", "random_table", "scenario_of_seed", "seeded_scenarios"]
+
+Table = dict[str, Any]
+T = TypeVar("T")
+Pick = Callable[[Sequence[Any]], Any]
+"""Picks one of several options."""
+
+
+class _Rules:
+    """What a scenario is measured in: seconds, bytes and bytes a second that go into one another evenly."""
+
+    def __init__(self, pick: Pick) -> None:
+        second, size = pick(((2.0**-10, 2.0**20), (1e-3, 1e6)))
+        self._pick = pick
+        self._second_s = second
+        self._size_bytes = size
+
+    def time_s(self, *units: float) -> float:
+        return float(self._pick(units or (1, 2, 3, 5, 0.25)) * self._second_s)
+
+    def short_s(self) -> float:
+        """Of work and delays beside a message."""
+        return self.time_s(0, 0.125, 0.5, 1 / 64)
+
+    def size_bytes(self) -> float:
+        return float(self._pick((1, 1, 2, 3, 0.5, 1 / 64)) * self._size_bytes)
+
+    def rate(self, *units: float) -> float:
+        """One unit of bytes in one unit of time, or a multiple."""
+        return float(self._pick(units or (1, 1, 2, 4, 0.7, 32)) * self._size_bytes / self._second_s)
+
+    def per_byte_s(self, *units: float) -> float:
+        return float(self._pick(units) * self._second_s / self._size_bytes)
+
+    def link(self, *units: float) -> Table:
+        return {"bandwidth_bytes_per_s": self.rate(*units), "latency_s": self.short_s()}
+
+
+def random_table(pick: Pick) -> Table:
+    """A scenario as a table; a few of them break a rule of scenarios."""
+    rules = _Rules(pick)
+    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 8, *("parameter-server",) * 14, *("gossip",) * 2))
+    servers = kind == "parameter-server"
+    shape = _shape(pick, kind)
+    mode = pick(("async", "async", "ssp", "sync", "sync")) if servers else ""
+    workers = 1 if kind == "single" else pick((1, 2, 2, 3, 3, 4, 4, 5, 6))
+    team = 1
+    if kind in ("parameter-server", "multi-worker-mirrored") and shape.get("replicas_per_device", 1) == 1 and len(shape) <= 1:
+        team = pick((1,) * 6 + (2, 3))
+        if team > 1:
+            shape["devices_per_node"] = team * pick((1, 2))
+            workers = min(workers, 3)
+    load = _workload(pick, rules, shape)
+    cluster = {**_cluster(pick, rules, servers=servers, shape=shape), **shape}
+    run = _run(pick, rules, mode, workers * team)
+    if servers:
+        strategy = _servers(pick, rules, mode, workers, load, cluster, run)
+    elif kind in ("single", "gossip"):
+        strategy = {"kind": kind}
+    else:
+        strategy = _all_reduce(pick, rules, kind, workers * team, load, cluster, run)
+    if team > 1:
+        strategy["replicas_per_worker"] = team
+    if kind in ("parameter-server", "multi-worker-mirrored", "gossip"):
+        strategy["workers"] = workers
+    if pick((False,) * 12 + (True,)):
+        del load["batch_per_replica"]
+        load["global_batch"] = 4 * (workers * team if kind != "mirrored" else strategy["replicas"])
+    return {"workload": load, "cluster": cluster, "strategy": strategy, "run": run, "discrepancy": {}}
+
+
+# -- the parts -----------------------------------------------------------------------------
+
+
+def _shape(pick: Pick, kind: str) -> Table:
+    """How devices stand in nodes and who shares what."""
+    several = {"devices_per_node": 2 if kind == "parameter-server" else 4}
+    return dict(
+        pick((
+            *({},) * 5, several, several, {"replicas_per_device": 2}, {"device_is_host": True},
+            {"shared_cores": 2.0, "time_slice_s": 1e-3}, {"shared_cores": 3.0, "device_is_host": True},
+            {"shared_cores": 2.0, "device_is_host": True, **several}, {"replicas_per_device": 2, **several},
+        ))
+    )  # fmt: skip
+
+
+def _law(pick: Pick) -> Table:
+    return dict(
+        pick((
+            {"kind": "constant"}, {"kind": "constant"}, {"kind": "empirical", "values": [1.0, 1.0, 2.0]}, {"kind": "exponential"},
+            {"kind": "gamma", "shape": 4.0}, {"kind": "lognormal", "sigma": 0.5}, {"kind": "normal", "cv": 0.2},
+            {"kind": "shifted-exponential", "tail": 0.5},
+        ))
+    )  # fmt: skip
+
+
+def _workload(pick: Pick, rules: _Rules, shape: Table) -> Table:
+    count = pick((1, 2, 2, 3, 3, 4, 5, 6))
+    created = list(range(count))
+    if pick((False, True)):
+        created = [created.pop(pick(range(len(created)))) for _ in range(count)]
+    ready = sorted(pick((1.0, 0.5, 0.5, 0.25, 0.75, 0.0)) for _ in range(count))
+    variables = []
+    for index in range(count):
+        variable = {"name": f"v{index}", "size_bytes": rules.size_bytes(), "creation_index": created[index], "ready": ready[index]}
+        if pick((False,) * 5 + (True,)):
+            variable["rows"] = pick((2, 3, 100))
+        if pick((False,) * 7 + (True,)):
+            variable["sparse_bytes_per_sample"] = pick((64.0, 4096.0))
+        variables.append(variable)
+    load: Table = {
+        "name": "random",
+        "batch_per_replica": 4,
+        "forward": {"base_s": rules.time_s(1, 0, 2, 0.5), "per_sample_s": rules.time_s(0.25, 0.125)},
+        "backward": {"base_s": rules.time_s(2, 1, 0, 4), "per_sample_s": 0.0},
+        "apply_s": rules.time_s(0, 0.5, 1),
+        "jitter": _law(pick),
+        "server": {"base_s": rules.short_s(), "per_byte_s": rules.per_byte_s(0, 0, 0.25, 1)},
+        "variables": variables,
+    }
+    for given, key in (
+        (lambda: {"base_s": rules.time_s(1, 3, 6), "per_sample_s": rules.time_s(0, 0.125)}, "input"),
+        (lambda: pick((0.05, 0.2)), "run_to_run_cv"),
+        (lambda: [_law(pick), _law(pick)], "jitter_draws"),
+        (lambda: pick((0.5, 0.9)), "jitter_least"),
+    ):
+        if pick((False,) * (2 if key == "input" else 9) + (True,)):
+            load[key] = given()
+    if "run_to_run_cv" in load and pick((False, True)):
+        load["run_to_run_shared"] = 0.5
+    if "shared_cores" in shape and "device_is_host" in shape and pick((False, True)):
+        load["busy_core_slowdown"] = pick((0.25, 1.0))
+    if pick((False,) * 14 + (True,)):
+        load["uncertainty"] = {"parameters": ["forward.base_s"], "draws": [[rules.time_s()], [rules.time_s()]]}
+    return load
+
+
+def _transport(pick: Pick, rules: _Rules, shape: Table) -> Table:
+    discipline = pick(("fair", "fair", "in-order", "streams", "weighted"))
+    transport: Table = {"discipline": discipline}
+    if discipline == "streams":
+        transport["streams"] = pick((2, 3))
+    if discipline == "weighted":
+        transport["weight_sigma"] = pick((0.5, 1.0))
+        if pick((False, True)):
+            transport |= {"queue_s": rules.time_s(0.5, 0, 2), "buffer_s": rules.time_s(1, 4)}
+            transport["requests_per_pull"] = pick((1, 0, 2))
+    for options, key in (
+        ((0.0, 0.0, 0.0, rules.time_s(0.125, 0.5)), "cpu_per_message_s"),
+        ((0.0, 0.0, 0.0, rules.per_byte_s(0.25, 1)), "copy_per_byte_s"),
+        ((0.0,) * 7 + (0.0 if "shared_cores" in shape else rules.per_byte_s(0.5, 2),), "cpu_per_byte_s"),
+        ((None,) * 5 + (rules.rate(0.5, 0.25),), "flow_cap_bytes_per_s"),
+        ((0.0,) * 7 + (0.25,), "incast_loss"),
+        ((1.0,) * 7 + (1.25,), "wire_bytes_per_byte"),
+    ):
+        if value := pick(options):
+            transport[key] = value
+    if "incast_loss" in transport:
+        transport["incast_flows"] = pick((1, 2))
+    return transport
+
+
+def _cluster(pick: Pick, rules: _Rules, *, servers: bool, shape: Table) -> Table:
+    cluster: Table = {"name": "random", "inter_node": rules.link(), "intra_node": rules.link(4, 1, 16)}
+    if pick((False, True)):
+        cluster["transport"] = _transport(pick, rules, shape)
+    unlike = pick((None,) * 4 + ("speeds", "classes", "classes"))
+    if unlike == "speeds":
+        cluster["node_speed"] = [pick((1.0, 0.5, 2.0)) for _ in range(pick((1, 2, 3)))]
+    elif unlike == "classes":
+        cluster["node_classes"] = [_node_class(pick, rules, number) for number in range(pick((1, 2)))]
+    if pick((False,) * 7 + (True,)):
+        cluster["nics_per_node"] = 2
+    if pick((False,) * 6 + (True,)):
+        cluster["fabric"] = {
+            "nodes_per_leaf": pick((1, 2, 3)),
+            "oversubscription": pick((1.0, 2.0, 4.0)),
+            "spines": pick((1, 2)),
+            "latency_s": rules.short_s(),
+        }
+    if pick((False,) * (4 if servers else 2) + (True,)):
+        cluster["host_link"] = rules.link(2, 1, 8)
+        if shape.get("devices_per_node", 1) > 1 and pick((False, True)):
+            cluster["devices_per_host_link"] = 2
+    if pick((False, False, True)) and not {"shared_cores", "device_is_host", "replicas_per_device"} & set(shape):
+        cluster["overlap_slowdown"] = pick((0.5, 1.0))
+    if pick((False, False, True)):
+        cluster["intra_node_topology"] = "mesh"
+    for link, sorts in (("inter_node", ("ethernet", "rdma")), ("intra_node", ("nvlink", "pcie", "host-memory")), ("host_link", ("pcie",))):
+        if link in cluster and pick((False,) * 14 + (True,)):
+            cluster[link]["sort"] = pick(sorts)
+    if pick((False,) * 14 + (True,)):
+        cluster["uncertainty"] = {"parameters": ["inter_node.latency_s"], "draws": [[rules.short_s()], [rules.short_s()]]}
+    return cluster
+
+
+def _node_class(pick: Pick, rules: _Rules, number: int) -> Table:
+    kind: Table = {"name": f"class {number}", "nodes": pick((1, 1, 2)), "speed": pick((1.0, 0.5, 2.0))}
+    if pick((False, True)):
+        kind["jitter"] = _law(pick)
+    if pick((False, True)):
+        kind["slowdown"] = {"factor": pick((2.0, 4.0)), "mean_slow_steps": 2.0, "mean_normal_steps": pick((2.0, 5.0))}
+    if pick((False, True)):
+        kind["inter_node"] = rules.link()
+    return kind
+
+
+def _servers(pick: Pick, rules: _Rules, mode: str, workers: int, load: Table, cluster: Table, run: Table) -> Table:
+    strategy: Table = {"kind": "parameter-server", "mode": mode, "servers": pick(range(1, min(len(load["variables"]), 4) + 1))}
+    if mode == "ssp":
+        strategy["bound"] = pick((0, 1, 2))
+    if mode == "sync" and workers > 1 and pick((False, True)):
+        strategy["backup_workers"] = pick(range(1, min(workers, 3)))
+        if not {"device_is_host", "replicas_per_device"} & set(cluster) and pick((False, True)):
+            strategy["late_workers"] = "cancel"
+    if pick((False, False, True)):
+        strategy["partitioner"] = dict(
+            pick((
+                {"kind": "fixed-shards", "shards": 2}, {"kind": "fixed-shards", "shards": 3},
+                {"kind": "max-size", "shard_size_bytes": rules.size_bytes()},
+                {"kind": "min-size", "shards": 3, "shard_size_bytes": rules.size_bytes()},
+            ))
+        )  # fmt: skip
+        strategy["servers"] = pick(range(1, 4))
+    strategy["pull_order"] = pick(("forward", "random", "together"))
+    strategy["server_placement"] = pick(("dedicated", "colocated"))
+    strategy["variable_placement"] = pick(("round-robin", "greedy"))
+    driver = pick((None, None, "coordinator", "in-graph"))
+    if driver == "coordinator" and mode == "async":
+        strategy["coordinator"] = {"dispatch_s": rules.short_s(), "latency_s": rules.short_s()}
+    elif driver == "in-graph":
+        strategy["replication"] = "in-graph"
+        load["input_bytes_per_sample"] = pick((1e4, 2.0**18))
+    if pick((False, False, False, True)):
+        run["grouping"] = "per-server"
+    return strategy
+
+
+def _all_reduce(pick: Pick, rules: _Rules, kind: str, ranks: int, load: Table, cluster: Table, run: Table) -> Table:
+    per_node = cluster.get("devices_per_node", 1) * cluster.get("replicas_per_device", 1)
+    among = "ring", "bidirectional-ring", "halving-doubling", "double-binary-tree", "auto"
+    if kind == "mirrored":
+        if per_node == 1:
+            cluster["devices_per_node"] = per_node = pick((2, 3, 4, 6))
+        ranks = pick(range(1, per_node + 1))
+    if ranks <= per_node:
+        among += "reduce-to-one-device", "hierarchical-copy"
+    if not ranks % per_node or ranks <= per_node:
+        among += ("hierarchical",)
+    strategy: Table = {
+        "kind": kind,
+        "algorithm": pick(among),
+        "protocol": pick(("none", "none", "none", "simple", "ll", "ll128", "auto")),
+    }
+    if kind == "mirrored":
+        strategy["replicas"] = ranks
+    if strategy["algorithm"] in ("double-binary-tree", "auto"):
+        strategy["pipeline_chunk_bytes"] = rules.size_bytes()
+    steps = run["steps"] - run.get("warmup_steps", max(1, run["steps"] // 10))
+    every = pick((1, 1, 1, 1, 2, 3))
+    if every > 1 and every <= steps:
+        strategy["sync_every"] = every
+    elif pick((False, True, True)):
+        strategy["bucket_size_bytes"] = rules.size_bytes()
+    # what is simulated for all ranks at once only
+    slowed = "overlap_slowdown" in cluster
+    together = not {"replicas_per_device", "shared_cores"} & set(cluster)
+    how = pick(("", "", "messages", "at-once", "forward", "fusion cycle", "through host", "through host"))
+    if how == "messages" and not slowed:
+        run["detail"] = "messages"
+    elif how == "at-once" and "shared_cores" not in cluster:
+        run["detail"] = "at-once"
+    elif together and how == "through host" and "host_link" in cluster:
+        strategy["through_host"] = True
+    elif together and not slowed and "sync_every" not in strategy:
+        if how in ("forward", "fusion cycle"):
+            strategy.setdefault("bucket_size_bytes", rules.size_bytes())
+        if how == "forward" or (how == "fusion cycle" and pick((False, False, True))):
+            strategy["priority"] = "forward"
+        if how == "fusion cycle":
+            strategy["fusion_cycle_s"] = rules.time_s(1, 0.5, 3)
+    return strategy
+
+
+def _run(pick: Pick, rules: _Rules, mode: str, ranks: int) -> Table:
+    steps = pick((3, 4, 6, 8, 12))
+    run: Table = {"steps": steps, "seed": pick(range(50)), "replications": 2}
+    warmup = pick((None, None, 0, 1, 2))
+    if warmup is not None:
+        run["warmup_steps"] = warmup
+    start = pick((None, "together", "together", "random-phase", "staggered"))
+    if start is not None:
+        run["start"] = start
+    if start == "staggered":
+        run["start_spread_s"] = rules.time_s(1, 4, 0.5)
+    if mode in ("async", "ssp"):
+        length = pick((None, None, "each-its-own", "job"))
+        if length == "each-its-own":
+            run["sharing"] = length
+        elif length == "job":
+            run |= {"job_steps": pick((7, 10, 20)), "warmup_steps": pick((0, 0, 1))}
+        if (mode == "async" or length == "each-its-own") and pick((False, True)):
+            run["drain"] = True
+    return run
+
+
+# -- from tables to scenarios ----------------------------------------------------------------
+
+
+def built(table: Table) -> Scenario | None:
+    """The scenario, or none where the table breaks a rule."""
+    try:
+        return scenario_from_table(table, "random")
+    except ScenarioError:
+        return None
+
+
+def random_scenarios() -> st.SearchStrategy[Scenario]:
+    """Scenarios for Hypothesis."""
+
+    @st.composite
+    def tables(draw: st.DrawFn) -> Table:
+        return random_table(lambda options: draw(st.sampled_from(options)))
+
+    return tables().map(built).filter(lambda scenario: scenario is not None)  # type: ignore[return-value]
+
+
+def scenario_of_seed(seed: int) -> Scenario | None:
+    """The scenario of a number; none where its table breaks a rule."""
+    return built(random_table(random.Random(seed).choice))
+
+
+def seeded_scenarios(count: int) -> Iterator[Scenario]:
+    """As many scenarios, always the same."""
+    seed = 0
+    while count:
+        if (scenario := scenario_of_seed(seed)) is not None:
+            count -= 1
+            yield scenario
+        seed += 1
+
+
+# -- of fewer mechanisms ---------------------------------------------------------------------
+
+_LAWS_OF_JITTER = st.sampled_from(
+    [
+        {"kind": "constant"},
+        {"kind": "exponential"},
+        {"kind": "gamma", "shape": 4.0},
+        {"kind": "lognormal", "sigma": 0.5},
+        {"kind": "shifted-exponential", "tail": 0.2},
+        {"kind": "empirical", "values": [1.0, 1.0, 7.0]},
+    ]
+)
+_SECONDS = st.sampled_from([0.0, 1e-6, 3e-4, 2e-3])
+_LINKS = st.fixed_dictionaries({"bandwidth_bytes_per_s": st.sampled_from([1e7, 1e8, 1e9, 1e12]), "latency_s": _SECONDS})
+
+
+@st.composite
+def _plain_workloads(draw: st.DrawFn) -> Table:
+    count = draw(st.integers(1, 6))
+    sizes = draw(st.lists(st.sampled_from([4.0, 1e3, 1e5, 1e6, 3e6]), min_size=count, max_size=count))
+    order = draw(st.permutations(range(count)))
+    ready = sorted(draw(st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.5, 0.9, 1.0]), min_size=count, max_size=count)))
+    sparse = draw(st.booleans())
+    variables = [{"name": f"v{i}", "size_bytes": sizes[i], "creation_index": order[i], "ready": ready[i]} for i in range(count)]
+    if sparse:
+        variables[0]["sparse_bytes_per_sample"] = 100.0
+    return {
+        "jitter": draw(_LAWS_OF_JITTER),
+        "apply": None,
+        "apply_s": draw(_SECONDS),
+        "input": {"base_s": draw(_SECONDS), "per_sample_s": 0.0},
+        "server": {"base_s": draw(_SECONDS), "per_byte_s": draw(st.sampled_from([0.0, 1e-10, 1e-9]))},
+        "variables": variables,
+    }
+
+
+@st.composite
+def plain_scenarios(draw: st.DrawFn) -> Scenario:
+    """Scenarios for Hypothesis whose every time and rate can be scaled: no transport of its own, no classes of nodes."""
+    workers = draw(st.integers(1, 9))
+    load = {key: value for key, value in draw(_plain_workloads()).items() if value is not None}
+    kind = draw(st.sampled_from(["single", "mirrored", "multi-worker-mirrored", "parameter-server"]))
+    cluster = {
+        "devices_per_node": draw(st.sampled_from([1, 2, 4])),
+        "replicas_per_device": draw(st.sampled_from([1, 1, 2])),
+        "node_speed": draw(st.lists(st.sampled_from([0.3, 1.0, 2.0]), max_size=3)),
+        "inter_node": draw(_LINKS),
+        "intra_node": draw(_LINKS),
+    }
+    bucket = draw(st.sampled_from([{}, {"bucket_size_bytes": 1e5}]))
+    messages = {"messages": draw(st.booleans())}
+    strategy = {"kind": kind}
+    if kind == "mirrored":
+        strategy |= {"replicas": min(workers, cluster["devices_per_node"] * cluster["replicas_per_device"])} | bucket | messages
+    elif kind == "multi-worker-mirrored":
+        strategy |= {"workers": workers} | bucket | messages
+    elif kind == "parameter-server":
+        strategy |= {
+            "mode": draw(st.sampled_from(["sync", "async"])),
+            "workers": workers,
+            "servers": draw(st.integers(1, len(load["variables"]))),
+            "server_placement": draw(st.sampled_from(["dedicated", "colocated"])),
+            "variable_placement": draw(st.sampled_from(["round-robin", "greedy"])),
+            "tensor_grouping": draw(st.sampled_from(["none", "per-server"])),
+        }
+    start = draw(st.sampled_from([{}, {"start": "random-phase"}, {"start": "staggered", "start_spread_s": 0.05}]))
+    table = scenario_table(
+        workload=load, cluster=cluster, strategy=strategy, run={"steps": 8, "warmup_steps": 2, "seed": draw(st.integers(0, 99)), **start}
+    )
+    del table["workload"]["apply"]
+    return scenario_from_table(table, "random")
