@@ -10,7 +10,6 @@ import statistics
 from typing import Protocol
 
 from simulator.figures import Estimate, Placement
-from simulator.prices import how_to_give
 from simulator.scenario import Scenario
 
 __all__ = [
@@ -98,13 +97,9 @@ def usd_per_hour(scenario: Scenario) -> float | None:
     return others * cluster.price.usd_per_node_hour + servers * server_price.usd_per_node_hour
 
 
-def why_no_cost(scenario: Scenario, option: str = "--price") -> str:
-    """Why the scenario has no cost, and what to do about it with the option, or the argument, for prices."""
-    name = scenario.cluster.name
-    return (
-        f"the cluster {name!r} has no price with a source, so no cost is shown: give yours with {how_to_give(option, name)}, "
-        f"or {how_to_give(option, name, 'BUY:4000USD,years:4,power:0.5kW')} for machines that you own"
-    )
+def why_no_cost(scenario: Scenario) -> str:
+    """Why the scenario has no cost."""
+    return f"the cluster {scenario.cluster.name!r} has no price with a source, so no cost is shown"
 
 
 def time_of_samples_s(result: Trained, samples: float) -> Estimate:

@@ -8,7 +8,7 @@ steps are computed at once it is recorded step by step. What let work begin was 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
     "EVERYBODY",
@@ -191,6 +191,7 @@ def end_of(work: Work) -> float:
     return work.arrived_s if isinstance(work, Transfer) else work.end_s
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Receives the records of one replication, in the order in which they become known."""
 

@@ -160,9 +160,13 @@ def listed_numbers(values: Sequence[int]) -> str:
     return f"{values[0]:,} to {values[-1]:,}"
 
 
-def listed(parts: Sequence[str]) -> str:
-    """Parts as a list in a sentence."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+def listed(parts: Sequence[str], word: str = "and") -> str:
+    """Parts as a list in a sentence, with a word before the last.
+
+    >>> listed(["2", "3", "4"], "or")
+    '2, 3 or 4'
+    """
+    return f" {word} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
 def plot_text(text: str, longest: int = LONGEST) -> str:

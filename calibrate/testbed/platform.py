@@ -147,7 +147,7 @@ class Platform(Spec):
         InputError
             It is something else, or its folder cannot be written to.
         """
-        check_writable(path, option)
+        check_writable(path)
         if path.is_file() and path.stat().st_size:
             try:
                 cls.read(path)

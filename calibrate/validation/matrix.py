@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -15,13 +15,17 @@ from calibrate.testbed.busy_cores import computes_like
 from calibrate.testbed.clocks import is_fitted
 from calibrate.testbed.loading import validated_setting, with_model
 from calibrate.testbed.model import Describe, builder_of, describe_model
-from calibrate.testbed.running import faults_of_machine, guessed_step_s
+from calibrate.testbed.running import faults_of_machine, guessed_run_s, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.tcp_sharing import shows_tcp
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import read_toml
 from simulator.spec import Spec
+from simulator.table import Column, Table
 from simulator.validation_errors import validated
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["HeldOut", "Matrix", "Need", "check_matrix", "faults_of", "matrix_of", "read_matrix", "times_compute"]
 
@@ -45,10 +49,51 @@ class Matrix(Spec):
     fit: tuple[TestbedSetting, ...] = Field(min_length=1)
     held_out: tuple[HeldOut, ...]
 
+    drawn_by: int | None = Field(default=None, ge=0, description="seed that drew what is held out; none where a person chose it")
+
     @property
     def settings(self) -> tuple[TestbedSetting, ...]:
         """All, those of the fit first."""
         return (*self.fit, *(one.setting for one in self.held_out))
+
+    @property
+    def guessed_s(self) -> float:
+        """Seconds that all runs take, a guess from rates and means."""
+        return sum(guessed_run_s(one, self.repeats) for one in self.settings)
+
+    def as_data(self) -> dict[str, Any]:
+        """Its settings with the seconds that their runs take by a guess, as JSON has them."""
+        settings = [
+            {
+                "group": group,
+                "label": one.label,
+                "guessed_s": round(guessed_run_s(one, self.repeats)),
+                "setting": one.model_dump(mode="json"),
+            }
+            for group, one in self._by_group()
+        ]
+        return {"name": self.name, "drawn_by": self.drawn_by, "repeats": self.repeats, "seed": self.seed, "settings": settings}
+
+    def to_table(self) -> Table:
+        """A row for each setting, those of the fit first."""
+        columns = (
+            Column("group", "text"),
+            Column("setting", "text"),
+            Column("steps", "count"),
+            Column("guessed_s", "seconds", "about", "seconds that its runs take, a guess from rates and means"),
+        )
+        rows = tuple((group, one.label, one.steps, guessed_run_s(one, self.repeats)) for group, one in self._by_group())
+        return Table("", columns, rows, "matrix")
+
+    def to_frame(self) -> pd.DataFrame:
+        """The same as a pandas table."""
+        return self.to_table().to_frame()
+
+    def _repr_html_(self) -> str:
+        return replace(self.to_table(), title=self.name).to_html()
+
+    def _by_group(self) -> list[tuple[str, TestbedSetting]]:
+        return [("fit", one) for one in self.fit] + [(one.group, one.setting) for one in self.held_out]
 
 
 def read_matrix(path: Path, *, python: str | None = None, describe: Describe | None = None) -> Matrix:
@@ -280,7 +325,7 @@ def _too_long(matrix: Matrix, timeout_s: float) -> list[str]:
         lasts_s = one.steps * guessed_step_s(one)
         if lasts_s > timeout_s - _EACH_S:
             found.append(
-                f"{one.label}: {one.steps:,} steps take about {lasts_s:,.0f} s, and --timeout is {timeout_s:g} s; give fewer steps"
+                f"{one.label}: {one.steps:,} steps take about {lasts_s:,.0f} s, longer than `timeout_s={timeout_s:g}` allows; give fewer steps"
             )
     return found
 

@@ -59,12 +59,12 @@ def plan_of(name: str, count: int | None, out: Path | None, *, python: str | Non
     if is_random(name):
         seed, number = seed_of(name), DEFAULT_COUNT if count is None else count
         if out is not None:
-            check_writable(out, "--out-matrix")
+            check_writable(out)
             if out.is_file() and out.stat().st_size and not force:
                 raise InputError(f"--out-matrix {str(out)!r}: is there already; overwrite it with --force, or choose another")
         plan = Plan(random_matrix(seed, number, python=python), seed)
         if out is not None:
-            write_whole(out, random_text(seed, number), "--out-matrix")
+            write_whole(out, random_text(seed, number))
             note(f"wrote {out}")
         return plan
     for option, given in (("--count", count), ("--out-matrix", out)):

@@ -123,7 +123,7 @@ def plan(
         discarded=discarded,
         passed_over=unsimulated - discarded,
         refused=all_refused,
-        clusters=clusters_of(space.clusters, search.points, judge, candidates, chosen, all_refused, space.price_option),
+        clusters=clusters_of(space.clusters, search.points, judge, candidates, chosen, all_refused),
         for_each_cluster=for_each_cluster,
         left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
@@ -178,11 +178,14 @@ def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
     without = [scenario for scenario in scenarios if scenario.cluster.price is None]
     if not without:
         return goal, ""
-    sentences = "; ".join(dict.fromkeys(why_no_cost(scenario, space.price_option) for scenario in without))
+    sentences = "; ".join(dict.fromkeys(why_no_cost(scenario) for scenario in without))
     if len(without) < len(scenarios):
         return goal, f"{sentences}. It comes after those that have one wherever cost decides"
     if goal.budget_usd is not None:
-        raise InputError(f"--budget {goal.budget_usd:g} USD cannot be compared with anything: {sentences}")
+        raise InputError(
+            f"`budget` {goal.budget_usd:g} USD cannot be compared with anything: {sentences}; give `prices`, such as "
+            f"`prices={ {without[0].cluster.name: '0.40/h'}!r}`, or 'BUY:4000USD,years:4,power:0.5kW' for machines that you own"
+        )
     if goal.prefer == "cheapest":
         return goal.model_copy(update={"prefer": "fewest-devices"}), f"{sentences}. The fewest devices are preferred instead"
     return goal, sentences

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.sweeping.grid import Axis, Grid, grid, parse_axis, several_clusters
+from paceline.sweeping.grid import Axis, Grid, axes_of, grid, several_clusters
 from paceline.sweeping.lines import Outcome, timeless
 from paceline.sweeping.results_file import ResultsFile, iter_results, read_results
 from paceline.sweeping.runner import Backend, Runner
@@ -10,5 +10,5 @@ from paceline.sweeping.sweep import Sweep, sweep
 
 __all__ = [
     "Axis", "Backend", "Grid", "Outcome", "ResultsFile", "Runner", "Sweep",
-    "grid", "iter_results", "parse_axis", "read_results", "several_clusters", "sweep", "timeless",
+    "axes_of", "grid", "iter_results", "read_results", "several_clusters", "sweep", "timeless",
 ]  # fmt: skip

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from simulator.catalog import scenario_file
 from simulator.cluster import Cluster
-from simulator.errors import ScenarioError
-from simulator.loading import apply_settings, is_dotted_key, parse_value, read_toml, scenario_from_table
+from simulator.errors import InputError, ScenarioError
+from simulator.loading import Source, apply_settings, plain, scenario_from_table, table_of
 from simulator.prices import Prices, for_several
 from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
 from simulator.workload import Workload
 
-__all__ = ["Axis", "Grid", "grid", "parse_axis", "several_clusters"]
+__all__ = ["Axis", "Grid", "axes_of", "grid", "several_clusters"]
 
 _MOST_SCENARIOS = 1_000_000
 _KEPT_SECTIONS = 256
@@ -158,7 +156,7 @@ class Grid(Sequence[Scenario]):
 
 
 def grid(
-    table_or_scenario: Mapping[str, Any] | Path | str | Scenario,
+    scenario: Source,
     axes: Sequence[Axis],
     settings: Iterable[tuple[str, Any]] = (),
     *,
@@ -174,7 +172,7 @@ def grid(
 
     Parameters
     ----------
-    table_or_scenario
+    scenario
         Nested tables as a scenario file has them, the path of such a file, the name of one
         that comes along, or a scenario.
     axes
@@ -196,16 +194,11 @@ def grid(
     InputError
         A price is for a cluster that is not among them.
     """
-    if isinstance(table_or_scenario, Scenario):
-        table: Mapping[str, Any] = table_or_scenario.model_dump(mode="json", exclude_none=True)
-    elif isinstance(table_or_scenario, Mapping):
-        table = table_or_scenario
-    else:
-        file = scenario_file(table_or_scenario)
-        table, source, beside = read_toml(file), str(file), file.parent
     if several_clusters(axes):
         settings, prices = for_several(list(settings), prices)
-    made = Grid(apply_settings(table, settings, f"{source}: "), axes, source=source, beside=beside, prices=prices)
+    table, called, folder = table_of(scenario, settings, [key for key, _ in axes])
+    named = isinstance(scenario, (str, Path))
+    made = Grid(table, axes, source=called if named else source, beside=folder if named else beside, prices=prices)
     made.check()
     if prices is not None:
         prices.check()
@@ -217,25 +210,18 @@ def several_clusters(axes: Sequence[Axis]) -> bool:
     return any(key in ("cluster", "cluster.use") and len(values) > 1 for key, values in axes)
 
 
-def parse_axis(text: str) -> Axis:
-    """Read ``key=v1,v2,...``; each value is TOML where it parses as TOML, else text.
-
-    >>> parse_axis("strategy.workers=1,2,4")
-    ('strategy.workers', [1, 2, 4])
+def axes_of(over: Mapping[str, Iterable[Any]]) -> list[Axis]:
+    """Keys with their values; specifications among these as nested tables.
 
     Raises
     ------
-    ScenarioError
-        There is no key, or no value.
+    InputError
+        Values are text, or there are none.
     """
-    key, equals, raw = text.partition("=")
-    key = key.strip()
-    if not equals or not is_dotted_key(key):
-        raise ScenarioError(f"`over` {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8")
-    try:
-        values = list(tomllib.loads(f"values = [{raw}]\n")["values"])
-    except (ValueError, RecursionError):
-        values = [parse_value(part) for part in raw.split(",")]
-    if not values or values == [""]:
-        raise ScenarioError(f"`over` {text[:80]!r}: has no values; write {key}=v1,v2,...")
-    return key, values
+    wrong = next((key for key, values in over.items() if isinstance(values, str)), None)
+    if wrong is not None:
+        raise InputError(f"`over`: {wrong}: must be a list of values, such as [1, 2, 4], not {str(over[wrong])[:60]!r}")
+    axes = [(key, [plain(value) for value in values]) for key, values in over.items()]
+    if empty := next((key for key, values in axes if not values), None):
+        raise InputError(f"`over`: {empty}: must be a list of one value or more, such as [1, 2, 4]")
+    return axes

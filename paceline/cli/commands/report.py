@@ -73,12 +73,12 @@ def report(
     from paceline.cli.reporting import formats_of, open_page, target_of
     from paceline.cli.showing import progress_bar
     from paceline.reporting import write_report
-    from paceline.reporting.exporting import check_browser, check_folder, export_figures
+    from paceline.reporting.exporting import check_browser, export_figures
     from paceline.reporting.extras import Extras, extras_of
     from paceline.reporting.gathering import gather
     from paceline.reporting.measured import overlay_of
     from paceline.reporting.plans import read_plan, without_what_ifs
-    from simulator.files import check_writable
+    from simulator.files import check_folder, check_writable
 
     formats = formats_of(format_)
     found, labels, failures, notes = gather(results)
@@ -91,9 +91,9 @@ def report(
     check_writable(target)
     if figures is not None:
         check_browser()
-        check_folder(figures, "--figures")
+        check_folder(figures)
     if tables is not None:
-        check_folder(tables, "--tables")
+        check_folder(tables)
     extras = Extras()
     if not no_simulate:
         with progress_bar("what-ifs") as advance:

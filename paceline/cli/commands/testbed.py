@@ -208,9 +208,7 @@ def run(
     wanted = setting_of(asked, setting, lambda target, samples: describe_model(target, python, samples))
     defaulted = link is None and setting is None and (sharing, buffer, congestion) == (None, None, None)
     wanted = _with_links_to_be_had(wanted, "--link" if setting is None or link is not None else f"{setting}: link", defaulted=defaulted)
-    raw = check_writable(
-        new_file(measurements, f"{wanted.mode}-{wanted.workers}w{wanted.servers}s-{wanted.hash}", "testbed"), "--measurements"
-    )
+    raw = check_writable(new_file(measurements, f"{wanted.mode}-{wanted.workers}w{wanted.servers}s-{wanted.hash}", "testbed"))
     with _measuring(raw, repeats) as progress:
         readings = measure_setting(
             wanted, measurements, repeats=repeats, seed=seed, timeout_s=timeout, python=python, progress=progress, out=raw

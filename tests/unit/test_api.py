@@ -16,7 +16,6 @@ from support.notebook import Cells
 from support.scenarios import scenario_table
 
 import paceline
-from paceline.face.arguments import _MUST_BE
 from simulator.cluster import Cluster
 from simulator.errors import InputError, ScenarioError
 from simulator.results import Failed, Failure
@@ -119,30 +118,30 @@ def test_simulate_takes_what_load_takes(result):
 @pytest.mark.parametrize("scenario", [None, 7, ["ring"], Single()])
 @pytest.mark.parametrize("function", [paceline.load, paceline.simulate, lambda its: paceline.sweep(its, {"run.seed": [1]})])
 def test_what_is_no_scenario_is_said_in_a_sentence(function, scenario):
-    with pytest.raises(InputError, match=r"^scenario: .* must be a file, a name such as 'ring', nested tables or a loaded scenario$"):
+    with pytest.raises(InputError, match=r"^`scenario`: .* must be a file, a name such as 'ring', nested tables or a loaded scenario$"):
         function(scenario)
 
 
 @pytest.mark.parametrize("settings", [None, 7, "run.seed=1", ["run.seed=1"], [("run.seed",)], {7: 1}])
 def test_settings_that_are_no_pairs_are_said_in_a_sentence(settings):
-    with pytest.raises(InputError, match=r"^settings: .* must be (keys with values|a key with its value)"):
+    with pytest.raises(InputError, match=r"^`settings`: .* must be (keys with values|a key with its value)"):
         paceline.load("ring", settings)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"over": None}, "over: None must be keys with lists of values"),
-        ({"over": {"run.seed": 8}}, "over: {'run.seed': 8} must be keys with lists of values"),
+        ({"over": None}, "`over`: None must be keys with lists of values"),
+        ({"over": {"run.seed": 8}}, "`over`: {'run.seed': 8} must be keys with lists of values"),
         ({"over": [("run.seed", [1])]}, "must be keys with lists of values"),
-        ({"over": {"run.seed": []}}, "over: run.seed: must be a list of one value or more"),
-        ({"jobs": "2"}, "jobs: '2' must be a whole number; 0 takes all cores"),
-        ({"jobs": 1.5}, "jobs: 1.5 must be a whole number"),
-        ({"jobs": True}, "jobs: true must be a whole number"),
-        ({"backend": "slurm"}, "backend: 'slurm' must be 'local', 'dask' or 'ray'"),
-        ({"scheduler": 8786}, "scheduler: 8786 must be the address of a cluster"),
-        ({"out": 7}, "out: 7 must be the path of a file"),
-        ({"progress": "yes"}, "progress: 'yes' must be a function"),
+        ({"over": {"run.seed": []}}, "`over`: run.seed: must be a list of one value or more"),
+        ({"jobs": "2"}, "`jobs`: '2' must be a whole number from 0 on; 0 takes all cores"),
+        ({"jobs": 1.5}, "`jobs`: 1.5 must be a whole number"),
+        ({"jobs": True}, "`jobs`: true must be a whole number"),
+        ({"backend": "slurm"}, "`backend`: 'slurm' must be 'local', 'dask' or 'ray'"),
+        ({"scheduler": 8786}, "`scheduler`: 8786 must be the address of a cluster"),
+        ({"out": 7}, "`out`: 7 must be the path of a file"),
+        ({"progress": "yes"}, "`progress`: 'yes' must be a function"),
     ],
 )
 def test_a_sweep_says_what_it_cannot_take(options, says):
@@ -152,9 +151,9 @@ def test_a_sweep_says_what_it_cannot_take(options, says):
 
 def test_results_are_compared_and_nothing_else(result):
     assert paceline.compare(result, result).ratio.mean == 1.0
-    with pytest.raises(InputError, match=r"theirs: 'ring' must be a result, such as `paceline.simulate` gives"):
+    with pytest.raises(InputError, match=r"`theirs`: 'ring' must be a result, such as `paceline.simulate` gives"):
         paceline.compare(result, "ring")
-    with pytest.raises(InputError, match=r"ours: .* must be a result"):
+    with pytest.raises(InputError, match=r"`ours`: .* must be a result"):
         paceline.compare(result.model_dump(), result)
 
 
@@ -164,12 +163,24 @@ def test_numbers_of_numpy_are_numbers():
     assert [type(result.scenario.strategy.workers) for result in swept] == [int, int]
 
 
-@pytest.mark.parametrize("name", ["load", "simulate", "compare", "sweep", "plan", "report", "calibrate"])
-def test_every_argument_that_is_no_switch_is_looked_at(name):
-    """Or is looked at by the function itself: a report's source; an observer is whatever has its methods."""
-    parameters = inspect.signature(getattr(paceline, name)).parameters.values()
-    known = {*_MUST_BE, "source", "observer"}
-    assert {its.name for its in parameters if not isinstance(its.default, bool)} <= known
+NEEDED = {
+    "load": {"scenario": "ring"},
+    "simulate": {"scenario": "ring"},
+    "compare": {},  # two results
+    "sweep": {"scenario": "ring", "over": {"run.seed": [1]}},
+    "plan": {"scenario": "ring"},
+    "report": {"source": []},
+    "calibrate": {"builder": "model.py:build", "name": "mine"},
+}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_every_argument_is_looked_at_and_named(name, result):
+    function = getattr(paceline, name)
+    needed = NEEDED[name] or dict.fromkeys(("ours", "theirs"), result)
+    for argument in inspect.signature(function).parameters:
+        with pytest.raises(InputError, match=f"^`{argument}`: .*must be "):
+            function(**{**needed, argument: object()})
 
 
 def test_a_sweep_does_not_replace_its_scenario(tmp_path):
@@ -253,7 +264,7 @@ def test_failed_scenarios_are_told_in_the_report(result, tmp_path):
 
 @pytest.mark.parametrize("source", [7, [7], [None], {"a": 1}, Single()])
 def test_a_report_says_what_it_cannot_be_of(source, tmp_path):
-    with pytest.raises(InputError, match=r"source: must be results, a sweep, a plan or results files, not "):
+    with pytest.raises(InputError, match=r"`source`: must be results, a sweep, a plan or results files, not "):
         paceline.report(source, tmp_path / "page.html")
 
 
@@ -287,13 +298,13 @@ def test_calibrate_fits_what_was_measured_and_writes_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"precision": "float8"}, "precision: 'float8' must be 'float32' or 'mixed_float16'"),
-        ({"batches": "16,32"}, "batches: '16,32' must be a list of batch sizes, such as [16, 32, 64]"),
+        ({"precision": "float8"}, "`precision`: 'float8' must be 'float32' or 'mixed_float16'"),
+        ({"batches": "16,32"}, "`batches`: '16,32' must be a list of batch sizes, such as [16, 32, 64]"),
         ({"batches": [16]}, "at least two different batch sizes"),
         ({"steps": 1}, "must be at least 5"),
         ({"runs": 0}, "must be at least 1"),
         ({"python": "/no/such/python"}, "cannot be run"),
-        ({"out": "/proc/no/such/folder.toml"}, "out '/proc/no/such/folder.toml': cannot be written"),
+        ({"out": "/proc/no/such/folder.toml"}, "'/proc/no/such/folder.toml': cannot be written"),
     ],
 )
 def test_calibrate_says_what_it_cannot_do(options, says, tmp_path):
@@ -312,12 +323,12 @@ def test_calibrate_says_what_it_cannot_do(options, says, tmp_path):
         ({}, "there is no goal"),
         ({"target_throughput": "fast"}, "must be a number of samples over a time"),
         ({"target_throughput": 100, "clusters": ["nonsense"]}, "nonsense"),
-        ({"target_throughput": 100, "over": {"run.seed": 3}}, "over: {'run.seed': 3} must be keys with lists of values"),
-        ({"target_throughput": 100, "clusters": "ethernet-10g"}, "clusters: 'ethernet-10g' must be a list of names"),
-        ({"target_throughput": 100, "workers": 8}, "workers: 8 must be a range such as '1..64', or a list"),
-        ({"target_throughput": 100, "scaling": "sideways"}, "scaling: 'sideways' must be 'weak', 'strong' or 'both'"),
-        ({"target_throughput": 100, "confidence": "high"}, "confidence: 'high' must be a number"),
-        ({"samples": "1e6", "deadline": "12 h"}, "samples: '1e6' must be a number"),
+        ({"target_throughput": 100, "over": {"run.seed": 3}}, "`over`: {'run.seed': 3} must be keys with lists of values"),
+        ({"target_throughput": 100, "clusters": "ethernet-10g"}, "`clusters`: 'ethernet-10g' must be a list of names"),
+        ({"target_throughput": 100, "workers": 8}, "`workers`: 8 must be a range such as '1..64', or a list"),
+        ({"target_throughput": 100, "scaling": "sideways"}, "`scaling`: 'sideways' must be 'weak', 'strong' or 'both'"),
+        ({"target_throughput": 100, "confidence": "high"}, "`confidence`: 'high' must be a number"),
+        ({"samples": "1e6", "deadline": "12 h"}, "`samples`: '1e6' must be a number"),
         ({"samples": 1e6, "budget": "5 USD"}, "has no price with a source"),
     ],
 )

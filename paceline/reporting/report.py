@@ -1,4 +1,4 @@
-"""report: results, a sweep or a plan as one HTML file."""
+"""A report of whatever has results: a result, several, a sweep, a plan, results files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from paceline.face.arguments import checked
 from simulator.errors import InputError, SimulationError
 from simulator.files import check_writable
 from simulator.results import Outcome, Result
@@ -56,56 +55,17 @@ class Report:
         return Table.of([row], "Report").to_html()
 
 
-@checked
 def report(
     source: Reported,
-    out: str | Path = "report.html",
+    out: Path,
     *,
     title: str = "",
-    measured: str | Path | None = None,
+    measured: Path | None = None,
     what_ifs: bool = True,
     jobs: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Write a report of some results: one HTML file that opens offline.
-
-    Parameters
-    ----------
-    source
-        A result, several, a sweep, a plan, a results file (its path, or what :func:`read_results` read),
-        or several paths to compare.
-    out
-        Where to write; a file that is there is replaced.
-    title
-        Heading of the page; left out: the workload's name.
-    measured
-        A table (CSV) of your own measurements to show beside the predictions, with the
-        columns workers and throughput (samples/s) and, if you like, servers, staleness, batch.
-    what_ifs
-        Simulate the report's answer again, which takes some seconds, for the timeline of
-        some of its steps and for what one change at a time would gain.
-    jobs
-        Processes for that; 0 takes all cores.
-    progress
-        Called with what-ifs done and in all.
-
-    Raises
-    ------
-    ResultsError
-        There is no result, or a file cannot be read.
-    InputError
-        ``out`` cannot be written, or is one of the files that are read.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> import paceline
-    >>> result = paceline.simulate(paceline.load("ring", {"run.steps": 10, "run.replications": 3}))
-    >>> with TemporaryDirectory() as folder:
-    ...     written = report(result, f"{folder}/ring.html", what_ifs=False)
-    >>> written.path.name, len(written.to_frame())
-    ('ring.html', 1)
-    """
+    """Write a report; parameters and errors as of :func:`paceline.report`."""
     from paceline.planning.answer import Plan
     from paceline.reporting import write_report
     from paceline.reporting.extras import Extras, extras_of
@@ -113,7 +73,7 @@ def report(
     from paceline.reporting.measured import overlay_of
     from paceline.sweeping import ResultsFile, Sweep
 
-    target = Path(out)
+    target = out
     notes: list[str] = []
     labels: list[str] | None = None
     chosen: Plan | None = None
@@ -129,9 +89,9 @@ def report(
         except SimulationError as error:
             notes.append(f"{error}.")
     elif paths := _paths(source):
-        check_writable(target, "out")
+        check_writable(target)
         if any(path.exists() and target.exists() and path.samefile(target) for path in paths):
-            raise InputError(f"out: {target}: is one of the results files; choose another path")
+            raise InputError(f"`out`: {str(target)!r}: is one of the results files; choose another path")
         outcomes, labels, _, notes = gather(paths)
     elif isinstance(source, ResultsFile):
         outcomes = (*source.results, *source.failures)
@@ -141,7 +101,7 @@ def report(
     else:
         outcomes = [_outcome(source)]
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-    overlay = overlay_of(Path(measured), results, labels) if measured is not None else None
+    overlay = overlay_of(measured, results, labels) if measured is not None else None
     extras = extras_of(results, labels, chosen, jobs, progress=progress) if what_ifs and results else Extras()
     notes += extras.notes
     write_report(
@@ -153,7 +113,7 @@ def report(
 
 def _outcome(given: object) -> Outcome:
     if not isinstance(given, Outcome):
-        raise InputError(f"source: must be results, a sweep, a plan or results files, not {type(given).__name__}")
+        raise InputError(f"`source`: must be results, a sweep, a plan or results files, not {type(given).__name__}")
     return given
 
 
