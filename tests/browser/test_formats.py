@@ -9,7 +9,7 @@ from random import Random
 
 import paceline.reporting
 from simulator.text import FORMATS, NONE, formats_data, written
-from tests.browser.conftest import Page
+from support.pages import Page
 
 FORMAT_JS = Path(paceline.reporting.__file__).parent / "templates" / "format.js"
 TIES = (
