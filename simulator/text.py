@@ -42,7 +42,7 @@ __all__ = [
 LONGEST = 72
 """Characters of a name that a legend or a heading shows."""
 
-Kind = Literal["text", "count", "number", "precise", "seconds", "share", "change", "usd", "hourly", "sum", "any"]
+Kind = Literal["text", "count", "number", "precise", "seconds", "rate", "share", "change", "error", "usd", "hourly", "sum", "any"]
 """How the values of a column are written: :func:`written`. What a reader may multiply is "precise" and "hourly", with five
 significant digits, and "sum", with four; "any" goes by the type of the value."""
 
@@ -202,8 +202,12 @@ def written(value: str | float | None, kind: Kind) -> str:
             return f"{value:,.0f}"
         case "seconds":
             return format_duration(value)
+        case "rate":
+            return format_rate(value)
         case "share":
             return format_share(value)
+        case "error":
+            return f"{'+' if value > 0 else '−' if value < 0 else '±'}{format_share(abs(value))}"
         case "change":
             return format_change(value)
         case "usd":
