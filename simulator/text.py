@@ -57,7 +57,7 @@ NONE: Final = "–"
 
 Kind = Literal[
     "text", "any", "count", "number", "throughput", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes", "rate",
-    "share", "change", "whole_change", "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
+    "share", "error", "change", "whole_change", "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
 
@@ -74,8 +74,10 @@ Kind = Literal[
     in bits, as networks are sold.
 ``rough_seconds``
     An estimate of how long something takes, to two digits.
-``share``, ``change``, ``whole_change``
-    Per cent; a change has its sign, for axes without a digit after the point.
+``share``, ``error``
+    Per cent, with a digit after the point where it is small; an error has its sign.
+``change``, ``whole_change``
+    Per cent with its sign, always with a digit after the point, so that ends of intervals are told apart; for axes without.
 ``usd``, ``hourly``
     US dollars to three digits and cents at least; the price of an hour, which a reader may multiply, to five.
 ``setting``, ``setting_s``, ``setting_bytes``, ``setting_rate``
@@ -173,6 +175,7 @@ _NUMBER = Format(whole=False)
 _SECONDS = Format(_TIMES, unit="s")
 _BYTES = Format(_SIZES, keeps_zeros=False, unit="bytes")
 _RATE = Format(_RATES, keeps_zeros=False, unit="bytes/s")
+_SHARE = Format(((0.01, "%"),), digits=2, most_places=1, unit="share")
 _CHANGE = Format(((0.01, "%"),), least_places=1, most_places=1, signed=True, unit="share")
 _USD = Format(least_places=2, whole_from=1000.0, keeps_zeros=False, prefix="$", unit="USD")
 _COMPACT = Format(_THOUSANDS, keeps_zeros=False)
@@ -189,7 +192,8 @@ FORMATS: Mapping[Kind, Format] = {
     "rough_seconds": Format(_TIMES[:3], digits=2, keeps_zeros=False, unit="s"),
     "bytes": _BYTES,
     "rate": _RATE,
-    "share": Format(((0.01, "%"),), digits=2, most_places=1, least=0.001, unit="share"),
+    "share": replace(_SHARE, least=0.001),
+    "error": replace(_SHARE, signed=True),
     "change": _CHANGE,
     "whole_change": replace(_CHANGE, least_places=0, most_places=0),
     "usd": _USD,
