@@ -1,14 +1,14 @@
 """What happened, one immutable record a fact. Made only when an observer asks for them.
 
 Work (computes, messages, services, and waits for somebody whose work is not simulated) is
-numbered in the order in which it is told, and says by number which other work let it begin,
+numbered in the order in which it is recorded, and says by number which other work let it begin,
 as the engine knew it. Event by event that is the order in which work ended; where all ranks'
-steps are computed at once it is told step by step. What let work begin was always told before it.
+steps are computed at once it is recorded step by step. What let work begin was always recorded before it.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
     "EVERYBODY",
@@ -105,7 +105,8 @@ class Transfer(NamedTuple):
     ``begun_s`` is when it was first in its connection, if that is later than ``sent_s``:
     when the message before it arrived. Of an all-reduce of which no messages are simulated
     it is when the last rank joined. ``cause`` is what let it be first, ``sender`` what had it
-    sent: they differ where it had to queue, or to wait for another rank.
+    sent: they differ where it had to queue, or to wait for another rank. ``kind`` is what all
+    messages of its kind are called, such as ``push``; ``name`` says besides which one it is.
     """
 
     source: Place
@@ -118,6 +119,7 @@ class Transfer(NamedTuple):
     number: int = NOTHING
     cause: int = NOTHING
     sender: int = NOTHING
+    kind: str = "message"
 
 
 class Service(NamedTuple):
@@ -189,6 +191,7 @@ def end_of(work: Work) -> float:
     return work.arrived_s if isinstance(work, Transfer) else work.end_s
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Receives the records of one replication, in the order in which they become known."""
 

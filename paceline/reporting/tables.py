@@ -158,7 +158,7 @@ def write_tables(tables: Iterable[Table], folder: Path) -> tuple[Path, ...]:
     InputError
         The folder cannot be written to.
     """
-    return tuple(write_whole(folder / f"{table.name}.csv", table.to_csv(), "--tables") for table in tables)
+    return tuple(write_whole(folder / f"{table.name}.csv", table.to_csv()) for table in tables)
 
 
 def _each(name: str, columns: tuple[str, ...], keys: Sequence[tuple[Cell, ...]], of: Iterable[Iterable[tuple[Cell, ...]]]) -> Table:

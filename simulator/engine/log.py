@@ -4,7 +4,7 @@ An engine says when a piece of work began and ended, and which other one had bee
 that it had to wait for. What stands in a queue (messages of a connection, gradients before
 a server, computes of a rank) may besides have had to wait for the one before it: that is
 known here. Every call tells one piece of work that has ended, and gives its number; work
-that took no time is told as well, waits only if they took some.
+that took no time is recorded as well, waits only if they took some.
 
 Any engine that makes the same calls in the same order tells the same records.
 """
@@ -46,12 +46,21 @@ class Log:
         return number
 
     def transfer(
-        self, connection: Hashable, source: Place, target: Place, name: str, size_bytes: float, sent_s: float, arrived_s: float, cause: int
+        self,
+        connection: Hashable,
+        source: Place,
+        target: Place,
+        name: str,
+        size_bytes: float,
+        sent_s: float,
+        arrived_s: float,
+        cause: int,
+        kind: str,
     ) -> int:
         """A message has arrived; those of one connection arrive in the order in which they were sent."""
         number = self._next()
         first, begun_s = self._first(connection, number, sent_s, arrived_s, cause)
-        self._observer.record(Transfer(source, target, name, size_bytes, sent_s, arrived_s, begun_s, number, first, cause))
+        self._observer.record(Transfer(source, target, name, size_bytes, sent_s, arrived_s, begun_s, number, first, cause, kind))
         return number
 
     def chunk(
@@ -78,7 +87,8 @@ class Log:
         """
         source, target = (Place("device", rank) for rank in ends)
         bucket, index = which
-        return self.transfer(connection, source, target, f"{group}bucket {bucket} chunk {index}", size_bytes, sent_s, arrived_s, cause)
+        name = f"{group}bucket {bucket} chunk {index}"
+        return self.transfer(connection, source, target, name, size_bytes, sent_s, arrived_s, cause, "bucket chunk")
 
     def collective(
         self, rank: int, bucket: int, size_bytes: float, sent_s: float, joined_s: float, ended_s: float, sender: int, cause: int
@@ -96,8 +106,9 @@ class Log:
         """
         number = self._next()
         first, begun_s = self._first((EVERYBODY, rank), number, joined_s, ended_s, cause)
-        source, name = Place("device", rank), f"all-reduce {bucket}"
-        self._observer.record(Transfer(source, EVERYBODY, name, size_bytes, sent_s, ended_s, min(begun_s, ended_s), number, first, sender))
+        times_s = sent_s, ended_s, min(begun_s, ended_s)
+        told = Transfer(Place("device", rank), EVERYBODY, f"all-reduce {bucket}", size_bytes, *times_s, number, first, sender, "all-reduce")
+        self._observer.record(told)
         return number
 
     def service(self, server: int, name: str, worker: int, tensor: int, start_s: float, end_s: float, cause: int) -> int:

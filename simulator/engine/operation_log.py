@@ -18,7 +18,7 @@ class OperationLog:
     Parameters
     ----------
     log
-        Takes what is told.
+        Takes what happens.
     program
         Gives the names.
     """
@@ -35,7 +35,7 @@ class OperationLog:
         self._served = "accumulate" if isinstance(rule, Synchronous) else "apply"
 
     def ended(self, rank: int, operation: int, begun_s: float, ended_s: float, cause: int) -> int:
-        """An operation of a rank has ended that took from ``begun_s`` to ``ended_s``; the number of what is told.
+        """An operation of a rank has ended that took from ``begun_s`` to ``ended_s``; the number of its record.
 
         Of a message ``begun_s`` is when it was sent, of a gate when the rank came to it. Of
         several computes made in one piece the last one counts.
@@ -49,7 +49,7 @@ class OperationLog:
         if its.kind == "send":
             path, peer = int(self._path[rank, its.slot]), int(self._peer[rank, its.slot])
             ends = its.source.of(rank, peer), its.target.of(rank, peer)
-            return self._log.transfer(path, *ends, its.name, its.size_bytes, begun_s, ended_s, cause)
+            return self._log.transfer(path, *ends, its.title, its.size_bytes, begun_s, ended_s, cause, its.name)
         if its.kind == "serve":
             return self._log.service(its.server, self._served, rank, its.tensor, begun_s, ended_s, cause)
         if its.name == "input":

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from calibrate.estimators import AffineCost, ChainSlope
+from calibrate.fit.estimators import AffineCost, ChainSlope
 from simulator.errors import CalibrationError
 
 

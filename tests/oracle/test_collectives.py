@@ -15,7 +15,7 @@ from simulator.closed_form import (
     reduce_to_one_s,
     ring_all_reduce_s,
 )
-from simulator.engine.simpy.collectives import AtOnce
+from simulator.engine.simpy.collectives import VectorisedCollectives
 from simulator.kernel import Kernel
 from simulator.records import NOTHING
 
@@ -184,7 +184,7 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
                 kernel.soon(begin, rank)
 
         if at_once:
-            run = AtOnce(kernel, some, sizes, ranks)
+            run = VectorisedCollectives(kernel, some, sizes, ranks)
             run.start(ended)
             enters.append(run.enter)
         else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from simulator.recorder import Measured
 
 from simulator import Scenario
 from simulator.observing.recording import Recording
-from simulator.recorder import Measured
 from simulator.replication import Shared, replicate
 from support.engines import difference, run
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from support.results import STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
+from paceline.cli.options import parse_axis
 from paceline.reporting.context import build_report
 from paceline.reporting.reproduce import Recipe, scenario_toml
 from paceline.sweeping import grid as grid_of
-from paceline.sweeping import parse_axis
 from simulator.loading import scenario_from_table
 from simulator.results import Result
 

@@ -66,8 +66,8 @@ class Walk:
         return ((index, its) for index, its in enumerate(self.operations) if its.kind == kind)
 
     def place(self, index: int) -> str:
-        """An operation, for people."""
-        return f"routine {self.number}, operation {index} ({self.operations[index].kind} {self.operations[index].name!r})"
+        """An operation, in words."""
+        return f"routine {self.number}, operation {index} ({self.operations[index].kind} {self.operations[index].title!r})"
 
     def sends_before(self, index: int) -> list[int]:
         """The messages that bring what an operation needs, the last one first; empty where it waits for none or for several."""
