@@ -32,6 +32,7 @@ __all__ = [
     "format_usd",
     "format_usd_per_hour",
     "format_usd_sum",
+    "format_wait",
     "listed",
     "listed_numbers",
     "plot_text",
@@ -127,6 +128,19 @@ def format_duration(value_s: float) -> str:
     """A time to three significant digits, always as many: ``"13.0 ms"``."""
     number, unit = format_seconds(value_s).split(" ")
     return f"{format_number(float(number))} {unit}"
+
+
+def format_wait(value_s: float) -> str:
+    """A time that somebody waits: ``"40 s"``, ``"12 min"``, ``"3.5 h"``.
+
+    >>> format_wait(89), format_wait(90), format_wait(7200), format_wait(1e7)
+    ('89 s', '2 min', '2 h', '2,778 h')
+    """
+    if value_s < 90:
+        return f"{value_s:,.0f} s"
+    if value_s < 2 * 3600:
+        return f"{value_s / 60:,.0f} min"
+    return f"{value_s / 3600:,.3g} h" if value_s < 3.6e6 else f"{value_s / 3600:,.0f} h"
 
 
 def format_usd(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.cli.showing import note
+from paceline.cli.terminal import note
 from simulator.files import write_whole
 from simulator.observing.chrome_trace import chrome_trace
 from simulator.observing.critical_path import critical_path, median_step

@@ -17,16 +17,16 @@ from calibrate.validation.matrix import Matrix, read_matrix
 from calibrate.validation.random_matrix import DEFAULT_COUNT, is_random, random_matrix, random_text, seed_of
 from calibrate.validation.running import MatrixValidation, pending_settings, validate_matrix
 from calibrate.validation.scores import scores_of
-from paceline.cli.asking import agree_to_measure, told_s
+from paceline.cli.asking import agree_to_measure
 from paceline.cli.calibrating import command_line
 from paceline.cli.ending import keeping
-from paceline.cli.showing import note, progress_bar
+from paceline.cli.terminal import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Table, Validation
 from simulator.catalog import find
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
-from simulator.text import format_number
+from simulator.text import format_number, format_wait
 
 __all__ = ["Measuring", "Plan", "list_matrix", "plan_of", "validate_on_testbed"]
 
@@ -103,7 +103,7 @@ def list_matrix(plan: Plan, *, as_json: bool) -> None:
     console.print(grid)
     console.print(
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "
-        f"{told_s(sum(times_s))} in all, a guess from rates and means",
+        f"{format_wait(sum(times_s))} in all, a guess from rates and means",
         markup=False,
         highlight=False,
     )
@@ -126,7 +126,7 @@ def validate_on_testbed(plan: Plan, how: Measuring, wanted: Wanted, platform: Pa
     check_matrix(matrix, pending, how.folder, python=how.python, timeout_s=how.timeout_s)
     took_s = sum(guessed_run_s(one, matrix.repeats) for one in pending)
     agree_to_measure(took_s, "--matrix", yes=how.yes)
-    about = f"about {told_s(took_s)} to measure" if pending else "all measured before"
+    about = f"about {format_wait(took_s)} to measure" if pending else "all measured before"
     note(
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each, {about}; raw "
         f"measurements go to {how.folder}, and what is there already is used"

@@ -10,10 +10,10 @@ from typing import Any, get_args
 from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at
 from calibrate.validation.points import Setting, read_points
 from calibrate.validation.scores import scores_of
-from paceline.cli.asking import agree_to_sweep, cores_of
+from paceline.cli.asking import agree_to_sweep
 from paceline.cli.calibrating import command_line
 from paceline.cli.options import parse_setting
-from paceline.cli.showing import note, progress_bar
+from paceline.cli.terminal import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Validation
 from paceline.sweeping import sweep
@@ -48,7 +48,7 @@ def validate_points(
     _check_scenario(out_scenario, wanted, file, measured)
     case = _Case(table, file, measured, settings, "samples/s" if unit == "samples/s" else "updates/s")
     given = case.scenarios(table)
-    agree_to_sweep(given, range(len(given)), str(file), cores=cores_of(0), yes=yes)
+    agree_to_sweep(given, file, yes=yes)
     if refit:
         _refitted(case, wanted, out_scenario)
         return

@@ -12,7 +12,7 @@ from calibrate.published.validation import validate_published as run
 from calibrate.validation.comparison import Compared
 from calibrate.validation.scores import Score, scores_of
 from paceline.cli.calibrating import command_line
-from paceline.cli.showing import progress_bar
+from paceline.cli.terminal import progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Table, Validation
 from paceline.reporting.validation.facts import signed

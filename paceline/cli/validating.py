@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.scores import Score, Thresholds
-from paceline.cli.showing import note
+from paceline.cli.terminal import note
 from paceline.reporting.validation.content import Validation
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole

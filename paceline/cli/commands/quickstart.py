@@ -39,7 +39,7 @@ def quickstart(
     from calibrate.profiling import MEASUREMENTS
     from paceline.cli.calibrating import measuring, warn_of_measurements
     from paceline.cli.ending import keeping
-    from paceline.cli.showing import note, progress_bar, show_table
+    from paceline.cli.terminal import note, progress_bar, show_table
     from paceline.reporting import write_report
     from paceline.reporting.extras import extras_of
     from paceline.sweeping import grid, sweep

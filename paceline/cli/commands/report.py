@@ -71,7 +71,7 @@ def report(
     """
     from paceline.cli.ending import StoppedError
     from paceline.cli.reporting import formats_of, open_page, target_of
-    from paceline.cli.showing import progress_bar
+    from paceline.cli.terminal import progress_bar
     from paceline.reporting import write_report
     from paceline.reporting.exporting import check_browser, export_figures
     from paceline.reporting.extras import Extras, extras_of

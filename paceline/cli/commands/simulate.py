@@ -76,7 +76,7 @@ def simulate(
     if program:
         _simulates_nothing({"--trace": trace is not None, "--tensorboard": tensorboard is not None, "--audit": audit})
     from paceline.cli.asking import agree_to_one
-    from paceline.cli.showing import note, progress_bar, show_result
+    from paceline.cli.terminal import note, progress_bar, show_result
     from simulator import load_scenario
     from simulator import simulate as run
     from simulator.catalog import scenario_file

@@ -61,7 +61,7 @@ def sweep(
     """
     from paceline.cli.asking import agree_to_sweep, cores_of
     from paceline.cli.ending import Counted, keeping
-    from paceline.cli.showing import note, progress_bar
+    from paceline.cli.terminal import note, progress_bar
     from paceline.sweeping import grid
     from paceline.sweeping import sweep as run
     from simulator.catalog import scenario_file
@@ -98,7 +98,7 @@ def sweep(
 
 def _show(swept: Sweep) -> None:
     """A table of all results, or of the first and the last where there are many."""
-    from paceline.cli.showing import note, show_table
+    from paceline.cli.terminal import note, show_table
     from simulator.results import Result
 
     shown = swept if len(swept) <= _ALL_SHOWN else [*swept[:_OF_EACH_END], *swept[-_OF_EACH_END:]]
