@@ -91,7 +91,7 @@ def run_probes(
         As :func:`run_probe`.
     """
     if timeout_s is not None and not timeout_s > 0:
-        raise InputError(f"`timeout_s` {timeout_s:g}: must be above 0 seconds")
+        raise InputError(f"`timeout_s={timeout_s:g}`: must be above 0 seconds")
     executable = python or sys.executable
     with contextlib.ExitStack() as stack:
         children: list[subprocess.Popen[bytes]] = []
@@ -215,7 +215,7 @@ def _environment() -> dict[str, str]:
 
 
 def _not_run(executable: str, error: OSError) -> InputError:
-    return InputError(f"`python` {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow")
+    return InputError(f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow")
 
 
 def _no_tensorflow(executable: str, why: str) -> str:

@@ -103,7 +103,7 @@ def profile_step(
     check_target(target, "`step`" if custom else "`model`")
     check_batches(batches)
     if steps < 5:
-        raise InputError(f"`steps` {steps}: must be at least 5, better 50")
+        raise InputError(f"`steps={steps}`: must be at least 5, better 50")
     path = _made(folder, out or new_file(folder, name, "step"))
     arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
     run_probe("step.py", arguments, path, python, timeout_s, progress)
@@ -148,7 +148,7 @@ def profile_runs(
         The measurement files, one a run.
     """
     if runs < 1:
-        raise InputError(f"`runs` {runs}: must be at least 1, better 3")
+        raise InputError(f"`runs={runs}`: must be at least 1, better 3")
     first = out or new_file(folder, name, "step")
     paths = [first, *(first.with_name(f"{first.stem}-run{number}{first.suffix}") for number in range(2, runs + 1))]
     for number, path in enumerate(paths):
@@ -225,10 +225,10 @@ def profile_at_once(
     check_target(target, "`step`" if custom else "`model`")
     check_batches(batches)
     if processes < 2 or launches < 2:
-        raise InputError(f"`at_once` {processes}, `launches` {launches}: must be at least 2 each, better 2 and 5")
+        raise InputError(f"`at_once={processes}`, `launches={launches}`: must be at least 2 each, better 2 and 5")
     obstacle = obstacle_to_at_once(processes, "CPU")
     if obstacle:
-        raise InputError(f"`at_once` {processes}: {obstacle}; leave it out")
+        raise InputError(f"`at_once={processes}`: {obstacle}; leave it out")
     first = out or new_file(folder, name, "step")
     cores = sorted(os.sched_getaffinity(0))
     each = len(cores) // processes
@@ -324,8 +324,8 @@ def serve_link(address: str, python: str | None = None, ready: Callable[[], None
     KeyboardInterrupt
         Ctrl-C; the server is stopped first.
     """
-    check_address(address, "`serve`")
-    raise CalibrationError(f"`serve` {address}: {serve_probe('links.py', ['--serve', address], python, ready)}")
+    check_address(address, "`address`")
+    raise CalibrationError(f"`address={address!r}`: {serve_probe('links.py', ['--serve', address], python, ready)}")
 
 
 def check_target(target: str, option: str) -> None:
@@ -341,18 +341,16 @@ def check_batches(batches: Sequence[int]) -> None:
     """Raise InputError unless a curve can be fitted to these batch sizes."""
     bad = [one for one in batches if one < 1]
     if bad:
-        raise InputError(f"`batches` {bad[0]}: must be at least 1")
+        raise InputError(f"`batches=[{bad[0]}]`: must be at least 1")
     if len(set(batches)) < 2 or len(set(batches)) != len(batches):
-        raise InputError(
-            f"`batches` {','.join(map(str, batches))}: must name at least two different batch sizes, better three, such as 16,32,64"
-        )
+        raise InputError(f"`batches={list(batches)}`: must name at least two different batch sizes, better three, such as 16,32,64")
 
 
-def check_address(address: str, option: str) -> tuple[str, int]:
+def check_address(address: str, what: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``; InputError if it is none."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InputError(f"{option} {address!r}: must be HOST:PORT, such as 10.0.0.2:2222")
+        raise InputError(f"{what}: {address!r}: must be HOST:PORT, such as 10.0.0.2:2222")
     return host, int(port)
 
 

@@ -28,7 +28,6 @@ __all__ = ["TfCluster", "read_tf_config", "scenario_of", "scenario_text"]
 
 _JOBS = ("chief", "worker", "ps", "evaluator")
 _EXAMPLE = '{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"], "chief": ["h4:2222"]}}'
-_ARGUMENT = "`tf_config`"
 
 
 @dataclass(frozen=True)
@@ -136,12 +135,12 @@ def scenario_text(cluster: TfCluster, workload: str, batch: int, link: str = "et
         A number is below 1, or workers with several devices are asked for beside parameter servers.
     """
     if batch < 1:
-        raise InputError(f"`batch` {batch}: must be at least 1")
+        raise InputError(f"`batch={batch}`: must be at least 1")
     if devices_per_worker < 1:
-        raise InputError(f"`devices_per_worker` {devices_per_worker}: must be at least 1")
+        raise InputError(f"`devices_per_worker={devices_per_worker}`: must be at least 1")
     if cluster.servers and devices_per_worker > 1:
         raise InputError(
-            f"`devices_per_worker` {devices_per_worker}: a worker of parameter servers is simulated with one replica; leave it out, "
+            f"`devices_per_worker={devices_per_worker}`: a worker of parameter servers is simulated with one replica; leave it out, "
             "or name each device's task as a worker of its own"
         )
     document = tomlkit.document()
@@ -170,13 +169,13 @@ def scenario_of(text: str, source: str, beside: Path | None = None) -> Scenario:
 def _load(text: str) -> tuple[dict[str, Any], str]:
     """The JSON object, and what to call it in messages."""
     if text == "env":
-        source, content = f"{_ARGUMENT} env (TF_CONFIG)", os.environ.get("TF_CONFIG", "")
+        source, content = "`tf_config='env'` (TF_CONFIG)", os.environ.get("TF_CONFIG", "")
         if not content.strip():
             raise InputError(f"{source}: the variable is not set; export it, or give a file or the JSON itself")
     elif text.lstrip().startswith("{"):
-        source, content = _ARGUMENT, text
+        source, content = "`tf_config`", text
     else:
-        source = f"{_ARGUMENT} {text[:120]}"
+        source = f"`tf_config={text[:120]!r}`"
         try:
             content = Path(text).read_text(encoding="utf-8-sig")
         except (OSError, ValueError) as error:
@@ -205,7 +204,7 @@ def _addresses(where: str, tasks: Any) -> tuple[str, ...]:
     for index, address in enumerate(tasks):
         if not isinstance(address, str):
             raise InputError(f"{where}[{index}]: must be an address such as h1:2222, not {_shown(address)}")
-        check_address(address, f"{where}[{index}]:")
+        check_address(address, f"{where}[{index}]")
     return tuple(tasks)
 
 

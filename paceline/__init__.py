@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from paceline.api import calibrate, compare, load, plan, report, simulate, sweep
     from paceline.comparing import Comparison
     from paceline.planning.answer import Plan
-    from paceline.reporting import read_results
     from paceline.reporting.report import Report
-    from paceline.sweeping import Sweep
+    from paceline.sweeping import Sweep, read_results
     from simulator import Result, Scenario
     from simulator.workload import Workload
 
@@ -38,7 +37,7 @@ _HOME = {
     "Report": "paceline.reporting.report",
     "Sweep": "paceline.sweeping",
     "Workload": "simulator.workload",
-    "read_results": "paceline.reporting",
+    "read_results": "paceline.sweeping",
 }
 
 

@@ -105,7 +105,8 @@ class Transfer(NamedTuple):
     ``begun_s`` is when it was first in its connection, if that is later than ``sent_s``:
     when the message before it arrived. Of an all-reduce of which no messages are simulated
     it is when the last rank joined. ``cause`` is what let it be first, ``sender`` what had it
-    sent: they differ where it had to queue, or to wait for another rank.
+    sent: they differ where it had to queue, or to wait for another rank. ``kind`` is what all
+    messages of its kind are called, such as ``push``; ``name`` says besides which one it is.
     """
 
     source: Place
@@ -118,6 +119,7 @@ class Transfer(NamedTuple):
     number: int = NOTHING
     cause: int = NOTHING
     sender: int = NOTHING
+    kind: str = "message"
 
 
 class Service(NamedTuple):

@@ -18,6 +18,7 @@ from simulator.engine.log import Log
 from simulator.engine.recorder import Measured, Recorder
 from simulator.engine.simpy.collectives import VectorisedCollectives
 from simulator.engine.simpy.engine import Engine
+from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
 from simulator.engine.vectorised.engine import VectorisedEngine
 from simulator.errors import SimulationError
 from simulator.kernel import Kernel
@@ -26,7 +27,6 @@ from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
 from simulator.program.groups import collectives_of
 from simulator.program.program import Program
-from simulator.recorder import KernelRecorder, in_use_of
 from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams

@@ -61,7 +61,7 @@ class SharedSpread:
         y = np.asarray(levels, float)
         if y.ndim != 2 or min(y.shape) < 2:
             raise CalibrationError(
-                "what processes share needs at least two launches of at least two processes each: `launches` 5, `at_once` 2"
+                "what processes share needs at least two launches of at least two processes each: `launches=5`, `at_once=2`"
             )
         launches, processes = y.shape
         self.share_, self.interval_90_ = None, (0.0, 1.0)

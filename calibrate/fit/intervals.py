@@ -16,11 +16,11 @@ Array = NDArray[np.float64]
 DRAWS = 200
 """Bootstrap samples that an interval is taken from."""
 
-Z90 = 1.6449
-"""Half the 90% interval of a normal distribution, in standard deviations, with the digits that fitted files have been written with."""
-
 DRAWS_KEPT = 60
 """The first of them, which a file keeps."""
+
+Z90 = 1.6449
+"""Half the 90% interval of a normal distribution, in standard deviations, with the digits that fitted files have been written with."""
 
 
 def digits(value: float, count: int = 7) -> float:
@@ -34,17 +34,17 @@ def digits(value: float, count: int = 7) -> float:
 
 def quantiles(values: ArrayLike) -> tuple[float, float, float]:
     """The 5th percentile, the median and the 95th percentile of what was measured, to seven digits."""
-    p5, median, p95 = (digits(value) for value in np.quantile(values, [0.05, 0.5, 0.95]))
+    p5, median, p95 = (digits(value) for value in np.quantile(np.asarray(values, dtype=float), [0.05, 0.5, 0.95]))
     return p5, median, p95
 
 
-def intervals_90(names: Sequence[str], draws: Array, around: ArrayLike | None = None) -> dict[str, tuple[float, float]]:
+def intervals_90(names: Sequence[str], draws: Array, around: Sequence[float] | None = None) -> dict[str, tuple[float, float]]:
     """The 90% interval of each parameter: from the 5th to the 95th percentile of its draws (Efron 1979, percentile bootstrap).
 
     Parameters
     ----------
     names
-        Of the parameters.
+        Of the parameters, in the order of the draws' columns.
     draws
         One row for each bootstrap sample, one column for each parameter.
     around

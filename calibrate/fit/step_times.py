@@ -81,7 +81,7 @@ class StepTable:
         if len(batches) < _FEWEST_BATCHES:
             raise CalibrationError(
                 f"holds steps of {len(batches)} batch size(s); a fit needs at least {_FEWEST_BATCHES}, better 3, in one run: "
-                "measure again with several, such as `batches` 16,32,64"
+                "measure again with several, such as `batches=[16, 32, 64]`"
             )
         for batch in batches:
             count = sum(len(one) for one in times[batch].values())

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
 from simulator.spec import Spec
+from simulator.table import Column, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["MEANINGS", "PRIORS", "Z90", "Parameter", "Platform", "log_width"]
 
@@ -176,6 +180,29 @@ class Platform(Spec):
                 ) from None
             place = ".".join(map(str, problem["loc"]))
             raise InputError(f"{path}: {place}: {problem['msg']}; write it with `paceline testbed fit`") from None
+
+    def table(self) -> Table:
+        """Each parameter with its 90% interval; times in seconds, rates in bytes per second."""
+        rows = tuple(
+            (name, one.value, one.low, one.high, "yes" if one.determined else "no: prior", MEANINGS[name])
+            for name, one in self.parameters.items()
+        )
+        columns = (
+            Column("parameter", "any", left=True),
+            Column("value", "number"),
+            Column("low", "number", "5%"),
+            Column("high", "number", "95%"),
+            Column("determined", "any", left=True),
+            Column("meaning", "text", "what it is"),
+        )
+        return Table("", columns, rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The parameters as a pandas table, one row each."""
+        return self.table().to_frame()
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
 
     def values(self, draw: int | None = None) -> dict[str, float]:
         """The parameters, or one joint draw of them."""

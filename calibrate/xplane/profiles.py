@@ -150,7 +150,7 @@ def read_steps(
         raise InputError("`profiles`: give at least one log directory")
     bad = next((batch for _, batch in places if batch < 1), None)
     if bad is not None:
-        raise InputError(f"`batches` {bad}: must be at least 1")
+        raise InputError(f"`profiles`: {bad} samples a step: must be at least 1")
     found = [(file, batch) for place, batch in places for file in profile_files(place, run)]
     double = next((file for number, (file, _) in enumerate(found) if file in [one for one, _ in found[:number]]), None)
     if double is not None:

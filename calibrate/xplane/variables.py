@@ -193,24 +193,26 @@ def _read_list(path: Path) -> tuple[ModelVariable, ...]:
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"`variables` {path}: cannot be read: {error.strerror or error}; check the path") from None
+        raise InputError(f"`variables={str(path)!r}`: cannot be read: {error.strerror or error}; check the path") from None
     except (ValueError, RecursionError):
-        raise InputError(f"`variables` {path}: is no JSON; give a list such as {example}") from None
+        raise InputError(f"`variables={str(path)!r}`: is no JSON; give a list such as {example}") from None
     try:
         rows = _LIST.validate_python(data)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"]) or "the file"
-        raise InputError(f"`variables` {path}: {place}: {problem['msg']}; give a list such as {example}") from None
+        raise InputError(f"`variables={str(path)!r}`: {place}: {problem['msg']}; give a list such as {example}") from None
     if not rows:
-        raise InputError(f"`variables` {path}: names no variable; give a list such as {example}")
+        raise InputError(f"`variables={str(path)!r}`: names no variable; give a list such as {example}")
     for row in rows:
         if row.size_bytes is None and row.dtype not in _BYTES:
-            raise InputError(f"`variables` {path}: {row.name}: dtype {row.dtype!r} must be one of {', '.join(_BYTES)}, or give size_bytes")
+            raise InputError(
+                f"`variables={str(path)!r}`: {row.name}: dtype {row.dtype!r} must be one of {', '.join(_BYTES)}, or give size_bytes"
+            )
     names = [row.name for row in rows]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
-        raise InputError(f"`variables` {path}: {double!r} is named twice; a variable has one line")
+        raise InputError(f"`variables={str(path)!r}`: {double!r} is named twice; a variable has one line")
     return tuple(rows)
 
 

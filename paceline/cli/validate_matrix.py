@@ -11,12 +11,11 @@ import typer
 
 from calibrate.testbed.platform import MEANINGS, Platform
 from calibrate.testbed.running import guessed_run_s
-from calibrate.validation.checking import check_matrix
 from calibrate.validation.comparison import Compared
-from calibrate.validation.matrix import Matrix, read_matrix
+from calibrate.validation.matrix import Matrix, check_matrix, read_matrix
 from calibrate.validation.random_matrix import DEFAULT_COUNT, is_random, random_matrix, random_text, seed_of
 from calibrate.validation.running import MatrixValidation, pending_settings, validate_matrix
-from calibrate.validation.scores import scores_of
+from calibrate.validation.validation import scores_of
 from paceline.cli.asking import agree_to_measure
 from paceline.cli.calibrating import command_line
 from paceline.cli.ending import keeping

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
-from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at
-from calibrate.validation.points import Setting, read_points
-from calibrate.validation.scores import scores_of
+from calibrate.validation.points import Setting, Unit, base_scenario, compared, read_points, scenarios_at
+from calibrate.validation.validation import scores_of
 from paceline.cli.asking import agree_to_sweep
 from paceline.cli.calibrating import command_line
 from paceline.cli.options import parse_setting
@@ -126,9 +125,9 @@ def _warnings(results: Sequence[Result]) -> Iterator[str]:
 def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
     import tomlkit
 
-    from calibrate.validation.own import own_discrepancy
+    from calibrate.validation.discrepancy import own_discrepancy
     from calibrate.validation.refit import refit
-    from calibrate.validation.refitted import refitted_table
+    from calibrate.validation.refit import refitted_table
     from paceline.cli.telling_refit import about_refit, refit_data, refit_tables
 
     given = case.scenarios(case.table)

@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.scores import Score, Thresholds
+from calibrate.validation.validation import Score, Thresholds
 from paceline.cli.terminal import note
 from paceline.reporting.validation.content import Validation
 from simulator.errors import InputError
@@ -167,7 +167,7 @@ def finish(validation: Validation, wanted: Wanted) -> None:
         write_whole(wanted.markdown, place_section(_document(wanted.markdown), validation))
         note(f"wrote {wanted.markdown}")
     if wanted.rows is not None:
-        from calibrate.validation.reaching import rows_to_csv
+        from calibrate.validation.comparison import rows_to_csv
 
         write_whole(wanted.rows, rows_to_csv(validation.rows))
         note(f"wrote {wanted.rows}")

@@ -18,7 +18,7 @@ from paceline.planning.search import Search
 from paceline.planning.simulations import Simulations
 from paceline.planning.space import Line, Space
 from paceline.planning.wording import notes_of, sentences_of, why_this
-from paceline.sweeping import Backend, Journal, Runner
+from paceline.sweeping import Backend, ResultsFile, Runner
 from simulator.cost import why_no_cost
 from simulator.errors import InputError, SimulationError
 from simulator.left_out import left_out
@@ -50,7 +50,7 @@ def plan(
     goal
         What to reach, how surely, and what is preferred.
     out
-        Journal of what is simulated: a results file. An interrupted plan goes on in it.
+        Results file of what is simulated. An interrupted plan goes on in it.
     jobs, backend, scheduler
         Where and on how many processes, as for :func:`paceline.sweeping.sweep`. The answer does not depend on them.
     force
@@ -78,9 +78,9 @@ def plan(
     device_notes = check_devices((line.first for line in space.lines), space.base_name)
     judge = Judge(goal)
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal.open(out, force=force)) if out is not None else None
+        file = stack.enter_context(ResultsFile.open(out, force=force)) if out is not None else None
         runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
-        simulations = Simulations(runner, journal, force=force, progress=progress)
+        simulations = Simulations(runner, file, force=force, progress=progress)
         search = Search([judge.points(line) for line in space.lines], judge, simulations)
         search.run()
         found = _simulated(search.points)

@@ -89,7 +89,7 @@ def write_report(
     Parameters
     ----------
     results
-        At least one, such as :func:`paceline.reporting.read_results` gives.
+        At least one, such as :func:`paceline.sweeping.read_results` gives.
     out
         Where to write; a file that is there is replaced.
     notes

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from paceline.planning.answer import Plan
-    from paceline.reporting import ResultsFile
+    from paceline.sweeping import ResultsFile
 
 __all__ = ["Report", "report"]
 
@@ -67,11 +67,11 @@ def report(
 ) -> Report:
     """Write a report; parameters and errors as of :func:`paceline.report`."""
     from paceline.planning.answer import Plan
-    from paceline.reporting import ResultsFile, write_report
+    from paceline.reporting import write_report
     from paceline.reporting.extras import Extras, extras_of
-    from paceline.reporting.gathering import labels_of, read_all
+    from paceline.reporting.gathering import gather
     from paceline.reporting.measured import overlay_of
-    from paceline.sweeping import Sweep
+    from paceline.sweeping import ResultsFile, Sweep
 
     target = out
     notes: list[str] = []
@@ -92,9 +92,7 @@ def report(
         check_writable(target)
         if any(path.exists() and target.exists() and path.samefile(target) for path in paths):
             raise InputError(f"`out`: {str(target)!r}: is one of the results files; choose another path")
-        held, notes = read_all(paths)
-        labels = labels_of(paths, [len(its.results) for its in held])
-        outcomes = [result for its in held for result in its.results]
+        outcomes, labels, _, notes = gather(paths)
     elif isinstance(source, ResultsFile):
         outcomes = (*source.results, *source.failures)
         notes += source.notes

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.columns import compact
+from simulator.compact import compact
 from simulator.defaults import start_of
 from simulator.distributions import Distribution, Slowdown
 from simulator.errors import SimulationError

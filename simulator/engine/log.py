@@ -46,12 +46,21 @@ class Log:
         return number
 
     def transfer(
-        self, connection: Hashable, source: Place, target: Place, name: str, size_bytes: float, sent_s: float, arrived_s: float, cause: int
+        self,
+        connection: Hashable,
+        source: Place,
+        target: Place,
+        name: str,
+        size_bytes: float,
+        sent_s: float,
+        arrived_s: float,
+        cause: int,
+        kind: str,
     ) -> int:
         """A message has arrived; those of one connection arrive in the order in which they were sent."""
         number = self._next()
         first, begun_s = self._first(connection, number, sent_s, arrived_s, cause)
-        self._observer.record(Transfer(source, target, name, size_bytes, sent_s, arrived_s, begun_s, number, first, cause))
+        self._observer.record(Transfer(source, target, name, size_bytes, sent_s, arrived_s, begun_s, number, first, cause, kind))
         return number
 
     def chunk(
@@ -78,7 +87,8 @@ class Log:
         """
         source, target = (Place("device", rank) for rank in ends)
         bucket, index = which
-        return self.transfer(connection, source, target, f"{group}bucket {bucket} chunk {index}", size_bytes, sent_s, arrived_s, cause)
+        name = f"{group}bucket {bucket} chunk {index}"
+        return self.transfer(connection, source, target, name, size_bytes, sent_s, arrived_s, cause, "bucket chunk")
 
     def collective(
         self, rank: int, bucket: int, size_bytes: float, sent_s: float, joined_s: float, ended_s: float, sender: int, cause: int
@@ -96,8 +106,9 @@ class Log:
         """
         number = self._next()
         first, begun_s = self._first((EVERYBODY, rank), number, joined_s, ended_s, cause)
-        source, name = Place("device", rank), f"all-reduce {bucket}"
-        self._observer.record(Transfer(source, EVERYBODY, name, size_bytes, sent_s, ended_s, min(begun_s, ended_s), number, first, sender))
+        times_s = sent_s, ended_s, min(begun_s, ended_s)
+        told = Transfer(Place("device", rank), EVERYBODY, f"all-reduce {bucket}", size_bytes, *times_s, number, first, sender, "all-reduce")
+        self._observer.record(told)
         return number
 
     def service(self, server: int, name: str, worker: int, tensor: int, start_s: float, end_s: float, cause: int) -> int:

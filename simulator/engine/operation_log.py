@@ -49,7 +49,7 @@ class OperationLog:
         if its.kind == "send":
             path, peer = int(self._path[rank, its.slot]), int(self._peer[rank, its.slot])
             ends = its.source.of(rank, peer), its.target.of(rank, peer)
-            return self._log.transfer(path, *ends, its.name, its.size_bytes, begun_s, ended_s, cause)
+            return self._log.transfer(path, *ends, its.title, its.size_bytes, begun_s, ended_s, cause, its.name)
         if its.kind == "serve":
             return self._log.service(its.server, self._served, rank, its.tensor, begun_s, ended_s, cause)
         if its.name == "input":

@@ -13,21 +13,20 @@ name a thread.
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
-import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulator.observing.critical_path import CriticalPath, replica_place
-from simulator.observing.lanes import lanes, nested_lanes
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.records import Service, Span, Step, Transfer, Update, Wait, Work, begin_of
+from simulator.records import Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
 
-__all__ = ["chrome_trace"]
+__all__ = ["chrome_trace", "lanes", "nested_lanes"]
 
 _PROCESSES = ("critical path", "devices", "network", "servers")
 _PATH, _DEVICES, _NETWORK, _SERVERS = range(1, 5)  # 0 is the idle process to Perfetto
@@ -36,6 +35,14 @@ _COLOUR = "terrible"
 """Of the colours that chrome://tracing knows by name, the red one."""
 
 _Details = dict[str, Any]
+
+
+class _Track(NamedTuple):
+    """A row of the trace: tracks stand in this order."""
+
+    process: int
+    places: tuple[Place, ...]
+    name: str
 
 
 @dataclass
@@ -72,7 +79,7 @@ class _Trace:
     """A trace in the making."""
 
     def __init__(self, recording: Recording, path: CriticalPath | None, replicas_per_device: int) -> None:
-        self._tracks: dict[tuple[int, str], list[_Slice]] = defaultdict(list)
+        self._tracks: dict[_Track, list[_Slice]] = defaultdict(list)
         self._slices: dict[int, _Slice] = {}
         self._steps: Counter[int] = Counter()
         self._recording = recording
@@ -83,12 +90,13 @@ class _Trace:
         for step in recording.steps:
             self._add_step(step)
         for span in recording.spans:
-            self._add(_DEVICES, self._device(span.replica), span.name, "compute", span, span.start_s, span.end_s, {})
+            self._add(self._device(span.replica), span.name, "compute", span, span.start_s, span.end_s, {})
         for transfer in recording.transfers:
             self._add_transfer(transfer)
         for service in recording.services:
             details = {"variable": service.variable} | ({"worker": service.worker} if service.worker >= 0 else {})
-            self._add(_SERVERS, f"server {service.server}", service.name, "service", service, service.start_s, service.end_s, details)
+            self._add(_between(_SERVERS, Place("server", service.server)), service.name, "service", service, service.start_s, service.end_s,
+                      details)  # fmt: skip
         if path is not None:
             self._mark(path)
         self._draw()
@@ -96,30 +104,31 @@ class _Trace:
             self._instant(update)
         self._arrows()
 
-    def _device(self, replica: int) -> str:
-        return f"device {replica // self._sharing} ({replica_place(self._recording, replica)})"
+    def _device(self, replica: int) -> _Track:
+        device, its = Place("device", replica // self._sharing), replica_place(self._recording, replica)
+        return _Track(_DEVICES, (device, its), f"{device} ({its})")
 
     def _add_step(self, step: Step) -> None:
         parts = {name: getattr(step, name) for name in ("input_s", "compute_s", "communication_s", "waiting_s", "apply_s")}
         self._steps[step.replica] += 1
         number = self._steps[step.replica]
-        track = self._tracks[_DEVICES, self._device(step.replica)]
+        track = self._tracks[self._device(step.replica)]
         track.append(_Slice(f"step {number}", "step", _ns(step.start_s), _ns(step.end_s), {"step": number, **parts}))
 
     def _add_transfer(self, transfer: Transfer) -> None:
         # what stands behind other messages of its connection is drawn from when it is first, so that they do not overlap
         begun_s = begin_of(transfer)
         details = {"bytes": transfer.size_bytes, "queued_s": begun_s - transfer.sent_s}
-        track = f"{transfer.source} to {transfer.target}"
-        self._add(_NETWORK, track, transfer.name, "transfer", transfer, begun_s, transfer.arrived_s, details)
+        track = _between(_NETWORK, transfer.source, transfer.target)
+        self._add(track, transfer.name, "transfer", transfer, begun_s, transfer.arrived_s, details)
 
-    def _add(self, process: int, track: str, name: str, kind: str, work: Work, start_s: float, end_s: float, details: _Details) -> None:
+    def _add(self, track: _Track, name: str, kind: str, work: Work, start_s: float, end_s: float, details: _Details) -> None:
         piece = _Slice(name, kind, _ns(start_s), _ns(end_s), details)
-        self._tracks[process, track].append(piece)
+        self._tracks[track].append(piece)
         self._slices[id(work)] = piece
 
     def _mark(self, path: CriticalPath) -> None:
-        track = self._tracks[_PATH, f"step {path.number} of {path.name}"]
+        track = self._tracks[_Track(_PATH, (path.place,), f"step {path.number} of {path.name}")]
         for segment in path.segments:
             details = {"what": segment.what, "where": segment.where, "critical": True}
             track.append(_Slice(f"{segment.what}, {segment.where}", segment.kind, _ns(segment.start_s), _ns(segment.end_s), details))
@@ -132,10 +141,10 @@ class _Trace:
     def _draw(self) -> None:
         for number, name in enumerate(_PROCESSES, 1):
             self._name("process", number, 0, name, number)
-        order = sorted(self._tracks, key=lambda key: (key[0], _naturally(key[1])))
         threads = 0
-        for process, name in order:
-            slices = self._tracks[process, name]
+        for which in sorted(self._tracks):
+            process, _, name = which
+            slices = self._tracks[which]
             slices.sort(key=lambda one: (one.begin_ns, -one.end_ns))
             bounds = [(one.begin_ns, one.end_ns) for one in slices]
             drawn_in = nested_lanes(bounds) if process == _DEVICES else lanes(bounds)
@@ -160,7 +169,7 @@ class _Trace:
         self._events.append(event)
 
     def _instant(self, update: Update) -> None:
-        track = self._tracks.get((_DEVICES, self._device(update.worker)))
+        track = self._tracks.get(self._device(update.worker))
         details = {"staleness": update.staleness, "version": update.applied_version}
         if track:
             self._events.append(
@@ -205,6 +214,10 @@ class _Trace:
         return json.dumps(whole, separators=(",", ":"))
 
 
+def _between(process: int, *places: Place) -> _Track:
+    return _Track(process, places, " to ".join(map(str, places)))
+
+
 def _process(work: Work) -> int:
     if isinstance(work, Transfer):
         return _NETWORK
@@ -222,6 +235,43 @@ def _micro(time_ns: int) -> float:
     return time_us if int(time_us * 1000) == time_ns else math.nextafter(time_us, math.inf)
 
 
-def _naturally(name: str) -> list[tuple[int, str]]:
-    """Sorts ``worker 2`` before ``worker 10``."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+def lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
+    """A lane for each slice so that no two in a lane overlap, and as few lanes as possible.
+
+    Parameters
+    ----------
+    slices
+        Begin and end, sorted by begin.
+    """
+    found = []
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    for begin, end in slices:
+        while busy and busy[0][0] <= begin:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lane = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (end, lane))
+        found.append(lane)
+    return found
+
+
+def nested_lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
+    """The same, where a slice may lie within another one of its lane, as a part of it.
+
+    Parameters
+    ----------
+    slices
+        Begin and end, sorted by begin, the longer one of two first.
+    """
+    found = []
+    open_until: list[list[int]] = []
+    for begin, end in slices:
+        for ends in open_until:
+            while ends and ends[-1] <= begin:
+                ends.pop()
+        lane = next((lane for lane, ends in enumerate(open_until) if not ends or end <= ends[-1]), len(open_until))
+        if lane == len(open_until):
+            open_until.append([])
+        open_until[lane].append(end)
+        found.append(lane)
+    return found

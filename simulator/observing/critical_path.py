@@ -33,6 +33,8 @@ class Segment:
         What sort of work it is; ``wait`` where nobody works.
     what
         Such as ``push 7``.
+    name
+        What all like it are called, such as ``push``.
     places
         Where; of a message, from where to where.
     start_s, end_s
@@ -46,11 +48,12 @@ class Segment:
     places: tuple[Place, ...]
     start_s: float
     end_s: float
+    name: str
     record: Work | None = None
 
     @property
     def where(self) -> str:
-        """For people, such as ``worker 3 to server 0``."""
+        """Where, such as ``worker 3 to server 0``."""
         return " to ".join(map(str, self.places))
 
 
@@ -105,37 +108,38 @@ def critical_path(recording: Recording, step: Step, work: Mapping[int, Work] | N
     found: list[Segment] = []
     cursor_s, here, cause = step.end_s, place, step.cause
 
-    def add(kind: Kind, what: str, places: tuple[Place, ...], start_s: float, record: Work | None = None) -> None:
+    def add(kind: Kind, what: str, name: str, places: tuple[Place, ...], start_s: float, record: Work | None = None) -> None:
         """Go back to ``start_s``, or to the start of the step if that is later."""
         nonlocal cursor_s
         start_s = max(start_s, step.start_s)
         if start_s < cursor_s:
-            found.append(Segment(kind, what, places, start_s, cursor_s, record))
+            found.append(Segment(kind, what, places, start_s, cursor_s, name, record))
             cursor_s = start_s
 
     while cursor_s > step.start_s:
         its = work.get(cause)
         # between the end of a cause and the begin of what it let begin, time is unaccounted for
-        add("wait", "wait", (here,), step.start_s if its is None else end_of(its))
+        add("wait", "wait", "wait", (here,), step.start_s if its is None else end_of(its))
         if its is None:
             break
-        kind, what, places = _described(recording, its)
-        add(kind, what, places, begin_of(its), its)
+        kind, what, name, places = _described(recording, its)
+        add(kind, what, name, places, begin_of(its), its)
         here, cause = places[0], its.cause
     number = next(index for index, one in enumerate(own, 1) if one == step)
     return CriticalPath(step, number, place, tuple(reversed(found)))
 
 
-def _described(recording: Recording, work: Work) -> tuple[Kind, str, tuple[Place, ...]]:
+def _described(recording: Recording, work: Work) -> tuple[Kind, str, str, tuple[Place, ...]]:
+    """Its kind, what it is, what all like it are called, and where it is."""
     if isinstance(work, Transfer):
         if work.target == EVERYBODY:
-            return "all-reduce", work.name, (EVERYBODY,)
-        return "transfer", work.name, (work.source, work.target)
+            return "all-reduce", work.name, work.kind, (EVERYBODY,)
+        return "transfer", work.name, work.kind, (work.source, work.target)
     if isinstance(work, Span):
-        return "compute", work.name, (replica_place(recording, work.replica),)
+        return "compute", work.name, work.name, (replica_place(recording, work.replica),)
     if isinstance(work, Wait):
-        return _WAITS.get(work.name, "wait"), work.name, (replica_place(recording, work.replica),)
-    return "service", f"{work.name} {work.variable}", (Place("server", work.server),)
+        return _WAITS.get(work.name, "wait"), work.name, work.name, (replica_place(recording, work.replica),)
+    return "service", f"{work.name} {work.variable}", work.name, (Place("server", work.server),)
 
 
 def replica_place(recording: Recording, replica: int) -> Place:

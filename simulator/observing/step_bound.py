@@ -54,10 +54,9 @@ def _message(segment: Segment, path: CriticalPath) -> str:
     source, target = segment.places[0], segment.places[-1]
     if {source.kind, target.kind} <= {"device", "replica"}:  # of a replica itself, that it still sends
         return "messages between devices"
-    what = " ".join(word for word in segment.what.split() if not word.isdigit())
     whose = "" if path.place in (source, target) else f" of {source if target.kind == 'server' else target}"
     if target.kind == "server":
-        return f"{what}{whose} to {target}"
+        return f"{segment.name}{whose} to {target}"
     if source.kind == "server":
-        return f"{what}{whose} from {source}"
+        return f"{segment.name}{whose} from {source}"
     return f"transfer from {source} to {target}"

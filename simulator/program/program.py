@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from simulator.collectives.operations import Operation as Does
 from simulator.collectives.schedule import Tables
 from simulator.program.port_names import PortName
-from simulator.records import EVERYBODY, Place
+from simulator.records import EVERYBODY, NOTHING, Place
 from simulator.transport import Transport
 
 __all__ = [
@@ -213,9 +213,11 @@ class Operation:
         over a path; receive: what another rank has sent; serve: a server works on a tensor;
         collective: with others of a group.
     name
-        What is done, in words. Gates: "turn" (the step is handed out, and begins to
+        What is done, such as "push". Gates: "turn" (the step is handed out, and begins to
         read), "prepare" (the client has the batch), "input" (the batch is there), "update"
         (the rank may end its step).
+    number
+        Which of those of its name it is, where it is of one tensor, bucket or neighbour among several; -1: the name says it all.
     after
         Numbers of operations of the same routine.
     forward, backward, apply
@@ -248,6 +250,7 @@ class Operation:
 
     kind: Kind
     name: str
+    number: int = NOTHING
     after: tuple[int, ...] = ()
     forward: float = 0.0
     backward: float = 0.0
@@ -269,6 +272,16 @@ class Operation:
     bucket: int = -1
     every: int = 1
     ready: float = 1.0
+
+    @property
+    def title(self) -> str:
+        """Name and number: ``push 7``."""
+        return self.name if self.number == NOTHING else f"{self.name} {self.number}"
+
+    @property
+    def pattern(self) -> str:
+        """What all of its name are called: ``push *``."""
+        return self.name if self.number == NOTHING else f"{self.name} *"
 
 
 @dataclass(frozen=True)

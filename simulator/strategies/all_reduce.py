@@ -16,9 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from simulator.buckets import Bucket, buckets
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
-from simulator.fusion import Bucket, buckets
 from simulator.program.program import Exchange, HostCopies, Operation, Program, Routine, Rules
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
@@ -336,7 +336,8 @@ def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, tog
         if together and every == 1:
             reduce = Operation(
                 kind="collective",
-                name=f"all-reduce {number}",
+                name="all-reduce",
+                number=number,
                 after=(len(operations) - 1,),
                 size_bytes=size_bytes,
                 bucket=number,

@@ -100,12 +100,12 @@ def _routine(size_bytes: float, neighbours: int) -> Routine:
     """Whatever is sent one way along the circle comes from the other."""
     operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
     for way in range(neighbours):
-        send = Operation(kind="send", name=f"variables {way}", after=(1,), slot=way, size_bytes=size_bytes,
+        send = Operation(kind="send", name="variables", number=way, after=(1,), slot=way, size_bytes=size_bytes,
                          source=Place("device", OWN), target=Place("device", PEER), departs=True, lands=True, channel=way)  # fmt: skip
         operations.append(send)
     computed = len(operations)
     operations.append(Operation(kind="compute", name="forward and backward", after=(1,), forward=1.0, backward=1.0))
-    received = [Operation(kind="receive", name=f"variables {way}", after=(computed,), channel=way) for way in range(neighbours)]
+    received = [Operation(kind="receive", name="variables", number=way, after=(computed,), channel=way) for way in range(neighbours)]
     operations += received
     last = len(operations)
     operations.append(Operation(kind="compute", name="apply", after=tuple(range(computed + 1, last)), apply=1.0))

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cluster import Cluster
-from simulator.columns import compact
+from simulator.compact import compact
 from simulator.placement import Partitioner, shard_count
 from simulator.program.program import (
     Asynchronous,
@@ -32,7 +32,7 @@ from simulator.program.program import (
     Synchronous,
 )
 from simulator.program.wiring import Wiring
-from simulator.records import OWN, Place
+from simulator.records import NOTHING, OWN, Place
 from simulator.rng import Streams
 from simulator.spec import Seconds, Spec
 from simulator.strategies.assembling import assembled
@@ -477,17 +477,17 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
         # a batch that takes the client no time leaves it before the variables leave their servers
         prepared = then(Operation(kind="gate", name="prepare", after=(0,))) if setup.workload.input(setup.batch) else 0
         input_bytes = (setup.workload.input_bytes_per_sample or 0.0) * setup.batch
-        then(_send("input", slots.feed, input_bytes, _CLIENT, _WORKER, (prepared,), feeds=True))
+        then(_send(("input", NOTHING), slots.feed, input_bytes, _CLIENT, _WORKER, (prepared,), feeds=True))
     first = len(operations)
     pulled = [
-        then(_send(f"pull {one.index}", slots.down + one.server, one.size_bytes, Place("server", one.server), _WORKER, (0,),
+        then(_send(("pull", one.index), slots.down + one.server, one.size_bytes, Place("server", one.server), _WORKER, (0,),
                    departs=True, lands=slots.into is None))
         for one in tensors.variables
     ]  # fmt: skip
     shuffled = (first, len(operations)) if strategy.pulls == "random" and len(pulled) > 1 else (0, 0)
     if slots.into is not None:
         pulled = [
-            then(_send(f"to device {one.index}", slots.into, one.size_bytes, _HOST, _DEVICE, (pull,), lands=True))
+            then(_send(("to device", one.index), slots.into, one.size_bytes, _HOST, _DEVICE, (pull,), lands=True))
             for one, pull in zip(tensors.variables, pulled, strict=True)
         ]
     needs: tuple[int, ...] = ()
@@ -506,15 +506,16 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
         for gradient in (tensors.gradients[index] for index in indices):
             copied = computed
             if slots.out is not None:
-                copied = then(_send(f"from device {gradient.index}", slots.out, gradient.size_bytes, _DEVICE, _HOST,
+                copied = then(_send(("from device", gradient.index), slots.out, gradient.size_bytes, _DEVICE, _HOST,
                                     (computed,), departs=True))  # fmt: skip
-            pushed = then(_send(f"push {gradient.index}", slots.up + gradient.server, gradient.size_bytes, _WORKER,
+            pushed = then(_send(("push", gradient.index), slots.up + gradient.server, gradient.size_bytes, _WORKER,
                                 Place("server", gradient.server), (copied,), departs=slots.out is None, lands=True))  # fmt: skip
             served.append(
                 then(
                     Operation(
                         kind="serve",
-                        name=f"{'accumulate' if strategy.mode == 'sync' else 'apply'} {gradient.index}",
+                        name="accumulate" if strategy.mode == "sync" else "apply",
+                        number=gradient.index,
                         after=(pushed,),
                         server=gradient.server,
                         tensor=gradient.index,
@@ -527,7 +528,7 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
 
 
 def _send(
-    name: str,
+    which: tuple[str, int],
     slot: int,
     size_bytes: float,
     source: Place,
@@ -538,7 +539,8 @@ def _send(
     lands: bool = False,
     feeds: bool = False,
 ) -> Operation:
-    return Operation(kind="send", name=name, after=after, slot=slot, size_bytes=size_bytes, source=source, target=target,
+    name, number = which
+    return Operation(kind="send", name=name, number=number, after=after, slot=slot, size_bytes=size_bytes, source=source, target=target,
                      departs=departs, lands=lands, feeds=feeds)  # fmt: skip
 
 

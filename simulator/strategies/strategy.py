@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
+from simulator.buckets import Bucket, buckets
 from simulator.cluster import Cluster
-from simulator.fusion import Bucket, buckets
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Spec

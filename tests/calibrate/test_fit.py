@@ -127,7 +127,7 @@ def test_one_batch_is_too_few(synthetic: Any) -> None:
 
 
 def test_too_few_steps_are_named(synthetic: Any) -> None:
-    with pytest.raises(CalibrationError, match=r"batch 16 has 4 timed step.*raise --steps"):
+    with pytest.raises(CalibrationError, match=r"batch 16 has 4 timed step.*raise `steps`"):
         calibrate.fit_workload(synthetic.steps(synthetic.Truth(rounds=2, steps_a_round=2)), "few")
 
 

@@ -104,5 +104,5 @@ def test_an_address_that_is_none(address: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [(), (1024,), (1024, 1024), (1, 1024), (-5, 1024)])
 def test_sizes_that_give_no_line(sizes: tuple[int, ...], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--sizes"):
+    with pytest.raises(InputError, match="`sizes`"):
         calibrate.profile_link("x", sizes=sizes, folder=tmp_path)

@@ -10,8 +10,7 @@ from support.testbed import FAST, setting
 import calibrate.testbed.running as running
 from calibrate.testbed.running import faults_of_machine
 from calibrate.testbed.setting import TestbedSetting
-from calibrate.validation.checking import NEEDS, check_matrix, faults_of
-from calibrate.validation.matrix import HeldOut, Matrix, read_matrix
+from calibrate.validation.matrix import NEEDS, HeldOut, Matrix, check_matrix, faults_of, read_matrix
 from simulator.errors import ScenarioError
 
 TCP = {"bandwidth": "400 Mbit/s", "sharing": "tcp"}

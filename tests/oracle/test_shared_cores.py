@@ -223,6 +223,7 @@ def test_a_client_prepares_batches_on_the_cores(scenario):
 # -- against queueing theory --------------------------------------------------------
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("law", "slice_s"),
     [({"kind": "exponential"}, 3e-3), ({"kind": "exponential"}, 1.0), ({"kind": "gamma", "shape": 4.0}, 2e-4)],
@@ -252,6 +253,7 @@ def test_machine_repairmen(scenario, law, slice_s, workers, cores):
     assert_mean(steps_per_s(built, 12), rate)
 
 
+@pytest.mark.statistics
 def test_more_workers_than_cores_keep_them_busy(scenario):
     """Without a network the cores never rest: c / X steps a second, whatever the law."""
     built = scenario(

@@ -169,9 +169,9 @@ def kept(*records):
 
 def test_time_between_a_cause_and_its_effect_is_a_wait():
     recording = kept(
-        Transfer(SERVER_0, WORKER, "pull 0", 1.0, 2.0, 3.0),  # sent late: asked for only then
+        Transfer(SERVER_0, WORKER, "pull 0", 1.0, 2.0, 3.0, kind="pull"),  # sent late: asked for only then
         Span(3, "forward", 5.0, 6.0, cause=0),
-        Transfer(WORKER, SERVER_0, "push 0", 1.0, 6.0, 7.0, cause=1),
+        Transfer(WORKER, SERVER_0, "push 0", 1.0, 6.0, 7.0, cause=1, kind="push"),
         Service(0, "apply", 3, 0, 8.0, 9.0, cause=2),
         Step(3, 1.0, 10.0, 0.0, 1.0, 4.0, 4.0, 0.0, cause=3),
     )
@@ -197,11 +197,11 @@ def test_a_step_without_any_record_is_a_wait():
 def test_copies_between_host_and_device_are_followed():
     host, device = Place("host", 3), Place("device", 3)
     recording = kept(
-        Transfer(SERVER_0, WORKER, "pull 7", 1.0, 0.0, 1.0),
-        Transfer(host, device, "to device 7", 1.0, 1.0, 1.5, cause=0),
+        Transfer(SERVER_0, WORKER, "pull 7", 1.0, 0.0, 1.0, kind="pull"),
+        Transfer(host, device, "to device 7", 1.0, 1.0, 1.5, cause=0, kind="to device"),
         Span(3, "forward and backward", 1.5, 4.0, cause=1),
-        Transfer(device, host, "from device 7", 1.0, 4.0, 4.5, cause=2),
-        Transfer(WORKER, SERVER_0, "push 7", 1.0, 4.5, 5.5, cause=3),
+        Transfer(device, host, "from device 7", 1.0, 4.0, 4.5, cause=2, kind="from device"),
+        Transfer(WORKER, SERVER_0, "push 7", 1.0, 4.5, 5.5, cause=3, kind="push"),
         Service(0, "apply", 3, 7, 5.5, 6.0, cause=4),
         Step(3, 0.0, 6.0, 0.0, 2.5, 3.0, 0.0, 0.5, cause=5),
     )
@@ -215,7 +215,7 @@ def test_copies_between_host_and_device_are_followed():
 def test_work_that_takes_no_time_is_passed_over():
     recording = kept(
         Span(3, "forward", 0.0, 1.0),
-        Transfer(WORKER, SERVER_0, "push 0", 1.0, 1.0, 1.0, cause=0),
+        Transfer(WORKER, SERVER_0, "push 0", 1.0, 1.0, 1.0, cause=0, kind="push"),
         Service(0, "apply", 3, 0, 1.0, 1.0, cause=1),
         Step(3, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, cause=2),
         Step(3, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
@@ -227,8 +227,8 @@ def test_work_that_takes_no_time_is_passed_over():
 def test_a_message_that_stood_behind_another_counts_from_its_begin():
     recording = kept(
         Span(3, "backward", 0.0, 1.0),
-        Transfer(WORKER, SERVER_0, "push 0", 1.0, 1.0, 5.0, cause=0),
-        Transfer(WORKER, SERVER_0, "push 1", 1.0, 1.0, 6.0, begun_s=5.0, cause=1, sender=0),
+        Transfer(WORKER, SERVER_0, "push 0", 1.0, 1.0, 5.0, cause=0, kind="push"),
+        Transfer(WORKER, SERVER_0, "push 1", 1.0, 1.0, 6.0, begun_s=5.0, cause=1, sender=0, kind="push"),
         Step(3, 0.0, 6.0, 0.0, 2.0, 3.0, 0.0, 1.0, cause=2),
     )
     path = critical_path(recording, recording.steps[0])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from simulator.engine.compiled.layout import ITEM, alarm_at, entry_at, heaped_alarm_at, item_at
 from simulator.engine.compiled.machine import Record, compiled, fetch
-from simulator.engine.compiled.telling import restore_context, save_context
+from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = [
     "NOTE_BITS", "at_end_of_instant", "call_later", "code_of", "drop_alarm", "first_noted", "next_entry", "next_of", "number_of", "pack",

@@ -23,8 +23,8 @@ from simulator.engine.compiled.layout import (
     standing_at,
 )
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.observed_rows import CHUNK, SENDING, tell
 from simulator.engine.compiled.rank import end_operation
-from simulator.engine.compiled.telling import CHUNK, SENDING, tell
 
 __all__ = ["advance_member", "end_collective", "enter", "receive_chunk", "sent_last"]
 

@@ -11,7 +11,7 @@ from simulator.cores import ROUNDING
 from simulator.engine.compiled.calendar import set_alarm, soon
 from simulator.engine.compiled.layout import task_at, work_at
 from simulator.engine.compiled.machine import Record, compiled
-from simulator.engine.compiled.telling import restore_context, save_context
+from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = ["leave", "work"]
 

@@ -9,7 +9,7 @@ from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import call_later, pack
 from simulator.engine.compiled.layout import ended_step_at, long_at, number_at, rank_at, read_at, real_at, server_at
 from simulator.engine.compiled.machine import Record, compiled
-from simulator.engine.compiled.telling import STEP, UPDATE, note
+from simulator.engine.compiled.observed_rows import STEP, UPDATE, note
 
 __all__ = ["outdated", "read_variables", "record_read", "record_step", "record_update", "waited_s"]
 

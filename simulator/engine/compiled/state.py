@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.available import give_back
-from simulator.columns import numbers
+from simulator.compact import numbers
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY

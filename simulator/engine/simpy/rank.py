@@ -7,8 +7,7 @@ from collections import defaultdict, deque
 import numpy as np
 
 from simulator.engine.draws import Draws, JitterFactors
-from simulator.engine.simpy.device import Device, Seat
-from simulator.engine.simpy.overlap import Overlap
+from simulator.engine.simpy.device import Device, Overlap, Seat
 from simulator.network.ports import Connection
 from simulator.program.groups import amid_passes, collectives_of
 from simulator.program.program import Operation, Routine

@@ -17,15 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.buckets import Bucket
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.progress import Progress
 from simulator.engine.recorder import UPDATE_COLUMNS, InUse, Kind, Recorder
 from simulator.engine.vectorised.fusing import Fuser, HostCopies, Reduction
-from simulator.engine.vectorised.telling import Pass, Piece, Teller
+from simulator.engine.vectorised.observer import ObserverFeed, Pass, Piece
 from simulator.errors import no_delay
-from simulator.fusion import Bucket
 from simulator.names import Names, device_name
 from simulator.program.program import Program
 from simulator.program.program import Reduction as Rule
@@ -98,7 +98,7 @@ class VectorisedEngine:
             fuser = Fuser(collective, buckets, averaged_bytes, reduction, copies, one_by_one=observed)
         self._recorder = recorder
         self._progress = Progress(told, recorder.closes_at)
-        self._teller = Teller(log, draws.start_s, [bucket.ready for bucket in buckets]) if log is not None else None
+        self._feed = ObserverFeed(log, draws.start_s, [bucket.ready for bucket in buckets]) if log is not None else None
         # whoever observes hears of each step before the next one
         self._most = 1 if observed else max(_CELLS // (draws.ranks * len(buckets)), 1)
         self._draws = draws
@@ -174,7 +174,7 @@ class VectorisedEngine:
     def _go_on(self, most: int, now: float) -> float:
         """Make some steps, and tell of them; when the last one ends."""
         seconds = self._draw(min(most, self._most))
-        apart = self._fuser is None and not self._input_s and self._teller is None
+        apart = self._fuser is None and not self._input_s and self._feed is None
         steps = self._apart(seconds) if apart else self._one_by_one(seconds)
         now = _later(now, steps.end_s.max(axis=1).tolist())
         compute_s = steps.computed_s - steps.begun_s - steps.still_s
@@ -231,8 +231,8 @@ class VectorisedEngine:
                 if self._fuser is not None and self._every > 1 and (number + 1) % self._every == 0:
                     average = self._fuser.average(applied_s)
                     end_s = average.finish_s
-            if self._teller is not None:
-                self._causes = self._teller.step(start_s, done, (reduced_s, applied_s), average)
+            if self._feed is not None:
+                self._causes = self._feed.step(start_s, done, (reduced_s, applied_s), average)
             each.append((start_s, begun_s, done.computed_s, applied_s, end_s))
             passes.append(done)
             self._start_s = end_s

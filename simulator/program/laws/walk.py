@@ -67,7 +67,7 @@ class Walk:
 
     def place(self, index: int) -> str:
         """An operation, in words."""
-        return f"routine {self.number}, operation {index} ({self.operations[index].kind} {self.operations[index].name!r})"
+        return f"routine {self.number}, operation {index} ({self.operations[index].kind} {self.operations[index].title!r})"
 
     def sends_before(self, index: int) -> list[int]:
         """The messages that bring what an operation needs, the last one first; empty where it waits for none or for several."""

@@ -8,7 +8,6 @@ kind.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +26,6 @@ _LISTED = 64
 """Operations of a routine that are listed one by one."""
 _FEW = 4
 _ROUNDED = 1e-9
-_NUMBER = re.compile(r"\d+")
 
 
 class Listing(NamedTuple):
@@ -165,7 +163,7 @@ def _routine(printed: Printed, number: int, routine: Routine) -> Listing:
         title += f"; {first:,} to {last - 1:,} begin in an order drawn for each step"
     if count <= _LISTED:
         rows = [
-            (f"{place}", its.kind, its.name, _list(its.after), _what(printed, its)) for place, its in enumerate(routine.operations)
+            (f"{place}", its.kind, its.title, _list(its.after), _what(printed, its)) for place, its in enumerate(routine.operations)
         ]  # fmt: skip
         return Listing(title, ("number", "kind", "name", "after", "what"), rows)
     return Listing(f"{title}; alike ones together", ("numbers", "count", "kind", "name", "after", "what"), _alike(printed, routine))
@@ -232,7 +230,7 @@ def _share(share: float) -> str:
 
 def _alike(printed: Printed, routine: Routine) -> Sequence[Sequence[str]]:
     """Operations by kind and name without its numbers, with what all of one kind come to."""
-    patterns = [_pattern(its.name) for its in routine.operations]
+    patterns = [its.pattern for its in routine.operations]
     others = ([getattr(its, name) for its in routine.operations] for name in ("kind", "every", "partition", "does"))
     which, first = _kinds(patterns, *others)
     rows = []
@@ -240,7 +238,7 @@ def _alike(printed: Printed, routine: Routine) -> Sequence[Sequence[str]]:
         numbers = np.flatnonzero(which == kind)
         its = [routine.operations[number] for number in numbers.tolist()]
         if len(its) == 1:
-            rows.append((f"{place}", "1", its[0].kind, its[0].name, _after(its, patterns), _what(printed, its[0])))
+            rows.append((f"{place}", "1", its[0].kind, its[0].title, _after(its, patterns), _what(printed, its[0])))
         else:
             cells = _numbers(numbers), f"{len(its):,}", its[0].kind, patterns[place], _after(its, patterns)
             rows.append((*cells, _all(printed, its)))
@@ -339,8 +337,3 @@ def _in_order(ranks: Integers) -> str:
         if np.all(np.diff(ranks) > 0)
         else ", ".join(f"{rank:,}" for rank in ranks[:_FEW]) + (f", ... ({len(ranks):,})" if len(ranks) > _FEW else "")
     )
-
-
-def _pattern(name: str) -> str:
-    """A name without its numbers."""
-    return _NUMBER.sub("*", name)

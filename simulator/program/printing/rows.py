@@ -116,7 +116,7 @@ def _operation_rows(printed: Printed, routine: int, its: Routine) -> Iterator[di
     """Of each operation what its kind has; ``mean_s`` is that on a device of speed 1."""
     for number, operation in enumerate(its.operations):
         row: dict[str, Any] = {"table": "operation", "routine": routine, "number": number}
-        row |= {"kind": operation.kind, "name": operation.name, "after": list(operation.after)}
+        row |= {"kind": operation.kind, "name": operation.title, "after": list(operation.after)}
         row |= {name: str(its) if isinstance(its := getattr(operation, name), Place) else its for name in _OF_KIND[operation.kind]}
         if operation.kind == "compute":
             row["mean_s"] = printed.compute_s(operation)

@@ -14,7 +14,7 @@ _WARM_SHARE = 0.4
 
 
 def until_start(line: Line) -> None:
-    """Do what is asked until the run is to start."""
+    """Send or receive when the supervisor asks for it, until the run starts."""
     while True:
         messages = line.heard()
         if messages is None:
@@ -23,13 +23,13 @@ def until_start(line: Line) -> None:
             if message["kind"] == "start":
                 line.keep(messages[number + 1 :])
                 return
-            if message["kind"] == "sink":
-                _sink(line, message["seconds"])
-            elif message["kind"] == "pour":
-                _pour(message["address"], message["seconds"])
+            if message["kind"] == "receive":
+                _receive(line, message["seconds"])
+            elif message["kind"] == "send":
+                _send(message["address"], message["seconds"])
 
 
-def _sink(line: Line, seconds: float) -> None:
+def _receive(line: Line, seconds: float) -> None:
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("", PORT))
@@ -47,10 +47,10 @@ def _sink(line: Line, seconds: float) -> None:
                     since_s = now
                 else:
                     counted += size
-            line.say("poured", bytes_per_s=counted / max(time.monotonic() - since_s, 1e-9))
+            line.say("received", bytes_per_s=counted / max(time.monotonic() - since_s, 1e-9))
 
 
-def _pour(address: str, seconds: float) -> None:
+def _send(address: str, seconds: float) -> None:
     with socket.create_connection((address, PORT), timeout=10) as connection:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:

@@ -13,7 +13,7 @@ from simulator.engine.log import Log
 from simulator.engine.vectorised.fusing import Reduction
 from simulator.records import NOTHING
 
-__all__ = ["Pass", "Piece", "Teller"]
+__all__ = ["ObserverFeed", "Pass", "Piece"]
 
 Times = NDArray[np.float64]
 _Numbers = list[int]
@@ -48,7 +48,7 @@ class Pass(NamedTuple):
     """What the devices did when."""
 
 
-class Teller:
+class ObserverFeed:
     """Tells what the ranks did, one step after the other, and in a step what let something begin before that.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The twin of a model: plain variables of the same shapes, types and order, and one training step on them.
+"""The emulated model: plain variables of the same shapes, types and order, and one training step on them.
 
 A step pulls every variable, computes, and pushes a gradient for each. Where nothing real
 is computed, a variable's own value is what travels back as its gradient. Gradients are
@@ -86,8 +86,8 @@ def compute(
     if model is not None:
         return compute_real(tf, model, pulled, where, by_layer)
     if by_layer:
-        return compute_by_layer(tf, layers, pulled, microseconds, where)
-    return compute_alone(tf, pulled, microseconds, where)
+        return sleep_by_layer(tf, layers, pulled, microseconds, where)
+    return sleep_once(tf, pulled, microseconds, where)
 
 
 def compute_real(tf: Any, model: RealCompute, pulled: list[Any], where: str | None, by_layer: bool) -> tuple[list[Any], Any, Any]:
@@ -111,7 +111,7 @@ def compute_real(tf: Any, model: RealCompute, pulled: list[Any], where: str | No
     return gradients, begun, ended
 
 
-def compute_alone(tf: Any, pulled: list[Any], microseconds: Any, where: str | None) -> tuple[list[Any], Any, Any]:
+def sleep_once(tf: Any, pulled: list[Any], microseconds: Any, where: str | None) -> tuple[list[Any], Any, Any]:
     """Sleep once, when all has been pulled: gradients, and the times of beginning and end."""
     with on(tf, where):
         with tf.control_dependencies(pulled):
@@ -124,7 +124,7 @@ def compute_alone(tf: Any, pulled: list[Any], microseconds: Any, where: str | No
             return [tf.identity(value) for value in pulled], begun, ended
 
 
-def compute_by_layer(tf: Any, layers: list[Layer], pulled: list[Any], microseconds: Any, where: str | None) -> tuple[list[Any], Any, Any]:
+def sleep_by_layer(tf: Any, layers: list[Layer], pulled: list[Any], microseconds: Any, where: str | None) -> tuple[list[Any], Any, Any]:
     """Sleep layer by layer: a layer's forward sleep waits for its variable, its gradient leaves after its backward sleep.
 
     A third of the step is its forward pass, in equal parts; the backward pass goes the

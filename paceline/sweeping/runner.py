@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from paceline.sweeping.backends import Workers, local_workers
-from paceline.sweeping.lines import Line, line_of
+from paceline.sweeping.lines import Line, Outcome, line_of
 from paceline.sweeping.on_dask import check_dask_address, dask_workers
 from paceline.sweeping.on_ray import check_ray_address, ray_workers
 from simulator.engine.choosing import check
@@ -20,10 +20,9 @@ from simulator.results import Failed, Failure, Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
 
-__all__ = ["Backend", "Outcome", "Runner"]
+__all__ = ["Backend", "Runner"]
 
 Backend = Literal["local", "dask", "ray"]
-Outcome = Result | Failure
 SentT = TypeVar("SentT")
 
 
@@ -52,11 +51,11 @@ class Runner:
 
     def __init__(self, *, jobs: int = 0, backend: Backend = "local", scheduler: str | None = None) -> None:
         if backend not in get_args(Backend):
-            raise InputError(f"--backend {str(backend)[:40]!r}: must be local, dask or ray")
+            raise InputError(f"`backend` {str(backend)[:40]!r}: must be local, dask or ray")
         if jobs < 0:
-            raise InputError(f"--jobs {jobs}: must be at least 0, which takes all cores")
+            raise InputError(f"`jobs` {jobs}: must be at least 0, which takes all cores")
         if backend == "local" and scheduler is not None:
-            raise InputError(f"--scheduler {scheduler[:80]!r}: is of a cluster; say which kind with --backend dask or --backend ray")
+            raise InputError(f"`scheduler` {scheduler[:80]!r}: is of a cluster; say which kind with `backend` dask or `backend` ray")
         if backend == "dask":
             check_dask_address(scheduler)
         if backend == "ray":

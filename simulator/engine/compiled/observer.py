@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.engine.compiled import telling
+from simulator.engine.compiled import observed_rows
 from simulator.engine.compiled.tables import Simulation
 from simulator.engine.log import Log
 from simulator.engine.operation_log import OperationLog
@@ -17,13 +17,13 @@ from simulator.engine.recorder import Recorder
 from simulator.program.groups import exchanges_by_group, group_name
 from simulator.program.program import Floats, Integers, Program
 
-__all__ = ["Teller"]
+__all__ = ["ObserverFeed"]
 
 _INDEX_BITS = 24
 """In the row of a message of a collective: its number on its lane; the bucket stands above."""
 
 
-class Teller:
+class ObserverFeed:
     """Calls the logs in the order of the rows.
 
     Parameters
@@ -60,20 +60,20 @@ class Teller:
         step = update = 0
         for row in told.tolist():
             kind, rank, about, begun_s, ended_s, cause = row
-            if kind == telling.ENDED:
+            if kind == observed_rows.ENDED:
                 self._operations.ended(rank, about, begun_s, ended_s, cause)
-            elif kind == telling.APPLIED:
+            elif kind == observed_rows.APPLIED:
                 self._operations.applied(about, begun_s, ended_s, cause)
-            elif kind == telling.STARTED:
+            elif kind == observed_rows.STARTED:
                 self._operations.started(rank, ended_s)
-            elif kind == telling.ALL_REDUCE:
+            elif kind == observed_rows.ALL_REDUCE:
                 joined_s, joined_by = self._joined[about]
                 self._log.collective(rank, about, self._sizes[about], begun_s, joined_s, ended_s, cause, joined_by)
-            elif kind == telling.CHUNK:
+            elif kind == observed_rows.CHUNK:
                 self._tell_of_chunk(rank, about, begun_s, ended_s, cause)
-            elif kind == telling.SENDING:
+            elif kind == observed_rows.SENDING:
                 self._log.wait(rank, "send", begun_s, ended_s, cause)
-            elif kind == telling.STEP:
+            elif kind == observed_rows.STEP:
                 self._recorder.steps(steps[step : step + 1], [cause])
                 step += 1
             else:

@@ -1,4 +1,4 @@
-"""Journals and sweeps as a library: what is kept, what is refused, and that lines come back as they were written."""
+"""Results files and sweeps as a library: what is kept, what is refused, and that lines come back as they were written."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 import paceline
-from paceline.reporting.reading import iter_results, read_results
-from paceline.sweeping import Journal, Runner, grid, sweep
+from paceline.sweeping import ResultsFile, Runner, grid, iter_results, read_results, sweep
 from paceline.sweeping.backends import KILLED, WorkersLostError
-from paceline.sweeping.lines import Line, LineReader, line_of
+from paceline.sweeping.lines import Line, line_of, outcome_of
 from simulator import Scenario, simulate
 from simulator.errors import InputError, ResultsError, SimulationError
 from simulator.resolve import Resolved
@@ -39,19 +38,17 @@ def failing(scenario: Build) -> list[Scenario]:
     return [whole[0], broken, whole[2]]
 
 
-def test_a_journal_knows_what_was_appended(scenario: Build, tmp_path: Path) -> None:
-    scenarios = many(scenario)
-    results = [simulate(one) for one in scenarios]
-    with Journal.open(tmp_path / "j.ndjson") as journal:
-        for result in results[:2]:
-            assert journal.known(result.scenario) is None
-            journal.append(result)
-            assert journal.known(result.scenario) == result.model_copy(update={"wall_time_s": None})
-    with Journal.open(tmp_path / "j.ndjson") as journal:
-        assert len(journal) == 2
-        assert journal.known(scenarios[2]) is None
-        assert journal.known(scenarios[0]) == results[0].model_copy(update={"wall_time_s": None})
-        assert journal.times() == {result.scenario_hash: result.wall_time_s for result in results[:2]}
+def test_a_file_gives_back_what_was_appended(scenario: Build, tmp_path: Path) -> None:
+    results = [simulate(one) for one in many(scenario)]
+    timeless = [result.model_copy(update={"wall_time_s": None}) for result in results]
+    with ResultsFile.open(tmp_path / "j.ndjson") as file:
+        for number, result in enumerate(results[:2]):
+            file.append(result)
+            assert list(file) == timeless[: number + 1]
+    with ResultsFile.open(tmp_path / "j.ndjson") as file:
+        assert file.hashes == [result.scenario_hash for result in results[:2]]
+        assert [file[0], file[-1]] == file[:] == timeless[:2]
+        assert file.times_s() == {result.scenario_hash: result.wall_time_s for result in results[:2]}
 
 
 @pytest.fixture
@@ -70,11 +67,11 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Runner, "lines", lines)
 
 
-_KILLED, _AGAIN = "a worker process was killed, perhaps for want of memory; ", "run again with fewer --jobs"
+_KILLED, _AGAIN = "a worker process was killed, perhaps for want of memory; ", "run again with fewer `jobs`"
 
 
 @pytest.mark.usefixtures("killed")
-def test_results_are_said_to_be_kept_only_where_a_journal_keeps_them(scenario: Build, tmp_path: Path) -> None:
+def test_results_are_said_to_be_kept_only_where_a_file_keeps_them(scenario: Build, tmp_path: Path) -> None:
     out = tmp_path / "j.ndjson"
     with pytest.raises(SimulationError) as lost:
         sweep(many(scenario), out=None)
@@ -93,41 +90,41 @@ def test_a_plan_says_that_results_are_kept_only_where_they_are(scenario: Build, 
         assert str(lost.value) == _KILLED + kept + _AGAIN
 
 
-def test_a_journal_without_a_line_keeps_nothing(tmp_path: Path) -> None:
-    with Journal.open(tmp_path / "j.ndjson") as journal, pytest.raises(WorkersLostError) as lost, journal.keeping():
+def test_a_file_without_a_line_keeps_nothing(tmp_path: Path) -> None:
+    with ResultsFile.open(tmp_path / "j.ndjson") as file, pytest.raises(WorkersLostError) as lost, file.keeping():
         raise WorkersLostError(*KILLED)
     assert str(lost.value) == _KILLED + _AGAIN
 
 
-def test_a_journal_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
+def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     result = simulate(many(scenario)[0])
-    other = f"from pathlib import Path\nfrom paceline.sweeping import Journal\nJournal.open(Path({str(path)!r}))"
-    with Journal.open(path) as journal:
-        journal.append(result)
+    other = f"from pathlib import Path\nfrom paceline.sweeping import ResultsFile\nResultsFile.open(Path({str(path)!r}))"
+    with ResultsFile.open(path) as file:
+        file.append(result)
         refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
         assert refused.returncode == 1
-        assert f"InputError: --out {str(path)!r}: another process is writing to it" in refused.stderr
-        journal.append(result)
+        assert f"InputError: `out` {str(path)!r}: another process is writing to it" in refused.stderr
+        file.append(result)
     assert subprocess.run([sys.executable, "-c", other], check=False).returncode == 0
     assert len(path.read_bytes().splitlines()) == 2
 
 
-def test_a_new_journal_without_a_line_leaves_no_file(tmp_path: Path) -> None:
-    with Journal.open(tmp_path / "j.ndjson"):
+def test_a_new_file_without_a_line_leaves_no_file(tmp_path: Path) -> None:
+    with ResultsFile.open(tmp_path / "j.ndjson"):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [b"remember the milk", b"{}\n", b'{"schema_version":2}\n', b"\xff\xfe\n", b"\0" * 100, b"\n"])
-def test_what_is_no_journal_is_refused_and_not_touched(content: bytes, tmp_path: Path) -> None:
+def test_what_is_no_results_file_is_refused_and_not_touched(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     path.write_bytes(content)
-    with pytest.raises(ResultsError, match="is there already and is no results file of this version; choose another --out, or --force"):
-        Journal.open(path)
+    with pytest.raises(ResultsError, match="is there already and is no results file of this version; choose another `out`, or"):
+        ResultsFile.open(path)
     assert path.read_bytes() == content
-    with Journal.open(path, force=True) as journal:
-        assert len(journal) == 0
+    with ResultsFile.open(path, force=True) as file:
+        assert len(file) == 0
 
 
 def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_path: Path) -> None:
@@ -136,7 +133,7 @@ def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_pa
     for garbage in ("hello", line[:-9], line.replace(',"seed"', ',,"seed"')):
         path.write_text(f"{line}\n{garbage}\n{line}\n")
         with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result of this version"):
-            Journal.open(path)
+            ResultsFile.open(path)
 
 
 def test_times_survive_whatever_was_cut(scenario: Build, tmp_path: Path) -> None:
@@ -201,7 +198,7 @@ def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tm
             raise SimulationError("not in the mood\nfor this")
         return simulate(one)
 
-    monkeypatch.setattr("paceline.sweeping.running.simulate", moody)
+    monkeypatch.setattr("paceline.sweeping.runner.simulate", moody)
     swept = sweep(scenarios, path, jobs=1)
     assert [failure.failed.text for failure in swept.failures] == ["not in the mood for this"] * 2
     times = (tmp_path / "r.times.ndjson").read_text().splitlines()
@@ -211,7 +208,7 @@ def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tm
     monkeypatch.undo()
     assert sweep(scenarios, path, jobs=1).failed == [1, 3]
     assert path.read_bytes() == before
-    # killed while it tries again: the old journal stands, and what is left of the new one is in nobody's way
+    # killed while it tries again: the old file stands, and what is left of the new one is in nobody's way
     (tmp_path / ".r.ndjson.retry").write_text("half of")
     told: list[tuple[int, int]] = []
     again = sweep(scenarios, path, jobs=1, retry_failed=True, progress=lambda *done: told.append(done))
@@ -269,9 +266,8 @@ def test_lines_with_the_same_workload_share_it(scenario: Build, tmp_path: Path) 
 
 def test_a_section_that_begins_like_another_is_told_apart(scenario: Build) -> None:
     one, other = (simulate(many(partial(scenario, workload={"name": name}))[0]) for name in ('a"}', 'a"}b'))
-    reader = LineReader()
     for result in (one, other, one):
-        assert reader.read(result.to_json().encode()) == result
+        assert outcome_of(result.to_json().encode()) == result
 
 
 @pytest.mark.parametrize("cut", [-1, -2, -400, 900, 60])
@@ -313,7 +309,7 @@ def test_a_bug_is_no_failure(scenario: Build, monkeypatch: pytest.MonkeyPatch, t
     def broken(one: Scenario) -> Result:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("paceline.sweeping.running.simulate", broken)
+    monkeypatch.setattr("paceline.sweeping.runner.simulate", broken)
     with pytest.raises(ZeroDivisionError):
         sweep(many(scenario), tmp_path / "r.ndjson", jobs=1)
     assert list(tmp_path.iterdir()) == []
@@ -322,8 +318,8 @@ def test_a_bug_is_no_failure(scenario: Build, monkeypatch: pytest.MonkeyPatch, t
 def test_runners_refuse_what_does_not_fit() -> None:
     for options, message in (
         ({"backend": "slurm"}, "must be local, dask or ray"),
-        ({"jobs": -1}, "--jobs -1: must be at least 0"),
-        ({"scheduler": "tcp://a:1"}, "say which kind with --backend"),
+        ({"jobs": -1}, "`jobs` -1: must be at least 0"),
+        ({"scheduler": "tcp://a:1"}, "say which kind with `backend`"),
         ({"backend": "dask"}, "needs the address of its scheduler"),
         ({"backend": "dask", "scheduler": "http://a:1"}, "needs the address of its scheduler"),
         ({"backend": "ray", "scheduler": "tcp://a:1"}, "must be host:port, ray://host:port or auto"),
