@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union
 import numpy as np
 from pydantic import ConfigDict, Field, InstanceOf, ValidationError, validate_call
 
+from paceline.lengthy import Lengthy
 from simulator.cluster import Price
 from simulator.errors import InputError
 from simulator.records import Observer
@@ -27,6 +28,7 @@ from simulator.validation_errors import quoted, rule_of
 
 __all__ = [
     "Answer",
+    "Asking",
     "Backend",
     "Count",
     "Counts",
@@ -36,12 +38,14 @@ __all__ = [
     "MustBe",
     "Observing",
     "Over",
+    "Parts",
     "Prices",
     "Progress",
     "Quantity",
     "Scheduler",
     "Settings",
     "Source",
+    "Steps",
     "Text",
     "checked",
     "refusal",
@@ -111,6 +115,15 @@ Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, s
 
 Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function")]
 """Called with what is done and what there is in all."""
+
+Steps: TypeAlias = Annotated[Callable[[float, int], None] | None, MustBe("a function")]
+"""Called with what is done, the last in part, and what there is in all."""
+
+Parts: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
+"""Called with what is done, what there is in all, and what it is."""
+
+Asking: TypeAlias = Annotated[Callable[[Lengthy], None] | None, MustBe("a function")]
+"""Called before what takes hours; raises where it should not be."""
 
 Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`")]
 """Receives every record of the first replication."""

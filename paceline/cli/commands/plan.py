@@ -158,8 +158,8 @@ def plan(
     """
     from paceline.cli.asking import agree_to_plan, cores_of
     from paceline.cli.ending import Counted, keeping
-    from paceline.cli.terminal import note, progress_bar
     from paceline.cli.showing_plan import show_plan
+    from paceline.cli.terminal import note, progress_bar
     from paceline.planning import goal_of, space_of
     from paceline.planning import plan as find
     from simulator.catalog import scenario_file
