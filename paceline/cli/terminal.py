@@ -15,7 +15,7 @@ from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
 from simulator.results import Result
-from simulator.text import format_bytes, format_seconds, format_wait
+from simulator.text import format_bytes, format_seconds, written
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,7 +80,7 @@ def _progress_lines(title: str) -> Advance:
             first, shown_s = (now_s, done), now_s
         elif now_s - shown_s >= _EVERY_S:
             begun_s, before = first
-            left = f", about {format_wait((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
+            left = f", about {written((now_s - begun_s) / (done - before) * (total - done), 'rough_seconds')} left" if done > before else ""
             note(f"{title}: {_count(done)} of {total:,}{left}")
             shown_s = now_s
 
