@@ -15,7 +15,7 @@ from simulator.effort import check_memory, effort_s, memory_bytes, timed_effort_
 from simulator.engine.choosing import likely_engine
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.text import format_bytes, format_rate, format_seconds, written
+from simulator.text import format_bytes, format_rate, format_rough_seconds, format_seconds
 
 __all__ = ["Agree", "Lengthy", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
 
@@ -73,7 +73,7 @@ def agree_to_one(scenario: Scenario, agree: Agree | None) -> None:
         return
     engine = likely_engine(scenario)
     check_memory(scenario, engine)
-    took, memory = written(effort_s(scenario, engine), "rough_seconds"), format_bytes(memory_bytes(scenario, engine))
+    took, memory = format_rough_seconds(effort_s(scenario, engine)), format_bytes(memory_bytes(scenario, engine))
     agree(Lengthy(f"{scenario.replicas:,} replicas take about {took} and {memory} of memory (engine {engine})"))
 
 
@@ -130,11 +130,7 @@ def _ask(weighed: Iterable[tuple[float, Scenario]], what: str, limit_s: float, a
     if took_s > limit_s / _SURE:
         took_s *= timed_effort_s(longest) / longest_s
     if took_s > limit_s:
-        agree(
-            Lengthy(
-                f"{what} about {written(took_s, 'rough_seconds')} to simulate here", "take fewer run.replications or run.steps", limit_s
-            )
-        )
+        agree(Lengthy(f"{what} about {format_rough_seconds(took_s)} to simulate here", "take fewer run.replications or run.steps", limit_s))
     if step_s > _LONG_STEP_S:
         agree(Lengthy(_about_step(slowest, step_s), _instead(slowest, step_s), _LONG_STEP_S))
 
@@ -143,7 +139,8 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
     """How long a step takes, and what of it is out of all proportion."""
     run, known = scenario.run, scenario.workload.calibrated
     steps = run.total_steps(scenario.replicas) / scenario.replicas
-    text = f"a step takes about {written(step_s, 'rough_seconds')} of training, so {_length(scenario)} take {written(step_s * steps, 'rough_seconds')}"
+    all_s = format_rough_seconds(step_s * steps)
+    text = f"a step takes about {format_rough_seconds(step_s)} of training, so {_length(scenario)} take {all_s}"
     if known is not None and scenario.batch > known.batch[1]:
         text += f"; a batch of {scenario.batch:,} is {scenario.batch / known.batch[1]:,.0f} times the largest measured ({known.batch[1]:g})"
     return text

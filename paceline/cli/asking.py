@@ -39,14 +39,14 @@ def asking(where: object, *, yes: bool) -> Agree:
     def agree(work: Lengthy) -> None:
         from paceline.cli.terminal import note
         from simulator.errors import InputError
-        from simulator.text import written
+        from simulator.text import format_rough_seconds
 
         if work.limit_s is None:
             note(f"{where}: {work.what}")
         elif yes:
             return
         elif not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise InputError(f"{where}: {work.what}; more than {written(work.limit_s, 'rough_seconds')} needs --yes; or {work.instead}")
+            raise InputError(f"{where}: {work.what}; more than {format_rough_seconds(work.limit_s)} needs --yes; or {work.instead}")
         elif not typer.confirm(f"paceline: {where}: {work.what}. Go on?", err=True):
             raise typer.Exit(InputError.exit_code)
 
@@ -63,8 +63,8 @@ def agree_to_sweep(scenarios: Sequence[Scenario], where: object, *, yes: bool) -
 def agree_to_measure(took_s: float, where: str, *, yes: bool) -> None:
     """Ask whether to begin real runs that are estimated to take so many seconds."""
     from paceline.lengthy import Lengthy
-    from simulator.text import written
+    from simulator.text import format_rough_seconds
 
     if not yes and took_s > _LONG_MEASURING_S:
-        what = f"its runs take about {written(took_s, 'rough_seconds')} on this machine"
+        what = f"its runs take about {format_rough_seconds(took_s)} on this machine"
         asking(where, yes=yes)(Lengthy(what, "take fewer settings or repeats", _LONG_MEASURING_S))

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from paceline.comparing import rivals_of, verdict
@@ -15,12 +15,12 @@ from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
 from simulator.results import Result
-from simulator.text import format_bytes, format_seconds, written
+from simulator.text import format_bytes, format_rough_seconds, format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["note", "progress_bar", "show_result", "show_table"]
+__all__ = ["note", "progress_bar", "progress_bars", "show_result", "show_table"]
 
 Advance = Callable[[float, int], None]
 
@@ -64,6 +64,21 @@ def progress_bar(title: str) -> Iterator[Advance]:
         bar.stop()
 
 
+@contextmanager
+def progress_bars() -> Iterator[Callable[[int, int, str], None]]:
+    """:func:`progress_bar` for work of several parts; call what it gives with work done, work in all, and what it is."""
+    with ExitStack() as bar:
+        shown: dict[str, Advance] = {}
+
+        def advance(done: int, total: int, what: str) -> None:
+            if what not in shown:
+                bar.close()  # the part before is done
+                shown[what] = bar.enter_context(progress_bar(what))
+            shown[what](done, total)
+
+        yield advance
+
+
 _SPEED_OVER_S = 600.0
 _EVERY_S = 30.0
 
@@ -80,7 +95,7 @@ def _progress_lines(title: str) -> Advance:
             first, shown_s = (now_s, done), now_s
         elif now_s - shown_s >= _EVERY_S:
             begun_s, before = first
-            left = f", about {written((now_s - begun_s) / (done - before) * (total - done), 'rough_seconds')} left" if done > before else ""
+            left = f", about {format_rough_seconds((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
             note(f"{title}: {_count(done)} of {total:,}{left}")
             shown_s = now_s
 

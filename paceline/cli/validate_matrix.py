@@ -25,7 +25,7 @@ from paceline.reporting.validation.content import Table, Validation
 from simulator.catalog import find
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
-from simulator.text import format_number, written
+from simulator.text import format_number, format_rough_seconds
 
 __all__ = ["Measuring", "Plan", "list_matrix", "plan_of", "validate_on_testbed"]
 
@@ -102,7 +102,7 @@ def list_matrix(plan: Plan, *, as_json: bool) -> None:
     console.print(grid)
     console.print(
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "
-        f"{written(sum(times_s), 'rough_seconds')} in all, a guess from rates and means",
+        f"{format_rough_seconds(sum(times_s))} in all, a guess from rates and means",
         markup=False,
         highlight=False,
     )
@@ -125,7 +125,7 @@ def validate_on_testbed(plan: Plan, how: Measuring, wanted: Wanted, platform: Pa
     check_matrix(matrix, pending, how.folder, python=how.python, timeout_s=how.timeout_s)
     took_s = sum(guessed_run_s(one, matrix.repeats) for one in pending)
     agree_to_measure(took_s, "--matrix", yes=how.yes)
-    about = f"about {written(took_s, 'rough_seconds')} to measure" if pending else "all measured before"
+    about = f"about {format_rough_seconds(took_s)} to measure" if pending else "all measured before"
     note(
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each, {about}; raw "
         f"measurements go to {how.folder}, and what is there already is used"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from paceline.planning.answer import Plan
 from paceline.reporting.exporting import Format, check_browser, export_figures
 from paceline.reporting.extras import Extras, extras_of
-from paceline.reporting.gathering import labels_of, last_of_each, read_all
+from paceline.reporting.gathering import gather
 from paceline.reporting.measured import overlay_of
 from paceline.reporting.plans import read_plan, without_what_ifs
 from paceline.reporting.render import GENERATOR, write_report
@@ -178,11 +178,8 @@ def _source_of(source: object) -> _Source:
     if isinstance(source, ResultsFile):
         return _of(source, source.notes)
     if paths := _paths(source):
-        held, notes = read_all(paths)
-        found, labels, doubled = last_of_each(
-            [one for its in held for one in its.results], labels_of(paths, [len(its.results) for its in held])
-        )
-        return _Source(found, [one for its in held for one in its.failures], (*notes, *doubled), labels, files=tuple(paths))
+        held = gather(paths)
+        return _Source(held.results, held.failures, tuple(held.notes), held.labels, files=tuple(paths))
     if isinstance(source, Iterable) and not isinstance(source, Spec):
         return _of(source)
     return _of([source])
