@@ -38,15 +38,16 @@ __all__ = [
     "MustBe",
     "Observing",
     "Over",
-    "Parts",
     "Prices",
     "Progress",
     "Quantity",
     "Scheduler",
     "Settings",
     "Source",
+    "Stages",
     "Steps",
     "Text",
+    "Thresholds",
     "checked",
     "refusal",
 ]
@@ -119,11 +120,16 @@ Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a fun
 Steps: TypeAlias = Annotated[Callable[[float, int], None] | None, MustBe("a function")]
 """Called with what is done, the last in part, and what there is in all."""
 
-Parts: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
-"""Called with what is done, what there is in all, and what it is."""
-
 Asking: TypeAlias = Annotated[Callable[[Lengthy], None] | None, MustBe("a function")]
 """Called before what takes hours; raises where it should not be."""
+
+Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
+"""Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""
+
+Thresholds: TypeAlias = Annotated[
+    Mapping[str, str | float] | None, MustBe("thresholds with their values, such as {'max_median': '2%', 'min_coverage': 0.8}")
+]
+"""What a validation must reach, by name: ``max_median``, ``max_worst``, ``max_staleness``, ``max_distance``, ``min_coverage``."""
 
 Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`")]
 """Receives every record of the first replication."""

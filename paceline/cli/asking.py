@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
     from paceline.lengthy import Agree, Lengthy
-    from simulator.scenario import Scenario
 
-__all__ = ["agree_to_measure", "agree_to_sweep", "asking"]
+__all__ = ["agree_to_measure", "asking"]
 
 _LONG_MEASURING_S = 3600.0
 """What real runs may take before it is asked about."""
@@ -51,13 +49,6 @@ def asking(where: object, *, yes: bool) -> Agree:
             raise typer.Exit(InputError.exit_code)
 
     return agree
-
-
-def agree_to_sweep(scenarios: Sequence[Scenario], where: object, *, yes: bool) -> None:
-    """Ask whether to simulate some scenarios on all cores, where that takes long."""
-    from paceline import lengthy
-
-    lengthy.agree_to_sweep(scenarios, range(len(scenarios)), None if yes else asking(where, yes=yes), jobs=0)
 
 
 def agree_to_measure(took_s: float, where: str, *, yes: bool) -> None:

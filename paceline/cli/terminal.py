@@ -20,7 +20,7 @@ from simulator.text import format_bytes, format_rough_seconds, format_seconds
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["note", "progress_bar", "progress_bars", "show_result", "show_table"]
+__all__ = ["note", "progress_bar", "show_result", "show_table", "stages_bar"]
 
 Advance = Callable[[float, int], None]
 
@@ -64,23 +64,23 @@ def progress_bar(title: str) -> Iterator[Advance]:
         bar.stop()
 
 
-@contextmanager
-def progress_bars() -> Iterator[Callable[[int, int, str], None]]:
-    """:func:`progress_bar` for work of several parts; call what it gives with work done, work in all, and what it is."""
-    with ExitStack() as bar:
-        shown: dict[str, Advance] = {}
-
-        def advance(done: int, total: int, what: str) -> None:
-            if what not in shown:
-                bar.close()  # the part before is done
-                shown[what] = bar.enter_context(progress_bar(what))
-            shown[what](done, total)
-
-        yield advance
-
-
 _SPEED_OVER_S = 600.0
 _EVERY_S = 30.0
+
+
+@contextmanager
+def stages_bar() -> Iterator[Callable[[int, int, str], None]]:
+    """Progress of work of several parts: a bar for each, titled by what is counted."""
+    bars: dict[str, Advance] = {}
+    with ExitStack() as shown:
+
+        def advance(done: int, total: int, what: str) -> None:
+            if what not in bars:
+                shown.close()
+                bars[what] = shown.enter_context(progress_bar(what))
+            bars[what](done, total)
+
+        yield advance
 
 
 def _progress_lines(title: str) -> Advance:

@@ -160,7 +160,7 @@ def plan(
     from paceline.cli.asking import asking
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing_plan import show_plan
-    from paceline.cli.terminal import note, progress_bar, progress_bars
+    from paceline.cli.terminal import note, progress_bar, stages_bar
     from simulator.catalog import scenario_file
     from simulator.files import check_writable
 
@@ -200,7 +200,7 @@ def plan(
     if out is not None:
         note(f"wrote {out} ({answer.simulated} scenarios) and {kept}; draw them with: paceline report {out} --plan {kept}")
     if report is not None:
-        with progress_bars() as parts, keeping(lambda: f"the plan is kept: {kept}" if kept else ""):
+        with stages_bar() as parts, keeping(lambda: f"the plan is kept: {kept}" if kept else ""):
             api.report(answer, report, force=True, jobs=jobs, progress=parts)
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,7 +40,7 @@ def quickstart(
     from paceline import api
     from paceline.cli.calibrating import measuring, warn_of_measurements
     from paceline.cli.ending import keeping
-    from paceline.cli.terminal import note, progress_bar, progress_bars, show_table
+    from paceline.cli.terminal import note, progress_bar, show_table, stages_bar
     from simulator import catalog
     from simulator.files import check_writable
 
@@ -59,14 +59,14 @@ def quickstart(
     write_workload(workload, workload_file)
 
     note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")
-    over = {"strategy": _strategies(), "strategy.workers": _WORKERS}
+    over: dict[str, list[Any]] = {"strategy": _strategies(), "strategy.workers": _WORKERS}
     with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is kept: {workload_file}"):
         swept = api.sweep(_table(workload_file), over, out=results_file, jobs=jobs, force=True, progress=advance)
     swept.check()
     results = swept.results
 
     note("3/3  drawing the report")
-    with progress_bars() as parts, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
+    with stages_bar() as parts, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
         api.report(swept, out, force=True, jobs=jobs, progress=parts)
     if json:
         for result in results:

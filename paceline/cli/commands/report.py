@@ -79,12 +79,12 @@ def report(
     """
     from paceline import api
     from paceline.cli.ending import StoppedError
-    from paceline.cli.terminal import note, progress_bars
+    from paceline.cli.terminal import note, stages_bar
     from paceline.reporting.report import StoppedReport
 
     stopped = ""
     try:
-        with progress_bars() as advance:
+        with stages_bar() as advance:
             written = api.report(
                 source,
                 out,
