@@ -33,6 +33,7 @@ __all__ = [
     "format_interval",
     "format_number",
     "format_rate",
+    "format_rough_seconds",
     "format_seconds",
     "format_share",
     "format_throughput",
@@ -259,6 +260,11 @@ def format_number(value: float, digits: int = 3) -> str:
 def format_seconds(value_s: float, digits: int = 3) -> str:
     """A time to ``digits`` significant digits: ``"13.0 ms"``."""
     return replace(FORMATS["seconds"], digits=digits).write(value_s)
+
+
+def format_rough_seconds(value_s: float) -> str:
+    """An estimate of how long something takes: ``"1.5 h"``."""
+    return FORMATS["rough_seconds"].write(value_s)
 
 
 def format_bytes(value_bytes: float) -> str:

@@ -63,13 +63,13 @@ def show_matrix(matrix: Matrix) -> None:
     """Print the settings of a matrix, with about how long each takes."""
     from rich.console import Console
 
-    from paceline.cli.asking import told_s
+    from simulator.text import format_rough_seconds
 
     console = Console()
     console.print(matrix.to_table().to_rich())
     console.print(
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "
-        f"{told_s(matrix.guessed_s)} in all, a guess from rates and means",
+        f"{format_rough_seconds(matrix.guessed_s)} in all, a guess from rates and means",
         markup=False,
         highlight=False,
     )

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from paceline.cli.validating import share_of, thresholds_of
 from support.command_line import SCENARIO, Answer
 
 from calibrate.validation.validation import Thresholds
-from paceline.cli.validating import share_of, thresholds_of
 from simulator import load_scenario
 from simulator.errors import InputError
 

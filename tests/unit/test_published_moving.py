@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from paceline.cli.validate_published import published_validation
 
 from calibrate.published.device_transfer import BY_PAIR, BY_RATIO, BY_ROOFLINE, MOVED_BY, moved_rows
 from calibrate.published.validation import MOVED, validate_published
 from calibrate.validation.validation import scores_of
-from paceline.cli.validate_published import published_validation
 from simulator.published_throughputs import PublishedThroughput, PublishedThroughputs, load_published_throughputs
 
 ROWS = moved_rows()

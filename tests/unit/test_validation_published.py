@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from paceline.cli.validate_published import published_validation
+from paceline.cli.validating import as_data
 from support.validations import row
 
 from calibrate.published.device_transfer import BY_RATIO
 from calibrate.published.tables import Excluded
 from calibrate.published.validation import Coverage, PublishedValidation
-from paceline.cli.validate_published import published_validation
-from paceline.cli.validating import as_data
 from paceline.reporting.validation import render_validation, section
 from simulator.constants import Constant, Prior
 

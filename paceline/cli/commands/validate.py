@@ -36,7 +36,7 @@ def validate(
         ),
     ] = None,
     unit: Annotated[Literal["samples/s", "updates/s"], typer.Option("--unit", help="Unit of the throughput in POINTS.csv.")] = "samples/s",
-    set_: Annotated[
+    settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Set a key of the scenario, as in `paceline simulate`. Repeatable.", metavar="KEY=VALUE"),
     ] = None,
@@ -156,19 +156,19 @@ def validate(
     Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
     """
     from paceline import api
-    from paceline.cli.asking import agree_to_sweep, cores_of
+    from paceline.cli.asking import asking
     from paceline.cli.calibrating import command_line
     from paceline.cli.options import settings_of
-    from paceline.cli.showing import note, progress_bar, stages_bar
     from paceline.cli.showing_testbed import show_json
     from paceline.cli.showing_validation import show_matrix, show_validation
+    from paceline.cli.terminal import note, progress_bar, stages_bar
     from paceline.reporting.validation import as_data
     from simulator.errors import InputError
 
     on_points = scenario is not None or measured is not None
     if regimes and not published:
         raise InputError("--regime: chooses among the published tables; give --published too")
-    if measured is None and (refit or out_scenario is not None or set_):
+    if measured is None and (refit or out_scenario is not None or settings):
         raise InputError(
             "--refit, --out-scenario and --set: are about a scenario and your own points; give SCENARIO.toml and --measured POINTS.csv"
         )
@@ -195,9 +195,9 @@ def validate(
         if scenario is None or measured is None:
             raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")
         common |= {
-            "settings": settings_of(set_),
+            "settings": settings_of(settings),
             "unit": unit,
-            "agree": lambda given: agree_to_sweep(given, range(len(given)), str(scenario), cores=cores_of(0), yes=yes),
+            "agree": None if yes else asking(scenario, yes=yes),
         }
         with stages_bar() as progress:
             if refit:
@@ -224,13 +224,14 @@ def validate(
 def _measured(matrix: Matrix, folder: Path, *, yes: bool, **how: Any) -> Validation:
     """A matrix measured, after asking where that takes long; where it is stopped, says where the measurements are."""
     from paceline import api
-    from paceline.cli.asking import agree_to_measure, told_s
+    from paceline.cli.asking import agree_to_measure
     from paceline.cli.ending import keeping
-    from paceline.cli.showing import note, progress_bar
+    from paceline.cli.terminal import note, progress_bar
+    from simulator.text import format_rough_seconds
 
     def agree(took_s: float) -> None:
         agree_to_measure(took_s, "--matrix", yes=yes)
-        about = f"about {told_s(took_s)} to measure" if took_s else "all measured before"
+        about = f"about {format_rough_seconds(took_s)} to measure" if took_s else "all measured before"
         note(
             f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each, {about}; "
             f"raw measurements go to {folder}, and what is there already is used"
