@@ -28,6 +28,7 @@ __all__ = [
     "format_bytes",
     "format_change",
     "format_compact",
+    "format_count",
     "format_duration",
     "format_hourly",
     "format_interval",
@@ -58,7 +59,8 @@ NONE: Final = "–"
 
 Kind = Literal[
     "text", "any", "count", "number", "difference", "throughput", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes",
-    "rate", "share", "error", "change", "whole_change", "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
+    "rate", "share", "precise_share", "error", "change", "whole_change", "usd", "hourly", "sum",
+    "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
 
@@ -68,8 +70,10 @@ Kind = Literal[
     A whole number; any number to three significant digits.
 ``difference``
     A number with its sign.
-``throughput``, ``precise``
-    What readers compare line by line, to three digits and a whole number at least; what they may multiply, to five.
+``throughput``
+    What readers compare line by line: to three digits and a whole number at least, from a million on in millions.
+``precise``, ``precise_share``
+    What readers may multiply: a number to five digits, a share to three.
 ``compact``, ``tick``
     A number with k, M, G or T in place of thousands: to three digits for narrow tables, to six for axes.
 ``seconds``, ``bytes``, ``rate``
@@ -93,6 +97,7 @@ Units = tuple[tuple[float, str], ...]
 _TIMES: Units = ((3600.0, " h"), (60.0, " min"), (1.0, " s"), (1e-3, " ms"), (1e-6, " µs"), (1e-9, " ns"))
 _SIZES: Units = ((2.0**40, " TiB"), (2.0**30, " GiB"), (2.0**20, " MiB"), (2.0**10, " KiB"), (1.0, " B"))
 _RATES: Units = ((1.25e11, " Tbit/s"), (1.25e8, " Gbit/s"), (1.25e5, " Mbit/s"), (125.0, " kbit/s"), (0.125, " bit/s"))
+_MILLIONS: Units = ((1e6, "M"), (1.0, ""))
 _THOUSANDS: Units = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _LONGEST_CELL = 400
 _LONGEST_SENTENCE = 600
@@ -187,7 +192,7 @@ FORMATS: Mapping[Kind, Format] = {
     "any": Format(digits=5, keeps_zeros=False),
     "count": Format(most_places=0),
     "number": _NUMBER,
-    "throughput": Format(),
+    "throughput": Format(_MILLIONS),
     "precise": Format(digits=5),
     "difference": replace(_NUMBER, signed=True),
     "compact": _COMPACT,
@@ -197,6 +202,7 @@ FORMATS: Mapping[Kind, Format] = {
     "bytes": _BYTES,
     "rate": _RATE,
     "share": replace(_SHARE, least=0.001),
+    "precise_share": replace(_SHARE, digits=3, most_places=20),
     "error": replace(_SHARE, signed=True),
     "change": _CHANGE,
     "whole_change": replace(_CHANGE, least_places=0, most_places=0),
@@ -250,6 +256,11 @@ def kind_of(name: str) -> Kind:
 def kind_of_setting(name: str) -> Kind:
     """How a number that a user gave is written, by the end of its name: ``latency_s``, ``bandwidth_bytes_per_s``."""
     return next(kind for ending, _, kind in _ENDINGS if name.endswith(ending))
+
+
+def format_count(value: float) -> str:
+    """A whole number: ``"1,235"``; from 1e15 on its size alone."""
+    return FORMATS["count"].write(value)
 
 
 def format_number(value: float, digits: int = 3) -> str:
