@@ -198,7 +198,7 @@ FORMATS: Mapping[Kind, Format] = {
     "compact": _COMPACT,
     "tick": replace(_COMPACT, digits=6),
     "seconds": _SECONDS,
-    "rough_seconds": Format(_TIMES[:3], digits=2, keeps_zeros=False, unit="s"),
+    "rough_seconds": Format(_TIMES[:3], digits=2, most_places=1, keeps_zeros=False, unit="s"),
     "bytes": _BYTES,
     "rate": _RATE,
     "share": replace(_SHARE, least=0.001),

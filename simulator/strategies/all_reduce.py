@@ -213,8 +213,7 @@ class AllReduceStrategy(Strategy):
         if self.fusion_cycle_s is not None and (cycles := setup.run.steps * self.lone_step_s(setup) / self.fusion_cycle_s) > _MOST_CYCLES:
             raise ValueError(
                 f"strategy.fusion_cycle ({written(self.fusion_cycle_s, 'setting_s')}) comes about {format_count(cycles)} "
-                f"times in this run; "
-                f"at most {format_count(_MOST_CYCLES)} can be told apart: take a longer one"
+                f"times in this run; at most {format_count(_MOST_CYCLES)} can be told apart: take a longer one"
             )
 
     def lone_step_s(self, setup: Setup) -> float:

@@ -68,7 +68,7 @@ def test_hidden_communication_stands_beside_the_exposed(paceline: Runner) -> Non
 
 def test_ssp_tells_its_bound(paceline: Runner) -> None:
     rows = shown(paceline, PS, "strategy.mode=ssp", "strategy.bound=2", SOME)
-    assert rows["title"] == "ssp PS, 1 server, weak scaling"
+    assert rows["title"] == "ssp PS (bound 2), 1 server, weak scaling"
     assert rows["staleness"].endswith("at most 15 under bound 2")
 
 
@@ -105,7 +105,7 @@ def test_short_runs_tell_their_range_where_the_interval_is_another(paceline: Run
 def test_what_was_chosen_automatically(paceline: Runner) -> None:
     rows = shown(paceline, RING, "strategy.algorithm=auto", "strategy.protocol=auto", "strategy.bucket_size='500 B'")
     assert rows["title"] == "auto all-reduce, weak scaling"
-    assert re.fullmatch(r"[a-z-]+ \([a-z0-9]+\) for 1000 B, [a-z-]+ \([a-z0-9]+\) for 977 KiB", rows["chosen"])
+    assert re.fullmatch(r"[a-z-]+ \([a-z0-9]+\) for 1,000 B, [a-z-]+ \([a-z0-9]+\) for 977 KiB", rows["chosen"])
     assert "chosen" not in shown(paceline, RING)
 
 
