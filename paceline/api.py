@@ -735,7 +735,7 @@ def read_matrix(
             )
         check_writable(target)
         if target.is_file() and target.stat().st_size and not force:
-            raise InputError(f"`out_matrix`: {str(target)!r} is there already; overwrite it with `force=True`, or choose another")
+            raise InputError(f"`out_matrix`: {str(target)!r}: is there already; overwrite it with `force=True`, or choose another")
         write_whole(target, random_text(found.drawn_by, len(found.held_out)))
     return found
 

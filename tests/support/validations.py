@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.validation import scores_of
-from paceline.reporting.validation import Table, Validation
+from calibrate.validation.validation import Validation, scores_of
 from simulator.figures import Estimate
+from simulator.table import Column, Table
+
+_MOVED = Column("quantity", "text"), Column("from", "rate"), Column("to", "rate")
 
 __all__ = ["HOSTILE", "row", "validation_of"]
 
@@ -65,7 +67,7 @@ def validation_of(rows: Sequence[Compared] | None = None, **changes: Any) -> Val
         "machine": "a machine, 2 cores, Python 3.11",
         "about": ("points.csv holds 45 runs at 15 settings.",),
         "notes": ("the network is an assumption, not a measurement",),
-        "tables": (Table("What was moved", ("quantity", "from", "to"), (("bandwidth", "1 Gbit/s", "2 Gbit/s"),), "By the fit."),),
+        "tables": (Table("What was moved", _MOVED, (("bandwidth", 1.25e8, 2.5e8),), note="By the fit."),),
         "overlay": tuple(each.group for each in chosen),
         "scores": tuple(scores_of(chosen)),
     }

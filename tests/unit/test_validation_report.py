@@ -10,10 +10,11 @@ import pytest
 from support.validations import HOSTILE, row, validation_of
 
 from calibrate.validation.validation import scores_of
-from paceline.reporting.validation import Table, place_section, render_validation, section, write_validation
+from paceline.reporting.validation import place_section, render_validation, section, write_validation
 from paceline.reporting.validation.facts import rows_table, scores_table, share, signed, summary
 from paceline.reporting.validation.overlay import curves_of
 from simulator.errors import InputError
+from simulator.table import Column, Table
 
 
 def figures_of(page: str) -> dict[str, Any]:
@@ -154,7 +155,7 @@ def test_the_same_validation_gives_the_same_bytes(tmp_path):
 
 def hostile():
     rows = [row(HOSTILE, group=HOSTILE, unit=HOSTILE, note=HOSTILE, settings={"workers": 8.0, HOSTILE: HOSTILE}, baselines={HOSTILE: 90.0})]
-    table = Table(HOSTILE, (HOSTILE, "b"), ((HOSTILE, HOSTILE),), HOSTILE)
+    table = Table(HOSTILE, (Column("a", "text", HOSTILE), Column("b", "text")), ((HOSTILE, HOSTILE),), note=HOSTILE)
     return validation_of(
         rows,
         title=HOSTILE,
