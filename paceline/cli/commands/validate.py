@@ -31,7 +31,7 @@ def validate(
             "--measured",
             metavar="POINTS.csv",
             help="Your own measured points: columns workers, throughput, and where they differ servers, batch and staleness (mean, in "
-            "updates). A line a run; lines with the same setting are repeats, which show the noise.",
+            "updates). A line for each run; lines with the same setting are repeats, which show the noise.",
             show_default=False,
         ),
     ] = None,
@@ -44,7 +44,7 @@ def validate(
         bool,
         typer.Option(
             "--refit",
-            help="Fit compute, link and server cost of the scenario to the points; tells what moved, from what to what, which points "
+            help="Fit compute, link and server cost of the scenario to the points; shows what moved, from what to what, which points "
             "determine it and what they leave open, and predicts each point from the others.",
         ),
     ] = False,
