@@ -188,7 +188,9 @@ def _distance(constant: Constant, values: Values) -> Values:
     return np.asarray(np.log(values / prior.value) / spread)
 
 
-def chosen_by_source(curves: Mapping[str, Curves], known: Mapping[str, Constant], fit: Fit, name: str, without: str | None = None) -> dict[str, float]:
+def chosen_by_source(
+    curves: Mapping[str, Curves], known: Mapping[str, Constant], fit: Fit, name: str, without: str | None = None
+) -> dict[str, float]:
     """The value of one constant that each source by itself would choose, of those whose rows say something about it."""
     if not known[name].fitted:
         return {}
