@@ -42,7 +42,7 @@ def fit(
     from calibrate.testbed.fitting import fit_platform
     from calibrate.testbed.platform import Platform
     from calibrate.testbed.readings import read_run
-    from paceline.cli.showing import note, progress_bar
+    from paceline.cli.terminal import note, progress_bar
     from simulator.errors import CalibrationError, InputError
 
     Platform.check_replaceable(out, "--out")

@@ -193,7 +193,7 @@ def test_what_takes_long_is_asked_about(paceline: Runner, folder: Path, monkeypa
     monkeypatch.setattr("calibrate.validation.matrix.check_matrix", lambda *_, **__: None)
     answer = paceline("validate", "--matrix", "random:1", "--count", "200", "--measurements", str(folder), "--json")
     assert answer.code == 2
-    assert "--matrix: its runs take about" in answer.stderr
+    assert "random-1-200: its runs take about" in answer.stderr
     assert "needs --yes" in answer.stderr
 
 

@@ -252,7 +252,7 @@ def show(
 def _with_links_to_be_had(wanted: TestbedSetting, where: str, *, defaulted: bool) -> TestbedSetting:
     """The setting as this machine can run it: on loopback where links cannot be shaped and nobody has asked for them."""
     from calibrate.testbed.running import check_congestion, obstacle_to_shaped_links
-    from paceline.cli.showing import note
+    from paceline.cli.terminal import note
     from simulator.errors import InputError
 
     if wanted.link is None:
@@ -273,7 +273,7 @@ def _measuring(raw: Path, repeats: int) -> Iterator[Callable[[int, int, str], No
     from calibrate.measurements import read_measurements
     from calibrate.records import Repeat
     from paceline.cli.ending import StoppedError
-    from paceline.cli.showing import note, progress_bar
+    from paceline.cli.terminal import note, progress_bar
     from simulator.errors import CalibrationError
 
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from calibrate.validation.comparison import rows_to_csv
 from calibrate.validation.validation import Validation
 from paceline.reporting.render import GENERATOR
-from paceline.reporting.validation.markdown import check_document, place_section
+from paceline.reporting.validation.content import check_document, place_section
 from paceline.reporting.validation.page import write_validation
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
