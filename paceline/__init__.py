@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paceline.api import calibrate, compare, load, plan, report, simulate, sweep
+    from paceline.api import calibrate, compare, load, plan, report, simulate, sweep, testbed, testbed_fit, testbed_predict, testbed_read
     from paceline.comparing import Comparison
     from paceline.planning.answer import Plan
     from paceline.reporting.report import Report
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Comparison", "Plan", "Report", "Result", "Scenario", "Sweep", "Workload",
-    "calibrate", "compare", "load", "plan", "read_results", "report", "simulate", "sweep",
+    "calibrate", "compare", "load", "plan", "read_results", "report", "simulate", "sweep", "testbed",
+    "testbed_fit", "testbed_predict", "testbed_read",
 ]  # fmt: skip
 
 _HOME = {
     **dict.fromkeys(("calibrate", "compare", "load", "plan", "report", "simulate", "sweep"), "paceline.api"),
+    **dict.fromkeys(("testbed", "testbed_fit", "testbed_predict", "testbed_read"), "paceline.api"),
     **dict.fromkeys(("Result", "Scenario"), "simulator"),
     "Comparison": "paceline.comparing",
     "Plan": "paceline.planning.answer",

@@ -118,6 +118,7 @@ class TestbedSetting(Spec):
     link: ShapedLink | None = Field(
         default=None,
         description="a table; loopback, or left out in a file: an interface that no others share",
+        json_schema_extra=lambda schema: schema["anyOf"].append({"const": "loopback"}),
     )
     model: str = Field(
         default="ladder-4mb",

@@ -119,7 +119,7 @@ def validate_on_testbed(plan: Plan, how: Measuring, wanted: Wanted, platform: Pa
     """
     check_outputs(wanted)
     if platform is not None:
-        Platform.check_replaceable(platform, "--platform")
+        Platform.check_replaceable(platform)
     matrix = plan.matrix
     pending = pending_settings(matrix, how.folder)
     check_matrix(matrix, pending, how.folder, python=how.python, timeout_s=how.timeout_s)

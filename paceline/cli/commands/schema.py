@@ -26,15 +26,17 @@ class Format(StrEnum):
     cluster = "cluster"
     device = "device"
     result = "result"
+    testbed_setting = "testbed-setting"
 
 
 def schema(
     format_: Annotated[
-        Format | None, typer.Argument(metavar="FORMAT", help="scenario, workload, cluster, device or result; all five if left out.")
+        Format | None,
+        typer.Argument(metavar="FORMAT", help="scenario, workload, cluster, device, result or testbed-setting; all of them if left out."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The output is JSON in any case.", hidden=True)] = True,  # noqa: ARG001
 ) -> None:
-    """Print the JSON Schema of scenario, workload, cluster, device and result.
+    """Print the JSON Schema of scenario, workload, cluster, device, result and setting of the testbed.
 
     A quantity may be given as text with a unit under its short name (latency = "20 us")
     or as a number under its full name (latency_s = 2e-5).
@@ -47,6 +49,7 @@ def schema(
 
 
 def _schema_of(entry: Format) -> dict[str, Any]:
+    from calibrate.testbed.setting import TestbedSetting
     from simulator.accelerator import Accelerator
     from simulator.cluster import Cluster
     from simulator.results import Result
@@ -59,6 +62,7 @@ def _schema_of(entry: Format) -> dict[str, Any]:
         Format.cluster: Cluster,
         Format.device: Accelerator,
         Format.result: Result,
+        Format.testbed_setting: TestbedSetting,
     }
     found = formats[entry].model_json_schema()
     if entry is Format.scenario:
