@@ -190,8 +190,8 @@ class Platform(Spec):
         columns = (
             Column("parameter", "any", left=True),
             Column("value", "number"),
-            Column("low", "number", "5%"),
-            Column("high", "number", "95%"),
+            Column("low", "number", "90% from"),
+            Column("high", "number", "to"),
             Column("determined", "any", left=True),
             Column("meaning", "text", "what it is"),
         )

@@ -114,8 +114,8 @@ BAD = [
     ("--set model=model.py", ("a model that can be built (FILE.py:FUNCTION, a synthetic one), not 'model.py'",)),
     ("--set model=cnn-cpu --set compute.kind=real", ("compute.kind = real needs a model that can be built",)),
     ("--set model=5", ("setting: model: must be text in quotes",)),
-    ("--timeout 0", ("--timeout 0.0 must be a number of seconds above 0",)),
-    ("--timeout nan", ("--timeout nan must be a number of seconds above 0",)),
+    ("--timeout 0", ("--timeout: 0.0 must be a number of seconds above 0",)),
+    ("--timeout nan", ("--timeout: nan must be a number of seconds above 0",)),
     ("--repeats 0", ("--repeats", "0")),
     ("none.toml", ("none.toml: there is no such file",)),
     ("link.toml", ("link.toml: link.bandwidth: '5' must be a bandwidth",)),
@@ -175,6 +175,7 @@ def measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[TestbedSetti
     return asked
 
 
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
 def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refused(
     folder: Path, paceline: Runner, measured: list[TestbedSetting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,15 +246,17 @@ def test_show_for_people(folder: Path, paceline: Runner) -> None:
     rows = [" ".join(line.split()) for line in answer.stdout.splitlines()]
     for row in (
         "async 2 x 1 PS, 400 Mbit/s fair, ladder-4mb, constant 100 ms",
-        "links: asked 400 Mbit/s, plain sockets moved 384 Mbit/s (96.0%)",
-        "1 4 1.00 4 40 0.75",
-        "2 4 2.00 2 20 0.75",
-        "mean 3 30 0.75",
-        "0 2 25.0% " + "█" * 10,
-        "1 6 75.0% " + "█" * 30,
-        "ps 1 4 KiB 400 ms 100 ms",
+        "links: asked 400 Mbit/s, plain sockets moved 384 Mbit/s (96%)",
+        "1 4 1.00 s 4.0000 40.000 0.75",
+        "2 4 2.00 s 2.0000 20.000 0.75",
+        "updates/s 3.0000 0 13.936",
+        "0 2 25% " + "█" * 10,
+        "1 6 75% " + "█" * 30,
         "raw measurements: m.ndjson",
     ):
+        assert row in rows, row
+    assert any(row.startswith("ps 1 4") and row.endswith("400 ms 100 ms") for row in rows)
+    for row in ("raw measurements: m.ndjson",):
         assert row in rows, row
     assert "All files" in rows
     assert max(map(len, answer.stdout.splitlines())) <= 80
