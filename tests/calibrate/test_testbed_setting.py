@@ -144,8 +144,8 @@ def test_laws_that_the_device_does_not_draw_from_become_quantiles(tmp_path: Path
         (lambda: paceline.testbed({"mode": "ring", "workers": 1}), "setting: a ring needs at least 2 workers"),
         (lambda: paceline.testbed(settings={"link.bandwidth": "5"}), "setting: link.bandwidth: '5' must be a bandwidth"),
         (lambda: paceline.testbed("none.toml"), "none.toml: there is no such file"),
-        (lambda: paceline.testbed(5), "`setting`: 5 must be a file, or nested tables"),
-        (lambda: paceline.testbed(settings="workers=2"), "`settings`: 'w' must be a key with its value"),
+        (lambda: paceline.testbed(5), "`setting`: 5 must be a file, or nested tables"),  # type: ignore[arg-type]
+        (lambda: paceline.testbed(settings="workers=2"), "`settings`: 'w' must be a key with its value"),  # type: ignore[arg-type]
         (lambda: paceline.testbed(repeats=0), "`repeats`: 0 must be a whole number from 1"),
         (lambda: paceline.testbed(timeout_s=float("inf")), "`timeout_s`: inf must be a number of seconds above 0"),
         (lambda: paceline.testbed(settings={"link": "loopback"}, python="none/python"), "none/python"),
