@@ -44,8 +44,10 @@ __all__ = [
     "Seed",
     "Settings",
     "Source",
+    "Stages",
     "TestbedSource",
     "Text",
+    "Thresholds",
     "checked",
     "refusal",
 ]
@@ -120,6 +122,14 @@ Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, s
 
 Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function")]
 """Called with what is done and what there is in all."""
+
+Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
+"""Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""
+
+Thresholds: TypeAlias = Annotated[
+    Mapping[str, str | float] | None, MustBe("thresholds with their values, such as {'max_median': '2%', 'min_coverage': 0.8}")
+]
+"""What a validation must reach, by name: ``max_median``, ``max_worst``, ``max_staleness``, ``max_distance``, ``min_coverage``."""
 
 Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`")]
 """Receives every record of the first replication."""
