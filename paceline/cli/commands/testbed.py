@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +85,7 @@ def run(
     """
     from paceline.api import testbed
     from paceline.cli.options import settings_of
+    from paceline.cli.showing import show_json
 
     with _measuring() as advance:
         found = testbed(
@@ -99,7 +99,7 @@ def run(
             progress=advance,
         )
     if json:
-        _print_json(found.to_dict())
+        show_json(found.to_dict())
     else:
         _print_runs([found])
 
@@ -119,10 +119,11 @@ def show(
     Example: [bold]paceline testbed show measurements/*-testbed-*.ndjson[/bold]
     """
     from paceline.api import testbed_read
+    from paceline.cli.showing import show_json
 
     found = [testbed_read(file) for file in files]
     if json:
-        _print_json([one.to_dict() for one in found])
+        show_json([one.to_dict() for one in found])
     else:
         _print_runs(found)
 
@@ -187,10 +188,11 @@ def predict(
     """
     from paceline.api import testbed_predict
     from paceline.cli.options import settings_of
+    from paceline.cli.showing import show_json
 
     found = testbed_predict(platform, setting, settings_of(settings), replications=replications, seed=seed, python=python)
     if json:
-        _print_json(found.to_dict())
+        show_json(found.to_dict())
         return
     console = _console()
     console.print(found.table().to_rich())
@@ -214,10 +216,6 @@ def _measuring() -> Iterator[Callable[[float, int], None]]:
         for text in getattr(error, "__notes__", ()):
             note(f"paceline: {text}")
         raise
-
-
-def _print_json(data: Any) -> None:
-    typer.echo(json_module.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _print_runs(runs: Sequence[TestbedRun]) -> None:
