@@ -23,6 +23,7 @@ from simulator.errors import InputError
 from simulator.records import Observer
 from simulator.results import Result
 from simulator.scenario import Scenario
+from simulator.spec import Spec
 from simulator.text import listed
 from simulator.validation_errors import quoted, rule_of
 
@@ -42,10 +43,12 @@ __all__ = [
     "Progress",
     "Quantity",
     "Scheduler",
+    "Seed",
     "Settings",
     "Source",
     "Stages",
     "Steps",
+    "TestbedSource",
     "Text",
     "Thresholds",
     "checked",
@@ -83,6 +86,12 @@ Prices: TypeAlias = Annotated[
     MustBe("prices by the name of a cluster, such as {'ethernet-1g': '0.40/h'}, or one for all clusters without any, such as '0.40/h'"),
 ]
 """Of a node for an hour, by the name of its cluster, such as ``{"ethernet-1g": "0.40/h"}``; alone, or under ``"*"``, of all without one."""
+
+TestbedSource: TypeAlias = Annotated[str | Path | Mapping[str, Any] | InstanceOf[Spec] | None, MustBe("a file, or nested tables")]
+"""A setting of the testbed: a file, nested tables as a file has them, one that is loaded already, or None for the one that needs none."""
+
+Seed: TypeAlias = Annotated[int, Field(ge=0), MustBe("a whole number from 0 on")]
+"""Of everything random: the same seed gives the same."""
 
 Answer: TypeAlias = Annotated[InstanceOf[Result], MustBe("a result, such as `paceline.simulate` gives")]
 """The result of one scenario."""

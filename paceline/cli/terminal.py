@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paceline.comparing import rivals_of, verdict
 from paceline.sentences import cost_in_words, interval_in_words
@@ -20,7 +21,7 @@ from simulator.text import format_bytes, format_rough_seconds, format_seconds
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["note", "progress_bar", "show_result", "show_table", "stages_bar"]
+__all__ = ["note", "progress_bar", "show_json", "show_result", "show_table", "stages_bar"]
 
 Advance = Callable[[float, int], None]
 
@@ -28,6 +29,11 @@ Advance = Callable[[float, int], None]
 def note(message: str) -> None:
     """A remark for the person at the terminal."""
     print(message, file=sys.stderr)
+
+
+def show_json(data: Any) -> None:
+    """Plain data on stdout, as JSON."""
+    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager

@@ -102,6 +102,7 @@ def test_a_file_of_mine_is_not_replaced(paceline: Runner, folder: Path, command:
     assert mine.read_text(encoding="utf-8") == '{"keep": 1}'
 
 
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
 def test_a_fit_leaves_out_what_cannot_be_read_and_predicts(paceline: Runner, folder: Path) -> None:
     runs = sorted(folder.glob("*-testbed-*.ndjson"))
     cut = folder / "cut.ndjson"
@@ -110,7 +111,7 @@ def test_a_fit_leaves_out_what_cannot_be_read_and_predicts(paceline: Runner, fol
     answer = paceline("testbed", "fit", str(cut), *map(str, runs), "-o", str(platform))
     assert answer.code == 0, answer.stderr
     assert "left out" in answer.stderr
-    predicted = paceline("testbed", "predict", str(platform), "--workers", "3", "--model", "ladder-1mb", "--steps", "10", "--json")
+    predicted = paceline("testbed", "predict", str(platform), "--set", "workers=3", "--set", "steps=10", "--json")
     assert predicted.code == 0, predicted.stderr
     assert json.loads(predicted.stdout)["updates_per_s"]["mean"] > 0
     assert "dispatch_s" in json.loads(predicted.stdout)["undetermined"]

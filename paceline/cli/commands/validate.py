@@ -156,9 +156,8 @@ def validate(
     from paceline.cli.calibrating import command_line
     from paceline.cli.ending import keeping
     from paceline.cli.options import settings_of
-    from paceline.cli.showing_testbed import show_json
     from paceline.cli.showing_validation import show_matrix, show_validation
-    from paceline.cli.terminal import note, progress_bar, stages_bar
+    from paceline.cli.terminal import note, progress_bar, show_json, stages_bar
     from paceline.reporting.validation import as_data
     from simulator.errors import InputError
 
