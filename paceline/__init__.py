@@ -15,7 +15,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paceline.api import calibrate, compare, load, plan, report, simulate, sweep
+    from paceline.api import (
+        calibrate,
+        calibrate_link,
+        calibrate_profile,
+        compare,
+        load,
+        plan,
+        read_profiles,
+        read_tf_config,
+        report,
+        scenario_of_tf_config,
+        serve_link,
+        simulate,
+        sweep,
+    )
     from paceline.comparing import Comparison
     from paceline.planning.answer import Plan
     from paceline.reporting.report import Report
@@ -26,11 +40,29 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Comparison", "Plan", "Report", "Result", "Scenario", "Sweep", "Workload",
-    "calibrate", "compare", "load", "plan", "read_results", "report", "simulate", "sweep",
+    "calibrate", "calibrate_link", "calibrate_profile", "compare", "load", "plan", "read_profiles", "read_results", "read_tf_config",
+    "report", "scenario_of_tf_config", "serve_link", "simulate", "sweep",
 ]  # fmt: skip
 
 _HOME = {
-    **dict.fromkeys(("calibrate", "compare", "load", "plan", "report", "simulate", "sweep"), "paceline.api"),
+    **dict.fromkeys(
+        (
+            "calibrate",
+            "calibrate_link",
+            "calibrate_profile",
+            "compare",
+            "load",
+            "plan",
+            "read_profiles",
+            "read_tf_config",
+            "report",
+            "scenario_of_tf_config",
+            "serve_link",
+            "simulate",
+            "sweep",
+        ),
+        "paceline.api",
+    ),
     **dict.fromkeys(("Result", "Scenario"), "simulator"),
     "Comparison": "paceline.comparing",
     "Plan": "paceline.planning.answer",

@@ -17,8 +17,8 @@ from calibrate.validation.random_matrix import DEFAULT_COUNT, is_random, random_
 from calibrate.validation.running import MatrixValidation, pending_settings, validate_matrix
 from calibrate.validation.validation import scores_of
 from paceline.cli.asking import agree_to_measure, told_s
-from paceline.cli.calibrating import command_line
 from paceline.cli.ending import keeping
+from paceline.cli.options import command_line
 from paceline.cli.showing import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Table, Validation

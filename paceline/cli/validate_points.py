@@ -10,8 +10,7 @@ from typing import Any, get_args
 from calibrate.validation.points import Setting, Unit, base_scenario, compared, read_points, scenarios_at
 from calibrate.validation.validation import scores_of
 from paceline.cli.asking import agree_to_sweep, cores_of
-from paceline.cli.calibrating import command_line
-from paceline.cli.options import parse_setting
+from paceline.cli.options import command_line, parse_setting
 from paceline.cli.showing import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Validation
@@ -126,8 +125,7 @@ def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
     import tomlkit
 
     from calibrate.validation.discrepancy import own_discrepancy
-    from calibrate.validation.refit import refit
-    from calibrate.validation.refit import refitted_table
+    from calibrate.validation.refit import refit, refitted_table
     from paceline.cli.telling_refit import about_refit, refit_data, refit_tables
 
     given = case.scenarios(case.table)

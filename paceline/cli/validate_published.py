@@ -11,7 +11,7 @@ from calibrate.published.validation import HEADLINES, REGIMES, PublishedValidati
 from calibrate.published.validation import validate_published as run
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, scores_of
-from paceline.cli.calibrating import command_line
+from paceline.cli.options import command_line
 from paceline.cli.showing import progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Table, Validation
