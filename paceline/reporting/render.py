@@ -32,6 +32,7 @@ from simulator.text import (
     format_share,
     format_usd,
     format_usd_per_hour,
+    kind_of,
     listed,
     listed_numbers,
     sentence,
@@ -55,15 +56,15 @@ SCRIPTS = (
     "data.js",
     "state.js",
     "axes.js",
-    "strokes.js",
+    "traces.js",
     "tables.js",
     "pairs.js",
     "scaling.js",
     "against.js",
     "staleness.js",
     "steps.js",
-    "around.js",
-    "busy.js",
+    "sensitivity.js",
+    "utilisation.js",
     "controls.js",
     "main.js",
 )
@@ -203,6 +204,6 @@ def _environment() -> jinja2.Environment:
         symbol=marker_symbol,
         written=written,
     )
-    environment.globals["interval"] = format_interval
+    environment.globals.update(interval=format_interval, kind_of=kind_of)
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     return environment

@@ -15,6 +15,7 @@ from paceline.reporting.context import Report
 from paceline.reporting.coordinates import scaling_of
 from paceline.reporting.grids import Column, Grid
 from paceline.reporting.planned import all_candidates, goal_text, pareto, plan_grids
+from paceline.sentences import NOT_CERTAIN
 from simulator.text import clean, format_change, format_share
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
     drawn = figure(changes)
     known = [change for change in changes if change.gain is not None]
     told = [
-        f"{clean(change.name)}: {format_change(change.gain) if change.seen else 'effect not certain'}"
+        f"{clean(change.name)}: {format_change(change.gain) if change.seen else NOT_CERTAIN}"
         for change in known[:_MOST_SAID]
         if change.gain is not None
     ]

@@ -14,13 +14,14 @@ from paceline.planning.simulations import Simulations
 from paceline.reporting.axes import INK, MUTED, layout
 from paceline.reporting.halving import Halving, halvings
 from paceline.reporting.shortened import all_reduces_a_step
+from paceline.sentences import NOT_CERTAIN
 from paceline.sweeping import Outcome, Runner
 from simulator.errors import SimulationError
 from simulator.figures import Estimate
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.text import format_change, plot_text
+from simulator.text import format_change, plot_text, written
 
 __all__ = ["Change", "changes_of", "figure"]
 
@@ -222,7 +223,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     assert its.low is not None
     assert its.high is not None
     colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
-    told = format_change(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "effect not certain"
+    told = written(its.gain, "whole_change" if abs(its.gain) >= _SMALL else "change") if its.seen else NOT_CERTAIN
     drawn.add_bar(
         orientation="h",
         x=[its.gain],
@@ -232,7 +233,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}{'' if its.seen else ', effect not certain'}<br>"
+            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}{'' if its.seen else f', {NOT_CERTAIN}'}<br>"
             f"90% interval, run by run: {format_change(its.low)} to {format_change(its.high)}<br>"
             f"then limited by: {plot_text(its.reason.replace('-', ' '))}"
         ],
