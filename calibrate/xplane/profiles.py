@@ -46,9 +46,9 @@ _OPERATIONS = (
     _BATCH,
     Column("operation", "text"),
     Column("what", "text", "it"),
-    Column("calls", "number", "calls a step"),
-    Column("seconds", "seconds", "time a step"),
-    Column("size_bytes", "count", "bytes a step"),
+    Column("calls", "number", "calls per step"),
+    Column("seconds", "seconds", "time per step"),
+    Column("size_bytes", "bytes", "moved per step"),
 )
 
 
