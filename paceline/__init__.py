@@ -15,6 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from calibrate.validation.against_points import Refitted
+    from calibrate.validation.matrix import Matrix
+    from calibrate.validation.validation import Validation
     from paceline.api import (
         calibrate,
         calibrate_link,
@@ -22,13 +25,18 @@ if TYPE_CHECKING:
         compare,
         load,
         plan,
+        read_matrix,
         read_profiles,
         read_tf_config,
+        refit,
         report,
         scenario_of_tf_config,
         serve_link,
         simulate,
         sweep,
+        validate,
+        validate_matrix,
+        validate_published,
     )
     from paceline.comparing import Comparison
     from paceline.planning.answer import Plan
@@ -39,9 +47,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Comparison", "Plan", "Report", "Result", "Scenario", "Sweep", "Workload",
-    "calibrate", "calibrate_link", "calibrate_profile", "compare", "load", "plan", "read_profiles", "read_results", "read_tf_config",
-    "report", "scenario_of_tf_config", "serve_link", "simulate", "sweep",
+    "Comparison", "Matrix", "Plan", "Refitted", "Report", "Result", "Scenario", "Sweep", "Validation", "Workload", "calibrate",
+    "calibrate_link", "calibrate_profile", "compare", "load", "plan", "read_matrix", "read_profiles", "read_results", "read_tf_config",
+    "refit", "report", "scenario_of_tf_config", "serve_link", "simulate", "sweep", "validate", "validate_matrix", "validate_published",
 ]  # fmt: skip
 
 _HOME = {
@@ -53,21 +61,29 @@ _HOME = {
             "compare",
             "load",
             "plan",
+            "read_matrix",
             "read_profiles",
             "read_tf_config",
+            "refit",
             "report",
             "scenario_of_tf_config",
             "serve_link",
             "simulate",
             "sweep",
+            "validate",
+            "validate_matrix",
+            "validate_published",
         ),
         "paceline.api",
     ),
     **dict.fromkeys(("Result", "Scenario"), "simulator"),
     "Comparison": "paceline.comparing",
+    "Matrix": "calibrate.validation.matrix",
     "Plan": "paceline.planning.answer",
+    "Refitted": "calibrate.validation.against_points",
     "Report": "paceline.reporting.report",
     "Sweep": "paceline.sweeping",
+    "Validation": "calibrate.validation.validation",
     "Workload": "simulator.workload",
     "read_results": "paceline.sweeping",
 }

@@ -36,7 +36,6 @@ __all__ = [
     "Folder",
     "Function",
     "Jobs",
-    "Measuring",
     "MustBe",
     "Name",
     "Observing",
@@ -51,8 +50,10 @@ __all__ = [
     "Scheduler",
     "Settings",
     "Source",
+    "Stages",
     "Text",
     "TfConfig",
+    "Thresholds",
     "Timeout",
     "checked",
     "refusal",
@@ -135,8 +136,13 @@ Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, s
 Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function")]
 """Called with what is done and what there is in all."""
 
-Measuring: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
-"""Called with what is done, what there is in all, and what is going on."""
+Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
+"""Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""
+
+Thresholds: TypeAlias = Annotated[
+    Mapping[str, str | float] | None, MustBe("thresholds with their values, such as {'max_median': '2%', 'min_coverage': 0.8}")
+]
+"""What a validation must reach, by name: ``max_median``, ``max_worst``, ``max_staleness``, ``max_distance``, ``min_coverage``."""
 
 Name: TypeAlias = Annotated[
     str,
