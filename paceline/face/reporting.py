@@ -108,9 +108,9 @@ def report(
     """
     from paceline.planning.answer import Plan
     from paceline.reporting import ResultsFile, write_report
-    from paceline.reporting.extras import Extras, extras_of
     from paceline.reporting.gathering import labels_of, read_all
     from paceline.reporting.measured import overlay_of
+    from paceline.reporting.simulated import SimulatedSections, simulated_sections
     from paceline.sweeping import Sweep
 
     target = Path(out)
@@ -144,10 +144,10 @@ def report(
         outcomes = [_outcome(source)]
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     overlay = overlay_of(Path(measured), results, labels) if measured is not None else None
-    extras = extras_of(results, labels, chosen, jobs, progress=progress) if what_ifs and results else Extras()
-    notes += extras.notes
+    simulated = simulated_sections(results, labels, chosen, jobs, progress=progress) if what_ifs and results else SimulatedSections()
+    notes += simulated.notes
     write_report(
-        results, target, notes=notes, labels=labels, plan=chosen, measured=overlay, timeline=extras.timeline, sensitivity=extras.changes,
+        results, target, notes=notes, labels=labels, plan=chosen, measured=overlay, timeline=simulated.timeline, sensitivity=simulated.sensitivity,
         title=title,
     )  # fmt: skip
     return Report(target, target.stat().st_size, tuple(notes), outcomes)

@@ -21,12 +21,12 @@ from simulator.collectives.exchanges import Plan
 from simulator.collectives.factory import collective_for, hierarchical_copy_schedule, reduce_to_one_schedule
 from simulator.collectives.halving_doubling import halving_doubling_schedule
 from simulator.collectives.hierarchical import hierarchical_schedule
+from simulator.collectives.laws import dependencies, least_shares, shares, start_of, stuck, wanted
 from simulator.collectives.operations import ALGORITHMS, algorithms_of
 from simulator.collectives.ring import bidirectional_ring_schedule, ring_schedule
 from simulator.collectives.schedule import Schedule, columns, flattened
 from simulator.collectives.wire import Group
 from simulator.kernel import Kernel
-from simulator.collectives.laws import dependencies, least_shares, shares, start_of, stuck, wanted
 from simulator.records import Place, Transfer
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.results import STRATEGIES, plausible, scenario_of
 
-from paceline.reporting.context import build_report
+from paceline.reporting.content import build_report
 from paceline.reporting.measured import Overlay, overlay_of
-from paceline.reporting.sections import sections_of
+from paceline.reporting.render import sections_of
 from simulator.errors import InputError
 from simulator.figures import Estimate
 from simulator.results import Result

@@ -6,8 +6,8 @@ import pytest
 from support.results import PRICE, STRATEGIES, grid, sweep
 
 from paceline.reporting.columns import MOST_RUNS, columns_of
-from paceline.reporting.context import build_report
-from paceline.reporting.naming import series_names
+from paceline.reporting.content import build_report
+from paceline.reporting.coordinates import names_of
 from simulator.errors import ResultsError
 from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
@@ -110,7 +110,7 @@ def test_clusters_without_a_price_are_told_once_each() -> None:
 
 
 def test_warnings_are_said_once_with_what_they_affect() -> None:
-    caveats = {caveat.code: caveat for caveat in build_report(sweep((RING, ASYNC))).caveats}
+    caveats = {caveat.code: caveat for caveat in build_report(sweep((RING, ASYNC))).warnings}
     assert caveats["assumed-network"].all_results
     beyond = caveats["outside-calibration"]
     assert beyond.values == "16 to 256"
@@ -122,21 +122,21 @@ def test_warnings_are_said_once_with_what_they_affect() -> None:
 
 def test_strong_scaling_is_recognised() -> None:
     workload = {"batch_per_replica": None, "global_batch": 1024}
-    asked = build_report(sweep((RING,), (1, 2), workload=workload)).asked
+    asked = build_report(sweep((RING,), (1, 2), workload=workload)).request
     assert (asked.scalings, asked.batches) == (("strong",), (1024,))
 
 
 def test_another_setting_that_varies_tells_results_apart() -> None:
     slow, fast = ({"inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 5e-5}} for rate in (1.25e9, 3.125e9))
     results = [*sweep((RING,), (1, 2), cluster=slow), *sweep((RING,), (1, 2), cluster=fast)]
-    assert sorted(set(series_names(results))) == [
+    assert sorted(set(names_of(results))) == [
         "Ring all-reduce (multi-worker mirrored) · bandwidth 10 Gbit/s",
         "Ring all-reduce (multi-worker mirrored) · bandwidth 25 Gbit/s",
     ]
 
 
 def test_seeds_tell_results_of_one_point_apart() -> None:
-    names = series_names([*sweep((RING,), (2,), run={"seed": 1}), *sweep((RING,), (2,), run={"seed": 2})])
+    names = names_of([*sweep((RING,), (2,), run={"seed": 1}), *sweep((RING,), (2,), run={"seed": 2})])
     assert names == ["Ring all-reduce (multi-worker mirrored) · seed 1", "Ring all-reduce (multi-worker mirrored) · seed 2"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from support.results import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 from paceline.planning.wording import servers_note, work_note, workers_note
-from paceline.reporting.context import build_report
+from paceline.reporting.content import build_report
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
@@ -180,7 +180,7 @@ def test_the_same_results_give_the_same_bytes() -> None:
 
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
-        "import hashlib; from paceline.reporting.context import build_report; from paceline.reporting.render import render;"
+        "import hashlib; from paceline.reporting.content import build_report; from paceline.reporting.render import render;"
         "from tests.support.results import sweep; print(hashlib.sha256(render(build_report(sweep(workers=(1, 8)))).encode()).hexdigest())"
     )
     hashes = {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.results import STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
-from paceline.reporting.context import build_report
+from paceline.reporting.content import build_report
 from paceline.reporting.reproduce import Recipe, scenario_toml
 from paceline.sweeping import grid as grid_of
 from paceline.sweeping import parse_axis
