@@ -147,8 +147,8 @@ def report(
     simulated = simulated_sections(results, labels, chosen, jobs, progress=progress) if what_ifs and results else SimulatedSections()
     notes += simulated.notes
     write_report(
-        results, target, notes=notes, labels=labels, plan=chosen, measured=overlay, timeline=simulated.timeline, sensitivity=simulated.sensitivity,
-        title=title,
+        results, target, notes=notes, labels=labels, plan=chosen, measured=overlay, timeline=simulated.timeline,
+        sensitivity=simulated.sensitivity, title=title,
     )  # fmt: skip
     return Report(target, target.stat().st_size, tuple(notes), outcomes)
 

@@ -76,7 +76,7 @@ def report(
     from paceline.reporting.exporting import check_browser, check_folder, export_figures
     from paceline.reporting.gathering import labels_of, last_of_each, read_all
     from paceline.reporting.measured import overlay_of
-    from paceline.reporting.plans import read_plan, without_what_ifs
+    from paceline.reporting.planned import read_plan, without_what_ifs
     from paceline.reporting.simulated import SimulatedSections, simulated_sections
     from simulator.files import check_writable
 
