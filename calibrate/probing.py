@@ -1,4 +1,4 @@
-"""Runs a probe in the user's Python as a child process, and tells its failures apart."""
+"""Runs probes in the user's Python as child processes, and tells their failures apart."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from typing import IO, Any, TypeAlias
 from calibrate.measurements import read_measurements
 from simulator.errors import CalibrationError, InputError
 
-__all__ = ["PROBES", "Progress", "kept_in", "run_probe", "run_probes", "stop"]
+__all__ = ["Progress", "kept_in", "run_probe", "run_probes", "run_reader", "serve_probe", "stop"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is going on."""
 
-PROBES = Path(__file__).parent / "probes"
-
+_PROBES = Path(__file__).parent / "probes"
 _PROGRESS_PREFIX = "@probe "
 _EXIT_NO_TENSORFLOW = 4
 _EXIT_USAGE = 5
@@ -92,41 +91,143 @@ def run_probes(
         As :func:`run_probe`.
     """
     if timeout_s is not None and not timeout_s > 0:
-        raise InputError(f"--timeout {timeout_s:g}: must be above 0 seconds")
+        raise InputError(f"`timeout_s={timeout_s:g}`: must be above 0 seconds")
     executable = python or sys.executable
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"}
     with contextlib.ExitStack() as stack:
         children: list[subprocess.Popen[bytes]] = []
         errors: list[IO[bytes]] = []
         try:
             for arguments, out in runs:
                 errors.append(stack.enter_context(tempfile.TemporaryFile()))
-                command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
+                command = [executable, "-B", str(_PROBES / script), *arguments, "--out", str(out)]
                 children.append(
                     subprocess.Popen(  # noqa: S603 - the Python that the user named
                         command,
                         stdout=subprocess.PIPE,
                         stderr=errors[-1],
                         stdin=subprocess.DEVNULL,
-                        env=environment,
+                        env=_environment(),
                         start_new_session=True,
                     )
                 )
             timed_out = _follow(children, timeout_s, progress)
             failed = [child.poll() not in (0, None) for child in children]
         except OSError as error:
-            raise InputError(
-                f"--python {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow"
-            ) from None
+            raise _not_run(executable, error) from None
         finally:
             for child in children:
                 stop(child)
         if timed_out:
-            raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (--timeout); {kept_in(runs[0][1])}")
+            raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (`timeout_s`); {kept_in(runs[0][1])}")
         for child, wrong, (_, out), printed in zip(children, failed, runs, errors, strict=True):
             if wrong:
                 message = _explained(child.returncode, out, printed, executable)
                 raise InputError(message) if child.returncode == _EXIT_USAGE else CalibrationError(message)
+
+
+def run_reader(script: str, arguments: Sequence[str], out: Path, python: str | None, timeout_s: float | None) -> None:
+    """Run a probe that reads files: it writes ``out``, and says on its last line why it could not.
+
+    Parameters
+    ----------
+    script, python
+        As for :func:`run_probe`.
+    arguments
+        For the script; ``--out`` is added.
+    out
+        What it writes.
+    timeout_s
+        Seconds after which reading is given up; None waits for ever.
+
+    Raises
+    ------
+    InputError
+        There is no such Python, or what it read cannot be used.
+    CalibrationError
+        That Python has no TensorFlow, it took too long, or it broke.
+    """
+    executable = python or sys.executable
+    command = [executable, "-B", str(_PROBES / script), *arguments, "--out", str(out)]
+    try:
+        done = subprocess.run(  # noqa: S603 - the Python that the user named
+            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=_environment(), timeout=timeout_s
+        )
+    except OSError as error:
+        raise _not_run(executable, error) from None
+    except subprocess.TimeoutExpired:
+        raise CalibrationError(f"reading was given up after {timeout_s:g} s (`timeout_s`)") from None
+    if done.returncode == 0:
+        return
+    said = _last_line(done.stderr, "it printed nothing")
+    if done.returncode == _EXIT_NO_TENSORFLOW:
+        raise CalibrationError(_no_tensorflow(executable, f"({said}), whose classes read the file"))
+    if done.returncode == _EXIT_USAGE:
+        raise InputError(said)
+    raise CalibrationError(said if done.returncode > 0 else f"the reader was killed by signal {-done.returncode}: {said}")
+
+
+def serve_probe(script: str, arguments: Sequence[str], python: str | None, ready: Callable[[], None] | None) -> str:
+    """Run a probe that serves until it is stopped; where it ends by itself, the last line that it printed.
+
+    Parameters
+    ----------
+    script, python
+        As for :func:`run_probe`.
+    arguments
+        For the script.
+    ready
+        Called when it can be reached.
+
+    Raises
+    ------
+    InputError
+        There is no such Python.
+    KeyboardInterrupt
+        Ctrl-C; the child is stopped first.
+    """
+    executable = python or sys.executable
+    try:
+        # the probe ends when its standard input is closed, so also when this process is killed
+        child = subprocess.Popen(  # noqa: S603 - the Python that the user named
+            [executable, str(_PROBES / script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(),
+            start_new_session=True,
+            text=True,
+        )
+    except OSError as error:
+        raise _not_run(executable, error) from None
+    try:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        for line in child.stdout:
+            if line.startswith("@serving") and ready is not None:
+                ready()
+        return _last_line(child.stderr.read(), "the server ended without a word")
+    finally:
+        stop(child)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"}
+
+
+def _not_run(executable: str, error: OSError) -> InputError:
+    return InputError(f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow")
+
+
+def _no_tensorflow(executable: str, why: str) -> str:
+    return (
+        f"{executable} cannot import TensorFlow {why}; install it there with `pip install 'paceline[tensorflow]'`, "
+        "or name another Python with `python`"
+    )
+
+
+def _last_line(text: str, otherwise: str) -> str:
+    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    return printed[-1] if printed else otherwise
 
 
 def _follow(children: Sequence[subprocess.Popen[bytes]], timeout_s: float | None, progress: Progress | None) -> bool:
@@ -182,22 +283,18 @@ def kept_in(out: Path) -> str:
 def _explained(status: int, out: Path, errors: IO[bytes], executable: str) -> str:
     """One line: the exception that the probe recorded, or the last line it printed."""
     errors.seek(0)
-    printed = [line.strip() for line in errors.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    last = _last_line(errors.read().decode("utf-8", "replace"), "it printed nothing")
     with contextlib.suppress(CalibrationError):
         failure = read_measurements(out).failure
         if failure is not None:
             if status == _EXIT_NO_TENSORFLOW:
                 kept_in(out)
-                return (
-                    f"{executable} cannot import TensorFlow ({_one_line(failure.message)}); install it there with "
-                    "`pip install 'paceline[tensorflow]'`, or name another Python with --python"
-                )
+                return _no_tensorflow(executable, f"({_one_line(failure.message)})")
             if status == _EXIT_USAGE:
                 kept_in(out)
                 return _one_line(failure.message)
             where = f" at {failure.where}" if failure.where else ""
             return f"{failure.type}{where}: {_one_line(failure.message)}; {kept_in(out)}"
-    last = printed[-1] if printed else "it printed nothing"
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
     return f"the probe {how}: {_one_line(last)}; {kept_in(out)}"
 

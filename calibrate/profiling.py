@@ -1,26 +1,30 @@
-"""Measures a training step or a link: runs the probe, returns the measurement file."""
+"""Measures a training step or a link: runs the probes, returns the measurement files."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from calibrate.measurements import new_file
-from calibrate.probing import Progress, run_probe, run_probes
-from simulator.errors import InputError
+from calibrate.probing import Progress, run_probe, run_probes, serve_probe
+from simulator.errors import CalibrationError, InputError
 
 __all__ = [
     "DEFAULT_BATCHES",
     "DEFAULT_SIZES",
     "MEASUREMENTS",
+    "check_address",
+    "check_batches",
+    "check_target",
     "obstacle_to_at_once",
     "profile_at_once",
     "profile_link",
     "profile_runs",
     "profile_step",
+    "serve_link",
 ]
 
 DEFAULT_BATCHES = (16, 32, 64)
@@ -96,10 +100,10 @@ def profile_step(
     CalibrationError
         The probe failed; what was measured is kept.
     """
-    check_target(target, "--step" if custom else "MODEL.py:FUNCTION")
+    check_target(target, "`step`" if custom else "`model`")
     check_batches(batches)
     if steps < 5:
-        raise InputError(f"--steps {steps}: must be at least 5, better 50")
+        raise InputError(f"`steps={steps}`: must be at least 5, better 50")
     path = _made(folder, out or new_file(folder, name, "step"))
     arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
     run_probe("step.py", arguments, path, python, timeout_s, progress)
@@ -144,7 +148,7 @@ def profile_runs(
         The measurement files, one a run.
     """
     if runs < 1:
-        raise InputError(f"--runs {runs}: must be at least 1, better 3")
+        raise InputError(f"`runs={runs}`: must be at least 1, better 3")
     first = out or new_file(folder, name, "step")
     paths = [first, *(first.with_name(f"{first.stem}-run{number}{first.suffix}") for number in range(2, runs + 1))]
     for number, path in enumerate(paths):
@@ -218,13 +222,13 @@ def profile_at_once(
     CalibrationError
         A process failed; what was measured is kept.
     """
-    check_target(target, "--step" if custom else "MODEL.py:FUNCTION")
+    check_target(target, "`step`" if custom else "`model`")
     check_batches(batches)
     if processes < 2 or launches < 2:
-        raise InputError(f"--at-once {processes} --launches {launches}: must be at least 2 each, better 2 and 5")
+        raise InputError(f"`at_once={processes}`, `launches={launches}`: must be at least 2 each, better 2 and 5")
     obstacle = obstacle_to_at_once(processes, "CPU")
     if obstacle:
-        raise InputError(f"--at-once {processes}: {obstacle}; leave it out")
+        raise InputError(f"`at_once={processes}`: {obstacle}; leave it out")
     first = out or new_file(folder, name, "step")
     cores = sorted(os.sched_getaffinity(0))
     each = len(cores) // processes
@@ -286,14 +290,42 @@ def profile_link(
         The measurement file.
     """
     if peer is not None:
-        check_address(peer, "--peer")
+        check_address(peer, "`peer`")
     if len(set(sizes)) < 2 or len(set(sizes)) != len(sizes) or min(sizes) < 4:
-        raise InputError("--sizes must name at least two different sizes of 4 bytes or more")
+        raise InputError("`sizes` must name at least two different sizes of 4 bytes or more")
     path = _made(folder, out or new_file(folder, name, "links"))
     arguments = ["--sizes", ",".join(str(one) for one in sizes), "--rounds", str(rounds)]
     arguments += ["--peer", peer] if peer else []
     run_probe("links.py", arguments, path, python, timeout_s, progress)
     return path
+
+
+def serve_link(address: str, python: str | None = None, ready: Callable[[], None] | None = None) -> None:
+    """Run a TensorFlow server for ``profile_link(peer=address)`` on another host; returns only if it fails.
+
+    TensorFlow's gRPC server listens on all interfaces of the host, whatever address it is
+    given: use it in a trusted network only.
+
+    Parameters
+    ----------
+    address
+        ``HOST:PORT`` of this host, as the other one reaches it.
+    python
+        A Python that has TensorFlow; this one, if None.
+    ready
+        Called when it can be measured with.
+
+    Raises
+    ------
+    InputError
+        The address is none, or there is no such Python.
+    CalibrationError
+        The server could not be started: the port is taken, say.
+    KeyboardInterrupt
+        Ctrl-C; the server is stopped first.
+    """
+    check_address(address, "`address`")
+    raise CalibrationError(f"`address={address!r}`: {serve_probe('links.py', ['--serve', address], python, ready)}")
 
 
 def check_target(target: str, option: str) -> None:
@@ -309,18 +341,16 @@ def check_batches(batches: Sequence[int]) -> None:
     """Raise InputError unless a curve can be fitted to these batch sizes."""
     bad = [one for one in batches if one < 1]
     if bad:
-        raise InputError(f"--batch {bad[0]}: must be at least 1")
+        raise InputError(f"`batches=[{bad[0]}]`: must be at least 1")
     if len(set(batches)) < 2 or len(set(batches)) != len(batches):
-        raise InputError(
-            f"--batch {','.join(map(str, batches))}: must name at least two different batch sizes, better three, such as 16,32,64"
-        )
+        raise InputError(f"`batches={list(batches)}`: must name at least two different batch sizes, better three, such as 16,32,64")
 
 
-def check_address(address: str, option: str) -> tuple[str, int]:
+def check_address(address: str, what: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``; InputError if it is none."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InputError(f"{option} {address!r}: must be HOST:PORT, such as 10.0.0.2:2222")
+        raise InputError(f"{what}: {address!r}: must be HOST:PORT, such as 10.0.0.2:2222")
     return host, int(port)
 
 

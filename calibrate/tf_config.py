@@ -1,4 +1,4 @@
-"""A cluster as TensorFlow is told of it: the ``TF_CONFIG`` variable, or the JSON of a ``ClusterSpec``.
+"""A cluster as TensorFlow knows it, the ``TF_CONFIG`` variable or the JSON of a ``ClusterSpec``, and a scenario of it.
 
 In ``ParameterServerStrategy`` the chief is the coordinator, which trains nothing; in
 ``MultiWorkerMirroredStrategy`` it is worker 0, which trains like the others. Evaluators stand
@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import tomlkit
+
 from calibrate.profiling import check_address
 from simulator.errors import InputError
+from simulator.loading import scenario_from_table
+from simulator.scenario import Scenario
 
-__all__ = ["TfCluster", "read_tf_config"]
+__all__ = ["TfCluster", "read_tf_config", "scenario_of", "scenario_text"]
 
 _JOBS = ("chief", "worker", "ps", "evaluator")
 _EXAMPLE = '{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"], "chief": ["h4:2222"]}}'
-_OPTION = "--from-tf-config"
 
 
 @dataclass(frozen=True)
@@ -108,16 +112,70 @@ def read_tf_config(text: str) -> TfCluster:
     return TfCluster(jobs)
 
 
+def scenario_text(cluster: TfCluster, workload: str, batch: int, link: str = "ethernet-25g", devices_per_worker: int = 1) -> str:
+    """A scenario in TOML with what the cluster tells, and remarks on what it does not.
+
+    Parameters
+    ----------
+    cluster
+        The tasks.
+    workload
+        Name of a workload, or path of its file.
+    batch
+        Samples that each replica takes a step.
+    link
+        Name of a cluster of the catalogue, or path of its file, for hardware and links, which
+        addresses do not tell.
+    devices_per_worker
+        Devices, so replicas, that each worker drives.
+
+    Raises
+    ------
+    InputError
+        A number is below 1, or workers with several devices are asked for beside parameter servers.
+    """
+    if batch < 1:
+        raise InputError(f"`batch={batch}`: must be at least 1")
+    if devices_per_worker < 1:
+        raise InputError(f"`devices_per_worker={devices_per_worker}`: must be at least 1")
+    if cluster.servers and devices_per_worker > 1:
+        raise InputError(
+            f"`devices_per_worker={devices_per_worker}`: a worker of parameter servers is simulated with one replica; leave it out, "
+            "or name each device's task as a worker of its own"
+        )
+    document = tomlkit.document()
+    for line in (_summary(cluster), *_remarks(cluster)):
+        document.add(tomlkit.comment(line))
+    document.add(tomlkit.nl())
+    document.add("workload", _table({"use": workload, "batch_per_replica": batch}))
+    document.add("cluster", _table({"use": link, **_layout(cluster, devices_per_worker)}))
+    document["cluster"]["use"].comment("hardware and links: addresses tell nothing of them")
+    document.add("strategy", _table(_strategy(cluster, devices_per_worker)))
+    document.add("run", _table({"steps": 100, "seed": 1}))
+    return tomlkit.dumps(document)
+
+
+def scenario_of(text: str, source: str, beside: Path | None = None) -> Scenario:
+    """The scenario that a text describes, validated; ``source`` names it in messages.
+
+    Raises
+    ------
+    ScenarioError
+        It breaks a rule, or names a workload or cluster that there is not.
+    """
+    return scenario_from_table(tomllib.loads(text), source, beside)
+
+
 def _load(text: str) -> tuple[dict[str, Any], str]:
     """The JSON object, and what to call it in messages."""
     if text == "env":
-        source, content = f"{_OPTION} env (TF_CONFIG)", os.environ.get("TF_CONFIG", "")
+        source, content = "`tf_config='env'` (TF_CONFIG)", os.environ.get("TF_CONFIG", "")
         if not content.strip():
             raise InputError(f"{source}: the variable is not set; export it, or give a file or the JSON itself")
     elif text.lstrip().startswith("{"):
-        source, content = _OPTION, text
+        source, content = "`tf_config`", text
     else:
-        source = f"{_OPTION} {text[:120]}"
+        source = f"`tf_config={text[:120]!r}`"
         try:
             content = Path(text).read_text(encoding="utf-8-sig")
         except (OSError, ValueError) as error:
@@ -146,7 +204,7 @@ def _addresses(where: str, tasks: Any) -> tuple[str, ...]:
     for index, address in enumerate(tasks):
         if not isinstance(address, str):
             raise InputError(f"{where}[{index}]: must be an address such as h1:2222, not {_shown(address)}")
-        check_address(address, f"{where}[{index}]:")
+        check_address(address, f"{where}[{index}]")
     return tuple(tasks)
 
 
@@ -170,3 +228,79 @@ def _host(address: str) -> str:
 
 def _shown(value: Any) -> str:
     return f"{json.dumps(value)[:40]}"
+
+
+def _table(data: dict[str, Any]) -> Any:
+    table = tomlkit.table()
+    for key, value in data.items():
+        table.add(key, value)
+    return table
+
+
+def _strategy(cluster: TfCluster, devices_per_worker: int) -> dict[str, Any]:
+    if cluster.servers:
+        return {
+            "kind": "parameter-server",
+            "mode": "async",
+            "workers": len(cluster.workers),
+            "servers": len(cluster.servers),
+            "server_placement": "colocated" if cluster.colocated else "dedicated",
+        }
+    if len(cluster.workers) == 1:
+        return {"kind": "single"} if devices_per_worker == 1 else {"kind": "mirrored", "replicas": devices_per_worker}
+    return {"kind": "multi-worker-mirrored", "workers": len(cluster.workers), "replicas_per_worker": devices_per_worker}
+
+
+def _layout(cluster: TfCluster, devices_per_worker: int) -> dict[str, Any]:
+    """Nodes and devices of each: the fullest host decides. Nodes are left out where the simulator needs others than there are hosts."""
+    each = max(cluster.workers_by_host.values())
+    layout = {"devices_per_node": each * devices_per_worker}
+    return {"nodes": len(cluster.hosts), **layout} if _nodes_needed(cluster) == len(cluster.hosts) else layout
+
+
+def _nodes_needed(cluster: TfCluster) -> int:
+    """Nodes as the simulator lays workers and servers out: workers fill nodes, and each server has a node of its own."""
+    for_workers = -(-len(cluster.workers) // max(cluster.workers_by_host.values()))
+    if cluster.colocated:
+        return max(for_workers, len(cluster.servers))
+    return for_workers + len(cluster.servers)
+
+
+def _summary(cluster: TfCluster) -> str:
+    servers = (
+        f", {_some(len(cluster.servers), 'parameter server')} on {_some(len(cluster.servers_by_host), 'host')}" if cluster.servers else ""
+    )
+    return f"Taken from a TF_CONFIG: {_some(len(cluster.workers), 'worker')} on {_some(len(cluster.workers_by_host), 'host')}{servers}."
+
+
+def _remarks(cluster: TfCluster) -> list[str]:
+    """What the scenario leaves open or simplifies, a line each."""
+    found = []
+    if cluster.servers:
+        found.append("mode is async, as ParameterServerStrategy trains; SyncReplicasOptimizer's is sync.")
+    if cluster.coordinator is not None:
+        found.append(
+            f"The chief ({cluster.coordinator}) is the coordinator, and trains nothing. What it needs to hand out a step counts as"
+        )
+        found.append('nothing until you give it: [strategy] coordinator = { dispatch = "200 us" }')
+    elif "chief" in cluster.jobs:
+        found.append(f"The chief ({cluster.jobs['chief'][0]}) is worker 0.")
+    if "evaluator" in cluster.jobs:
+        found.append("Evaluators are left out: they stand beside the training.")
+    counts = set(cluster.workers_by_host.values())
+    if len(counts) > 1:
+        found.append(f"Hosts have {min(counts)} to {max(counts)} workers; here workers fill one node after the other.")
+    elif counts != {1}:
+        found.append(
+            f"{counts.pop()} workers share a host: here each has a device of its own; where they share one, see replicas_per_device."
+        )
+    shared = set(cluster.servers_by_host) & set(cluster.workers_by_host)
+    if shared and not cluster.colocated:
+        found.append(f"Both servers and workers are on {_some(len(shared), 'host')}; here every server has a node of its own.")
+    if _nodes_needed(cluster) != len(cluster.hosts):
+        found.append(f"It is laid out on {_some(_nodes_needed(cluster), 'node')}; the addresses name {_some(len(cluster.hosts), 'host')}.")
+    return found
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

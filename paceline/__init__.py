@@ -15,11 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paceline.api import calibrate, compare, load, plan, report, simulate, sweep
     from paceline.comparing import Comparison
-    from paceline.face import Report, calibrate, compare, load, plan, report, simulate, sweep
     from paceline.planning.answer import Plan
-    from paceline.reporting import read_results
-    from paceline.sweeping import Sweep
+    from paceline.reporting.report import Report
+    from paceline.sweeping import Sweep, read_results
     from simulator import Result, Scenario
     from simulator.workload import Workload
 
@@ -30,13 +30,14 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
-    **dict.fromkeys(("Report", "calibrate", "compare", "load", "plan", "report", "simulate", "sweep"), "paceline.face"),
+    **dict.fromkeys(("calibrate", "compare", "load", "plan", "report", "simulate", "sweep"), "paceline.api"),
     **dict.fromkeys(("Result", "Scenario"), "simulator"),
     "Comparison": "paceline.comparing",
     "Plan": "paceline.planning.answer",
+    "Report": "paceline.reporting.report",
     "Sweep": "paceline.sweeping",
     "Workload": "simulator.workload",
-    "read_results": "paceline.reporting",
+    "read_results": "paceline.sweeping",
 }
 
 

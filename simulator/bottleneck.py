@@ -10,11 +10,11 @@ from simulator.text import format_rate
 __all__ = ["bottleneck"]
 
 _UNEVEN = 1.25
-"""A server that holds so many times its part of the bytes is more than evenly filled."""
+"""A server that holds this many times its part of the bytes is more than evenly filled."""
 _SATURATED = 0.85
 """In use for this share of the time, a resource counts as the limit."""
 _BALANCED = 1.25
-"""Where the largest part of a step is at most so many times the second, neither alone is the limit."""
+"""Where the largest part of a step is at most this many times the second, neither alone is the limit."""
 _HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
 
 

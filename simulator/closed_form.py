@@ -96,7 +96,7 @@ def halving_doubling_all_reduce_s(ranks: int, size_bytes: float, bandwidth_bytes
 def double_binary_tree_bounds_s(
     ranks: int, size_bytes: float, bandwidth_bytes_per_s: float, latency_s: float, pieces: int
 ) -> tuple[float, float]:
-    """Least and most seconds of two pipelined binary trees with half of the buffer each, in so many pieces.
+    """Least and most seconds of two pipelined binary trees with half of the buffer each, in pieces.
 
     At least 2 (n - 1) / n S / B, since the n ranks send 2 (n - 1) S together. At most
     2 h alpha + 2 S / B (1 + 2 h / pieces), with h = floor(log2 n) edges from root to leaf:
@@ -241,7 +241,7 @@ def pipeline_bubble(stages: int, micro_batches: int, interleaved: int = 1) -> fl
     """Share of a step in which a stage of a pipeline idles: (p - 1) / (v m + p - 1).
 
     Equal stages, no communication, p stages and m micro-batches; with ``interleaved``
-    above 1 each device holds so many smaller stages (v). Huang et al., "GPipe", 2019;
+    above 1 each device holds v smaller stages. Huang et al., "GPipe", 2019;
     Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021.
     """
     return (stages - 1) / (interleaved * micro_batches + stages - 1)

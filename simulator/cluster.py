@@ -195,7 +195,7 @@ class Cluster(Spec):
         ge=1,
         le=1e6,
         multiple_of=1,
-        description="all nodes are processes of one machine with so many cores, for which the hosts' work queues: that on messages, "
+        description="all nodes are processes of one machine with this number of cores, for which the hosts' work queues: that on messages, "
         "servers, the coordinator, input, and with device_is_host the replicas' compute, each on one core at a time; "
         "left out: nodes share none",
     )

@@ -30,7 +30,7 @@ Ended = Callable[[Event | None], object]
 
 
 class Cores:
-    """A queue before so many cores, each of which does a second of work a second, or less while others are busy.
+    """A queue before a number of cores, each of which does a second of work a second, or less while others are busy.
 
     A task that has a core while nobody waits is left alone until somebody does: slices
     are then counted from when it began, so that it leaves when it would have, had they
@@ -168,7 +168,7 @@ class Task:
         self.turn = 0
 
     def work(self, work_s: float, done: Ended) -> None:
-        """Do so many seconds of work, more than 0, after what was asked for before; ``done`` is called at its end."""
+        """Do some seconds of work, more than 0, after what was asked for before; ``done`` is called at its end."""
         self._items.append((work_s, done))
         if len(self._items) == 1:
             self._begun_s = self._cores.kernel.now

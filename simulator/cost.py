@@ -10,7 +10,6 @@ import statistics
 from typing import Protocol
 
 from simulator.figures import Estimate, Placement
-from simulator.prices import how_to_give
 from simulator.scenario import Scenario
 
 __all__ = [
@@ -98,17 +97,13 @@ def usd_per_hour(scenario: Scenario) -> float | None:
     return others * cluster.price.usd_per_node_hour + servers * server_price.usd_per_node_hour
 
 
-def why_no_cost(scenario: Scenario, option: str = "--price") -> str:
-    """Why the scenario has no cost, and what to do about it with the option, or the argument, for prices."""
-    name = scenario.cluster.name
-    return (
-        f"the cluster {name!r} has no price with a source, so no cost is shown: give yours with {how_to_give(option, name)}, "
-        f"or {how_to_give(option, name, 'BUY:4000USD,years:4,power:0.5kW')} for machines that you own"
-    )
+def why_no_cost(scenario: Scenario) -> str:
+    """Why the scenario has no cost."""
+    return f"the cluster {scenario.cluster.name!r} has no price with a source, so no cost is shown"
 
 
 def time_of_samples_s(result: Trained, samples: float) -> Estimate:
-    """Seconds in which so many samples are trained, start-up and checkpoints left out: samples / throughput.
+    """Seconds in which ``samples`` are trained, start-up and checkpoints left out: samples / throughput.
 
     The mean is that over replications: where runs differ much, as those of a workload that
     was moved to another device, the time at the mean throughput is shorter, and would make
@@ -130,7 +125,7 @@ _LEAST_PER_S = 1e-15
 
 
 def cost_of_samples(result: Trained, samples: float) -> Estimate | None:
-    """US dollars for so many samples: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
+    """US dollars for ``samples``: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
     hourly = usd_per_hour(result.scenario)
     if hourly is None:
         return None

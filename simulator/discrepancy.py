@@ -55,7 +55,7 @@ class Deviation(Spec):
     per_doubling: float = Field(default=0.0, ge=0, le=3, description="more for each doubling of replicas beyond that")
 
     def __call__(self, reach: float) -> float:
-        """At so many doublings beyond what was calibrated."""
+        """At a number of doublings beyond what was calibrated."""
         return math.hypot(self.at, self.per_doubling * reach)
 
 

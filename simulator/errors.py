@@ -15,6 +15,8 @@ __all__ = [
     "InputError",
     "InvariantError",
     "PacelineError",
+    "PacelineWarning",
+    "PriceWarning",
     "ResultsError",
     "ScenarioError",
     "SimulationError",
@@ -74,7 +76,15 @@ class CalibrationError(PacelineError):
     """A measurement or a fit failed; whatever was measured is kept."""
 
 
-class EngineWarning(UserWarning):
+class PacelineWarning(UserWarning):
+    """Base of what a user should know though it can be gone on with; the command line prints it on one line."""
+
+
+class PriceWarning(PacelineWarning):
+    """A price that was given takes the place of another, is worked out, or holds for some of the clusters alone."""
+
+
+class EngineWarning(PacelineWarning):
     """The engine that would be taken cannot run here, and another does: the result is the same, and takes longer."""
 
 

@@ -10,18 +10,18 @@ from typing import Any
 
 from simulator.errors import InputError, ScenarioError
 
-__all__ = ["check_writable", "read_toml", "write_whole"]
+__all__ = ["check_folder", "check_writable", "read_toml", "write_whole"]
 
 
-def check_writable(path: Path, option: str = "--out", reads: Path | None = None) -> Path:
+def check_writable(path: Path, reads: Path | None = None) -> Path:
     """Make sure that a file can be written, before hours are spent on its content.
 
     Raises
     ------
     InputError
-        It is a folder, or the file that the command reads, or its folder cannot be made or written to.
+        It is a folder, or the file that is read, or its folder cannot be made or written to.
     """
-    shown = f"{option} {str(path)[:120]!r}"
+    shown = repr(str(path)[:120])
     try:
         if reads is not None and path.exists() and path.samefile(reads):
             raise InputError(f"{shown}: is the file that is read; choose another name")
@@ -39,7 +39,27 @@ def check_writable(path: Path, option: str = "--out", reads: Path | None = None)
     return path
 
 
-def write_whole(path: Path, text: str, option: str = "--out") -> Path:
+def check_folder(folder: Path) -> Path:
+    """Make a folder and make sure that files can be written into it, before the work.
+
+    Raises
+    ------
+    InputError
+        It, or a part of its path, is a file, or it cannot be made or written to.
+    """
+    shown = repr(str(folder)[:120])
+    try:
+        if (obstacle := next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)) is not None:
+            raise InputError(f"{shown}: {'is' if obstacle == folder else f'{obstacle} is'} a file, not a folder; choose another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown}: cannot be written to: {_reason(error)}; choose another folder") from None
+    return folder
+
+
+def write_whole(path: Path, text: str) -> Path:
     """Write a text file by way of a temporary one beside it, so that it is never seen half written.
 
     A device such as ``/dev/null`` is written to, not replaced.
@@ -49,7 +69,7 @@ def write_whole(path: Path, text: str, option: str = "--out") -> Path:
     InputError
         It cannot be written.
     """
-    check_writable(path, option)
+    check_writable(path)
     target = Path(os.path.realpath(path))
     try:
         if _is_device(target):
@@ -65,7 +85,7 @@ def write_whole(path: Path, text: str, option: str = "--out") -> Path:
             Path(partial).unlink(missing_ok=True)
             raise
     except (OSError, ValueError) as error:
-        raise InputError(f"{option} {str(path)[:120]!r}: cannot be written: {_reason(error)}; choose another path") from None
+        raise InputError(f"{str(path)[:120]!r}: cannot be written: {_reason(error)}; choose another path") from None
     return path
 
 

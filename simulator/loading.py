@@ -2,60 +2,52 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
 from simulator.catalog import Kind, find, scenario_file
 from simulator.cluster import Cluster
-from simulator.errors import ScenarioError
+from simulator.errors import InputError, ScenarioError
 from simulator.files import read_toml
 from simulator.prices import Prices
 from simulator.resolve import resolve
 from simulator.scenario import NAMED_BEFORE, Scenario
-from simulator.spec import short_name
+from simulator.spec import Spec, short_name
 from simulator.uncertainty import Uncertainty
 from simulator.validation_errors import is_valid, quoted, validated
 from simulator.workload import LAW_PARTS, Workload
 
 __all__ = [
+    "DEEPEST",
+    "Settings",
+    "Source",
     "apply_settings",
     "is_dotted_key",
     "load_cluster",
     "load_scenario",
     "load_workload",
-    "parse_setting",
+    "pairs_of",
+    "plain",
     "read_toml",
     "scenario_from_table",
+    "table_of",
 ]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 Table = dict[str, Any]
+Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario
+"""A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""
+Settings: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
+"""Values by dotted key; a section as a whole may be set to a specification."""
 
-_DEEPEST = 20
+DEEPEST = 20
+"""Parts that a dotted key has at most."""
 _MEASURED_ON_THE_DEVICE = ("precision",)
 _FORMATS: dict[Kind, tuple[type[BaseModel], str]] = {"workloads": (Workload, "variables"), "clusters": (Cluster, "inter_node")}
 """Each kind with a key that its files, and no others, have."""
-
-
-def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:
-    """Split ``key=value``; the value is TOML where it parses as TOML, else text.
-
-    Raises
-    ------
-    ScenarioError
-        There is no ``=``, or no key.
-    """
-    key, equals, raw = text.partition("=")
-    key = key.strip()
-    if not equals or not is_dotted_key(key):
-        raise ScenarioError(
-            f"{option} {quoted(text)}: must be key=value with a dotted key of at most {_DEEPEST} parts, such as strategy.workers=8"
-        )
-    return key, parse_value(raw)
 
 
 _PRICES = ("price", "server_price")
@@ -68,19 +60,10 @@ _INSTEAD_OF = (
 """Whoever sets the first means it instead of the second, if the file has that."""
 
 
-def parse_value(raw: str) -> Any:
-    """A value from the command line: TOML where it parses as TOML, else text."""
-    try:
-        table = tomllib.loads(f"value = {raw}\n")
-    except (ValueError, RecursionError):
-        return raw.strip()
-    return table["value"] if len(table) == 1 else raw.strip()
-
-
 def is_dotted_key(text: str) -> bool:
     """Whether a text names a key, such as ``cluster.inter_node.latency``."""
     parts = text.split(".")
-    return all(part.strip() for part in parts) and len(parts) <= _DEEPEST
+    return all(part.strip() for part in parts) and len(parts) <= DEEPEST
 
 
 def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str = "") -> Table:
@@ -147,12 +130,12 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     model, mark = _FORMATS[kind]
     if mark not in base:
         raise ScenarioError(f"{where}.use: {quoted(name)} must be a {kind[:-1]} file, but {path} has no {mark}")
-    validated(model, base, str(path))  # so that its faults are told under its own name
+    validated(model, base, str(path))  # so that its faults are reported under its own name
     for key in _MEASURED_ON_THE_DEVICE:
         if key in own and own[key] != base.get(key, "float32"):
             raise ScenarioError(
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
-                f"run `paceline calibrate` with --{key}, its cost cannot be guessed"
+                f"calibrate it again in that {key}, its cost cannot be guessed"
             )
     known = _without_draws_of(_with_new_prices(base, own), _without_sorts(own), _MEASURED_PARTS)
     return _merged(_with_given_rates(known, own), own)
@@ -262,21 +245,83 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     return scenario
 
 
-def load_scenario(path: str | Path, settings: Iterable[tuple[str, Any]] = (), prices: Prices | None = None) -> Scenario:
-    """Read a scenario file, or one of those that come along by its name, apply ``--set`` settings, resolve names, validate.
+def load_scenario(scenario: Source, settings: Settings = (), prices: Prices | None = None) -> Scenario:
+    """A scenario from wherever it is, with keys of it set, names resolved, validated.
 
     Raises
     ------
     ScenarioError
         One line for each rule broken.
     InputError
-        A price is for a cluster of another name.
+        Settings are no pairs, or a price is for a cluster of another name.
     """
-    path = scenario_file(path)
-    scenario = scenario_from_table(apply_settings(read_toml(path), settings, f"{path}: "), str(path), path.parent, prices)
+    table, source, beside = table_of(scenario, settings)
+    loaded = scenario_from_table(table, source, beside, prices)
     if prices is not None:
         prices.check()
-    return scenario
+    return loaded
+
+
+def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()) -> tuple[Table, str, Path | None]:
+    """A scenario as nested tables with settings applied, what messages call it, and the folder that its paths start from.
+
+    Parameters
+    ----------
+    scenario
+        From wherever it is.
+    settings
+        To apply.
+    over
+        Further keys that will be set.
+
+    Raises
+    ------
+    ScenarioError
+        There is no such file or name, or a key leads into a value.
+    InputError
+        Settings are no pairs.
+    """
+    source, beside = "scenario", None
+    if isinstance(scenario, Scenario):
+        table: Mapping[str, Any] = plain(scenario)
+    elif isinstance(scenario, Mapping):
+        table = {section: plain(value) for section, value in scenario.items()}
+    else:
+        file = scenario_file(scenario)
+        table, source, beside = read_toml(file), str(file), file.parent
+    pairs = pairs_of(settings)
+    # a section as a whole takes the place of the old one, and keeps the draws of its own uncertainty
+    whole = {key: plain(value) for key, value in pairs if isinstance(value, Spec)}
+    for section, kept in _KEPT.items():
+        if isinstance(scenario, Scenario) and f"{section}.use" in [*(key for key, _ in pairs), *over]:
+            # what was loaded came from another file; the one that is named now gives all but these
+            whole[section] = {key: value for key, value in table[section].items() if key in kept}
+    rest = [(key, value) for key, value in pairs if not isinstance(value, Spec)]
+    return apply_settings({**table, **whole}, rest, f"{source}: "), source, beside
+
+
+_KEPT = {"workload": ("batch_per_replica", "global_batch"), "cluster": ("nodes",)}
+"""What a scenario says of a section beside the file that the section is taken from."""
+
+
+def pairs_of(settings: Settings) -> list[tuple[str, Any]]:
+    """Settings as keys with their values.
+
+    Raises
+    ------
+    InputError
+        They are no such pairs.
+    """
+    pairs = list(settings.items()) if isinstance(settings, Mapping) else list(settings)
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise InputError(f"`settings`: {quoted(pair)} must be a key with its value, as in {{'strategy.workers': 8}}")
+    return [(key, value) for key, value in pairs]
+
+
+def plain(value: Any) -> Any:
+    """A specification as nested tables, what is not set left out; anything else as it is."""
+    return value.model_dump(mode="json", exclude_none=True) if isinstance(value, Spec) else value
 
 
 def load_workload(path: str | Path) -> Workload:

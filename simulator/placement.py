@@ -21,10 +21,10 @@ class Partitioner(Spec):
     """How large variables are cut into shards along their first dimension (``tf.distribute.experimental.partitioners``)."""
 
     kind: Literal["fixed-shards", "min-size", "max-size"] = Field(
-        description="so many shards; or as many as give each at least a size; or no more than one"
+        description="a fixed number of shards; or as many as give each at least a size; or no more than one"
     )
     shards: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        default=None, description="fixed-shards: how many; the others: at most so many"
+        default=None, description="fixed-shards: how many; the others: at most this number"
     )
     shard_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None, description="min-size: shards are about this large or larger (256 KiB if left out); max-size: at most this large"

@@ -13,12 +13,13 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simulator.cluster import Price
-from simulator.errors import InputError, UnitError
-from simulator.text import format_usd_per_hour
+from simulator.errors import InputError, PriceWarning, UnitError
+from simulator.text import format_usd_per_hour, listed
 from simulator.units import parse_quantity
 from simulator.validation_errors import quoted, validated
 
@@ -28,7 +29,6 @@ __all__ = [
     "HOURS_PER_YEAR",
     "Prices",
     "for_several",
-    "how_to_give",
     "parse_prices",
     "price_of_text",
 ]
@@ -50,6 +50,7 @@ _PARTS = ("years", "power", "electricity", "use")
 _EXAMPLES = "0.40/h, or BUY:4000USD,years:4,power:0.5kW for machines that you own"
 _GIVEN = "given by the user"
 _NEAREST = 3
+_LONGEST = 60
 
 
 class Prices:
@@ -61,14 +62,11 @@ class Prices:
         By the name of a cluster, or the path of its file.
     general
         For every cluster that has no price of its own, named ones besides.
-    option
-        How they are given, for messages: ``--price`` at the command line, else the name of an argument.
     """
 
-    def __init__(self, named: Mapping[str, Price] | None = None, general: Price | None = None, option: str = "--price") -> None:
+    def __init__(self, named: Mapping[str, Price] | None = None, general: Price | None = None) -> None:
         self.named = dict(named or {})
         self.general = general
-        self.option = option
         self._names: dict[str, None] = {}  # every name that a cluster has gone by
         self._replaced: dict[str, tuple[Price, float | None]] = {}
         self._filled: dict[str, None] = {}
@@ -87,9 +85,9 @@ class Prices:
             return self
         if self.general is not None:
             raise InputError(
-                f"{self.option} without a name and --set cluster.price are both for every cluster without one; give one of them"
+                "`prices` without a name and cluster.price in `settings` are both for every cluster without one; give one of them"
             )
-        return Prices(self.named, general, self.option)
+        return Prices(self.named, general)
 
     def applied(self, cluster: Mapping[str, Any], called: str = "") -> dict[str, Any]:
         """A cluster's table with the price that holds for it.
@@ -126,6 +124,8 @@ class Prices:
     def check(self) -> None:
         """All clusters have been seen: every name must have been one of theirs, and the price for those without one of use.
 
+        What is not plain from what was given is warned of (:class:`~simulator.errors.PriceWarning`): :meth:`notes`.
+
         Raises
         ------
         InputError
@@ -135,14 +135,16 @@ class Prices:
             if name not in self._used and name not in self._names:
                 near = difflib.get_close_matches(name[:60], self._names, n=_NEAREST, cutoff=0.4)
                 hint = f"did you mean {' or '.join(near)}?" if near else f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}"
-                raise InputError(f"{self.option} {quoted(name)}: none of the clusters here has this name; {hint}")
+                raise InputError(f"`prices` {quoted(name)}: none of the clusters here has this name; {hint}")
         if self.general is not None and self._kept and not self._filled:
             first, rate = next(iter(self._kept)), format_usd_per_hour(self.general.usd_per_node_hour)
             which = "the cluster here has one" if len(self._kept) == 1 else "all clusters here have one"
             raise InputError(
-                f"{rate} USD an hour for no cluster in particular is for those without a price, but {which} ({_listed(self._kept)}); "
-                f"to replace it name the cluster: {how_to_give(self.option, first, f'{rate}/h')}"
+                f"{rate} USD an hour for no cluster in particular is for those without a price, but {which} ({listed(list(self._kept))}); "
+                f"to replace it name the cluster: {_shown(first, f'{rate}/h')}"
             )
+        for text in self.notes():
+            warnings.warn(text, PriceWarning, stacklevel=2)
 
     def _known(self) -> str:
         names = list(self._names)
@@ -152,68 +154,50 @@ class Prices:
         """Where prices come from: what was worked out, what was replaced, for which clusters a general one was used and for which not."""
         texts = []
         for name, (price, before) in self._replaced.items():
+            if before is None and not price.terms:
+                continue  # it is what was given
             instead = f", in place of the {format_usd_per_hour(before)} USD of its file" if before is not None else ""
             how = f": {price.terms}" if price.terms else ""
             texts.append(f"a node of {name} is taken at {format_usd_per_hour(price.usd_per_node_hour)} USD an hour{instead}{how}")
         if self.general is None or not self._filled or (not self._kept and len(self._filled) == 1 and not self.general.terms):
             return texts
         shown = f"{format_usd_per_hour(self.general.usd_per_node_hour)} USD an hour"
-        text = f"the price of {shown} for every cluster without one is used for {_listed(self._filled)}"
+        text = f"the price of {shown} for every cluster without one is used for {listed(list(self._filled))}"
         if self._kept:
-            first = next(iter(self._kept))
-            keep = "keeps its" if len(self._kept) == 1 else "keep their"
-            text += f"; {_listed(self._kept)} {keep} own ({how_to_give(self.option, first, '...')} replaces it)"
+            text += f"; {listed(list(self._kept))} {'keeps its' if len(self._kept) == 1 else 'keep their'} own"
         return [*texts, text + (f": {self.general.terms}" if self.general.terms else "")]
 
 
-def how_to_give(option: str, cluster: str, price: str = "0.40/h") -> str:
-    """How the price of a cluster is given, with an option of the command line or an argument of the library.
+def _shown(name: str, value: object) -> str:
+    """A price as the argument that gives it, which the command line writes as its option.
 
-    >>> how_to_give("--price", "lab"), how_to_give("prices", "lab")
-    ('--price lab=0.40/h', "prices={'lab': '0.40/h'}")
+    >>> _shown("lab", "0.40/h"), _shown(ALL, "0.40/h")
+    ("`prices={'lab': '0.40/h'}`", "`prices='0.40/h'`")
     """
-    return f"{option} {cluster}={price}" if option.startswith("-") else f"{option}={ {cluster: price} }"
+    short = f"{value[:_LONGEST]}{'...' if len(value) > _LONGEST else ''}" if isinstance(value, str) else value
+    return f"`prices={short!r}`" if name == ALL else f"`prices={ {name: short}!r}`"
 
 
-def _listed(names: Iterable[str]) -> str:
-    several = list(names)
-    return " and ".join([", ".join(several[:-1]), several[-1]]) if len(several) > 1 else several[0]
-
-
-def parse_prices(texts: Sequence[str] | Mapping[str, str | float | Price], option: str = "--price") -> Prices:
-    """Prices from the words of a command line, or from a mapping of the library.
+def parse_prices(given: str | float | Mapping[str, str | float | Price] | None) -> Prices:
+    """Prices as a caller gives them.
 
     Parameters
     ----------
-    texts
-        Such as ``["ethernet-1g=0.40/h"]``, or ``{"ethernet-1g": "0.40/h", "lab": 0.25}``, numbers
-        in US dollars for an hour of a node; without a name, or under ``"*"``, for every cluster
-        that has none.
-    option
-        For messages.
+    given
+        Such as ``{"ethernet-1g": "0.40/h", "lab": 0.25}``, numbers in US dollars for an hour of a
+        node; alone, or under ``"*"``, for every cluster that has none.
 
     Raises
     ------
     InputError
-        One cannot be read, or a name is given twice.
+        One cannot be read.
     """
-    pairs: list[tuple[str, str | float | Price, str]] = []
-    if isinstance(texts, Mapping):
-        pairs = [(name, value, f"{option} {quoted(name)}: {quoted(value)}") for name, value in texts.items()]
-    else:
-        for text in texts:
-            name, equals, price = text.rpartition("=")
-            if equals and not name.strip():
-                raise InputError(f"{option} {quoted(text)}: a name stands before '=', such as {how_to_give(option, 'ethernet-1g')}")
-            pairs.append((name.strip() or ALL, price, f"{option} {quoted(text)}"))
-    named: dict[str, Price] = {}
-    for name, value, where in pairs:
-        if name in named:
-            whose = "a price for every cluster without one" if name == ALL else f"the price of {name}"
-            raise InputError(f"{where}: {whose} is given twice; keep one of them")
-        named[name] = _price_of(value, where)
+    if given is None:
+        return Prices()
+    prices = given if isinstance(given, Mapping) else {ALL: given}
+    named = {name: _price_of(value, _shown(name, value)) for name, value in prices.items()}
     general = named.pop(ALL, None)
-    return Prices(named, None if general is None else _for_all(general), option)
+    return Prices(named, None if general is None else _for_all(general))
 
 
 def _price_of(value: str | float | Price, where: str) -> Price:
@@ -232,7 +216,7 @@ def _for_all(price: Price) -> Price:
 
 
 def _general_of(settings: Sequence[tuple[str, Any]]) -> tuple[Price | None, list[tuple[str, Any]]]:
-    """What ``--set cluster.price`` says where there are several clusters: a price for those without one, and the other settings.
+    """What a setting of ``cluster.price`` says where there are several clusters: a price for those without one, and the other settings.
 
     Raises
     ------
@@ -251,7 +235,7 @@ def _general_of(settings: Sequence[tuple[str, Any]]) -> tuple[Price | None, list
             rest.append((key, value))
     if "usd_per_node_hour" not in table:
         return None, list(settings)  # terms or a source of what each cluster has
-    return _for_all(validated(Price, {"source": _GIVEN, **table}, "--set cluster.price")), rest
+    return _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`")), rest
 
 
 def for_several(settings: Sequence[tuple[str, Any]], prices: Prices | None) -> tuple[list[tuple[str, Any]], Prices]:
@@ -260,7 +244,7 @@ def for_several(settings: Sequence[tuple[str, Any]], prices: Prices | None) -> t
     Raises
     ------
     ScenarioError
-        What ``--set cluster.price`` says is no price.
+        A setting of ``cluster.price`` is no price.
     InputError
         There is another price for every cluster without one.
     """
@@ -268,7 +252,7 @@ def for_several(settings: Sequence[tuple[str, Any]], prices: Prices | None) -> t
     return rest, (prices or Prices()).with_general(general)
 
 
-def price_of_text(text: str, where: str = "--price") -> Price:
+def price_of_text(text: str, where: str = "`prices`") -> Price:
     """A node's price for an hour: as it stands, or worked out from what a machine of one's own costs.
 
     >>> price_of_text("0.40/h").usd_per_node_hour

@@ -1,14 +1,14 @@
 """What happened, one immutable record a fact. Made only when an observer asks for them.
 
 Work (computes, messages, services, and waits for somebody whose work is not simulated) is
-numbered in the order in which it is told, and says by number which other work let it begin,
+numbered in the order in which it is recorded, and says by number which other work let it begin,
 as the engine knew it. Event by event that is the order in which work ended; where all ranks'
-steps are computed at once it is told step by step. What let work begin was always told before it.
+steps are computed at once it is recorded step by step. What let work begin was always recorded before it.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
     "EVERYBODY",
@@ -191,6 +191,7 @@ def end_of(work: Work) -> float:
     return work.arrived_s if isinstance(work, Transfer) else work.end_s
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Receives the records of one replication, in the order in which they become known."""
 

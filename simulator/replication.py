@@ -16,9 +16,10 @@ from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.recorder import Measured, Recorder
-from simulator.engine.simpy.collectives import AtOnce
+from simulator.engine.simpy.collectives import VectorisedCollectives
 from simulator.engine.simpy.engine import Engine
-from simulator.engine.vectorised.lockstep import Lockstep
+from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
+from simulator.engine.vectorised.engine import VectorisedEngine
 from simulator.errors import SimulationError
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
@@ -26,7 +27,6 @@ from simulator.practice import drawn_in_practice
 from simulator.program.compile import compile_program
 from simulator.program.groups import collectives_of
 from simulator.program.program import Program
-from simulator.recorder import KernelRecorder, in_use_of
 from simulator.records import Observer
 from simulator.resolve import resolve
 from simulator.rng import Streams
@@ -176,9 +176,9 @@ class Run:
     def at_once(self) -> Measured:
         """All ranks' steps at once, as arrays."""
         recorder = self._recorder()
-        lockstep = Lockstep(self.program, self.draws, recorder, self.collective, self._log, self.told)
-        lockstep.run()
-        self._note_collective(recorder.measured, lockstep.sizes)
+        vectorised = VectorisedEngine(self.program, self.draws, recorder, self.collective, self._log, self.told)
+        vectorised.run()
+        self._note_collective(recorder.measured, vectorised.sizes)
         return recorder.measured
 
     def simpy(self) -> Measured:
@@ -191,7 +191,7 @@ class Run:
             recorder.watch("cores", partial(in_use_of, [cores]))
         log, collective = self._log, self._reduces_at_once
         network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
-        reducing = AtOnce(kernel, collective, self._sizes, self.draws.ranks, log) if collective is not None else None
+        reducing = VectorisedCollectives(kernel, collective, self._sizes, self.draws.ranks, log) if collective is not None else None
         Engine(kernel, network, program, self.draws, recorder, reducing, log).start()
         recorder.begin()
         kernel.run(recorder.done)

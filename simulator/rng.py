@@ -17,7 +17,7 @@ from simulator.pcg64 import Words, seeded
 __all__ = ["Streams"]
 
 _KEPT_STREAMS = 1024
-"""Of so many indices and fewer, streams are kept: some 40 kB."""
+"""Up to this number of indices, streams are kept: some 40 kB."""
 
 
 class Streams:

@@ -1,7 +1,7 @@
 """What every specification shares: frozen, strict about keys, quantities with units.
 
 A dimensional field is named with its SI unit (``latency_s``). A file may give it in two
-ways: as text under the name without the unit (``latency = "20 us"``), for people, or as
+ways: as text under the name without the unit (``latency = "20 us"``), as a person writes it, or as
 a plain number under the full name (``latency_s = 2e-5``), for programs. Anything else,
 such as a bare number under the short name, is refused.
 """

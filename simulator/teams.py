@@ -77,7 +77,7 @@ def _workload(load: Workload, batch: int, team: int) -> Workload:
 
 @lru_cache(maxsize=256)
 def slowest_of(law: Distribution, count: int) -> tuple[Distribution, float]:
-    """The law of the largest of so many independent draws, and its mean over that of one draw.
+    """The law of the largest of ``count`` independent draws, and its mean over that of one draw.
 
     By sampling, with the same draws whenever it is asked.
     """

@@ -67,7 +67,7 @@ def _scaled(value: float, units: list[tuple[float, str]], digits: int = 3) -> st
 
 
 def format_seconds(value_s: float, digits: int = 3) -> str:
-    """Seconds for reading, such as ``"12.5 ms"``, to so many significant digits."""
+    """Seconds for reading, such as ``"12.5 ms"``, to ``digits`` significant digits."""
     return _scaled(value_s, [(3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], digits)
 
 
@@ -160,9 +160,13 @@ def listed_numbers(values: Sequence[int]) -> str:
     return f"{values[0]:,} to {values[-1]:,}"
 
 
-def listed(parts: Sequence[str]) -> str:
-    """Parts as a list in a sentence."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+def listed(parts: Sequence[str], word: str = "and") -> str:
+    """Parts as a list in a sentence, with a word before the last.
+
+    >>> listed(["2", "3", "4"], "or")
+    '2, 3 or 4'
+    """
+    return f" {word} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
 def plot_text(text: str, longest: int = LONGEST) -> str:

@@ -20,7 +20,7 @@ class Transport(Spec):
     discipline: Literal["fair", "in-order", "streams", "weighted"] = Field(
         default="fair",
         description="fair: all share max-min fairly (fair queueing, or many short messages); in-order: one at a time in order of arrival, "
-        "in each direction of each node; streams: so many at a time; weighted: each message has a random weight (TCP without fair queues)",
+        "in each direction of each node; streams: a few at a time; weighted: each message has a random weight (TCP without fair queues)",
     )
     streams: int | None = Field(default=None, ge=1, le=100_000, description="messages at a time, with discipline = streams")
     weight_sigma: Annotated[float, Field(gt=0, le=3)] | None = Field(

@@ -76,9 +76,9 @@ def choose_device(tf: Any, wanted: str | None) -> tuple[str, str]:
     kind, _, index = wanted.upper().lstrip("/").partition(":")
     index = index or "0"
     if kind not in ("CPU", "GPU") or not index.isdigit():
-        raise UsageError(f"--device {wanted!r} must be CPU, GPU or GPU:INDEX")
+        raise UsageError(f"`device`: {wanted!r} must be CPU, GPU or GPU:INDEX")
     if int(index) >= len(tf.config.list_physical_devices(kind)):
-        raise UsageError(f"--device {wanted!r}: TensorFlow sees {len(gpus)} GPU(s) here; choose another device, or repair the driver")
+        raise UsageError(f"`device`: {wanted!r}: TensorFlow sees {len(gpus)} GPU(s) here; choose another device, or repair the driver")
     return f"/{kind}:{index}", kind
 
 

@@ -121,7 +121,7 @@ def main() -> int:
                 return EXIT_USAGE
             except Exception:  # protobuf's DecodeError, under the name of whichever protobuf is installed
                 print(
-                    f"{path}: is no XPlane protobuf, or was cut off in writing; profile again, or name another run with --profile-run",
+                    f"{path}: is no XPlane protobuf, or was cut off in writing; profile again, or name another run with `profile_run`",
                     file=sys.stderr,
                 )
                 return EXIT_USAGE

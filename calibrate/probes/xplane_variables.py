@@ -82,7 +82,7 @@ def _prefix(tf: Any, path: str) -> str:
     if os.path.isdir(path):
         latest = tf.train.latest_checkpoint(path)
         if latest is None:
-            raise UsageError(f"--checkpoint {path}: holds no checkpoint, no SavedModel; give the folder or prefix that was saved to")
+            raise UsageError(f"`checkpoint={path!r}`: holds no checkpoint, no SavedModel; give the folder or prefix that was saved to")
         return str(latest)
     return path[: -len(".index")] if path.endswith(".index") else path
 
@@ -122,7 +122,7 @@ def saved(tf: Any, path: str) -> tuple[list[dict[str, Any]], str]:
     try:
         reader = tf.train.load_checkpoint(prefix)
     except (ValueError, tf.errors.OpError) as error:
-        raise UsageError(f"--checkpoint {path}: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"`checkpoint={path!r}`: {str(error).splitlines()[0]}") from None
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     objects = GRAPH_KEY in shapes
     rows, seen = [], set()
@@ -133,9 +133,7 @@ def saved(tf: Any, path: str) -> tuple[list[dict[str, Any]], str]:
         seen.add(name)
         rows.append(_row(name, shapes[key], dtypes[key]))
     if not rows:
-        raise UsageError(
-            f"--checkpoint {path}: names no trainable variable among its {len(shapes)} entries; give MODEL.py:FUNCTION instead"
-        )
+        raise UsageError(f"`checkpoint={path!r}`: names no trainable variable among its {len(shapes)} entries; give `model` instead")
     return rows, "object graph" if objects else "alphabetical"
 
 

@@ -28,12 +28,9 @@ import tomlkit
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from calibrate.published.left_out import FILE
-from calibrate.published.prediction import base_of
-from calibrate.published.scenarios import Situation, scenario_of
-from calibrate.published.solving import compute_that_gives
+from calibrate.published.prediction import FILE, base_of, compute_that_gives
+from calibrate.published.scenarios import PublishedCase, cases_of, scenario_of
 from calibrate.published.tables import Row, load_tables
-from calibrate.published.validation import situations_of
 from simulator import simulate
 from simulator.catalog import own_file
 from simulator.constants import Constant, Known, constants
@@ -94,28 +91,28 @@ def grid_of(constant: Constant, count: int = _GRID) -> Values:
     return np.geomspace(constant.prior.low / _BEYOND, min(constant.prior.high * _BEYOND, top), count)
 
 
-def measure(situation: Situation, rows: Sequence[Row], name: str | None) -> Values:
+def measure(case: PublishedCase, rows: Sequence[Row], name: str | None) -> Values:
     """Errors of a series' rows along the grid of a constant, shape (rows, values); with no name at the priors, shape (rows, 1)."""
     priors = {each.name: each.prior.value for each in constants().values()}
     tried = [priors] if name is None else [{**priors, name: float(value)} for value in grid_of(constants()[name])]
-    return np.array([_errors(situation, rows, values) for values in tried]).T.reshape(-1, len(tried))
+    return np.array([_errors(case, rows, values) for values in tried]).T.reshape(-1, len(tried))
 
 
-def _errors(situation: Situation, rows: Sequence[Row], values: Mapping[str, float]) -> list[float]:
+def _errors(case: PublishedCase, rows: Sequence[Row], values: Mapping[str, float]) -> list[float]:
     def rate(row: Row, compute_s: float) -> float:
-        scenario = scenario_of(situation, row, compute_s)
+        scenario = scenario_of(case, row, compute_s)
         run = scenario.run.model_copy(update={"replications": _REPLICATIONS})
         return simulate(in_practice(scenario.model_copy(update={"run": run}), values)).throughput_samples_per_s.mean
 
     base = base_of(rows)
     compute_s = compute_that_gives(base, lambda its_s: rate(base, its_s)).compute_s / base.batch_per_replica
-    scored = [row for row in rows if row is not base and _pairs(situation, row) <= _MOST_PAIRS]
+    scored = [row for row in rows if row is not base and _pairs(case, row) <= _MOST_PAIRS]
     return [math.log(rate(row, compute_s * row.batch_per_replica) / row.mean) for row in scored]
 
 
-def _pairs(situation: Situation, row: Row) -> int:
+def _pairs(case: PublishedCase, row: Row) -> int:
     """Workers times servers of a row."""
-    scenario = scenario_of(situation, row, row.step_s)
+    scenario = scenario_of(case, row, row.step_s)
     return scenario.processes * scenario.servers
 
 
@@ -231,25 +228,25 @@ def interval_of(constant: Constant, value: float, sources: Sequence[float]) -> K
 # -- all of it ------------------------------------------------------------------------
 
 
-def _curves(situations: Sequence[tuple[Situation, list[Row]]], known: Mapping[str, Constant], keep: Path | None) -> dict[str, Curves]:
+def _curves(cases: Sequence[tuple[PublishedCase, list[Row]]], known: Mapping[str, Constant], keep: Path | None) -> dict[str, Curves]:
     """Curves of all series, one constant after another; those in the folder are not measured again."""
-    feels = {its.series.id: felt_by(scenario_of(its, row, row.step_s) for row in rows) for its, rows in situations}
-    base = _kept(keep, "base", situations, None)
-    found = {its.series.id: Curves(its.series.table, base[its.series.id][:, 0], {}) for its, _ in situations}
+    feels = {its.series.id: felt_by(scenario_of(its, row, row.step_s) for row in rows) for its, rows in cases}
+    base = _kept(keep, "base", cases, None)
+    found = {its.series.id: Curves(its.series.table, base[its.series.id][:, 0], {}) for its, _ in cases}
     for name in known:
-        own = [(its, rows) for its, rows in situations if name in feels[its.series.id]]
+        own = [(its, rows) for its, rows in cases if name in feels[its.series.id]]
         for series, errors in _kept(keep, name, own, name).items():
             found[series].by[name] = errors
     return found
 
 
-def _kept(keep: Path | None, label: str, situations: Sequence[tuple[Situation, list[Row]]], name: str | None) -> dict[str, Values]:
+def _kept(keep: Path | None, label: str, cases: Sequence[tuple[PublishedCase, list[Row]]], name: str | None) -> dict[str, Values]:
     file = keep / f"{label}.pickle" if keep is not None else None
     if file is not None and file.is_file():
         stored: dict[str, Values] = pickle.loads(file.read_bytes())  # noqa: S301 - written by this program
         return stored
-    errors = Parallel(n_jobs=-1, batch_size=4)(delayed(measure)(its, rows, name) for its, rows in situations)
-    found = {its.series.id: each for (its, _), each in zip(situations, errors, strict=True)}
+    errors = Parallel(n_jobs=-1, batch_size=4)(delayed(measure)(its, rows, name) for its, rows in cases)
+    found = {its.series.id: each for (its, _), each in zip(cases, errors, strict=True)}
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(pickle.dumps(found))
@@ -266,14 +263,14 @@ def main() -> None:
     tables = load_tables()
     known = constants()
     # asynchronous workers of the tables exchange so little that their rows say nothing of rates
-    situations = [(its, rows) for its, rows in situations_of(tables) if its.stack.kind != "asynchronous"]
+    cases = [(its, rows) for its, rows in cases_of(tables) if its.stack.kind != "asynchronous"]
     if given.only:
-        _curves(situations, {name: known[name] for name in known if name == given.only}, given.keep)
+        _curves(cases, {name: known[name] for name in known if name == given.only}, given.keep)
         return
     felt = known if given.worth else {name: constant for name, constant in known.items() if constant.fitted}
-    curves = _curves(situations, felt, given.keep)
+    curves = _curves(cases, felt, given.keep)
     if given.worth:
-        _print_worth(curves, known, {its.series.id: its.series.regime for its, _ in situations})
+        _print_worth(curves, known, {its.series.id: its.series.regime for its, _ in cases})
         return
     _write_practice(curves, known)
     _write_left_out(curves, known, tables.home / FILE)

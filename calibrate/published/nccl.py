@@ -32,8 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.probing import Progress
-from calibrate.published.nccl_fit import fit
-from calibrate.published.nccl_model import LADDER, LAWS, Point, Series, bytes_on_bus, read_series
+from calibrate.published.nccl_model import LADDER, LAWS, Point, Series, bytes_on_bus, fit, read_series
 from calibrate.validation.comparison import Compared
 from simulator.figures import Estimate
 

@@ -7,15 +7,14 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from calibrate.published.networks import Tensor, fused, held_by, variables
-from calibrate.published.tables import Row, Series, Stack
+from calibrate.published.tables import Row, Series, Stack, Tables, Tensor, fused, held_by, load_networks, variables
 from simulator.cluster import Cluster
 from simulator.constants import Known
 from simulator.loading import scenario_from_table
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 
-__all__ = ["Situation", "element_bytes", "pushes", "scenario_of", "table_of"]
+__all__ = ["PublishedCase", "cases_of", "element_bytes", "pushes", "scenario_of", "table_of"]
 
 _FORWARD_SHARE = 1.0 / 3.0
 """The backward pass computes two products for each one of the forward pass."""
@@ -30,7 +29,7 @@ _FEW_STEPS, _FEW_REPLICATIONS = 2, 5
 """Of rows with more messages than that even in one piece a server."""
 
 
-class Situation(Spec):
+class PublishedCase(Spec):
     """What stays the same over the rows of a series."""
 
     series: Series
@@ -39,7 +38,7 @@ class Situation(Spec):
     tensors: tuple[Tensor, ...]
 
 
-def scenario_of(situation: Situation, row: Row, compute_s: float, practice: Mapping[str, Known] | None = None) -> Scenario:
+def scenario_of(case: PublishedCase, row: Row, compute_s: float, practice: Mapping[str, Known] | None = None) -> Scenario:
     """The scenario of a row.
 
     Parameters
@@ -49,28 +48,28 @@ def scenario_of(situation: Situation, row: Row, compute_s: float, practice: Mapp
     practice
         Constants in place of the catalogue's.
     """
-    return scenario_from_table(table_of(situation, row, compute_s, practice), situation.series.id)
+    return scenario_from_table(table_of(case, row, compute_s, practice), case.series.id)
 
 
-def table_of(situation: Situation, row: Row, compute_s: float, practice: Mapping[str, Known] | None = None) -> dict[str, Any]:
+def table_of(case: PublishedCase, row: Row, compute_s: float, practice: Mapping[str, Known] | None = None) -> dict[str, Any]:
     """The same as nested tables, as a file of the scenario has them."""
-    build = _servers if pushes(situation.stack, row) else _all_reduce
-    strategy, gradients = build(situation, row)
+    build = _servers if pushes(case.stack, row) else _all_reduce
+    strategy, gradients = build(case, row)
     if row.replicas == 1:
         strategy = {"kind": "single"}  # a row of one device is a run without servers in every table
-    every = situation.stack.every  # where workers exchange every so many steps, these are one step of the scenario
+    every = case.stack.every  # where workers exchange every so many steps, these are one step of the scenario
     table: dict[str, Any] = {
         "workload": {
-            "name": situation.series.network,
-            "precision": "mixed_float16" if situation.series.mixed else "float32",
+            "name": case.series.network,
+            "precision": "mixed_float16" if case.series.mixed else "float32",
             "batch_per_replica": row.batch_per_replica * every,
             "forward": {"base_s": compute_s * every * _FORWARD_SHARE, "per_sample_s": 0.0},
             "backward": {"base_s": compute_s * every * (1.0 - _FORWARD_SHARE), "per_sample_s": 0.0},
             "variables": gradients,
         },
-        "cluster": _cluster(situation, row),
+        "cluster": _cluster(case, row),
         "strategy": strategy,
-        "run": _run(situation, strategy),
+        "run": _run(case, strategy),
     }
     if practice:
         table["practice"] = {name: known.model_dump(include={"value", "low", "high"}) for name, known in practice.items()}
@@ -87,9 +86,9 @@ def element_bytes(stack: Stack) -> float:
     return 2.0 if stack.halves else 4.0
 
 
-def _cluster(situation: Situation, row: Row) -> dict[str, Any]:
+def _cluster(case: PublishedCase, row: Row) -> dict[str, Any]:
     """The machine, with as many devices as the row uses, and what the software moves bytes by where it could be either."""
-    facts, stack, series = situation.cluster, situation.stack, situation.series
+    facts, stack, series = case.cluster, case.stack, case.series
     table: dict[str, Any] = {"use": series.cluster}
     if facts.devices_per_node != row.replicas_per_node:
         table["devices_per_node"] = row.replicas_per_node
@@ -102,19 +101,19 @@ def _cluster(situation: Situation, row: Row) -> dict[str, Any]:
     return table
 
 
-def _run(situation: Situation, strategy: Mapping[str, Any]) -> dict[str, Any]:
+def _run(case: PublishedCase, strategy: Mapping[str, Any]) -> dict[str, Any]:
     """Few steps, which are alike; one seed for a series, so that its rows have the draws of the constants in common."""
-    seed = zlib.crc32(situation.series.id.encode())
-    detail = {"grouping": "per-server"} if strategy["kind"] == "parameter-server" and not situation.stack.overlap else {}
+    seed = zlib.crc32(case.series.id.encode())
+    detail = {"grouping": "per-server"} if strategy["kind"] == "parameter-server" and not case.stack.overlap else {}
     if strategy.get("workers", 1) * strategy.get("servers", 1) > _MESSAGES:
         return {"steps": _FEW_STEPS, "warmup_steps": _WARMUP, "replications": _FEW_REPLICATIONS, "seed": seed, **detail}
-    if situation.stack.kind == "asynchronous":
+    if case.stack.kind == "asynchronous":
         return {"steps": _ASYNCHRONOUS_STEPS, "warmup_steps": _ASYNCHRONOUS_WARMUP, "seed": seed, **detail}
     return {"steps": _STEPS, "warmup_steps": _WARMUP, "seed": seed, **detail}
 
 
-def _all_reduce(situation: Situation, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    stack, tensors = situation.stack, situation.tensors
+def _all_reduce(case: PublishedCase, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    stack, tensors = case.stack, case.tensors
     each = stack.bucket_bytes is not None and stack.bucket_bytes < 2
     pieces = len(tensors) if each and stack.between == "tcp" else min(_RING_PIECES, len(tensors))
     strategy: dict[str, Any] = {"kind": "multi-worker-mirrored", "workers": row.nodes, "replicas_per_worker": row.replicas_per_node}
@@ -127,9 +126,9 @@ def _all_reduce(situation: Situation, row: Row) -> tuple[dict[str, Any], list[di
     return strategy, variables([fused(tensors, pieces)], element_bytes(stack))
 
 
-def _servers(situation: Situation, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _servers(case: PublishedCase, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Workers and all servers; where tensors are not cut, each server's are put together into as many pieces."""
-    stack = situation.stack
+    stack = case.stack
     workers = row.nodes if stack.worker == "node" else row.replicas
     servers = row.servers or row.nodes
     strategy: dict[str, Any] = {
@@ -142,12 +141,26 @@ def _servers(situation: Situation, row: Row) -> tuple[dict[str, Any], list[dict[
         strategy["replicas_per_worker"] = row.replicas // workers
     pieces = min(max(_MESSAGES // (workers * servers), 1), _PIECES)
     if stack.even:
-        parts = [fused(situation.tensors, min(pieces, len(situation.tensors)))]
+        parts = [fused(case.tensors, min(pieces, len(case.tensors)))]
         if servers > 1:
             strategy["partitioner"] = {"kind": "fixed-shards", "shards": servers}
     else:
-        servers = min(servers, len(situation.tensors))
-        parts = held_by(situation.tensors, servers, pieces)
+        servers = min(servers, len(case.tensors))
+        parts = held_by(case.tensors, servers, pieces)
     strategy["servers"] = servers
     strategy["pull_order"] = "forward"  # of pieces that hold many tensors
     return strategy, variables(parts, element_bytes(stack))
+
+
+def cases_of(tables: Tables) -> list[tuple[PublishedCase, list[Row]]]:
+    """Every series with its facts and its rows, the smallest first."""
+    networks = load_networks(tables.home)
+    return [
+        (
+            PublishedCase(
+                series=series, stack=tables.stacks[series.stack], cluster=tables.clusters[series.cluster], tensors=networks[series.network]
+            ),
+            tables.rows(series),
+        )
+        for series in tables.series
+    ]

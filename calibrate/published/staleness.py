@@ -26,7 +26,7 @@ from scipy.stats import geom, poisson
 from scipy.stats import t as student
 
 from calibrate.probing import Progress
-from calibrate.published.data import data_file
+from calibrate.published.tables import data_file
 from calibrate.validation.comparison import Compared, histogram_distance
 from simulator import scenario_from_table
 from simulator.figures import Estimate

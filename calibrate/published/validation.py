@@ -1,23 +1,25 @@
-"""All published tables beside their predictions: ``paceline validate --published``."""
+"""All published tables beside their predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from calibrate.probing import Progress
-from calibrate.published.left_out import left_out
-from calibrate.published.networks import load_networks
-from calibrate.published.prediction import compared
-from calibrate.published.scenarios import Situation
+from calibrate.published.device_transfer import BY_RATIO, MOVED_BY, moved_rows
+from calibrate.published.prediction import compared, left_out
+from calibrate.published.scenarios import PublishedCase, cases_of
 from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
+from calibrate.validation.validation import Score, Validation, scores_of
 from simulator.constants import Constant, Known, constants
 from simulator.errors import InputError
 from simulator.spec import Spec
+from simulator.table import Column, Table
 
 __all__ = [
     "HEADLINES",
@@ -27,7 +29,6 @@ __all__ = [
     "PublishedValidation",
     "coverage_of",
     "headline_of",
-    "situations_of",
     "validate_published",
 ]
 
@@ -37,6 +38,15 @@ MOVED = "moved"
 THROUGHPUT = "throughput"
 HEADLINES = {THROUGHPUT: "throughput", "NCCL": "rate of all-reduces", "staleness": "mean staleness"}
 """What is scored and counted apart, because errors of one say nothing of another, and what each predicts, in words."""
+
+_WORST = 12
+_ABOUT_MOVED = (
+    "Trainings moved from one device to another (rules in docs/scenario.md) are groups apart too: throughput of one device on the newer, "
+    "from that on the older. By a published pair: from pairs of the same model in other sources, with the scatter of other models. By two "
+    "rooflines: the ratio of the bounds of both devices, with the scatter of other models. By one roofline, as from a processor: the bound "
+    "of the device there, with the efficiencies of other models. No row of the same training takes part, but the form of the bound was "
+    "chosen among five with these rows in view. Simpler rules beside them: throughput grows as peaks, or as bandwidths of memory, do.",
+)
 
 
 class Coverage(Spec):
@@ -56,6 +66,42 @@ class PublishedValidation(Spec):
     constants: tuple[Constant, ...]
     excluded: tuple[Excluded, ...]
     coverage: tuple[Coverage, ...]
+
+    @property
+    def validation(self) -> Validation:
+        """What is said of it: scores of each regime, and of moved trainings apart from the others."""
+        rows = self.rows
+        if all(row.group in MOVED_BY for row in rows):
+            return _validation_of_moved(rows)
+        headlines = _headlines([row for row in rows if row.group in REGIMES])
+        return Validation(
+            key="published",
+            title="Published tables",
+            rows=rows,
+            scores=(*_scores_apart(rows), *(score for each in headlines for score in each.scores)),
+            apart=tuple((each.scores[-1].group, each.what) for each in headlines),
+            checked=REGIMES,
+            about=(
+                "Of the tables collected are predicted "
+                + "; ".join(
+                    f"of {HEADLINES[each.of]}, {each.series_in:,} of {each.series:,} series and {each.rows_in:,} of {each.rows:,} rows"
+                    for each in self.coverage
+                )
+                + ". The others are excluded, each with its reason.",
+                "A series is predicted by simulating the scenario that a user would write of it: a machine of the catalogue, the "
+                "software's settings, and a workload with which its smallest row comes out as measured. Rates that software gets of "
+                "nominal ones are constants of models/practice.toml; each row is predicted with the values that come out without its "
+                "table.",
+                *(_ABOUT_MOVED if any(row.group in MOVED_BY for row in rows) else ()),
+            ),
+            tables=tuple(_worst(each.rows, f", {each.what}") for each in headlines),
+            details=(*_moved(rows), _constants(self.constants), _excluded(self.excluded)),
+            extra={
+                "coverage": {each.of: each.model_dump(mode="json", exclude={"of"}) for each in self.coverage},
+                "constants": [each.model_dump(mode="json") for each in self.constants],
+                "excluded": [each.model_dump(mode="json") for each in self.excluded],
+            },
+        )
 
 
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -92,16 +138,16 @@ def validate_published(
     wanted = tuple(regimes or known)
     for regime in wanted:
         if regime not in known:
-            raise InputError(f"there is no published regime {regime!r}; choose from {', '.join(known)}")
+            raise InputError(f"`regimes`: there is no published regime {str(regime)[:60]!r}; choose from {', '.join(known)}")
     tables = load_tables()
     others = None if as_shipped else left_out(tables.home)
-    jobs = [(situation, rows) for situation, rows in situations_of(tables) if situation.series.regime in wanted]
+    jobs = [(case, rows) for case, rows in cases_of(tables) if case.series.regime in wanted]
     rows: list[Compared] = []
     done = spread(partial(_compared, others), jobs)
-    for number, ((situation, _), found) in enumerate(zip(jobs, done, strict=True), start=1):
+    for number, ((case, _), found) in enumerate(zip(jobs, done, strict=True), start=1):
         rows += found
         if progress is not None:
-            progress(number, len(jobs), situation.series.id)
+            progress(number, len(jobs), case.series.id)
     if "staleness" in wanted:
         from calibrate.published.staleness import staleness_rows
 
@@ -111,35 +157,19 @@ def validate_published(
 
         rows += nccl_rows()
     if MOVED in wanted:
-        from calibrate.published.moving import moved_rows
-
         rows += moved_rows()
     return PublishedValidation(
         rows=tuple(rows), constants=tuple(constants().values()), excluded=tuple(tables.excluded), coverage=coverage_of(tables)
     )
 
 
-def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[Situation, list[Row]]) -> list[Compared]:
+def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[PublishedCase, list[Row]]) -> list[Compared]:
     """One series beside its predictions, with constants and a discrepancy from other tables, or as users get them."""
-    situation, rows = job
+    case, rows = job
     if others is None:
-        return compared(situation, rows, {})
-    table = situation.series.table
-    return compared(situation, rows, others.get(table, {}), table)
-
-
-def situations_of(tables: Tables) -> list[tuple[Situation, list[Row]]]:
-    """Every series with its facts and its rows, the smallest first."""
-    networks = load_networks(tables.home)
-    return [
-        (
-            Situation(
-                series=series, stack=tables.stacks[series.stack], cluster=tables.clusters[series.cluster], tensors=networks[series.network]
-            ),
-            tables.rows(series),
-        )
-        for series in tables.series
-    ]
+        return compared(case, rows, {})
+    table = case.series.table
+    return compared(case, rows, others.get(table, {}), table)
 
 
 def headline_of(group: str) -> str:
@@ -169,3 +199,109 @@ def _headline_of_table(table: str) -> str:
     if table.startswith("staleness"):
         return "staleness"
     return "NCCL" if table.startswith("nccl") else THROUGHPUT
+
+
+# -- what is said of it, and its tables -----------------------------------------------------------
+
+
+class _Headline(NamedTuple):
+    """Settings whose errors are alike: what was predicted, in words, and its scores, of all together the last."""
+
+    what: str
+    rows: tuple[Compared, ...]
+    scores: tuple[Score, ...]
+
+
+def _headlines(held_out: Sequence[Compared]) -> list[_Headline]:
+    """Throughputs, all-reduces and staleness, each with its own scores; without those of which nothing is scored."""
+    its: dict[str, list[Compared]] = {}
+    for row in held_out:
+        its.setdefault(headline_of(row.group), []).append(row)
+    found = [_Headline(what, tuple(its[name]), tuple(scores_of(its[name], name))) for name, what in HEADLINES.items() if name in its]
+    return [each for each in found if each.scores]
+
+
+def _scores_apart(rows: Sequence[Compared]) -> Iterator[Score]:
+    """Of the groups in no headline: trainings that were moved."""
+    others = [row for row in rows if row.group not in REGIMES]
+    for group in dict.fromkeys(row.group for row in others):
+        yield from scores_of(row for row in others if row.group == group)
+
+
+def _validation_of_moved(rows: Sequence[Compared]) -> Validation:
+    """Moved trainings by themselves."""
+    return Validation(
+        key="moved",
+        title="Published trainings moved to another device",
+        rows=tuple(rows),
+        scores=tuple(score for group in MOVED_BY for score in scores_of(row for row in rows if row.group == group)),
+        headline=BY_RATIO,
+        about=_ABOUT_MOVED,
+        tables=(_worst(rows),),
+        details=_moved(rows),
+    )
+
+
+def _worst(rows: Sequence[Compared], of: str = "") -> Table:
+    columns = Column("setting", "text"), Column("group", "text"), Column("error", "error"), Column("note", "text", "what is known of it")
+    worst = sorted((row for row in rows if not row.fitted), key=lambda row: -abs(row.error))[:_WORST]
+    return Table(f"The largest errors{of}", columns, tuple((row.name, row.group, row.error, row.note) for row in worst), "worst")
+
+
+def _moved(rows: Sequence[Compared]) -> tuple[Table, ...]:
+    """Each way from one device to another with the errors of every rule that led there."""
+    ways: dict[tuple[str, str, str], list[Compared]] = {}
+    for row in rows:
+        if row.group in MOVED_BY:
+            way = f"{row.settings.get('from', 'a processor')} to {row.settings['to']}"
+            ways.setdefault((row.group, way, str(row.settings["precision"])), []).append(row)
+    columns = (
+        Column("rule", "text"),
+        Column("way", "text", "from, to"),
+        Column("precision", "text"),
+        Column("trainings", "count"),
+        Column("median_error", "error", "median error"),
+        Column("worst_error", "error", "worst"),
+        Column("inside", "count", "inside 90%", "trainings inside the 90% interval"),
+    )
+    cells = tuple(
+        (
+            group.removeprefix("moved, "),
+            way,
+            precision,
+            len(its),
+            statistics.median(row.error for row in its),
+            max((row.error for row in its), key=abs),
+            sum(row.inside for row in its),
+        )
+        for (group, way, precision), its in sorted(ways.items())
+    )
+    return (Table("Moved from one device to another", columns, cells, "moved"),) if cells else ()
+
+
+def _constants(known: Sequence[Constant]) -> Table:
+    columns = (
+        Column("constant", "text"),
+        Column("value", "number"),
+        Column("low", "number", "90% from"),
+        Column("high", "number", "90% to"),
+        Column("determined_by", "text", "determined by"),
+        Column("meaning", "text"),
+    )
+    cells = tuple(
+        (
+            each.name.replace("_", " "),
+            each.value,
+            each.low,
+            each.high,
+            ", ".join(each.tables) if each.determined else f"nothing: {each.prior.source}",
+            each.meaning,
+        )
+        for each in known
+    )
+    return Table("What software gets of nominal rates", columns, cells, "constants")
+
+
+def _excluded(left: Sequence[Excluded]) -> Table:
+    columns = Column("table", "text"), Column("series", "text"), Column("rows", "count"), Column("reason", "text")
+    return Table("What is not predicted", columns, tuple((each.table, each.series, each.rows, each.reason) for each in left), "excluded")

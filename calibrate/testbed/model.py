@@ -1,11 +1,11 @@
-"""What the testbed trains: where its code is, which variables it has, and what a setting's table means by its name."""
+"""What the testbed trains: where its code is, and which variables it has."""
 
 from __future__ import annotations
 
 import math
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,90 +14,37 @@ import numpy as np
 from calibrate.measurements import read_measurements
 from calibrate.probing import run_probe
 from calibrate.records import Rows, VariableRecord
-from calibrate.testbed.ladder import LADDER, variables_of
-from calibrate.testbed.setting import TestbedSetting, TestbedVariable
+from calibrate.testbed.setting import TestbedVariable, synthetic_variables
 from simulator import catalog
 from simulator.distributions import Distribution, Empirical, Normal, ShiftedExponential
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import load_workload
-from simulator.validation_errors import quoted, validated
+from simulator.validation_errors import quoted
 from simulator.workload import Variable, Workload
 
-__all__ = ["EMULATED_LAWS", "Describe", "builder_of", "describe_model", "function_of", "of_workload", "validated_setting", "with_model"]
+__all__ = ["Describe", "builder_of", "describe_model", "is_function", "of_workload", "whole_path"]
 
 Describe = Callable[[str, int], tuple[TestbedVariable, ...]]
 """The variables of ``FILE.py:FUNCTION`` at a batch size."""
 
-EMULATED_LAWS = ("constant", "exponential", "gamma", "lognormal", "empirical")
-"""Kinds of law that the emulated device draws from."""
 _QUANTILES = 200
 _ITEM_BYTES = 4
-"""Of float32, the type in which a twin keeps what a workload gives as bytes."""
-_PLACEHOLDER = [{"name": "placeholder", "shape": [1], "ready": 1.0}]
+"""Of float32, the type in which an emulated model keeps what a workload gives as bytes."""
 
 
-def with_model(table: Mapping[str, Any], source: str, where: str, describe: Describe, beside: Path | None = None) -> dict[str, Any]:
-    """A setting's table with the variables of the model that it names, and of a workload compute and batch where it leaves them out.
-
-    Parameters
-    ----------
-    table
-        Keys of a :class:`~calibrate.testbed.setting.TestbedSetting`.
-    source
-        Of the table, for messages.
-    where
-        File and key, or option, that names the model.
-    describe
-        Called for a model ``FILE.py:FUNCTION``, once all else is known to be sound.
-    beside
-        A folder that a relative path of a model is looked up in first. The model is then
-        named by its whole path, which means the same from any folder.
-
-    Raises
-    ------
-    InputError
-        There is no such model; or a rule of a setting is broken.
-    """
-    found = dict(table)
-    model = found.get("model", "ladder-4mb")
-    if not isinstance(model, str):
-        raise ScenarioError(f"{where}: must be text in quotes, such as {LADDER[0]!r}")
-    if "variables" in found or variables_of(model) is not None:
-        return found
-    if function_of(model):
-        if beside is not None:
-            found["model"] = model = _beside(model, beside, where)
-        checked = validated_setting(found | {"variables": _PLACEHOLDER}, source)
-        return found | {"variables": describe(model, checked.batch)}
-    if model.startswith(("ladder", "uneven")):
-        raise ScenarioError(
-            f"{where}: {quoted(model)} is no model of the ladder; there are {', '.join(LADDER)}, and {LADDER[1]}/16 with 16 variables"
-        )
-    batch = found.get("batch")
-    return of_workload(model, batch if isinstance(batch, int) and batch > 0 else None, where, beside) | found
-
-
-def validated_setting(table: Mapping[str, Any], source: str) -> TestbedSetting:
-    """The setting of a table whose model is known.
-
-    Raises
-    ------
-    ScenarioError
-        One line for each rule broken.
-    """
-    setting = validated(TestbedSetting, table, source)
-    law = setting.compute.law.kind
-    if law not in EMULATED_LAWS:
-        raise ScenarioError(f"{source}: compute.law.kind: {law!r} is no law of the emulated device; there are {', '.join(EMULATED_LAWS)}")
-    return setting
-
-
-def function_of(model: str) -> bool:
+def is_function(model: str) -> bool:
     """Whether a model is named as ``FILE.py:FUNCTION``."""
     return ".py" in model and not model.endswith(".toml")
 
 
-def _beside(model: str, folder: Path, where: str) -> str:
+def whole_path(model: str, folder: Path, where: str) -> str:
+    """A model ``FILE.py:FUNCTION`` with the whole path of its file, which is looked up in a folder first.
+
+    Raises
+    ------
+    ScenarioError
+        There is no such file; ``where`` begins the message.
+    """
     file, separator, function = model.rpartition(":")
     for path in (folder / file, Path(file)) if separator else ():
         if path.is_file():
@@ -106,19 +53,19 @@ def _beside(model: str, folder: Path, where: str) -> str:
 
 
 def builder_of(model: str) -> str:
-    """The ``FILE.py:FUNCTION`` that builds a model: itself, or for one of the ladder the file that Paceline brings along.
+    """The ``FILE.py:FUNCTION`` that builds a model: itself, or for a synthetic one the file that Paceline brings along.
 
     Raises
     ------
     InputError
         The model has no code, as a workload has none.
     """
-    if variables_of(model) is not None:
+    if synthetic_variables(model) is not None:
         return f"{catalog.builder('ladder')}:{model.replace('-', '_').replace('/', '_')}"
     file, separator, function = model.rpartition(":")
     if not separator or not file.endswith(".py") or not function:
         raise InputError(
-            f"model {model!r} has no code to be computed; give FILE.py:FUNCTION or one of the ladder, or choose emulated compute"
+            f"model {model!r} has no code to be computed; give FILE.py:FUNCTION or a synthetic one, or choose emulated compute"
         )
     return f"{Path(file).absolute()}:{function}"
 
@@ -133,11 +80,11 @@ def describe_model(model: str, python: str | None = None, batch: int = 32, timeo
     Parameters
     ----------
     model
-        ``FILE.py:FUNCTION``, as ``paceline calibrate`` takes it, or one of the ladder.
+        ``FILE.py:FUNCTION``, as ``paceline calibrate`` takes it, or a synthetic one.
     python
         The user's Python; this one, if None.
     batch
-        Samples of a step: they tell how many rows a sparse variable's gradient has.
+        Samples of a step: they decide how many rows a sparse variable's gradient has.
     timeout_s
         Seconds after which the child is stopped.
 
@@ -148,7 +95,7 @@ def describe_model(model: str, python: str | None = None, batch: int = 32, timeo
     CalibrationError
         The model cannot be built, or not be traced.
     """
-    known = variables_of(model)
+    known = synthetic_variables(model)
     if known is not None:
         return tuple(TestbedVariable.model_validate(one) for one in known)
     with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
@@ -195,21 +142,21 @@ def of_workload(name: str, batch: int | None, where: str, beside: Path | None = 
     samples = batch or workload.batch_per_replica or 32
     created = sorted(workload.variables, key=lambda variable: variable.creation_index)
     return {
-        "variables": [_twin(variable, samples) for variable in created],
+        "variables": [_variable(variable, samples) for variable in created],
         "compute": {"kind": "emulated", "mean_s": workload.compute_s(samples), "law": _law(workload).model_dump()},
         "batch": samples,
     }
 
 
-def _twin(variable: Variable, batch: int) -> dict[str, Any]:
+def _variable(variable: Variable, batch: int) -> dict[str, Any]:
     items = max(math.ceil(variable.size_bytes / _ITEM_BYTES), 1)
     rows = variable.rows if variable.rows and items % variable.rows == 0 else None
     shape = (rows, items // rows) if rows else (items,)
-    twin: dict[str, Any] = {"name": variable.name, "shape": shape, "ready": max(variable.ready, 1e-6)}
+    found: dict[str, Any] = {"name": variable.name, "shape": shape, "ready": max(variable.ready, 1e-6)}
     if variable.sparse_bytes_per_sample is not None:
         row_bytes = variable.size_bytes / shape[0]
-        twin["rows"] = min(max(round(variable.pull_bytes(batch) / row_bytes), 1), shape[0])
-    return twin
+        found["rows"] = min(max(round(variable.pull_bytes(batch) / row_bytes), 1), shape[0])
+    return found
 
 
 def _law(workload: Workload) -> Distribution:

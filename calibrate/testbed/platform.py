@@ -6,16 +6,24 @@ determine it. With a setting it makes a scenario.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
 from simulator.spec import Spec
+from simulator.table import Column, Table
 
-__all__ = ["MEANINGS", "Parameter", "Platform"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MEANINGS", "PRIORS", "Z90", "Parameter", "Platform", "log_width"]
+
+Z90 = 1.6449
+"""Standard deviations from the middle of a normal distribution to the ends of its 90% interval."""
 
 MEANINGS: dict[str, str] = {
     "wire_bytes_per_byte": "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)",
@@ -50,6 +58,46 @@ MEANINGS: dict[str, str] = {
 """What each parameter is."""
 
 
+PRIORS: dict[str, tuple[float, float, float]] = {
+    "wire_bytes_per_byte": (1.046, 1.03, 1.07),
+    "loopback_bytes_per_s": (2.5e9, 1.0e9, 6.0e9),
+    "loopback_per_byte_s": (1.3e-9, 6.0e-10, 3.0e-9),
+    "loopback_step_s": (4.0e-3, 1.5e-3, 8.0e-3),
+    "loopback_async_step_s": (6.0e-3, 2.5e-3, 1.2e-2),
+    "loopback_waited_share": (0.5, 0.25, 1.0),
+    "loopback_ring_per_byte_s": (2.0e-9, 1.0e-9, 4.0e-9),
+    "mirrored_per_byte_s": (3.0e-10, 1.0e-10, 1.0e-9),
+    "tensor_s": (2.0e-5, 5.0e-6, 2.0e-4),
+    "tensor_per_byte_s": (2.0e-10, 5.0e-11, 1.0e-9),
+    "turn_s": (7.0e-4, 7.0e-5, 4.0e-3),
+    "turn_per_byte_s": (1.5e-9, 4.0e-10, 6.0e-9),
+    "ring_cpu_per_byte_s": (3.0e-9, 1.5e-9, 6.0e-9),
+    "dispatch_s": (2.0e-3, 5.0e-4, 6.0e-3),
+    "coordinator_s": (2.0e-3, 2.0e-4, 1.0e-2),
+    "session_s": (1.5e-3, 2.0e-4, 1.0e-2),
+    "accumulate_s": (1.0e-3, 1.0e-4, 1.0e-2),
+    "ring_step_s": (1.2e-3, 2.0e-4, 1.0e-2),
+    "mirrored_step_s": (1.5e-3, 5.0e-4, 4.0e-3),
+    "server_s": (2.0e-5, 2.0e-6, 5.0e-4),
+    "server_per_byte_s": (1.5e-10, 2.0e-11, 1.0e-9),
+    "sleep_s": (4.0e-4, 5.0e-5, 2.0e-3),
+    "queue_s": (5.0e-3, 1.0e-3, 2.5e-2),
+    "weight_sigma": (0.2, 0.04, 1.0),
+    "noise": (0.01, 0.002, 0.05),
+    "loopback_noise": (0.03, 0.01, 0.1),
+    "misfit": (0.01, 0.002, 0.05),
+    "loopback_misfit": (0.05, 0.01, 0.2),
+}
+"""Where a parameter is put that no run determines: value, and the ends of its 90% interval (orders of magnitude seen on
+CPU machines). In the least squares the interval weighs as one more, weak observation."""
+
+
+def log_width(name: str) -> float:
+    """Standard deviation of the logarithm of a parameter under its prior."""
+    _, low, high = PRIORS[name]
+    return math.log(high / low) / (2 * Z90)
+
+
 class Parameter(Spec):
     """One number of the fit."""
 
@@ -59,6 +107,12 @@ class Parameter(Spec):
     determined: bool = Field(default=True, description="false: the runs do not determine it, and a prior stands in its place")
     freedom: int | None = Field(default=None, ge=1, description="degrees of freedom behind a standard deviation; none: taken as known")
     why: str = Field(default="", description="which runs determine it, or where the prior comes from")
+
+    @classmethod
+    def prior(cls, name: str) -> Parameter:
+        """Where a parameter is put that no run determines."""
+        value, low, high = PRIORS[name]
+        return cls(value=value, low=low, high=high, determined=False, why="no run determines it: the prior stands")
 
 
 class Platform(Spec):
@@ -93,7 +147,7 @@ class Platform(Spec):
         InputError
             It is something else, or its folder cannot be written to.
         """
-        check_writable(path, option)
+        check_writable(path)
         if path.is_file() and path.stat().st_size:
             try:
                 cls.read(path)
@@ -126,6 +180,29 @@ class Platform(Spec):
                 ) from None
             place = ".".join(map(str, problem["loc"]))
             raise InputError(f"{path}: {place}: {problem['msg']}; write it with `paceline testbed fit`") from None
+
+    def table(self) -> Table:
+        """Each parameter with its 90% interval; times in seconds, rates in bytes per second."""
+        rows = tuple(
+            (name, one.value, one.low, one.high, "yes" if one.determined else "no: prior", MEANINGS[name])
+            for name, one in self.parameters.items()
+        )
+        columns = (
+            Column("parameter", "any", left=True),
+            Column("value", "number"),
+            Column("low", "number", "5%"),
+            Column("high", "number", "95%"),
+            Column("determined", "any", left=True),
+            Column("meaning", "text", "what it is"),
+        )
+        return Table("", columns, rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The parameters as a pandas table, one row each."""
+        return self.table().to_frame()
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
 
     def values(self, draw: int | None = None) -> dict[str, float]:
         """The parameters, or one joint draw of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +19,22 @@ from simulator.figures import Estimate
 from simulator.intervals import prediction_interval, widened
 from simulator.metrics import doubt_of_runs
 from simulator.replication import replicate
+from simulator.table import Cell, Column, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Prediction", "predict_setting"]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one real run of a setting is predicted to show.
+    """What one real run of a setting is predicted to show; a table in notebooks.
 
     Attributes
     ----------
+    setting
+        What would be run.
     updates_per_s
         Mean, and the 90% interval for one run.
     staleness
@@ -35,19 +42,56 @@ class Prediction:
     drawn
         The interval without what the model is off by.
     doubt
-        What it is off by, as far as it reaches this; none for one replica alone.
+        What it is off by, as far as it reaches this; none for a single replica.
+    undetermined
+        Parameters that it rests on and that no run of the fit has determined.
     """
 
+    setting: TestbedSetting
     updates_per_s: Estimate
     staleness: Counter[int]
     drawn: Estimate
     doubt: Doubt | None
+    undetermined: tuple[str, ...]
+
+    @property
+    def samples_per_s(self) -> Estimate:
+        """Mean, and the 90% interval for one run."""
+        samples = self.setting.samples_per_update
+        return Estimate(**{key: value * samples for key, value in self.updates_per_s.model_dump().items()})
 
     @property
     def mean_staleness(self) -> float | None:
         """Mean over all updates."""
         total = sum(self.staleness.values())
         return sum(value * count for value, count in self.staleness.items()) / total if total else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
+        return {
+            "setting": self.setting.model_dump(mode="json"),
+            "updates_per_s": self.updates_per_s.model_dump(),
+            "samples_per_s": self.samples_per_s.model_dump(),
+            "mean_staleness": self.mean_staleness,
+            "staleness": {str(value): count for value, count in sorted(self.staleness.items())},
+            "undetermined": list(self.undetermined),
+        }
+
+    def table(self) -> Table:
+        """Rates with their 90% intervals for one run, and the mean staleness."""
+        rates = (("updates/s", self.updates_per_s), ("samples/s", self.samples_per_s))
+        rows: list[tuple[Cell, ...]] = [(name, one.mean, one.low, one.high) for name, one in rates]
+        if self.mean_staleness is not None:
+            rows.append(("mean staleness", self.mean_staleness, None, None))
+        columns = (Column("value", "text", " "), Column("mean", "any"), Column("low", "any", "5%"), Column("high", "any", "95%"))
+        return Table(self.setting.label, columns, tuple(rows))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The same as a pandas table."""
+        return self.table().to_frame()
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
 
 
 def predict_setting(
@@ -98,4 +142,23 @@ def predict_setting(
     mean = math.fsum(rates) / len(rates)
     ends = prediction_interval((np.array(rates) * factors_of(platform, setting, replications, rng)).tolist())
     drawn, doubt = Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean)), doubt_of_runs(scenario, runs)
-    return Prediction(widened(drawn, off_of(doubt)), stale, drawn, doubt)
+    undetermined = sorted(name for name in _rests_on(setting) if not platform.parameters[name].determined)
+    return Prediction(setting, widened(drawn, off_of(doubt)), stale, drawn, doubt, tuple(undetermined))
+
+
+def _rests_on(setting: TestbedSetting) -> set[str]:
+    """Parameters that a prediction of the setting rests on most."""
+    names = {"wire_bytes_per_byte" if setting.link is not None else "loopback_bytes_per_s"}
+    if setting.link is None:
+        step = "loopback_async_step_s" if setting.mode == "async" else "loopback_step_s"
+        names |= {step, "loopback_per_byte_s", "loopback_waited_share"} if setting.servers else {"loopback_ring_per_byte_s"}
+    else:
+        names |= {"tensor_s", "tensor_per_byte_s"} if setting.servers else {"turn_s", "turn_per_byte_s"}
+    names |= {
+        "async": {"dispatch_s", "coordinator_s"},
+        "ring": {"ring_step_s"},
+        "mirrored": {"mirrored_step_s", "mirrored_per_byte_s"},
+    }.get(setting.mode, {"session_s"})
+    if setting.link is not None and setting.link.sharing == "tcp":
+        names |= {"weight_sigma", "queue_s"}
+    return names

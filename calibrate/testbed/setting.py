@@ -1,26 +1,59 @@
-"""One setting of the testbed: what is run, as people write it down and as the probe takes it."""
+"""One setting of the testbed: what is run, as a file has it and as the probe takes it.
+
+Synthetic models, of 1 to 64 MB, are known without building anything: a stack of square-ish dense layers
+without biases (``models/keras/ladder.py`` builds the same as a Keras model, for real compute), or
+uneven variables, for emulated compute alone.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from calibrate.testbed.ladder import variables_of
 from simulator.distributions import Constant, Distribution
 from simulator.spec import Rate, Seconds, Spec
 
-__all__ = ["Compute", "ShapedLink", "TestbedSetting", "TestbedVariable"]
+__all__ = ["SYNTHETIC", "WITH_SERVERS", "Compute", "ShapedLink", "TestbedSetting", "TestbedVariable", "synthetic_variables"]
 
+SYNTHETIC = ("ladder-1mb", "ladder-4mb", "ladder-16mb", "ladder-64mb")
+"""Names of synthetic models; ``ladder-4mb/16`` is the same with 16 variables in place of 4."""
+WITH_SERVERS = ("async", "between-graph", "sync")
+"""Modes with parameter servers."""
+
+_NAME = re.compile(r"(ladder|uneven)-(1|4|16|64)mb(?:/(\d{1,3}))?")
+_WIDTH = 256
+_LAYERS, _UNEVEN_LAYERS = 4, 6
+_MOST_UNEVEN = 10
 
 _BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
+def synthetic_variables(model: str) -> list[dict[str, Any]] | None:
+    """Variables of a synthetic model, in the order of creation; None of any other.
+
+    Layers of ``ladder-4mb/8`` are alike. Of ``uneven-4mb/6`` each has twice the bytes of the
+    one before, as the last dense layers of a convolutional network have most of its weights.
+    Gradients become ready evenly over the backward pass, the last layer's first.
+    """
+    found = _NAME.fullmatch(model)
+    if found is None:
+        return None
+    uneven = found[1] == "uneven"
+    count = int(found[3] or (_UNEVEN_LAYERS if uneven else _LAYERS))
+    if count < 1 or (uneven and count > _MOST_UNEVEN):
+        return None
+    rows = int(found[2]) * 2**20 // (4 * _WIDTH)
+    each = [rows * 2**index // (2**count - 1) for index in range(count)] if uneven else [rows // count] * count
+    return [{"name": f"layer_{index}", "shape": (one, _WIDTH), "ready": 1.0 - index / count} for index, one in enumerate(each)]
+
+
 class TestbedVariable(Spec):
-    """One variable of the twin that is trained, in the order of creation."""
+    """One variable of the model that is trained, in the order of creation."""
 
     __test__ = False  # pytest takes names that begin with Test for tests
 
@@ -51,6 +84,13 @@ class ShapedLink(Spec):
     congestion: str = Field(default="cubic", pattern=r"^[a-z0-9_-]{1,30}$", description="TCP's congestion control")
     buffer_s: Seconds = Field(default=0.02, gt=0, le=10, description="what may queue at an interface, as time at its rate")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _table(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            raise ValueError('must be "loopback", or a table such as {bandwidth = "400 Mbit/s"}')
+        return data
+
 
 class Compute(Spec):
     """What a worker does between the last byte of its pull and the first of its push."""
@@ -73,27 +113,35 @@ class TestbedSetting(Spec):
         "apart: processes that compute at the same time, and exchange nothing"
     )
     workers: int = Field(ge=1, le=64, description="worker processes; mirrored: replicas in one process")
-    servers: int = Field(default=0, ge=0, le=32)
-    backup_workers: int = Field(default=0, ge=0)
-    link: ShapedLink | None = Field(default=None, description="left out: loopback, in a network namespace of its own")
-    model: str = Field(default="ladder-4mb", description="one of the ladder, or FILE.py:FUNCTION, or a workload")
-    variables: tuple[TestbedVariable, ...] = Field(default=(), description="of the model; left out: those of the ladder's")
-    batch: int = Field(default=32, ge=1)
+    servers: int = Field(default=0, ge=0, le=32, description="parameter servers; ring, mirrored and apart have none")
+    backup_workers: int = Field(default=0, ge=0, description="sync: gradients of a step that are not waited for")
+    link: ShapedLink | None = Field(
+        default=None,
+        description="a table; loopback, or left out in a file: an interface that no others share",
+    )
+    model: str = Field(
+        default="ladder-4mb",
+        description="ladder-1mb, -4mb, -16mb, -64mb (/16: in 16 variables), FILE.py:FUNCTION, or a workload",
+    )
+    variables: tuple[TestbedVariable, ...] = Field(default=(), description="of the model; left out: found by its name")
+    batch: int = Field(default=32, ge=1, description="samples of a worker's step")
     compute: Compute = Compute()
     overlap: bool = Field(
         default=False, description="layer by layer: a layer waits for its variable only, its gradient leaves when it is ready"
     )
     steps: int = Field(default=50, ge=2, le=1_000_000, description="of each worker, on average")
     warm_up: int = Field(default=3, ge=1, description="steps of each worker before the common start; not measured")
-    start_spread_s: Seconds = Field(default=0.0, ge=0, description="0: all start together; else at random within so long")
+    start_spread_s: Seconds = Field(default=0.0, ge=0, description="asynchronous workers start at random within it; 0: all together")
     threads: int = Field(default=1, ge=1, le=1024, description="TensorFlow's intra-op threads in each process")
     gpu_memory_mib: int = Field(default=4096, ge=64, description="mirrored on a GPU: memory of each logical device")
 
     @model_validator(mode="before")
     @classmethod
-    def _with_variables(cls, data: Any) -> Any:
+    def _as_written(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("link") == "loopback":
+            data = {**data, "link": None}
         if isinstance(data, dict) and not data.get("variables"):
-            found = variables_of(data.get("model", "ladder-4mb"))
+            found = synthetic_variables(data.get("model", "ladder-4mb"))
             if found is not None:
                 return {**data, "variables": found}
         return data
@@ -101,8 +149,8 @@ class TestbedSetting(Spec):
     @model_validator(mode="after")
     def _consistent(self) -> TestbedSetting:
         if not self.variables:
-            raise ValueError(f"model {self.model!r} is none of the ladder, so its variables must be given")
-        with_servers = self.mode in ("async", "between-graph", "sync")
+            raise ValueError(f"model {self.model!r} is no synthetic one, so its variables must be given")
+        with_servers = self.mode in WITH_SERVERS
         if with_servers != (self.servers > 0):
             raise ValueError(f'mode = "{self.mode}" takes {"at least one server" if with_servers else "no servers"}; it has {self.servers}')
         if self.backup_workers and self.mode != "sync":
@@ -114,13 +162,13 @@ class TestbedSetting(Spec):
         if self.mode == "mirrored" and self.link is not None:
             raise ValueError('mode = "mirrored" is one process on one host; it has no link')
         if self.mode == "apart" and self.workers < 2:
-            raise ValueError(f'mode = "apart" compares processes alone with processes at the same time; it needs 2, not {self.workers}')
+            raise ValueError(f'mode = "apart" compares one process with several at the same time; it needs 2, not {self.workers}')
         if self.mode == "apart" and (self.link is not None or self.compute.kind != "real"):
-            raise ValueError('mode = "apart" is real compute alone, of processes that exchange nothing; it has no link')
+            raise ValueError('mode = "apart" is real compute of processes that exchange nothing; it has no link')
         if self.start_spread_s and self.mode in ("sync", "ring", "mirrored", "apart"):
             raise ValueError(f'start_spread is of asynchronous workers; in mode = "{self.mode}" all begin together')
         if self.compute.kind == "real" and self.model.startswith("ladder-") is False and ":" not in self.model:
-            raise ValueError(f"compute.kind = real needs a model that can be built (FILE.py:FUNCTION or the ladder), not {self.model!r}")
+            raise ValueError(f"compute.kind = real needs a model that can be built (FILE.py:FUNCTION, a synthetic one), not {self.model!r}")
         return self
 
     @property
@@ -136,13 +184,20 @@ class TestbedSetting(Spec):
         return float(sum(rows))
 
     @property
+    def samples_per_update(self) -> int:
+        """Samples that an update of the model is computed from: one batch, or where workers step together, those of all that count."""
+        if self.mode in ("ring", "mirrored"):
+            return self.batch * self.workers
+        return self.batch * (self.workers - self.backup_workers) if self.mode == "sync" else self.batch
+
+    @property
     def kind_of_run(self) -> str:
         """Content hash without what only says how long it runs: settings that differ in that alone are the same experiment."""
         return self.model_copy(update={"steps": 2, "warm_up": 1, "gpu_memory_mib": 64}).hash
 
     @property
     def label(self) -> str:
-        """For people: mode, workers, servers, link, model, compute."""
+        """In words: mode, workers, servers, link, model, compute."""
         servers = f" x {self.servers} PS" if self.servers else ""
         backup = f" ({self.backup_workers} backup)" if self.backup_workers else ""
         link = "loopback" if self.link is None else f"{self.link.bandwidth_bytes_per_s * 8e-6:g} Mbit/s {self.link.sharing}"
@@ -156,7 +211,7 @@ class TestbedSetting(Spec):
 
     @property
     def model_name(self) -> str:
-        """The model for people: of a path the file's name, with its function."""
+        """The model as a reader sees it: of a path the file's name, with its function."""
         return self.model.replace("\\", "/").rpartition("/")[2] if ".py:" in self.model or self.model.endswith(".toml") else self.model
 
     @property

@@ -13,11 +13,13 @@ more source, so that a regime of few rows is drawn towards them.
 A regime has two numbers: of compute for each doubling of replicas, none for one replica as
 it was calibrated, and of communication. More of them (both with and without a part for
 each doubling) and fewer (of one kind alone, or the same for both) did worse on sources
-left out, and so are not estimated; a scenario's own discrepancy may have them.
+left out, and so are not estimated; a scenario's own discrepancy may have them:
+:func:`own_discrepancy` scales that of the regime to points of one's own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,14 +30,16 @@ import tomlkit.items
 from numpy.typing import NDArray
 from scipy import optimize
 
-from calibrate.validation.comparison import Compared
-from calibrate.validation.reaching import rows_from_csv
+from calibrate.validation.comparison import Compared, rows_from_csv
 from simulator import catalog
-from simulator.discrepancy import Z_90, Deviation, LeftOutRows
+from simulator.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
+from simulator.figures import Estimate
 from simulator.files import write_whole
-from simulator.inadequacy import ALL_REDUCE, ASYNCHRONOUS, CATALOGUE, CONTENDED, MEASURED, SYNCHRONOUS
+from simulator.inadequacy import ALL_REDUCE, ASYNCHRONOUS, CATALOGUE, CONTENDED, MEASURED, SYNCHRONOUS, discrepancy_of
+from simulator.intervals import widened
+from simulator.results import Result
 
-__all__ = ["Held", "Sample", "deviations", "held_out", "main"]
+__all__ = ["PRIOR_POINTS", "Held", "Own", "Sample", "deviations", "held_out", "main", "own_discrepancy"]
 
 Array = NDArray[np.float64]
 
@@ -274,6 +278,84 @@ def main() -> None:
     print(f"all: {held_out(sample, sorted(set(sample.regime)))}")  # noqa: T201
     write_whole(target, tomlkit.dumps(document))
     print(f"wrote {target}")  # noqa: T201
+
+
+PRIOR_POINTS = 3.0
+"""As so many points of one's own the figures of the regime count."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """What one's own points say.
+
+    Attributes
+    ----------
+    discrepancy
+        That of the regime times ``factor``, with how intervals hold the points, each with the factor of the others.
+    factor
+        Of all standard deviations.
+    points
+        How many told.
+    """
+
+    discrepancy: Discrepancy
+    factor: float
+    points: int
+
+
+def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> Own | None:
+    """The discrepancy of the regime, scaled to one's own residuals.
+
+    The factor k has k^2 = (n0 + sum over points of max(r^2 - v, 0) / s^2) / (n0 + n): the
+    mean of variances relative to those of the regime, which count as n0 = 3 points, as a
+    scaled inverse chi-squared prior of n0 degrees of freedom does (Gelman et al., "Bayesian
+    Data Analysis", section 2.6). r is the logarithm of measured over predicted throughput,
+    v its variance by chance and what the fit leaves open, s what the regime's discrepancy is.
+
+    Parameters
+    ----------
+    rows
+        Points that took no part in the fit that predicts them.
+    results
+        Their predictions.
+
+    Returns
+    -------
+    Own or None
+        None where no point has a discrepancy: one replica alone, or one that was switched off.
+    """
+    told = [
+        (row, result.discrepancy.off, row.reached)
+        for row, result in zip(rows, results, strict=True)
+        if result.discrepancy is not None and row.reached is not None and result.discrepancy.off.sd > 0
+    ]
+    regime = discrepancy_of(results[0].scenario) if results else None
+    if not told or regime is None:
+        return None
+    squares = []
+    for row, off, reached in told:
+        residual = math.log(row.mean / row.predicted.mean)
+        chance = math.log(reached.high / max(reached.low, 1e-9 * reached.high)) / (2 * Z_90)
+        squares.append(max(residual**2 - chance**2, 0.0) / off.sd**2)
+    inside = 0.0
+    for (row, off, reached), square in zip(told, squares, strict=True):
+        others = _factor(sum(squares) - square, len(squares) - 1)
+        drawn = Estimate(mean=row.predicted.mean, low=reached.low, high=reached.high)
+        ends = widened(drawn, off.times(others))
+        inside += sum(ends.low <= value <= ends.high for value in row.measured) / len(row.measured)
+    factor = _factor(sum(squares), len(squares))
+    scaled = {name: _scaled(getattr(regime, name), factor) for name in ("compute", "communication", "staleness")}
+    about = f"{factor:.2g} times that of the regime: {len(told)} points, each predicted from the others, and the regime's own as 3 points"
+    checked = LeftOutRows(inside=round(inside / len(told), 3), rows=len(told), sources=1)
+    return Own(Discrepancy(**scaled, checked=checked, about=about), factor, len(told))
+
+
+def _factor(squares: float, points: int) -> float:
+    return math.sqrt((PRIOR_POINTS + squares) / (PRIOR_POINTS + points))
+
+
+def _scaled(one: Deviation, factor: float) -> Deviation:
+    return Deviation(at=min(float(f"{one.at * factor:.2g}"), 3.0), per_doubling=min(float(f"{one.per_doubling * factor:.2g}"), 3.0))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ The space is for machines of two cores and more:
 - The mean of emulated compute follows from the rate, so that link and compute both matter:
   the busiest link would be in use for 40, 70, 100 or 140% of the time, and compute is at
   least half as long as what a single worker's bytes take.
-- A run takes 10 to 40 s by a guess (:mod:`calibrate.testbed.duration`); steps follow.
+- A run takes 10 to 40 s by a guess (:func:`~calibrate.testbed.running.guessed_run_s`); steps follow.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import tomlkit
 
-from calibrate.testbed.duration import busiest_share, guessed_step_s
-from calibrate.testbed.ladder import variables_of
 from calibrate.testbed.model import Describe, of_workload
-from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from calibrate.validation.matrix import Matrix, matrix_of
+from calibrate.testbed.running import busiest_share, guessed_step_s
+from calibrate.testbed.setting import TestbedSetting, TestbedVariable, synthetic_variables
+from calibrate.validation.matrix import Matrix, matrix_of, read_matrix
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.loading import read_toml
 
-__all__ = ["DEFAULT_COUNT", "GROUPS", "TURNS", "is_random", "random_matrix", "random_table", "random_text", "seed_of"]
+__all__ = ["DEFAULT_COUNT", "GROUPS", "TURNS", "matrix_named", "random_matrix", "random_table", "random_text"]
 
 SERVERS, RING, LAYERS, TCP, CORES = GROUPS = ("PS, fair links", "ring, fair links", "layer by layer", "TCP's own sharing", "shared cores")
 TURNS = (SERVERS, RING, TCP, CORES, LAYERS, SERVERS, RING, SERVERS, TCP, CORES, LAYERS, SERVERS)
@@ -82,22 +82,38 @@ _Choice = TypeVar("_Choice")
 _SEED = re.compile(r"random:(\d{1,18})", re.ASCII)
 
 
-def is_random(name: str) -> bool:
-    """Whether a matrix is asked for by seed."""
-    return name == "random" or name.startswith("random:")
+def matrix_named(
+    name: str | Path = "quick", count: int | None = None, *, python: str | None = None, describe: Describe | None = None
+) -> Matrix:
+    """The matrix of a file, of a name in the catalogue, or drawn by ``random:SEED``.
 
-
-def seed_of(name: str, where: str = "--matrix") -> int:
-    """The seed in ``random:SEED``.
+    Parameters
+    ----------
+    name
+        Of the matrix.
+    count
+        Settings that are drawn, :data:`DEFAULT_COUNT` if left out; only for ``random:SEED``.
+    python, describe
+        As for :func:`~calibrate.validation.matrix.read_matrix`.
 
     Raises
     ------
     InputError
-        It is no whole number from 0 on, of up to 18 digits.
+        There is no such matrix, it breaks a rule, or ``count`` does not go with it.
     """
+    text = str(name)
+    if text == "random" or text.startswith("random:"):
+        return random_matrix(_seed_of(text), DEFAULT_COUNT if count is None else count, python=python, describe=describe)
+    if count is not None:
+        raise InputError(f"`count`: goes with settings that are drawn, such as `matrix='random:1'`; {text[:60]!r} has its own")
+    return read_matrix(catalog.find("matrices", text, "`matrix`"), python=python, describe=describe)
+
+
+def _seed_of(name: str) -> int:
+    """The seed in ``random:SEED``."""
     found = _SEED.fullmatch(name)
     if found is None:
-        raise InputError(f"{where} {name[:60]!r}: must have a seed, a whole number from 0 on with up to 18 digits, such as random:1")
+        raise InputError(f"`matrix`: {name[:60]!r} must have a seed, a whole number from 0 on with up to 18 digits, such as random:1")
     return int(found[1])
 
 
@@ -118,7 +134,8 @@ def random_matrix(seed: int, count: int, *, python: str | None = None, describe:
     InputError
         Seed or count are out of their range.
     """
-    return matrix_of(random_table(seed, count), f"random:{seed}", python=python, describe=describe)
+    matrix = matrix_of(random_table(seed, count), f"random:{seed}", python=python, describe=describe)
+    return matrix.model_copy(update={"drawn_by": seed})
 
 
 def random_text(seed: int, count: int) -> str:
@@ -153,8 +170,8 @@ def random_table(seed: int, count: int) -> dict[str, Any]:
     if not 0 <= seed < 10**18:
         raise InputError(f"seed {seed}: must be from 0 on, with up to 18 digits")
     if not 1 <= count <= MOST:
-        raise InputError(f"--count {count}: must be from 1 to {MOST} settings")
-    table = read_toml(catalog.find("matrices", _FIT, "--matrix"))
+        raise InputError(f"`count={count}`: must be from 1 to {MOST} settings")
+    table = read_toml(catalog.find("matrices", _FIT, "`matrix`"))
     fit: list[dict[str, Any]] = list(table["fit"])
     # settings of the fit are not drawn again, nor is one drawn twice
     taken = {setting.kind_of_run for setting in matrix_of(table, _FIT).settings}
@@ -242,7 +259,7 @@ def _real(draw: _Draw) -> dict[str, Any] | None:
     servers = draw.of((1, 2))
     name, batch = draw.of(_REAL)
     mbit_per_s = draw.of((None, None, 400, 1000))
-    model = name if variables_of(name) is not None else f"{catalog.builder(name).absolute()}:build"
+    model = name if synthetic_variables(name) is not None else f"{catalog.builder(name).absolute()}:build"
     table: dict[str, Any] = {"mode": mode, "workers": workers}
     if mode in ("async", "between-graph", "sync"):
         table["servers"] = servers
@@ -266,21 +283,21 @@ def _alone(drawn: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _sized(table: dict[str, Any]) -> TestbedSetting:
     """The setting; a model whose variables are known only when it has been built has some of the same sizes."""
-    variables = {} if variables_of(table["model"]) is not None else {"variables": _of_network()}
+    variables = {} if synthetic_variables(table["model"]) is not None else {"variables": _of_network()}
     return TestbedSetting.model_validate({**table, **variables, "steps": _STEPS[0]})
 
 
 @functools.cache
 def _sizes(model: str) -> tuple[float, ...]:
     """Bytes of each variable, in the order of creation."""
-    known = variables_of(model)
+    known = synthetic_variables(model)
     return tuple(TestbedVariable.model_validate(one).size_bytes for one in (_of_network() if known is None else known))
 
 
 @functools.cache
 def _of_network() -> list[dict[str, Any]]:
     """Variables of the convolutional network, as the catalogue's workload has them."""
-    found: list[dict[str, Any]] = of_workload(_NETWORK, None, "--matrix")["variables"]
+    found: list[dict[str, Any]] = of_workload(_NETWORK, None, "`matrix`")["variables"]
     return found
 
 

@@ -11,22 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
-from calibrate.measurements import new_file
 from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
-from calibrate.testbed.measure import measure_setting
 from calibrate.testbed.platform import MEANINGS, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings, read_run
+from calibrate.testbed.running import measure_setting
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import Compute, TestbedSetting
-from calibrate.validation.checking import times_compute
-from calibrate.validation.comparison import Compared, histogram_distance
-from calibrate.validation.matrix import Matrix
-from calibrate.validation.reaching import reached_of
+from calibrate.validation.comparison import Compared, histogram_distance, reached_of
+from calibrate.validation.matrix import Matrix, times_compute
+from calibrate.validation.validation import Validation, scores_of
 from simulator.distributions import Empirical
 from simulator.errors import CalibrationError
 from simulator.replication import replicate
+from simulator.table import Column, Table
 
 __all__ = ["MatrixValidation", "compute_of", "measure_matrix", "pending_settings", "validate_matrix"]
 
@@ -41,14 +40,76 @@ class MatrixValidation:
 
     Attributes
     ----------
+    matrix
+        What was fitted, and what was predicted.
     rows
-        One a setting, those of the fit first (``fitted``).
+        One for each setting, those of the fit first (``fitted``).
     platform
         What was fitted, to the first part alone.
     """
 
+    matrix: Matrix
     rows: tuple[Compared, ...]
     platform: Platform
+
+    @property
+    def validation(self) -> Validation:
+        """What is said of it."""
+        matrix, rows = self.matrix, self.rows
+        chosen = (
+            "named before anything was measured"
+            if matrix.drawn_by is None
+            else f"drawn at random by seed {matrix.drawn_by} from the space that docs/testbed.md declares"
+        )
+        return Validation(
+            key=f"testbed-{matrix.name}",
+            title=f"Real TensorFlow runs on this machine ({matrix.name})",
+            rows=rows,
+            scores=tuple(scores_of(rows)),
+            about=(
+                f"{len(matrix.fit)} small settings (1 worker, 2 where it must be) were measured and fitted; {len(matrix.held_out)} "
+                f"others, {chosen}, were predicted and measured. Each was run {matrix.repeats} times, a cluster of processes started anew "
+                "each time.",
+                "An interval holds 90% of single runs: the law of compute, what the fit leaves open, how far settings of the fit are off "
+                "as a whole (misfit), and how repeats of one setting differ (noise).",
+                "The max-min rule shares links, and where compute is real the cores, evenly, puts 4 ms between steps, and knows nothing "
+                "else.",
+            ),
+            tables=(_parameters(self.platform), _fitted(rows)),
+            details=(_meanings(self.platform),),
+            extra={"platform": self.platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by},
+        )
+
+
+def _parameters(platform: Platform) -> Table:
+    columns = (
+        Column("parameter", "text"),
+        Column("value", "number"),
+        Column("low", "number", "90% from"),
+        Column("high", "number", "90% to"),
+        Column("determined", "any", left=True),
+    )
+    rows = tuple((name, one.value, one.low, one.high, one.determined) for name, one in platform.parameters.items())
+    note = "Seconds and bytes. A parameter that the runs do not determine keeps a documented prior."
+    return Table("What was fitted", columns, rows, "parameters", note)
+
+
+def _meanings(platform: Platform) -> Table:
+    columns = (Column("parameter", "text"), Column("meaning", "text"), Column("why", "text", "by what"))
+    rows = tuple((name, MEANINGS[name], one.why) for name, one in platform.parameters.items())
+    return Table("What each parameter is, and what determines it", columns, rows, "meanings")
+
+
+def _fitted(rows: tuple[Compared, ...]) -> Table:
+    """How well the fit describes its own settings, which no score counts."""
+    columns = (
+        Column("setting", "text"),
+        Column("measured", "precise", meaning="updates/s"),
+        Column("fitted", "precise", meaning="updates/s"),
+        Column("error", "error"),
+    )
+    its = tuple((row.name, row.mean, row.predicted.mean, row.error) for row in rows if row.fitted)
+    return Table("How well the fit describes what it was fitted to", columns, its, "fitted")
 
 
 def measure_matrix(
@@ -68,8 +129,7 @@ def measure_matrix(
             progress(number, len(settings), setting.label)
         done = _measured_before(setting, matrix, folder)
         if done is None:
-            out = new_file(folder, f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
-            done = measure_setting(setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python, out=out)
+            done = measure_setting(setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python)
         found.append(done)
     if progress is not None:
         progress(len(settings), len(settings), "measured")
@@ -133,7 +193,7 @@ def validate_matrix(
         rows.append(_compared(one, group, platform, fitted, replications, matrix.seed))
     if progress is not None:
         progress(len(readings), len(readings), "predicted")
-    return MatrixValidation(tuple(rows), platform)
+    return MatrixValidation(matrix, tuple(rows), platform)
 
 
 def _check_machine(readings: list[Readings]) -> None:
@@ -146,7 +206,7 @@ def _check_machine(readings: list[Readings]) -> None:
                 if here != there:
                     raise CalibrationError(
                         f"{file.path}: was measured with {key} {there!r}, {first.path.name} with {here!r}; "
-                        "measure both on one machine, into a folder of its own (--measurements)"
+                        "measure both on one machine, into a folder of its own (`measurements`)"
                     )
 
 

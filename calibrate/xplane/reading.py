@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibrate.probing import PROBES
-from simulator.errors import CalibrationError, InputError
+from calibrate.probing import run_reader
+from simulator.errors import InputError
 
-__all__ = ["Event", "Profile", "Timeline", "read_profiles", "run_reader"]
+__all__ = ["Event", "Profile", "Timeline", "profile_files", "read_profiles"]
 
-_EXIT_NO_TENSORFLOW = 4
-_EXIT_USAGE = 5
+_SUFFIX = ".xplane.pb"
+_HOW_TO = "tf.profiler.experimental.start(LOGDIR) and stop(), or the callback TensorBoard(LOGDIR, profile_batch=(10, 30)), writes one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +96,46 @@ class Profile:
         return [line for line in self.timelines if not line.on_device]
 
 
+def profile_files(place: Path, run: str | None = None) -> list[Path]:
+    """The XPlane files of one profiling run, one a host, sorted.
+
+    Parameters
+    ----------
+    place
+        A TensorBoard log directory (``plugins/profile/RUN/HOST.xplane.pb`` somewhere below
+        it), the folder of one run, or one file.
+    run
+        Name of the run's folder; None takes the newest, which is the last by name, as
+        TensorFlow names runs by their date.
+
+    Raises
+    ------
+    InputError
+        There is no profile, or none of that name.
+    """
+    if place.is_file():
+        if run is not None:
+            raise InputError(f"`profile_run`: {run!r}: {place} is one profile already; leave it out, or give its log directory")
+        if not place.name.endswith(_SUFFIX):
+            raise InputError(
+                f"`profiles`: {str(place)!r}: must end in {_SUFFIX}, which the profiler's files do; give one, or its log directory"
+            )
+        return [place]
+    if not place.is_dir():
+        raise InputError(f"`profiles`: {str(place)!r}: there is no such file or folder; check the path")
+    runs: dict[Path, list[Path]] = {}
+    for file in place.rglob(f"*{_SUFFIX}"):
+        runs.setdefault(file.parent, []).append(file)
+    if not runs:
+        raise InputError(f"`profiles`: {str(place)!r}: holds no profile (*{_SUFFIX}); {_HOW_TO}")
+    folders = sorted(runs, key=lambda folder: (folder.name, str(folder)))
+    chosen = folders if run is None else [folder for folder in folders if folder.name == run]
+    if not chosen:
+        known = ", ".join(folder.name for folder in folders[-5:])
+        raise InputError(f"`profile_run`: {run!r}: {place} has no run of that name; it has {known}")
+    return sorted(runs[chosen[-1]])
+
+
 def read_profiles(files: Sequence[Path], python: str | None = None, timeout_s: float | None = None) -> list[Profile]:
     """Read XPlane files.
 
@@ -123,43 +160,6 @@ def read_profiles(files: Sequence[Path], python: str | None = None, timeout_s: f
         run_reader("xplane.py", [str(file) for file in files], out, python, timeout_s)
         with out.open(encoding="utf-8") as lines:
             return list(_profiles(json.loads(line) for line in lines))
-
-
-def run_reader(script: str, arguments: Sequence[str], out: Path, python: str | None, timeout_s: float | None) -> None:
-    """Run a probe that reads files: it writes ``out``, and says on its last line why it could not.
-
-    Raises
-    ------
-    InputError
-        There is no such Python, or what it read cannot be used.
-    CalibrationError
-        That Python has no TensorFlow, it took too long, or it broke.
-    """
-    executable = python or sys.executable
-    command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    try:
-        done = subprocess.run(  # noqa: S603 - the Python that the user named
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=environment, timeout=timeout_s
-        )
-    except OSError as error:
-        raise InputError(
-            f"--python {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise CalibrationError(f"reading was given up after {timeout_s:g} s (--timeout)") from None
-    if done.returncode == 0:
-        return
-    printed = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    last = printed[-1] if printed else "it printed nothing"
-    if done.returncode == _EXIT_NO_TENSORFLOW:
-        raise CalibrationError(
-            f"{executable} cannot import TensorFlow ({last}), whose classes read the file; install it there with "
-            "`pip install 'paceline[tensorflow]'`, or name another Python with --python"
-        )
-    if done.returncode == _EXIT_USAGE:
-        raise InputError(last)
-    raise CalibrationError(last if done.returncode > 0 else f"the reader was killed by signal {-done.returncode}: {last}")
 
 
 def _profiles(rows: Iterator[dict[str, Any]]) -> Iterator[Profile]:

@@ -6,23 +6,26 @@ Exit codes: 0 ok, 1 the run failed, 2 usage or bad input, 3 a threshold was miss
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import pkgutil
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Annotated, Any, TextIO, cast
+from typing import Annotated, Any, ClassVar, TextIO, cast
 
 import typer
+from typer.core import TyperCommand
 
 from paceline import __version__
 from paceline.cli import commands
 from paceline.cli.ending import StoppedError, ending_by_signals
-from simulator.errors import EngineWarning, PacelineError, ScenarioError
+from simulator.errors import PacelineError, PacelineWarning, ScenarioError
 
 __all__ = ["main"]
 
@@ -59,6 +62,17 @@ def _flowing(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(command.__doc__ or "").split("\n\n"))
 
 
+class _Command(TyperCommand):
+    """A command that is known to messages while it runs."""
+
+    running: ClassVar[_Command | None] = None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        _Command.running = self
+        return super().invoke(ctx)
+
+
 def _modules() -> list[ModuleType]:
     """The modules of :mod:`paceline.cli.commands`, in the order in which the help lists them."""
     found = [import_module(f"{commands.__name__}.{module.name}") for module in pkgutil.iter_modules(commands.__path__)]
@@ -72,10 +86,10 @@ def _add(module: ModuleType) -> None:
     group: typer.Typer | None = getattr(module, "app", None)
     if group is None:
         command = getattr(module, function_name)
-        app.command(name, help=_flowing(command), rich_help_panel=module.PANEL)(command)
+        app.command(name, cls=_Command, help=_flowing(command), rich_help_panel=module.PANEL)(command)
         return
     for info in group.registered_commands:
-        info.help = _flowing(cast(Callable[..., None], info.callback))
+        info.cls, info.help = _Command, _flowing(cast(Callable[..., None], info.callback))
     app.add_typer(group, name=name, rich_help_panel=module.PANEL)
 
 
@@ -87,6 +101,8 @@ for _module in _modules():
 _UsageError: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 _INTERRUPTED = 130
 _LONGEST_LINE = 600
+_ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`(?:: (?='))?")
+"""An argument in a message of the library, alone or with a value."""
 _UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|USD|h|hours?|min|minutes?|d|days?)\b")
 """A unit that the shell has cut off its value."""
 
@@ -99,12 +115,43 @@ def _say(message: str) -> None:
     print(f"paceline: {line}", file=sys.stderr)
 
 
+def in_options(text: str) -> str:
+    """A message of the library, in the words of the command that runs: an argument as the option that gives it.
+
+    The library names an argument in backticks, alone (``out``) or with a value (``force=True``);
+    what is no argument of the command stays as it is.
+    """
+    options = {} if _Command.running is None else {its.name: its for its in _Command.running.params}
+
+    def option(found: re.Match[str]) -> str:
+        its = options.get(found[1])
+        return found[0] if its is None else _as_typed(its, found[2]) + (" " if found[0].endswith(" ") else "")
+
+    return _ARGUMENT.sub(option, text)
+
+
+def _as_typed(parameter: Any, value: str | None) -> str:
+    """An option, or the place of an argument, as one types it."""
+    name = next((name for name in parameter.opts if name.startswith("--")), None) or parameter.metavar or parameter.name.upper()
+    if value is None:
+        return str(name)
+    try:
+        given = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return f"{name} {value}"
+    if isinstance(given, bool):
+        return str(name if given else (parameter.secondary_opts or [name])[0])
+    pairs = [f"{key}={each}" for key, each in given.items()] if isinstance(given, dict) else None
+    words = [",".join(map(str, given)) if isinstance(given, (list, tuple)) else str(given)] if pairs is None else pairs
+    return " ".join(f"{name} {shlex.quote(word)}" for word in words)
+
+
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
 ) -> None:
     """What is meant for the user is a line as any other remark; the rest is for developers."""
-    if issubclass(category, EngineWarning):
-        _say(str(message))
+    if issubclass(category, PacelineWarning):
+        _say(in_options(str(message)))
     else:
         _show_as_before(message, category, filename, lineno, file, line)
 
@@ -130,7 +177,7 @@ def _run() -> tuple[int, str]:
         code = app(prog_name="paceline", standalone_mode=False)
     except PacelineError as error:
         for problem in error.problems if isinstance(error, ScenarioError) else (str(error) or type(error).__name__,):
-            _say(problem)
+            _say(in_options(problem))
         code = error.exit_code
     except _UsageError as error:
         code = _explain(error)

@@ -13,9 +13,8 @@ import typer
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-__all__ = ["YES_HELP", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep", "cores_of", "told_s"]
+__all__ = ["agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep", "cores_of", "told_s"]
 
-YES_HELP = "Go on without a question where simulating takes long, or a step of the training does."
 _LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
 """What one scenario, and what many may take before it is asked about."""
 _LONG_MEASURING_S = 3600.0

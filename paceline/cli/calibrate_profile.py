@@ -16,8 +16,7 @@ from simulator.text import format_bytes, format_seconds
 from simulator.workload import Workload
 
 if TYPE_CHECKING:
-    from calibrate.xplane.batches import Profiled
-    from calibrate.xplane.report import ProfileReport
+    from calibrate.xplane.profiles import Profiled, ProfileReport
 
 __all__ = ["calibrate_profiles", "places_of"]
 
@@ -70,8 +69,8 @@ def calibrate_profiles(
     InputError
         A profile cannot be used, or nothing tells the sizes of the variables.
     """
-    from calibrate.xplane.batches import read_steps
-    from calibrate.xplane.fitting import fit_profiles
+    from calibrate import fit_profiles
+    from calibrate.xplane.profiles import read_steps
     from calibrate.xplane.variables import variables_of
 
     profiled = read_steps(places, run, python, timeout_s)

@@ -85,7 +85,7 @@ def write_scenario(plan: Planned, workload: str, batch: int, as_json: bool) -> N
     InputError
         It breaks a rule, or names a workload or cluster that there is not.
     """
-    from calibrate.tf_scenario import scenario_of, scenario_text
+    from calibrate.tf_config import scenario_of, scenario_text
 
     text = scenario_text(plan.tasks, workload, batch, plan.cluster, plan.devices_per_worker)
     scenario = scenario_of(text, str(plan.path), plan.path.parent)

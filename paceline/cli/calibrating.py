@@ -116,7 +116,7 @@ def warn_of_measurements(provenance: Mapping[str, str]) -> None:
 
 def serve_until_interrupted(address: str, python: str | None) -> None:
     """Be the serving half of a link measurement; Ctrl-C is the way to end it."""
-    from calibrate.serving import serve_link
+    from calibrate.profiling import serve_link
 
     note(
         f"serving at {address}; TensorFlow's server listens on ALL interfaces of this host, "

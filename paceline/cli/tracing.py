@@ -20,7 +20,7 @@ def write_trace(file: Path, scenario: Scenario, recording: Recording) -> None:
     measured = recording.steps[scenario.warmup * scenario.replicas :] or recording.steps
     path = critical_path(recording, median_step(measured)) if measured else None
     about = {"scenario_hash": scenario.hash, "seed": scenario.run.seed, "replication": 0}
-    write_whole(file, chrome_trace(recording, path, replicas_per_device=scenario.cluster.replicas_per_device, about=about), "--trace")
+    write_whole(file, chrome_trace(recording, path, replicas_per_device=scenario.cluster.replicas_per_device, about=about))
     note(f"wrote {file}; open it at ui.perfetto.dev or chrome://tracing")
     if path is not None:
         note(bound_of_step(path))

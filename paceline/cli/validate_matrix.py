@@ -9,14 +9,13 @@ from typing import Any
 
 import typer
 
-from calibrate.testbed.duration import guessed_run_s
 from calibrate.testbed.platform import MEANINGS, Platform
-from calibrate.validation.checking import check_matrix
+from calibrate.testbed.running import guessed_run_s
 from calibrate.validation.comparison import Compared
-from calibrate.validation.matrix import Matrix, read_matrix
+from calibrate.validation.matrix import Matrix, check_matrix, read_matrix
 from calibrate.validation.random_matrix import DEFAULT_COUNT, is_random, random_matrix, random_text, seed_of
 from calibrate.validation.running import MatrixValidation, pending_settings, validate_matrix
-from calibrate.validation.scores import scores_of
+from calibrate.validation.validation import scores_of
 from paceline.cli.asking import agree_to_measure, told_s
 from paceline.cli.calibrating import command_line
 from paceline.cli.ending import keeping
@@ -60,12 +59,12 @@ def plan_of(name: str, count: int | None, out: Path | None, *, python: str | Non
     if is_random(name):
         seed, number = seed_of(name), DEFAULT_COUNT if count is None else count
         if out is not None:
-            check_writable(out, "--out-matrix")
+            check_writable(out)
             if out.is_file() and out.stat().st_size and not force:
                 raise InputError(f"--out-matrix {str(out)!r}: is there already; overwrite it with --force, or choose another")
         plan = Plan(random_matrix(seed, number, python=python), seed)
         if out is not None:
-            write_whole(out, random_text(seed, number), "--out-matrix")
+            write_whole(out, random_text(seed, number))
             note(f"wrote {out}")
         return plan
     for option, given in (("--count", count), ("--out-matrix", out)):

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
-from calibrate.validation.at_points import Unit, base_scenario, compared, scenarios_at
-from calibrate.validation.points import Setting, read_points
-from calibrate.validation.scores import scores_of
+from calibrate.validation.points import Setting, Unit, base_scenario, compared, read_points, scenarios_at
+from calibrate.validation.validation import scores_of
 from paceline.cli.asking import agree_to_sweep, cores_of
 from paceline.cli.calibrating import command_line
+from paceline.cli.options import parse_setting
 from paceline.cli.showing import note, progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today
 from paceline.reporting.validation.content import Validation
@@ -20,7 +20,7 @@ from paceline.sweeping.backends import local_workers
 from simulator.catalog import scenario_file
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
-from simulator.loading import apply_settings, parse_setting, read_toml
+from simulator.loading import apply_settings, read_toml
 from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -61,7 +61,7 @@ def _check_scenario(out: Path | None, wanted: Wanted, *reads: Path) -> None:
     if out is None:
         return
     for read in reads:
-        check_writable(out, "--out-scenario", reads=read)
+        check_writable(out, reads=read)
     if out.exists() and not wanted.force:
         raise InputError(f"--out-scenario {str(out)!r}: is there already; overwrite it with --force, or choose another name")
     if out.resolve() in [path.resolve() for path in (wanted.out, wanted.markdown, wanted.rows) if path is not None]:
@@ -125,9 +125,8 @@ def _warnings(results: Sequence[Result]) -> Iterator[str]:
 def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
     import tomlkit
 
-    from calibrate.validation.own import own_discrepancy
-    from calibrate.validation.refit import refit
-    from calibrate.validation.refitted import refitted_table
+    from calibrate.validation.discrepancy import own_discrepancy
+    from calibrate.validation.refit import refit, refitted_table
     from paceline.cli.telling_refit import about_refit, refit_data, refit_tables
 
     given = case.scenarios(case.table)
@@ -170,7 +169,7 @@ def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
         extra={"refit": refit_data(found, case.base, case.settings)},
     )
     if out_scenario is not None:
-        write_whole(out_scenario, tomlkit.dumps(final), "--out-scenario")
+        write_whole(out_scenario, tomlkit.dumps(final))
         note(f"wrote {out_scenario}; use it with: paceline simulate {out_scenario}")
     finish(validation, wanted)
 

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from calibrate.published.moving import BY_RATIO, MOVED_BY
+from calibrate.published.device_transfer import BY_RATIO, MOVED_BY
 from calibrate.published.validation import HEADLINES, REGIMES, PublishedValidation, headline_of
 from calibrate.published.validation import validate_published as run
 from calibrate.validation.comparison import Compared
-from calibrate.validation.scores import Score, scores_of
+from calibrate.validation.validation import Score, scores_of
 from paceline.cli.calibrating import command_line
 from paceline.cli.showing import progress_bar
 from paceline.cli.validating import Wanted, check_outputs, finish, machine, today

@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.scores import Score, Thresholds
+from calibrate.validation.validation import Score, Thresholds
 from paceline.cli.showing import note
 from paceline.reporting.validation.content import Validation
 from simulator.errors import InputError
@@ -111,8 +111,8 @@ def check_outputs(wanted: Wanted, *reads: Path) -> None:
         if path is None:
             continue
         for read in reads:
-            check_writable(path, option, reads=read)
-        check_writable(path, option)
+            check_writable(path, reads=read)
+        check_writable(path)
         if path.is_file() and option == "--out" and not wanted.force and GENERATOR not in (start := _start_of(path)) and start:
             raise InputError(
                 f"{option} {str(path)!r}: is there already and is no page of Paceline; overwrite it with --force, or choose another"
@@ -164,12 +164,12 @@ def finish(validation: Validation, wanted: Wanted) -> None:
     if wanted.markdown is not None:
         from paceline.reporting.validation.markdown import place_section
 
-        write_whole(wanted.markdown, place_section(_document(wanted.markdown), validation), "--markdown")
+        write_whole(wanted.markdown, place_section(_document(wanted.markdown), validation))
         note(f"wrote {wanted.markdown}")
     if wanted.rows is not None:
-        from calibrate.validation.reaching import rows_to_csv
+        from calibrate.validation.comparison import rows_to_csv
 
-        write_whole(wanted.rows, rows_to_csv(validation.rows), "--rows")
+        write_whole(wanted.rows, rows_to_csv(validation.rows))
         note(f"wrote {wanted.rows}")
     for line in missed:
         note(f"paceline: threshold missed: {line}")

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.planning.luck import Luck, least_mean, luck_of, worst_of
+from simulator.buckets import buckets
 from simulator.cluster import Cluster
 from simulator.distributions import Distribution
 from simulator.engine.draws import process_factors
-from simulator.fusion import buckets
 from simulator.replication import drawn_scenario
 from simulator.rng import Streams
 from simulator.scenario import Scenario

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from paceline.planning.answer import Candidate, ClusterAnswer, Refused
 from paceline.planning.judging import Judge, Point
 from paceline.planning.wording import figure, paired_in_words, purchase_in_words
-from simulator.prices import how_to_give
 from simulator.results import Failure
 
 __all__ = ["clusters_of"]
@@ -24,7 +23,6 @@ def clusters_of(
     candidates: Mapping[int, Candidate],
     chosen: Point,
     refused: Sequence[Refused],
-    price_option: str = "--price",
 ) -> tuple[ClusterAnswer, ...]:
     """One answer for each cluster.
 
@@ -40,8 +38,6 @@ def clusters_of(
         The answer, or where there is none the nearest.
     refused
         What cannot be.
-    price_option
-        How prices are given, for messages.
     """
     found = []
     for cluster in asked:
@@ -50,10 +46,7 @@ def clusters_of(
         missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
         best = next(iter([*met, *missed]), None)
         near = _near_miss(judge, met[0], missed) if met else None
-        if met and best is not None:
-            texts = [_beside(judge, best, chosen, candidates, price_option)]
-        else:
-            texts = [_why_not(judge, cluster, own, best, refused, price_option)]
+        texts = [_beside(judge, best, chosen, candidates) if met and best is not None else _why_not(judge, cluster, own, best, refused)]
         if best is not None and (bought := purchase_in_words(candidates[id(best)])):
             texts.append(bought)
         if near is not None:
@@ -82,22 +75,22 @@ def _near_in_words(judge: Judge, near: Candidate) -> str:
     return f"a near miss with {near.placement}{cost}: confidence {near.confidence:.2g}"
 
 
-def _beside(judge: Judge, best: Point, chosen: Point, candidates: Mapping[int, Candidate], option: str) -> str:
+def _beside(judge: Judge, best: Point, chosen: Point, candidates: Mapping[int, Candidate]) -> str:
     """How what meets the goal stands to the answer."""
     if best is chosen:
         return "the answer"
     if not math.isfinite(judge.value(best)):
-        return f"reaches the goal; without a price it comes after those that have one: give {how_to_give(option, best.line.cluster)}"
+        return "reaches the goal; without a price it comes after those that have one"
     paired = paired_in_words(candidates[id(best)])
     return f"{judge.behind(best, chosen)}{f'; {paired}' if paired else ''}"
 
 
-def _why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point | None, refused: Sequence[Refused], option: str) -> str:
+def _why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point | None, refused: Sequence[Refused]) -> str:
     """Why nothing on a cluster reaches the goal."""
     if not points:
         return f"not possible: {next((one.text for one in refused if one.cluster == cluster), 'every configuration is refused')}"
     if not any(math.isfinite(point.needed) for point in points):
-        return f"no price, so that nothing can be said of a budget: give {how_to_give(option, cluster)}"
+        return "no price is known, so that nothing can be said of a budget"
     if nearest is None:
         failed = next((point.outcome.failed.text for point in points if isinstance(point.outcome, Failure)), "")
         if failed:

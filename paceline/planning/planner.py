@@ -18,7 +18,7 @@ from paceline.planning.search import Search
 from paceline.planning.simulations import Simulations
 from paceline.planning.space import Line, Space
 from paceline.planning.wording import notes_of, sentences_of, why_this
-from paceline.sweeping import Backend, Journal, Runner
+from paceline.sweeping import Backend, ResultsFile, Runner
 from simulator.cost import why_no_cost
 from simulator.errors import InputError, SimulationError
 from simulator.left_out import left_out
@@ -50,7 +50,7 @@ def plan(
     goal
         What to reach, how surely, and what is preferred.
     out
-        Journal of what is simulated: a results file. An interrupted plan goes on in it.
+        Results file of what is simulated. An interrupted plan goes on in it.
     jobs, backend, scheduler
         Where and on how many processes, as for :func:`paceline.sweeping.sweep`. The answer does not depend on them.
     force
@@ -78,9 +78,9 @@ def plan(
     device_notes = check_devices((line.first for line in space.lines), space.base_name)
     judge = Judge(goal)
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal.open(out, force=force)) if out is not None else None
+        file = stack.enter_context(ResultsFile.open(out, force=force)) if out is not None else None
         runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
-        simulations = Simulations(runner, journal, force=force, progress=progress)
+        simulations = Simulations(runner, file, force=force, progress=progress)
         search = Search([judge.points(line) for line in space.lines], judge, simulations)
         search.run()
         found = _simulated(search.points)
@@ -123,7 +123,7 @@ def plan(
         discarded=discarded,
         passed_over=unsimulated - discarded,
         refused=all_refused,
-        clusters=clusters_of(space.clusters, search.points, judge, candidates, chosen, all_refused, space.price_option),
+        clusters=clusters_of(space.clusters, search.points, judge, candidates, chosen, all_refused),
         for_each_cluster=for_each_cluster,
         left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
@@ -178,11 +178,14 @@ def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
     without = [scenario for scenario in scenarios if scenario.cluster.price is None]
     if not without:
         return goal, ""
-    sentences = "; ".join(dict.fromkeys(why_no_cost(scenario, space.price_option) for scenario in without))
+    sentences = "; ".join(dict.fromkeys(why_no_cost(scenario) for scenario in without))
     if len(without) < len(scenarios):
         return goal, f"{sentences}. It comes after those that have one wherever cost decides"
     if goal.budget_usd is not None:
-        raise InputError(f"--budget {goal.budget_usd:g} USD cannot be compared with anything: {sentences}")
+        raise InputError(
+            f"`budget` {goal.budget_usd:g} USD cannot be compared with anything: {sentences}; give `prices`, such as "
+            f"`prices={ {without[0].cluster.name: '0.40/h'}!r}`, or 'BUY:4000USD,years:4,power:0.5kW' for machines that you own"
+        )
     if goal.prefer == "cheapest":
         return goal.model_copy(update={"prefer": "fewest-devices"}), f"{sentences}. The fewest devices are preferred instead"
     return goal, sentences

@@ -1,13 +1,12 @@
-"""The simulations of a plan: each scenario once, in a journal that another run of the same plan goes on with."""
+"""The simulations of a plan: each scenario once, in a results file that another run of the same plan goes on with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 
-from paceline.sweeping import Journal, Outcome, Runner
+from paceline.sweeping import Outcome, ResultsFile, Runner, timeless
 from simulator.errors import ResultsError
-from simulator.results import Result
 from simulator.scenario import Scenario
 
 __all__ = ["Simulate", "Simulations"]
@@ -20,17 +19,17 @@ class Simulations:
     """Simulates what a plan asks for; asked again, it remembers.
 
     A plan asks for the same scenarios in the same order, whatever the number of jobs. So
-    the lines of its journal are those that an interrupted run had written, or it belongs
+    the lines of its results file are those that an interrupted run had written, or it belongs
     to another plan.
 
     Parameters
     ----------
     runner
         Where to simulate.
-    journal
+    file
         What is simulated goes there, in the order in which it is asked for.
     force
-        Begin anew if the journal belongs to another plan.
+        Begin anew if the file belongs to another plan.
     progress
         Called with scenarios done and asked for.
     """
@@ -38,13 +37,13 @@ class Simulations:
     def __init__(
         self,
         runner: Runner,
-        journal: Journal | None = None,
+        file: ResultsFile | None = None,
         *,
         force: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._runner = runner
-        self._journal = journal
+        self._file = file
         self._force = force
         self._progress = progress
         self._known: dict[str, Outcome] = {}
@@ -55,26 +54,26 @@ class Simulations:
         Raises
         ------
         ResultsError
-            The journal belongs to another plan.
+            The file belongs to another plan.
         """
         asked = {scenario.hash: scenario for scenario in scenarios}
         hashes = [scenario.hash for scenario in scenarios] if len(asked) < len(scenarios) else list(asked)
         new = {key: scenario for key, scenario in asked.items() if key not in self._known}
-        left = [scenario for key, scenario in new.items() if not self._take_from_journal(key, scenario)]
+        left = [scenario for key, scenario in new.items() if not self._take_from_file(key)]
         total = len(self._known) + len(left)
         self._tell(total)
         try:
-            keeping = self._journal.keeping() if self._journal is not None else nullcontext()
+            keeping = self._file.keeping() if self._file is not None else nullcontext()
             with keeping, closing(self._runner.run(left)) as outcomes:
                 for outcome in outcomes:
-                    kept = outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
-                    if self._journal is not None:
-                        self._journal.append(outcome)
+                    kept = timeless(outcome)
+                    if self._file is not None:
+                        self._file.append(outcome)
                     self._known[outcome.scenario_hash] = kept
                     self._tell(total)
         except KeyboardInterrupt:
-            if self._journal is not None and self._progress is not None:
-                self._progress(len(self._journal), total)  # perhaps it came between a line and the word of it
+            if self._file is not None and self._progress is not None:
+                self._progress(len(self._file), total)  # perhaps it came between a line and the word of it
             raise
         return [self._known[key] for key in hashes]
 
@@ -89,36 +88,33 @@ class Simulations:
         Raises
         ------
         ResultsError
-            The journal holds more than this plan asks for.
+            The file holds more than this plan asks for.
         """
-        if self._journal is not None and len(self._journal) > len(self._known):
+        if self._file is not None and len(self._file) > len(self._known):
             self._refuse(len(self._known))
 
-    def _take_from_journal(self, key: str, scenario: Scenario) -> bool:
+    def _take_from_file(self, key: str) -> bool:
         """Whether the outcome stands where an earlier run of this plan would have written it."""
         place = len(self._known)
-        if self._journal is None or place >= len(self._journal):
+        if self._file is None or place >= len(self._file):
             return False
-        if self._journal.lines.hashes[place] != key:
+        if self._file.hashes[place] != key:
             self._refuse(place)
             return False
-        outcome = self._journal.known(scenario)
-        assert outcome is not None, "a line whose hash is known can be read"
-        self._known[key] = outcome
+        self._known[key] = self._file[place]
         return True
 
     def _refuse(self, place: int) -> None:
-        """The journal belongs to another plan: say so, or replace it."""
-        journal = self._journal
-        assert journal is not None
+        """The file belongs to another plan: say so, or replace it."""
+        assert self._file is not None
         if not self._force:
             raise ResultsError(
-                f"{journal.lines.path}:{place + 1}: holds the results of another plan or sweep; "
-                "choose another --out, or --force to replace it"
+                f"{self._file.path}:{place + 1}: holds the results of another plan or sweep; "
+                "choose another `out`, or `force=True` to replace it"
             )
-        journal.clear()
+        self._file.clear()
         for outcome in self._known.values():
-            journal.append(outcome)
+            self._file.append(outcome)
 
     def _tell(self, total: int) -> None:
         if self._progress is not None:

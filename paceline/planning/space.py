@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple
 from paceline.planning.answer import Refused, Scaling
 from paceline.planning.strategies import strategy_table
 from paceline.sweeping import Axis, several_clusters
-from simulator.catalog import find, scenario_file
+from simulator.catalog import find
 from simulator.errors import InputError, ScenarioError
-from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.loading import Source, apply_settings, scenario_from_table, table_of
 from simulator.prices import Prices, for_several
 from simulator.scenario import Scenario
+from simulator.spec import Spec
 from simulator.strategies.catalogue import kind_of
 from simulator.validation_errors import quoted, validated
 from simulator.workload import Workload
@@ -118,8 +119,6 @@ class Space:
         All that were asked for, those included on which nothing can be.
     price_notes
         Which clusters have a price that was given, and how it came about.
-    price_option
-        How prices are given, for messages.
     """
 
     lines: list[Line]
@@ -128,7 +127,6 @@ class Space:
     base_name: str
     clusters: list[str] = field(default_factory=list)
     price_notes: list[str] = field(default_factory=list)
-    price_option: str = "--price"
 
     @property
     def considered(self) -> int:
@@ -137,7 +135,7 @@ class Space:
 
 
 def space_of(
-    scenario: Mapping[str, Any] | Path | str | Scenario,
+    scenario: Source,
     *,
     settings: Iterable[tuple[str, Any]] = (),
     clusters: Sequence[str] = (),
@@ -176,12 +174,12 @@ def space_of(
     ScenarioError
         The scenario itself breaks a rule, or every configuration does.
     """
-    source, beside, table = _read(scenario)
     settings = list(settings)
     clusters = list(dict.fromkeys(clusters))
     if len(clusters) > 1 or several_clusters(over):
         settings, prices = for_several(settings, prices)
-    base_table = apply_settings(table, settings, f"{source}: ")
+    base_table, source, beside = table_of(scenario, settings)
+    settings = [(key, value) for key, value in settings if not isinstance(value, Spec)]
     over, workers, servers = _routed(over, workers, servers)
     # the scenario's own cluster may be none of those that are asked for: its price is looked up below
     base = scenario_from_table(base_table, source, beside)
@@ -224,7 +222,7 @@ def space_of(
     space.clusters = list(dict.fromkeys(space.clusters))
     if prices is not None:
         prices.check()
-        space.price_notes, space.price_option = prices.notes(), prices.option
+        space.price_notes = prices.notes()
     if not space.lines:
         raise ScenarioError(*dict.fromkeys(one.text for one in space.refused[:5]))
     if of_servers and not space.refused and not any(line.first.servers for line in space.lines):
@@ -233,16 +231,6 @@ def space_of(
             "leave it out, or add one that has, such as --strategies sync-ps"
         )
     return space
-
-
-def _read(scenario: Mapping[str, Any] | Path | str | Scenario) -> tuple[str, Path | None, Mapping[str, Any]]:
-    """Name, folder and tables of a scenario."""
-    if isinstance(scenario, Scenario):
-        return "scenario", None, scenario.model_dump(mode="json", exclude_none=True)
-    if isinstance(scenario, Mapping):
-        return "scenario", None, scenario
-    file = scenario_file(scenario)
-    return str(file), file.parent, read_toml(file)
 
 
 def _routed(

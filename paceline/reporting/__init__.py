@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from paceline.reporting.reading import ResultsFile, read_results
 from paceline.reporting.render import write_report
 
-__all__ = ["ResultsFile", "read_results", "write_report"]
+__all__ = ["write_report"]

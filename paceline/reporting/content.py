@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["Answer", "Report", "Request", "Trust", "answer_of", "build_report"]
+__all__ = ["Answer", "Content", "Request", "Trust", "answer_of", "content_of"]
 
 _MOST_EXPLAINED = 3
 
@@ -105,7 +105,7 @@ class Trust:
 
 
 @dataclass(frozen=True)
-class Report:
+class Content:
     """Everything that the page says.
 
     Attributes
@@ -138,7 +138,7 @@ class Report:
     sensitivity: tuple[Change, ...]
 
 
-def build_report(
+def content_of(
     results: Sequence[Result],
     notes: Sequence[str] = (),
     *,
@@ -148,7 +148,7 @@ def build_report(
     timeline: Timeline | None = None,
     sensitivity: Sequence[Change] = (),
     title: str = "",
-) -> Report:
+) -> Content:
     """Arrange results for reading.
 
     Parameters
@@ -192,7 +192,7 @@ def build_report(
     workloads = tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(unique)}.values())[::-1]
     named = " and ".join(clean(load.name) for load in workloads[:2]) + (f" and {len(workloads) - 2} more" if len(workloads) > 2 else "")
     answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None)
-    return Report(
+    return Content(
         title=clean(title) if title else named,
         results=tuple(unique),
         at=at,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import unquote
 
 from simulator.errors import InputError, PacelineError
+from simulator.files import check_folder
 
 if TYPE_CHECKING:
     from selenium import webdriver
 
-__all__ = ["FORMATS", "Format", "check_browser", "check_folder", "export_figures", "headless", "open_page"]
+__all__ = ["FORMATS", "Format", "check_browser", "export_figures", "headless", "open_page"]
 
 Format = Literal["png", "svg"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -88,34 +88,14 @@ def check_browser() -> tuple[str, str]:
         One of them, or selenium, is not installed; says what to install.
     """
     if find_spec("selenium") is None:
-        raise InputError("--figures: needs selenium, which is not installed; install it with: pip install 'paceline[figures]'")
+        raise InputError("`figures`: needs selenium, which is not installed; install it with: pip install 'paceline[figures]'")
     browser, driver = (next((path for name in names if (path := shutil.which(name))), None) for names in (_BROWSERS, _DRIVERS))
     if browser is None or driver is None:
         missing = "Chromium" if browser is None else "Chromium's driver"
         raise InputError(
-            f"--figures: needs {missing}, which is not on the PATH; install both with: apt-get install chromium chromium-driver"
+            f"`figures`: needs {missing}, which is not on the PATH; install both with: apt-get install chromium chromium-driver"
         )
     return browser, driver
-
-
-def check_folder(folder: Path, option: str) -> Path:
-    """Make a folder and make sure that files can be written into it, before the work.
-
-    Raises
-    ------
-    InputError
-        It is a file, or cannot be made or written to.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except FileExistsError:
-        raise InputError(f"{option} {str(folder)[:120]!r}: is a file, not a folder; choose another folder") from None
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(f"{option} {str(folder)[:120]!r}: cannot be written to: {reason}; choose another folder") from None
-    return folder
 
 
 def export_figures(
@@ -147,7 +127,7 @@ def export_figures(
         The browser failed.
     """
     check_browser()
-    check_folder(folder, "--figures")
+    check_folder(folder)
     written: list[Path] = []
     with headless() as driver:
         names = open_page(driver, page)
@@ -227,4 +207,4 @@ def _replace(target: Path, content: bytes) -> None:
         os.replace(partial, target)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise InputError(f"--figures {str(target)[:120]!r}: cannot be written: {error.strerror}; choose another folder") from None
+        raise InputError(f"{str(target)[:120]!r}: cannot be written: {error.strerror}; choose another folder") from None

@@ -17,7 +17,7 @@ from plotly.offline import get_plotlyjs
 from paceline.planning.wording import servers_note, time_note, work_note, workers_note
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
-from paceline.reporting.content import Report, build_report
+from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
 from paceline.reporting.planned import all_candidates, goal_text, plan_tables
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
@@ -105,7 +105,7 @@ def write_report(
     Parameters
     ----------
     results
-        At least one, such as :func:`paceline.reporting.read_results` gives.
+        At least one, such as :func:`paceline.sweeping.read_results` gives.
     out
         Where to write; a file that is there is replaced.
     notes
@@ -136,13 +136,13 @@ def write_report(
     InputError
         ``out`` cannot be written.
     """
-    report = build_report(
+    report = content_of(
         results, notes, labels=labels, plan=plan, measured=measured, timeline=timeline, sensitivity=sensitivity, title=title
     )
     return write_whole(out, render(report))
 
 
-def render(report: Report) -> str:
+def render(report: Content) -> str:
     """The page as text: the same for the same report, byte for byte."""
     extra = sections_of(report)
     results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
@@ -207,7 +207,7 @@ class Sections:
     measured: list[tuple[int, float]] = field(default_factory=list)
 
 
-def sections_of(report: Report) -> Sections:
+def sections_of(report: Content) -> Sections:
     """Arrange what a report has of calibration, a plan, simulated changes, a timeline, measured points; what it has not is left out."""
     found = Sections()
     found.values.update(plan_figure=None, goal="", overlay_error="")
@@ -285,7 +285,7 @@ def _height_px(figure: go.Figure, otherwise: int) -> int:
     return int(figure.layout.height or otherwise)
 
 
-def _add_measured(found: Sections, overlay: Overlay, report: Report) -> None:
+def _add_measured(found: Sections, overlay: Overlay, report: Content) -> None:
     # one scenario may be there once in each file, told apart by its name
     named = {(result.scenario_hash, report.at.title_of(index)): index for index, result in enumerate(report.results)}
     of_hash = {result.scenario_hash: index for index, result in enumerate(report.results)}

@@ -128,7 +128,7 @@ def write_tables(tables: Iterable[Table], folder: Path) -> tuple[Path, ...]:
     InputError
         The folder cannot be written to.
     """
-    return tuple(write_whole(folder / f"{table.name}.csv", table.to_csv(), "--tables") for table in tables)
+    return tuple(write_whole(folder / f"{table.name}.csv", table.to_csv()) for table in tables)
 
 
 # -- results -----------------------------------------------------------------------------

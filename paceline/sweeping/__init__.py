@@ -1,12 +1,14 @@
-"""Sweeps: grids of scenarios, simulated in parallel here or on a cluster, written as a journal."""
+"""Sweeps: grids of scenarios, simulated in parallel here or on a cluster, and the results files that they are written to."""
 
 from __future__ import annotations
 
-from paceline.sweeping.axes import Axis, parse_axis
-from paceline.sweeping.grid import Grid, grid, several_clusters
-from paceline.sweeping.journal import Journal
-from paceline.sweeping.outcome import Sweep
-from paceline.sweeping.resuming import sweep
-from paceline.sweeping.running import Backend, Outcome, Runner
+from paceline.sweeping.grid import Axis, Grid, axes_of, grid, several_clusters
+from paceline.sweeping.lines import Outcome, timeless
+from paceline.sweeping.results_file import ResultsFile, iter_results, read_results
+from paceline.sweeping.runner import Backend, Runner
+from paceline.sweeping.sweep import Sweep, sweep
 
-__all__ = ["Axis", "Backend", "Grid", "Journal", "Outcome", "Runner", "Sweep", "grid", "parse_axis", "several_clusters", "sweep"]
+__all__ = [
+    "Axis", "Backend", "Grid", "Outcome", "ResultsFile", "Runner", "Sweep",
+    "axes_of", "grid", "iter_results", "read_results", "several_clusters", "sweep", "timeless",
+]  # fmt: skip

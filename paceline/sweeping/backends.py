@@ -38,7 +38,7 @@ _ANSWER_S = 10.0
 _WATCH_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-KILLED = "a worker process was killed, perhaps for want of memory", "run again with fewer --jobs"
+KILLED = "a worker process was killed, perhaps for want of memory", "run again with fewer `jobs`"
 """What to say when a process that simulated has ended, and what to try."""
 
 
@@ -52,7 +52,7 @@ class WorkersLostError(SimulationError):
     advice
         What to try.
     kept
-        What is kept of the work, where the caller has a journal.
+        What is kept of the work, where the caller has a results file.
     """
 
     def __init__(self, what: str, advice: str, kept: str = "") -> None:

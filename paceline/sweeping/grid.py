@@ -8,22 +8,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from paceline.sweeping.axes import Axis
-from simulator.catalog import scenario_file
 from simulator.cluster import Cluster
-from simulator.errors import ScenarioError
-from simulator.loading import apply_settings, read_toml, scenario_from_table
+from simulator.errors import InputError, ScenarioError
+from simulator.loading import Source, apply_settings, plain, scenario_from_table, table_of
 from simulator.prices import Prices, for_several
 from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
 from simulator.workload import Workload
 
-__all__ = ["Grid", "grid", "several_clusters"]
+__all__ = ["Axis", "Grid", "axes_of", "grid", "several_clusters"]
 
 _MOST_SCENARIOS = 1_000_000
 _KEPT_SECTIONS = 256
 
 PartT = TypeVar("PartT", Workload, Cluster)
+Axis = tuple[str, list[Any]]
+"""A dotted key and the values that it takes."""
 Choice = tuple[int, ...]
+"""Which value each axis takes, by number."""
 
 
 class _Kept(OrderedDict[Choice, PartT]):
@@ -79,15 +80,15 @@ class Grid(Sequence[Scenario]):
             raise ScenarioError(f"{source}: the grid has {size:,} scenarios; at most {_MOST_SCENARIOS:,} are taken")
         keys = [key for key, _ in axes]
         if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise ScenarioError(f"--over {twice[:80]}: is given twice; write all its values into one --over, separated by commas")
+            raise ScenarioError(f"`over` {twice[:80]}: is given twice; write all its values into one `over`, separated by commas")
         self.axes: tuple[Axis, ...] = tuple((key, list(values)) for key, values in axes)
         self._table, self._source, self._beside, self._size = dict(table), source, beside, size
         self.prices = prices
         for key in keys:
             if (name := NAMED_BEFORE.get(key, key).removeprefix("run.")) in HOW_SIMULATED:
                 raise ScenarioError(
-                    f"--over {key}: says how a scenario is simulated, not what, so its values would be one and the same scenario; "
-                    f"sweep once for each, with --set run.{name}=VALUE and an --out of its own"
+                    f"`over` {key}: says how a scenario is simulated, not what, so its values would be one and the same scenario; "
+                    f"sweep once for each, with `settings` run.{name}=VALUE and an `out` of its own"
                 )
         heads = [key.partition(".")[0] for key in keys]
         self._of_cluster = [axis for axis, head in enumerate(heads) if head == "cluster"]
@@ -146,7 +147,7 @@ class Grid(Sequence[Scenario]):
         if (cluster := self._clusters.recall(of_cluster)) is not None:
             shared["cluster"] = cluster
         settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
-        where = self._source + "".join(f" --over {key}={value}" for key, value in chosen)
+        where = self._source + "".join(f" `over` {key}={value}" for key, value in chosen)
         table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ")
         scenario = scenario_from_table(table, where, self._beside, self.prices)
         self._workloads.keep(of_workload, scenario.workload)
@@ -155,7 +156,7 @@ class Grid(Sequence[Scenario]):
 
 
 def grid(
-    table_or_scenario: Mapping[str, Any] | Path | str | Scenario,
+    scenario: Source,
     axes: Sequence[Axis],
     settings: Iterable[tuple[str, Any]] = (),
     *,
@@ -171,7 +172,7 @@ def grid(
 
     Parameters
     ----------
-    table_or_scenario
+    scenario
         Nested tables as a scenario file has them, the path of such a file, the name of one
         that comes along, or a scenario.
     axes
@@ -193,16 +194,11 @@ def grid(
     InputError
         A price is for a cluster that is not among them.
     """
-    if isinstance(table_or_scenario, Scenario):
-        table: Mapping[str, Any] = table_or_scenario.model_dump(mode="json", exclude_none=True)
-    elif isinstance(table_or_scenario, Mapping):
-        table = table_or_scenario
-    else:
-        file = scenario_file(table_or_scenario)
-        table, source, beside = read_toml(file), str(file), file.parent
     if several_clusters(axes):
         settings, prices = for_several(list(settings), prices)
-    made = Grid(apply_settings(table, settings, f"{source}: "), axes, source=source, beside=beside, prices=prices)
+    table, called, folder = table_of(scenario, settings, [key for key, _ in axes])
+    named = isinstance(scenario, (str, Path))
+    made = Grid(table, axes, source=called if named else source, beside=folder if named else beside, prices=prices)
     made.check()
     if prices is not None:
         prices.check()
@@ -212,3 +208,20 @@ def grid(
 def several_clusters(axes: Sequence[Axis]) -> bool:
     """Whether the axes have more than one cluster."""
     return any(key in ("cluster", "cluster.use") and len(values) > 1 for key, values in axes)
+
+
+def axes_of(over: Mapping[str, Iterable[Any]]) -> list[Axis]:
+    """Keys with their values; specifications among these as nested tables.
+
+    Raises
+    ------
+    InputError
+        Values are text, or there are none.
+    """
+    wrong = next((key for key, values in over.items() if isinstance(values, str)), None)
+    if wrong is not None:
+        raise InputError(f"`over`: {wrong}: must be a list of values, such as [1, 2, 4], not {str(over[wrong])[:60]!r}")
+    axes = [(key, [plain(value) for value in values]) for key, values in over.items()]
+    if empty := next((key for key, values in axes if not values), None):
+        raise InputError(f"`over`: {empty}: must be a list of one value or more, such as [1, 2, 4]")
+    return axes

@@ -1,130 +1,187 @@
-"""One line of a results file, read fast and kept small: equal workloads and clusters of many lines are one object."""
+"""One line of a results file: what it holds, how it is read fast, and why it cannot be read."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections import deque
-from typing import Any, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from simulator.cluster import Cluster
+from simulator.errors import ResultsError
 from simulator.results import Failure, Result
 from simulator.workload import Workload
 
-__all__ = ["Line", "LineReader", "begins_line", "hash_of_line", "line_of", "timeless"]
+__all__ = ["CutOffError", "Line", "Outcome", "begins_line", "checked_outcome_of", "line_in", "line_of", "outcome_of", "timed", "timeless"]
 
-SectionT = TypeVar("SectionT", bound=BaseModel)
+Outcome = Result | Failure
 
+_VERSION = 1
 _BEGINNING = b'{"schema_version":1,"scenario_hash":"'
 _HASH = re.compile(re.escape(_BEGINNING) + rb'([0-9a-f]{16})","scenario":')
-_WORKLOAD = re.compile(_HASH.pattern + rb'\{"schema_version":1,"workload":(?=\{)')
-_CLUSTER = b',"cluster":'
-_KEPT = 256
+_WORKLOAD, _CLUSTER, _STRATEGY = b'{"schema_version":1,"workload":', b',"cluster":', b',"strategy":{'
+_TIME = b',"wall_time_s":'
+_TIMELESS = _TIME + b"null}\n"
+_MOST_SHOWN = 60
 
 
 class Line(NamedTuple):
-    """A line, and what is known of it without reading it."""
+    """A line, and what is known of it without building its outcome."""
 
     text: bytes
-    """With its end."""
+    """With its end; it depends on the scenario alone."""
     scenario_hash: str
     took_s: float | None
-    """How long the simulation took, as far as that is known; it does not stand in the line."""
+    """Duration of the simulation, where it is known; it does not stand in the text."""
     failed: bool
 
 
-def line_of(outcome: Result | Failure) -> Line:
+def timeless(outcome: Outcome) -> Outcome:
+    """An outcome without the time that it took, which files must not depend on."""
+    return outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
+
+
+def line_of(outcome: Outcome) -> Line:
     """The line of an outcome."""
     took_s = outcome.wall_time_s if isinstance(outcome, Result) else None
     return Line(timeless(outcome).to_json().encode() + b"\n", outcome.scenario_hash, took_s, isinstance(outcome, Failure))
 
 
-def timeless(outcome: Result | Failure) -> Result | Failure:
-    """An outcome without the time that it took, which files must not depend on."""
-    return outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
+def timed(line: Line) -> bytes:
+    """The text of a line with its time in it."""
+    return line.text if line.took_s is None else line.text.removesuffix(_TIMELESS) + _TIME + repr(line.took_s).encode() + b"}\n"
 
 
-def hash_of_line(line: bytes) -> str | None:
-    """The scenario's hash, where the line begins as those that a sweep writes."""
-    found = _HASH.match(line)
-    return found[1].decode() if found else None
+def line_in(text: bytes) -> Line | None:
+    """The line that a text is, with its time or without; None where it is none that a sweep writes."""
+    found = _HASH.match(text)
+    try:
+        data = from_json(text)
+    except ValueError:
+        return None
+    if found is None or not isinstance(data, dict):
+        return None
+    took_s = data.get("wall_time_s")
+    return Line(text if took_s is None else text.rpartition(_TIME)[0] + _TIMELESS, found[1].decode(), took_s, "failed" in data)
 
 
 def begins_line(part: bytes, scenario_hash: str | None = None) -> bool:
-    """Whether a half-written line is what the outcome of a scenario, or of any, begins with."""
+    """Whether a half-written text is what the line of a scenario, or of any, begins with."""
     start = _BEGINNING if scenario_hash is None else _BEGINNING + scenario_hash.encode()
     return part.startswith(start) or start.startswith(part)
 
 
-class _Sections:
-    """Sections seen, by the very text that they were read from; those seen last are kept."""
+def outcome_of(text: bytes) -> Outcome:
+    """The outcome that a line holds; equal workloads and clusters of many lines are one object.
 
-    def __init__(self, model: type[BaseModel]) -> None:
-        self._model = model
-        self._seen: deque[tuple[bytes, BaseModel]] = deque(maxlen=_KEPT)
-
-    def at(self, line: bytes, begin: int) -> tuple[BaseModel, int]:
-        """The section that begins there, and where it ends.
-
-        Raises
-        ------
-        ValueError
-            None does: it is no JSON, or against the rules of its format.
-        """
-        for place, (text, section) in enumerate(self._seen):
-            # no object in JSON is the beginning of another one
-            if line.startswith(text, begin):
-                if place:
-                    del self._seen[place]
-                    self._seen.appendleft((text, section))
-                return section, begin + len(text)
-        text = _object_at(line, begin)
-        section = self._model.model_validate_json(text)
-        self._seen.appendleft((text, section))
-        return section, begin + len(text)
+    Raises
+    ------
+    ValueError
+        It holds none; pydantic's own error where the line is JSON, but no outcome.
+    """
+    data = _with_shared_sections(text)
+    if data is None:
+        data = from_json(text, allow_inf_nan=False)
+    model: type[Outcome] = Failure if isinstance(data, dict) and "failed" in data else Result
+    return model.model_validate(data)
 
 
-def _object_at(line: bytes, begin: int) -> bytes:
-    """The text of the JSON object that begins there."""
-    rest = line[begin:].decode()
-    _, length = json.JSONDecoder().raw_decode(rest)
-    return rest[:length].encode()
+_workload = lru_cache(maxsize=256)(Workload.model_validate_json)
+_cluster = lru_cache(maxsize=256)(Cluster.model_validate_json)
 
 
-class LineReader:
-    """Reads lines of results files into results and failures."""
+def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
+    """The line's data with workload and cluster in place; None where it is not laid out as sweeps write it."""
+    found = _HASH.match(text)
+    if found is None or not text.startswith(_WORKLOAD, found.end()):
+        return None
+    begin = found.end() + len(_WORKLOAD)
+    # no string of JSON contains a quotation mark without a backslash before it: these are keys, or the sections cut here are no JSON
+    end = text.find(b"}" + _CLUSTER + b"{", begin) + 1
+    rest = text.find(b"}" + _STRATEGY, end) + 1
+    if not 0 < end < rest:
+        return None
+    try:
+        workload, cluster = _workload(text[begin:end]), _cluster(text[end + len(_CLUSTER) : rest])
+        data = from_json(text[:begin] + b"null" + _CLUSTER + b"null" + text[rest:], allow_inf_nan=False)
+    except (ValueError, RecursionError):  # read as a whole it is told what is wrong
+        return None
+    data["scenario"].update(workload=workload, cluster=cluster)
+    return data  # type: ignore[no-any-return]
 
-    def __init__(self) -> None:
-        self._workloads, self._clusters = _Sections(Workload), _Sections(Cluster)
 
-    def read(self, line: bytes) -> Result | Failure:
-        """The outcome that a line holds.
+class CutOffError(ResultsError):
+    """The line is no JSON, which one that was cut off is not either."""
 
-        Raises
-        ------
-        ValueError
-            It holds none; pydantic's own error where the line is JSON, but no outcome.
-        """
-        data = self._with_shared_sections(line)
-        if data is None:
-            data = from_json(line, allow_inf_nan=False)
-        model: type[Result | Failure] = Failure if isinstance(data, dict) and "failed" in data else Result
-        return model.model_validate(data)
 
-    def _with_shared_sections(self, line: bytes) -> dict[str, Any] | None:
-        """The line's data with workload and cluster in place; None where it is not laid out as sweeps write it."""
-        if (found := _WORKLOAD.match(line)) is None:
-            return None
-        try:
-            workload, end = self._workloads.at(line, found.end())
-            if not line.startswith(_CLUSTER, end):
-                return None
-            cluster, rest = self._clusters.at(line, end + len(_CLUSTER))
-            data = from_json(line[: found.end()] + b"null" + _CLUSTER + b"null" + line[rest:], allow_inf_nan=False)
-        except (ValueError, RecursionError):  # read as a whole it is told what is wrong
-            return None
-        data["scenario"].update(workload=workload, cluster=cluster)
-        return data  # type: ignore[no-any-return]
+def checked_outcome_of(text: bytes) -> Outcome:
+    """The outcome that a line from anywhere holds.
+
+    Raises
+    ------
+    CutOffError
+        It is no JSON.
+    ResultsError
+        It is no outcome, of a newer schema, or holds what no simulation gives; the message says what.
+    """
+    try:
+        outcome = outcome_of(text)
+    except ValidationError as error:
+        raise ResultsError(_why_no_outcome(text, error)) from None
+    except (ValueError, RecursionError) as error:
+        raise CutOffError(f"must be JSON, one result a line: {_why_no_json(text, error)}") from None
+    if isinstance(outcome, Result):
+        _check_plausible(outcome)
+    return outcome
+
+
+def _why_no_outcome(text: bytes, error: ValidationError) -> str:
+    data = from_json(text, allow_inf_nan=False)
+    if not isinstance(data, dict):
+        return f"must be a result (a JSON object), not {_shown(data)}"
+    version = data.get("schema_version")
+    if isinstance(version, int) and version > _VERSION:
+        return (
+            f"schema_version {version} is newer than {_VERSION}, the newest that this Paceline reads; "
+            "update Paceline, or sweep again with this one"
+        )
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"{where} is missing, so this is no result of `paceline sweep` or `paceline simulate --json`"
+    if first["type"] == "extra_forbidden":
+        return f"{where} is no key of a result that this Paceline knows; it was written by another version, so sweep again with this one"
+    return f"{where + ': ' if where else ''}{_shown(first['input'])} is not valid: {' '.join(str(first['msg']).split())}"
+
+
+def _why_no_json(text: bytes, error: ValueError | RecursionError) -> str:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as found:
+        return found.msg
+    except (ValueError, RecursionError) as found:  # a ValueError where it is no UTF-8
+        return type(found).__name__
+    return str(error)
+
+
+def _check_plausible(result: Result) -> None:
+    """Refuse what no simulation gives, so that a line edited by hand cannot mislead."""
+    rate, counts = result.throughput_samples_per_s, result.staleness.histogram
+    if result.replicas < 1:
+        raise ResultsError(f"replicas: {result.replicas} must be at least 1")
+    means = {"throughput_samples_per_s": rate.mean, "speedup": result.speedup.mean, "step_time_s": result.step_time_s.mean}
+    for name, mean in means.items():
+        if mean <= 0:
+            raise ResultsError(f"{name}.mean: {mean:g} must be above zero")
+    if not rate.low <= rate.high:
+        raise ResultsError(f"throughput_samples_per_s: low ({rate.low:g}) must not be above high ({rate.high:g})")
+    if len(counts.values) != len(counts.counts):
+        raise ResultsError("staleness.histogram: must have as many counts as values")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."

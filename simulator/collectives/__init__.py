@@ -4,6 +4,6 @@ An algorithm is a :class:`~simulator.collectives.schedule.Schedule` of messages.
 :class:`~simulator.collectives.collective.Collective`, which
 :func:`~simulator.collectives.factory.collective_for` makes, joins it to a group of ranks, a
 network and a protocol, and knows two ways to its times: message by message
-(:class:`~simulator.collectives.by_messages.ByMessages`), and for all ranks at once
+(:class:`~simulator.collectives.message_level.MessageLevel`), and for all ranks at once
 (``Collective.finish_s``).
 """

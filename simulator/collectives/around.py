@@ -104,7 +104,7 @@ def _way_s(latency_s: float, ranks: int) -> Times:
 
 
 def turned(values: Times, places: int) -> Times:
-    """Each value so many places further on (fewer than there are values; below 0: back), and the last ones at the beginning.
+    """Each value a number of places further on (fewer than there are values; below 0: back), and the last ones at the beginning.
 
     What :func:`numpy.roll` does with any number of axes, which for few ranks takes longer than all else here.
     """

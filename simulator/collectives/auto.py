@@ -67,7 +67,7 @@ class Auto(Collective):
         return fastest.pop().finish_run_s(enter_s, sizes_bytes) if len(fastest) == 1 else None
 
     def account(self, size_bytes: float, times: int = 1) -> None:
-        """Count so many buffers of this size on the links that they cross."""
+        """Count buffers of this size on the links that they cross."""
         self._for(size_bytes).account(size_bytes, times)
 
     def least_s(self, size_bytes: float) -> float:

@@ -18,7 +18,7 @@ from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.exchanges import Plan
 from simulator.collectives.operations import Operation
-from simulator.collectives.schedule import Await, Lane, Schedule
+from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
 
@@ -33,12 +33,12 @@ def _order(ranks: int, operation: Operation, root: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def chain_schedule(ranks: int, pieces: int, operation: Operation, root: int = 0) -> Schedule:
-    """A broadcast from the root, or a reduction to it, in so many pieces."""
+    """A broadcast from the root, or a reduction to it, in pieces."""
     order = _order(ranks, operation, root)
-    lanes: dict[int, tuple[Lane, ...]] = {}
+    lanes: dict[int, tuple[Stream, ...]] = {}
     for place, (source, target) in enumerate(pairwise(order)):
         awaits = (Await(order[place - 1], 0, 1, 1),) if place else ()
-        lanes[source] = (Lane(source, target, 0, pieces, 1, _itself, pieces if operation == "reduce" else 0, awaits, ()),)
+        lanes[source] = (Stream(source, target, 0, pieces, 1, _itself, pieces if operation == "reduce" else 0, awaits, ()),)
     return Schedule(ranks, pieces, lambda rank: lanes.get(rank, ()))
 
 

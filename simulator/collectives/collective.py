@@ -1,6 +1,6 @@
 """A collective: an operation of a group of ranks by an algorithm, on a network, by a protocol.
 
-It gives its messages, to be simulated one by one (:class:`~simulator.collectives.by_messages.ByMessages`),
+It gives its messages, to be simulated one by one (:class:`~simulator.collectives.message_level.MessageLevel`),
 and the times of all ranks at once, evaluated without them.
 """
 
@@ -104,7 +104,7 @@ class Collective(ABC):
 
     @abstractmethod
     def account(self, size_bytes: float, times: int = 1) -> None:
-        """Count so many buffers of this size on the links that they cross: bytes carried and seconds in use."""
+        """Count buffers of this size on the links that they cross: bytes carried and seconds in use."""
 
     def begin_again(self) -> bool:
         """Forget what has been counted, for another run on the same network; false where something else is left of this one."""
@@ -202,7 +202,7 @@ class Scheduled(Collective):
         self._use = use
 
     def account(self, size_bytes: float, times: int = 1) -> None:
-        """Count so many buffers of this size on the links that they cross."""
+        """Count buffers of this size on the links that they cross."""
         self.use.add(self._load, size_bytes, times)
 
     def watch(self, size_bytes: float) -> None:  # noqa: ARG002 - the same for all

@@ -13,9 +13,9 @@ import numpy as np
 
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Lane, Schedule, columns
+from simulator.collectives.schedule import Schedule, Stream, columns
 from simulator.collectives.trial import together_s
-from simulator.collectives.wire import Paces, Wire, equal_share_s, seconds_per_byte
+from simulator.collectives.wire import ConnectionTimes, Wire, equal_share_s, seconds_per_byte
 
 __all__ = ["Direct", "direct_schedule"]
 
@@ -26,9 +26,9 @@ _ALIKE = 1 + 1e-12
 def direct_schedule(ranks: int) -> Schedule:
     """From each rank to the next, to the one after that, and so on."""
 
-    def lanes(rank: int) -> tuple[Lane, ...]:
+    def lanes(rank: int) -> tuple[Stream, ...]:
         targets = ((rank + distance) % ranks for distance in range(1, ranks))
-        return tuple(Lane(rank, target, 0, 1, 1, (rank * ranks + target).__add__, 0) for target in targets)
+        return tuple(Stream(rank, target, 0, 1, 1, (rank * ranks + target).__add__, 0) for target in targets)
 
     return Schedule(ranks, ranks, lanes)
 
@@ -61,7 +61,7 @@ class Direct(Scheduled):
         return finish_s
 
     @cached_property
-    def _fair_paces(self) -> Paces | None:
+    def _fair_paces(self) -> ConnectionTimes | None:
         """What each message takes, lane by lane; none if equal shares are not fair."""
         source, target, *_ = columns(self._schedule(0.0))
         laid = self._wire.laid(source, target)

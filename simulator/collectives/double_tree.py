@@ -18,7 +18,7 @@ from functools import lru_cache
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.exchanges import Plan
-from simulator.collectives.schedule import Await, Lane, Schedule
+from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
 
@@ -54,7 +54,7 @@ def _place_above(place: int, places: int) -> int:
 @lru_cache(maxsize=64)
 def double_tree_schedule(ranks: int, pieces: int) -> Schedule:
     """Parts 0 to ``pieces - 1`` by the first tree, the others by the second."""
-    lanes: list[list[Lane]] = [[] for _ in range(ranks)]
+    lanes: list[list[Stream]] = [[] for _ in range(ranks)]
     for tree in (0, 1):
         above = parents(ranks, tree)
         below: list[list[int]] = [[] for _ in range(ranks)]
@@ -63,9 +63,9 @@ def double_tree_schedule(ranks: int, pieces: int) -> Schedule:
                 below[parent].append(rank)
         for rank, parent in enumerate(above):
             if parent is not None:
-                lanes[rank].append(Lane(rank, parent, tree, pieces, 1, (tree * pieces).__add__, pieces, _same(below[rank], tree)))
+                lanes[rank].append(Stream(rank, parent, tree, pieces, 1, (tree * pieces).__add__, pieces, _same(below[rank], tree)))
             come = _same(below[rank] if parent is None else [parent], tree)
-            lanes[rank].extend(Lane(rank, child, tree, pieces, 1, (tree * pieces).__add__, 0, come) for child in below[rank])
+            lanes[rank].extend(Stream(rank, child, tree, pieces, 1, (tree * pieces).__add__, 0, come) for child in below[rank])
     return Schedule(ranks, 2 * pieces, [tuple(some) for some in lanes].__getitem__)
 
 
@@ -77,7 +77,7 @@ def _same(sources: list[int], tree: int) -> tuple[Await, ...]:
 class DoubleTree(Scheduled):
     """From a trial run in which all ranks enter together.
 
-    Of many pieces only so many are simulated, twice as many each time, until they follow
+    Where there are many pieces, only some are simulated, twice as many each time, until they follow
     one another at a steady pace; the others follow at that pace.
 
     Parameters

@@ -18,7 +18,7 @@ from simulator.collectives.halving_doubling import HalvingDoubling, halving_doub
 from simulator.collectives.hierarchical import Hierarchical, hierarchical_schedule
 from simulator.collectives.operations import ALGORITHMS, Operation, algorithms_of
 from simulator.collectives.ring import Rings, bidirectional_ring_schedule, ring_schedule
-from simulator.collectives.schedule import Await, Lane, Schedule
+from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.trial import ByTrial
 from simulator.collectives.use import Use
 from simulator.collectives.wire import Cabling, Group, Wire
@@ -203,7 +203,7 @@ def hierarchical_copy_schedule(ranks: int) -> Schedule:
     if lead == 0:
         return reduce_to_one_schedule(ranks)
     first, second = range(1, lead), range(lead + 1, ranks)
-    lanes: list[list[Lane]] = [[] for _ in range(ranks)]
+    lanes: list[list[Stream]] = [[] for _ in range(ranks)]
     for member in first:
         lanes[member].append(_copy(member, 0, True))
     for member in second:
@@ -215,8 +215,8 @@ def hierarchical_copy_schedule(ranks: int) -> Schedule:
     return Schedule(ranks, 1, [tuple(some) for some in lanes].__getitem__)
 
 
-def _copy(source: int, target: int, adds: bool, awaits: tuple[Await, ...] = ()) -> Lane:
-    return Lane(source, target, 0, 1, 1, _whole, int(adds), awaits)
+def _copy(source: int, target: int, adds: bool, awaits: tuple[Await, ...] = ()) -> Stream:
+    return Stream(source, target, 0, 1, 1, _whole, int(adds), awaits)
 
 
 def _whole(_: int) -> int:

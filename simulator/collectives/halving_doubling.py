@@ -18,7 +18,7 @@ import numpy as np
 
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Await, Lane, Schedule
+from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.trial import together_s
 from simulator.collectives.wire import Wire
 
@@ -44,7 +44,7 @@ class _Fold:
         return rank // 2 if rank % 2 else None
 
     def held(self, player: int, rounds: int) -> tuple[int, int]:
-        """The parts that a player still sums after so many rounds of halving."""
+        """The parts that a player still sums after a number of rounds of halving."""
         first = sum(self.players >> (k + 1) for k in range(rounds) if player >> k & 1)
         return first, first + (self.players >> rounds)
 
@@ -56,19 +56,19 @@ def halving_doubling_schedule(ranks: int) -> Schedule:
     return Schedule(ranks, fold.players, lambda rank: _lanes(fold, rank) if ranks > 1 else ())
 
 
-def _lanes(fold: _Fold, rank: int) -> tuple[Lane, ...]:
+def _lanes(fold: _Fold, rank: int) -> tuple[Stream, ...]:
     player, whole = fold.player(rank), fold.players
     if player is None:
-        return (Lane(rank, rank + 1, 0, 1, whole, _whole, 1, (), ()),)
+        return (Stream(rank, rank + 1, 0, 1, whole, _whole, 1, (), ()),)
     lanes = [
-        Lane(
+        Stream(
             rank, fold.rank(player ^ 1 << k), 0, 2, whole >> (k + 1), partial(_exchanged, fold, player, k), 1,
             _before(fold, player, k), _before(fold, player ^ 1 << k, k),
         )
         for k in range(fold.rounds)
     ]  # fmt: skip
     if player < fold.folded:
-        lanes.append(Lane(rank, rank - 1, 0, 1, whole, _whole, 0, (*_folded(player), *_partners(fold, player, range(fold.rounds), 2))))
+        lanes.append(Stream(rank, rank - 1, 0, 1, whole, _whole, 0, (*_folded(player), *_partners(fold, player, range(fold.rounds), 2))))
     return tuple(lanes)
 
 

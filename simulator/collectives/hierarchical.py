@@ -15,8 +15,8 @@ import numpy as np
 
 from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Await, Lane, Schedule, columns
-from simulator.collectives.wire import Paces, Wire
+from simulator.collectives.schedule import Await, Schedule, Stream, columns
+from simulator.collectives.wire import ConnectionTimes, Wire
 
 __all__ = ["Hierarchical", "hierarchical_schedule"]
 
@@ -30,7 +30,7 @@ def hierarchical_schedule(ranks: int, group: int) -> Schedule:
     return Schedule(ranks, ranks, lambda rank: _lanes(rank, *shape))
 
 
-def _lanes(rank: int, groups: int, group: int) -> tuple[Lane, ...]:
+def _lanes(rank: int, groups: int, group: int) -> tuple[Stream, ...]:
     place, column = divmod(rank, group)
     inner = Await(place * group + (column - 1) % group, _INNER, 0, 1)
     outer = Await((place - 1) % groups * group + column, _OUTER, 0, 1)
@@ -41,11 +41,11 @@ def _lanes(rank: int, groups: int, group: int) -> tuple[Lane, ...]:
         to = place * group + (column + 1) % group
         # reduce and scatter, then gather what the outer ring has summed
         awaits = (inner, reduced) if groups > 1 else (inner,)
-        lanes.append(Lane(rank, to, _INNER, 2 * (group - 1), groups, partial(_shard, column, groups, group), group - 1, awaits))
+        lanes.append(Stream(rank, to, _INNER, 2 * (group - 1), groups, partial(_shard, column, groups, group), group - 1, awaits))
     if groups > 1:
         to = (place + 1) % groups * group + column
         awaits = (scattered, outer) if group > 1 else (outer,)
-        lanes.append(Lane(rank, to, _OUTER, 2 * (groups - 1), 1, partial(_piece, place, column, groups, group), groups - 1, awaits))
+        lanes.append(Stream(rank, to, _OUTER, 2 * (groups - 1), 1, partial(_piece, place, column, groups, group), groups - 1, awaits))
     return tuple(lanes)
 
 
@@ -77,13 +77,13 @@ class Hierarchical(Scheduled):
         schedule = hierarchical_schedule(ranks, group)
         super().__init__(name, protocol, lambda _: schedule, wire)
         self._shape = ranks // group, group
-        self._rings: dict[int, Paces] = {}  # of this group, shape (groups, group)
+        self._rings: dict[int, ConnectionTimes] = {}  # of this group, shape (groups, group)
         lanes = columns(schedule)
         for ring in (_INNER, _OUTER):
             its = lanes.number == ring
             if its.any():
                 paces = wire.paces(wire.laid(lanes.source[its], lanes.target[its]))
-                self._rings[ring] = Paces(paces.s_per_byte[0].reshape(self._shape), paces.latency_s[0].reshape(self._shape))
+                self._rings[ring] = ConnectionTimes(paces.s_per_byte[0].reshape(self._shape), paces.latency_s[0].reshape(self._shape))
 
     def _received_s(self, ready_s: Times, size_bytes: float, free_s: Times) -> Times:
         groups, group = self._shape

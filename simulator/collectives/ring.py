@@ -18,7 +18,7 @@ import numpy as np
 from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring, turned
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.operations import Operation
-from simulator.collectives.schedule import Await, Columns, Lane, Schedule
+from simulator.collectives.schedule import Await, Columns, Schedule, Stream
 from simulator.collectives.wire import Wire
 
 __all__ = ["Rings", "bidirectional_ring_schedule", "ring_schedule"]
@@ -33,12 +33,12 @@ def _first(ranks: int, rank: int, way: int, ahead: int, index: int) -> int:
     return (rank - way * (index + ahead)) % ranks + (0 if way > 0 else ranks)
 
 
-def _lane(ranks: int, operation: Operation, way: int, rank: int) -> Lane:
+def _lane(ranks: int, operation: Operation, way: int, rank: int) -> Stream:
     rounds, number = _rounds(ranks, operation), 0 if way > 0 else 1
     adding = 0 if operation == "all-gather" else ranks - 1
     # a chunk that is to end at its own rank begins with the rank after it
     first = partial(_first, ranks, rank, way, 1 if operation == "reduce-scatter" else 0)
-    return Lane(rank, (rank + way) % ranks, number, rounds, 1, first, adding, (Await((rank - way) % ranks, number, 0, 1),))
+    return Stream(rank, (rank + way) % ranks, number, rounds, 1, first, adding, (Await((rank - way) % ranks, number, 0, 1),))
 
 
 def _columns(ranks: int, operation: Operation, ways: tuple[int, ...]) -> Columns:
@@ -50,7 +50,7 @@ def _columns(ranks: int, operation: Operation, ways: tuple[int, ...]) -> Columns
 
 
 def _ring(ranks: int, operation: Operation, ways: tuple[int, ...]) -> Schedule:
-    def lanes(rank: int) -> tuple[Lane, ...]:
+    def lanes(rank: int) -> tuple[Stream, ...]:
         return tuple(_lane(ranks, operation, way, rank) for way in ways) if ranks > 1 else ()
 
     return Schedule(ranks, ranks * len(ways), lanes, lambda: _columns(ranks, operation, ways))

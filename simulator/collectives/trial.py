@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from simulator.collectives.around import Times
-from simulator.collectives.by_messages import ByMessages
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.exchanges import Plan, exchanges_of
+from simulator.collectives.message_level import MessageLevel
 from simulator.collectives.schedule import Schedule
 from simulator.collectives.wire import Wire
 from simulator.cores import cores_of
@@ -63,7 +63,7 @@ def together_s(plan: Plan, size_bytes: float) -> Times:
         finish_s[rank] = kernel.now
 
     runs = [
-        ByMessages(kernel, network, its, connections, each.group.ranks, ended=None if number else ended)
+        MessageLevel(kernel, network, its, connections, each.group.ranks, ended=None if number else ended)
         for number, (each, its) in enumerate(zip(every, exchanges, strict=True))
     ]
     for rank in range(ranks):
@@ -74,7 +74,7 @@ def together_s(plan: Plan, size_bytes: float) -> Times:
 
 
 def at_a_steady_pace_s(trial_s: Callable[[int], Times], pieces: int, filling: int) -> Times:
-    """When each rank has ended with so many pieces, of which only some are simulated if there are many.
+    """When each rank has ended with a number of pieces, of which only some are simulated if there are many.
 
     Parameters
     ----------

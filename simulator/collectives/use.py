@@ -77,7 +77,7 @@ class Use:
         return Load(load.shares[:links], load.seconds[:links])  # those behind are caps of single connections
 
     def add(self, load: Load, size_bytes: float, times: int) -> None:
-        """Count so many buffers of a size."""
+        """Count buffers of a size."""
         links = len(load.shares)
         self.carried[:links] += load.shares * size_bytes * times
         self.busy_s[:links] += load.seconds * size_bytes * times

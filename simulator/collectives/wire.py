@@ -18,7 +18,7 @@ from simulator.cluster import Protocol as Cost
 from simulator.collectives.around import Times
 from simulator.program.program import Flags, Floats, Hosts, Integers, Paths, Ports
 
-__all__ = ["Cabling", "Group", "Laid", "Paces", "Wire", "equal_share_s", "seconds_per_byte"]
+__all__ = ["Cabling", "ConnectionTimes", "Group", "Laid", "Wire", "equal_share_s", "seconds_per_byte"]
 
 
 class Cabling(Protocol):
@@ -115,7 +115,7 @@ class Laid(NamedTuple):
         return least < most
 
 
-class Paces(NamedTuple):
+class ConnectionTimes(NamedTuple):
     """What connections take that send at the same time, shape (groups, connections): the group's own first, then those beside it."""
 
     s_per_byte: Times
@@ -183,11 +183,11 @@ class Wire:
         path = np.repeat(np.arange(len(paths)), np.diff(paths.first))
         return Laid(ports, paths, path, None if stage is None else np.tile(stage, len(every)))
 
-    def paces(self, laid: Laid) -> Paces:
+    def paces(self, laid: Laid) -> ConnectionTimes:
         """What such connections take if all of a stage send at once and share each port equally."""
         groups = 1 + len(self.beside)
         shape = groups, len(laid.paths) // groups
-        return Paces(seconds_per_byte(laid).reshape(shape) * self.bytes_per_byte, laid.paths.latency_s.reshape(shape))
+        return ConnectionTimes(seconds_per_byte(laid).reshape(shape) * self.bytes_per_byte, laid.paths.latency_s.reshape(shape))
 
 
 def seconds_per_byte(laid: Laid) -> Times:
@@ -201,7 +201,7 @@ def seconds_per_byte(laid: Laid) -> Times:
 
 
 def equal_share_s(ports: Ports, port: Integers, users: Integers) -> Times:
-    """Seconds that a byte takes each of so many connections that share a port equally; of each of some ports, by number."""
+    """Seconds that a byte takes each of the connections that share a port equally; of each of some ports, by number."""
     beyond = np.maximum(users - ports.incast_flows[port], 0)
     given = ports.capacity[port] / (1.0 + ports.incast_loss[port] * beyond)
     share_s: Times = np.maximum(users / given, 1.0 / ports.ceiling[port])

@@ -68,7 +68,7 @@ def _first_line(error: Exception) -> str:
 
 
 def engine_for(scenario: Scenario, replications: int | None = None) -> Engine:
-    """The engine that runs so many replications of a scenario, all of them if left out; as :func:`choose`."""
+    """The engine that runs a number of replications of a scenario, all of them if left out; as :func:`choose`."""
     count = scenario.run.replications if replications is None else replications
     return choose(scenario.run.engine, count * expected_events(scenario), count)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.columns import compact
+from simulator.compact import compact
 from simulator.defaults import start_of
 from simulator.distributions import Distribution, Slowdown
 from simulator.errors import SimulationError
@@ -25,7 +25,7 @@ from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.workload import Workload
 
-__all__ = ["Draws", "Factors", "Jitter", "ahead_of", "block_of", "process_factors"]
+__all__ = ["Draws", "Jitter", "JitterFactors", "ahead_of", "block_of", "process_factors"]
 
 _LEAST_BLOCK, _MOST_BLOCK = 16, 128
 _DRAWN_BYTES = 1 << 25
@@ -34,12 +34,12 @@ _LEAST_AHEAD, _MOST_AHEAD = 5, 256
 
 
 def block_of(steps: int, ranks: int) -> int:
-    """A good number of factors to ask for at a time, where each of so many ranks makes so many steps."""
+    """A good number of factors to ask for at a time, for a number of ranks that each make a number of steps."""
     return min(max(steps, _LEAST_BLOCK), _MOST_BLOCK, max(1_000_000 // ranks, _LEAST_BLOCK))
 
 
 def ahead_of(steps: int, bytes_a_step: int) -> int:
-    """Of how many steps something is drawn ahead in a table that has so many bytes for a step of all ranks."""
+    """Of how many steps something is drawn ahead in a table of a given number of bytes per step of all ranks."""
     wanted = max(steps + steps // 4, _LEAST_AHEAD)  # some make more than others
     return min(max(_DRAWN_BYTES // bytes_a_step, _LEAST_AHEAD), _MOST_AHEAD, wanted)
 
@@ -151,7 +151,7 @@ class Draws:
         return found
 
     def pull_orders(self, ranks: NDArray[np.int64], count: int, out: NDArray[np.int32] | None = None, block: int = 1) -> NDArray[np.int32]:
-        """The orders in which the next steps of some workers pull so many messages at random.
+        """The orders in which the next steps of some workers pull their messages at random.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class Draws:
         return weights_of(sigma, self._streams.generator("weights"))
 
 
-class Factors:
+class JitterFactors:
     """The factors of one rank, step by step.
 
     Attributes

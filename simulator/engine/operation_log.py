@@ -18,7 +18,7 @@ class OperationLog:
     Parameters
     ----------
     log
-        Takes what is told.
+        Takes what happens.
     program
         Gives the names.
     """
@@ -35,7 +35,7 @@ class OperationLog:
         self._served = "accumulate" if isinstance(rule, Synchronous) else "apply"
 
     def ended(self, rank: int, operation: int, begun_s: float, ended_s: float, cause: int) -> int:
-        """An operation of a rank has ended that took from ``begun_s`` to ``ended_s``; the number of what is told.
+        """An operation of a rank has ended that took from ``begun_s`` to ``ended_s``; the number of its record.
 
         Of a message ``begun_s`` is when it was sent, of a gate when the rank came to it. Of
         several computes made in one piece the last one counts.

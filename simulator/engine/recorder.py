@@ -34,7 +34,7 @@ UPDATE_COLUMNS = ("worker", "read_s", "applied_s", "read_version", "applied_vers
 """Of a block of updates; the staleness on each server follows, where servers count their own."""
 
 LISTED_WORKERS = 1024
-"""Up to so many workers, each one's staleness is measured."""
+"""Up to this number of workers, each one's staleness is measured."""
 
 _BLOCK = 1024
 _BLOCKS = 8 * _BLOCK

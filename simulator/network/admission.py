@@ -1,4 +1,4 @@
-"""Turns: a node begins only so many messages at a time in each direction, in the order in which they came.
+"""Turns: a node begins only a given number of messages at a time in each direction, in the order in which they came.
 
 A message begins once both the sender's and the receiver's side have a turn to give. The
 order of arrival decides between those that both could begin; a message that waits for one

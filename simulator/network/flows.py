@@ -6,7 +6,7 @@ per-connection fair queueing. A message has arrived when its last byte has cross
 the latency of the path.
 
 Between nodes a transport may add to that: the hosts' work on each message, before it
-stands for the link and after it has arrived; turns, so that a host begins only so many
+stands for the link and after it has arrived; turns, so that a host begins only a given number of
 messages at a time; a random weight for each message; one queue for all that cross a
 link, behind which later messages wait.
 """

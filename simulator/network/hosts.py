@@ -29,7 +29,7 @@ class Turns:
 
 
 class Host:
-    """A node that spends time on each message, or takes on only so many at a time.
+    """A node that spends time on each message, or takes on only a given number at a time.
 
     Attributes
     ----------

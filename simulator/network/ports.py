@@ -315,6 +315,6 @@ class Limits:
     incast_flows: int = 1
 
     def capacity(self, nominal: float, connections: int) -> float:
-        """What is left of a capacity while so many connections are active."""
+        """What is left of a capacity while ``connections`` are active."""
         beyond = connections - self.incast_flows
         return nominal / (1.0 + self.incast_loss * beyond) if beyond > 0 else nominal

@@ -13,20 +13,20 @@ name a thread.
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from simulator.observing.critical_path import CriticalPath, replica_place
-from simulator.observing.lanes import lanes, nested_lanes
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 from simulator.records import Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
 
-__all__ = ["chrome_trace"]
+__all__ = ["chrome_trace", "lanes", "nested_lanes"]
 
 _PROCESSES = ("critical path", "devices", "network", "servers")
 _PATH, _DEVICES, _NETWORK, _SERVERS = range(1, 5)  # 0 is the idle process to Perfetto
@@ -233,3 +233,45 @@ def _micro(time_ns: int) -> float:
     """Microseconds, the unit of the format, such that a reader that cuts them off to nanoseconds gets these."""
     time_us = time_ns / 1000
     return time_us if int(time_us * 1000) == time_ns else math.nextafter(time_us, math.inf)
+
+
+def lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
+    """A lane for each slice so that no two in a lane overlap, and as few lanes as possible.
+
+    Parameters
+    ----------
+    slices
+        Begin and end, sorted by begin.
+    """
+    found = []
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    for begin, end in slices:
+        while busy and busy[0][0] <= begin:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lane = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (end, lane))
+        found.append(lane)
+    return found
+
+
+def nested_lanes(slices: Sequence[tuple[int, int]]) -> list[int]:
+    """The same, where a slice may lie within another one of its lane, as a part of it.
+
+    Parameters
+    ----------
+    slices
+        Begin and end, sorted by begin, the longer one of two first.
+    """
+    found = []
+    open_until: list[list[int]] = []
+    for begin, end in slices:
+        for ends in open_until:
+            while ends and ends[-1] <= begin:
+                ends.pop()
+        lane = next((lane for lane, ends in enumerate(open_until) if not ends or end <= ends[-1]), len(open_until))
+        if lane == len(open_until):
+            open_until.append([])
+        open_until[lane].append(end)
+        found.append(lane)
+    return found

@@ -18,8 +18,7 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import HistogramProto, Summary
 from tensorboardX.record_writer import RecordWriter
 
-from simulator.errors import InputError
-from simulator.files import check_writable
+from simulator.files import check_folder, check_writable
 from simulator.records import Record, Step, Update
 from simulator.scenario import Scenario
 
@@ -30,19 +29,6 @@ EVENT_FILE = "events.out.tfevents.0.paceline"
 
 _MOST_POINTS = 1000
 _MOST_HISTOGRAMS = 50
-_OPTION = "--tensorboard"
-
-
-def _checked(folder: Path) -> Path:
-    """The folder, made if it is not there, if files can be written to it."""
-    try:
-        obstacle = next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)
-    except OSError:  # such as a name that is too long, which is told below
-        obstacle = None
-    if obstacle is not None:
-        which = "is" if obstacle == folder else f"{obstacle} is"
-        raise InputError(f"{_OPTION} {str(folder)[:120]!r}: {which} no folder; choose another path")
-    return check_writable(folder / EVENT_FILE, _OPTION).parent
 
 
 class TensorBoard:
@@ -66,7 +52,7 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
-        self.file = _checked(folder) / EVENT_FILE
+        self.file = check_writable(check_folder(folder) / EVENT_FILE)
         self._replicas = scenario.replicas
         self._batch = scenario.batch
         total = scenario.run.total_steps(scenario.replicas)

@@ -1,4 +1,4 @@
-"""What ports and hosts are: their kind and whose they are, from which their names for people are made.
+"""What ports and hosts are: their kind and whose they are, from which their names in words are made.
 
 Nothing reads a name back: whoever wants to know what a link is asks for its kind.
 """

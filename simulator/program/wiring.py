@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cluster import Cluster
-from simulator.columns import compact, numbers
+from simulator.compact import compact, numbers
 from simulator.names import Names
 from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Floats, Hosts, Integers, Paths, Ports

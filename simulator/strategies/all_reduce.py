@@ -16,9 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from simulator.buckets import Bucket, buckets
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
-from simulator.fusion import Bucket, buckets
 from simulator.program.program import Exchange, HostCopies, Operation, Program, Routine, Rules
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
@@ -89,12 +89,12 @@ class AllReduceStrategy(Strategy):
         default=1,
         ge=1,
         le=10**6,
-        description="local SGD: replicas average their variables every so many steps and are on their own between",
+        description="local SGD: replicas average their variables every this number of steps and are on their own between",
     )
 
     @property
     def pace(self) -> Pace:
-        """All together, every step or every so many."""
+        """All together, every step or every few steps."""
         return Pace(every=self.sync_every)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.columns import numbers
+from simulator.compact import numbers
 from simulator.names import Names
 from simulator.program.program import Cores, Devices, Exchange, Integers, Program, Ranks, Routine, Rules, Servers
 from simulator.program.wiring import Wiring

@@ -32,7 +32,7 @@ class MultiWorkerMirrored(AllReduceStrategy):
 
     kind: Literal["multi-worker-mirrored"] = "multi-worker-mirrored"
     workers: Count | None = Field(default=None, description="left out: as many as fill the cluster")
-    replicas_per_worker: int = Field(default=1, ge=1, le=1024, description="a worker is a process on one node, with so many devices")
+    replicas_per_worker: int = Field(default=1, ge=1, le=1024, description="a worker is a process on one node, with as many devices")
 
     def layout(self, cluster: Cluster) -> Layout:
         """Worker processes fill node after node."""

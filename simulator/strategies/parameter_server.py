@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cluster import Cluster
-from simulator.columns import compact
+from simulator.compact import compact
 from simulator.placement import Partitioner, shard_count
 from simulator.program.program import (
     Asynchronous,
@@ -91,7 +91,7 @@ class ParameterServer(Strategy):
         default=1,
         ge=1,
         le=1024,
-        description="a worker is a process on one node, with so many devices, which sum their gradients before it pushes them as one",
+        description="a worker is a process on one node, with as many devices, which sum their gradients before it pushes them as one",
     )
     servers: Count = Field(default=1, description="parameter servers, which hold the variables")
     bound: int | None = Field(default=None, ge=0, le=10**9, description="ssp: steps that a worker may be ahead of the slowest")

@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
+from simulator.buckets import Bucket, buckets
 from simulator.cluster import Cluster
-from simulator.fusion import Bucket, buckets
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Spec
@@ -85,7 +85,7 @@ class Pace(NamedTuple):
         return not self.asynchronous and self.waits_for is None and not self.backups
 
     def awaited(self, replicas: int) -> int:
-        """How many replicas a step waits for, of so many."""
+        """How many replicas a step waits for, of all."""
         if self.asynchronous:
             return 1
         return min(replicas - self.backups, self.waits_for or replicas)
@@ -283,7 +283,7 @@ class Strategy(Spec):
         return self.way
 
     def label(self, replicas: int) -> str:  # noqa: ARG002
-        """In few words, for a table of results of so many replicas."""
+        """In few words, for a table of results; ``replicas`` is how many there are."""
         return self.in_words
 
     def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
@@ -306,7 +306,7 @@ class Strategy(Spec):
         return self.model_copy(update={"servers": count}) if self.has_servers else self
 
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
-        """With so many replicas in place of so many before, validated anew.
+        """With another number of replicas, validated anew.
 
         Raises
         ------

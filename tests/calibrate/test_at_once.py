@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import calibrate
-from calibrate.at_once import SharedSpread
+from calibrate.fit.concurrent import SharedSpread
 from calibrate.measurements import read_measurements
 from calibrate.profiling import obstacle_to_at_once
 from calibrate.records import StepTime

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrate.validation.comparison import Compared, Reached
+from calibrate.validation.comparison import Compared, Reached, rows_from_csv, rows_to_csv
 from calibrate.validation.discrepancy import Sample, deviations, held_out
-from calibrate.validation.reaching import rows_from_csv, rows_to_csv
 from simulator.errors import InputError
 from simulator.figures import Estimate
 

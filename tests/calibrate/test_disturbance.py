@@ -65,7 +65,7 @@ def test_disturbed_rounds_are_left_out(synthetic: Any) -> None:
 
 def test_too_few_undisturbed_rounds_are_refused_or_accepted_loudly(synthetic: Any) -> None:
     path = _disturbed(synthetic, set(range(8)))
-    with pytest.raises(CalibrationError, match=r"8 of 10 rounds were disturbed \(others took .*--accept-disturbed") as refusal:
+    with pytest.raises(CalibrationError, match=r"8 of 10 rounds were disturbed \(others took .*`accept_disturbed=True`") as refusal:
         calibrate.fit_workload(path, "refused")
     assert str(refusal.value).startswith(f"{path}: ")
     assert "\n" not in str(refusal.value)
@@ -100,7 +100,7 @@ def test_runs_at_different_levels_are_refused_and_the_odd_one_named(synthetic: A
     files[1] = synthetic.lines([{**row, "seconds": 1.75 * row["seconds"]} if row["kind"] == "step" else row for row in rows], "two.ndjson")
     with pytest.raises(CalibrationError, match=r"steps of two.ndjson took 1\.7\d times as long as those of the other runs") as refusal:
         calibrate.fit_workload(files, "apart")
-    assert "--accept-disturbed" in str(refusal.value)
+    assert "`accept_disturbed=True`" in str(refusal.value)
     accepted = calibrate.fit_workload(files, "apart", accept_disturbed=True)
     assert "two.ndjson took 1.7" in accepted.provenance["disturbed"]
     assert accepted.run_to_run_cv > 0.2

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrate.estimators import AffineCost, ChainSlope
+from calibrate.fit.estimators import AffineCost, ChainSlope
 from simulator.errors import CalibrationError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import calibrate
-from calibrate.fit import fit_workload
+from calibrate.fit.step import fit_workload
 from calibrate.measurements import read_measurements
 from calibrate.records import CountedStep
 

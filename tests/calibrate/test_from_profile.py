@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 from support.profiles import HOST, POOL, Sample, gpu_sample, host_sample
 
-from calibrate.xplane.batches import BACKWARD_SHARE, Profiled, read_steps
-from calibrate.xplane.files import profile_files
-from calibrate.xplane.fitting import fit_profiles
-from calibrate.xplane.gradients import GradientOp, gradient_ops, readiness
+from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
 from calibrate.xplane.ops import role_of, uncovered_s
-from calibrate.xplane.phases import StepsOfProfile, steps_of
-from calibrate.xplane.reading import read_profiles
-from calibrate.xplane.variables import ModelVariable, ModelVariables, variables_of
+from calibrate.xplane.profiles import Profiled, read_steps
+from calibrate.xplane.reading import profile_files, read_profiles
+from calibrate.xplane.steps import StepsOfProfile, steps_of
+from calibrate.xplane.variables import GradientOp, ModelVariable, ModelVariables, gradient_ops, readiness, variables_of
 from paceline.cli.app import main
 from simulator.errors import CalibrationError, InputError
 from simulator.loading import load_scenario, load_workload

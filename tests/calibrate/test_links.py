@@ -12,9 +12,9 @@ import pytest
 
 import calibrate
 from calibrate.measurements import read_measurements
-from calibrate.probing import PROBES, run_probe
+from calibrate.probing import run_probe
+from calibrate.profiling import serve_link
 from calibrate.records import Transfer
-from calibrate.serving import serve_link
 from simulator.errors import CalibrationError, InputError
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
@@ -22,7 +22,9 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type
 
 def _isolation_obstacle() -> str:
     probe = "import sys; sys.path.insert(0, sys.argv[1]); import isolation; isolation.isolate()"
-    answer = subprocess.run([sys.executable, "-c", probe, str(PROBES)], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        [sys.executable, "-c", probe, str(Path(calibrate.__file__).parent / "probes")], capture_output=True, text=True, check=False
+    )
     return "" if answer.returncode == 0 else f"no network namespace of one's own here: {answer.stderr.strip().splitlines()[-1]}"
 
 
@@ -102,5 +104,5 @@ def test_an_address_that_is_none(address: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [(), (1024,), (1024, 1024), (1, 1024), (-5, 1024)])
 def test_sizes_that_give_no_line(sizes: tuple[int, ...], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--sizes"):
+    with pytest.raises(InputError, match="`sizes`"):
         calibrate.profile_link("x", sizes=sizes, folder=tmp_path)

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from support.testbed import FAST, setting
 
-import calibrate.testbed.machine as machine
-from calibrate.testbed.machine import faults_of_machine
+import calibrate.testbed.running as running
+from calibrate.testbed.running import faults_of_machine
 from calibrate.testbed.setting import TestbedSetting
-from calibrate.validation.checking import NEEDS, check_matrix, faults_of
-from calibrate.validation.matrix import HeldOut, Matrix, read_matrix
+from calibrate.validation.matrix import NEEDS, HeldOut, Matrix, check_matrix, faults_of, read_matrix
 from simulator.errors import ScenarioError
 
 TCP = {"bandwidth": "400 Mbit/s", "sharing": "tcp"}
@@ -101,7 +100,7 @@ def test_all_faults_are_told_at_once_and_nothing_is_asked_of_a_machine_that_has_
 
 
 def test_memory_and_disk_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_without_tensorflow", lambda _: [])
+    monkeypatch.setattr(running, "_without_tensorflow", lambda _: [])
     plain = setting("async", 2)
     assert faults_of_machine([plain], 2, tmp_path / "new" / "folder") == []
     [memory] = faults_of_machine(
@@ -114,11 +113,11 @@ def test_memory_and_disk_that_are_not_there(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_links_and_congestion_control_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_without_tensorflow", lambda _: [])
-    monkeypatch.setattr(machine, "obstacle_to_shaped_links", lambda sharing: f"no {sharing} here")
+    monkeypatch.setattr(running, "_without_tensorflow", lambda _: [])
+    monkeypatch.setattr(running, "obstacle_to_shaped_links", lambda sharing: f"no {sharing} here")
     assert faults_of_machine([setting("async", 2)], 2, tmp_path) == []
     told = faults_of_machine([setting("async", 2, FAST), setting("async", 2, TCP)], 2, tmp_path)
     assert [line.partition(": ")[2] for line in told] == ["no fair here", "no tcp here"]
-    monkeypatch.setattr(machine, "obstacle_to_shaped_links", lambda _: None)
+    monkeypatch.setattr(running, "obstacle_to_shaped_links", lambda _: None)
     [told_one] = faults_of_machine([setting("async", 2, FAST | {"congestion": "carrier-pigeon"})], 2, tmp_path)
     assert "'carrier-pigeon' is no congestion control" in told_one

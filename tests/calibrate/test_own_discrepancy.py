@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from calibrate.validation.comparison import Compared
-from calibrate.validation.own import own_discrepancy
-from calibrate.validation.reaching import drawn_interval, reached_of
+from calibrate.validation.comparison import Compared, drawn_interval, reached_of
+from calibrate.validation.discrepancy import own_discrepancy
 from simulator import simulate
 from simulator.results import Result
 

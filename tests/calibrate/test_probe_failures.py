@@ -103,7 +103,7 @@ def test_what_was_measured_before_a_failure_is_kept(broken: Path, tmp_path: Path
 
 def test_a_model_that_hangs_is_stopped_with_all_it_started(broken: Path, tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(CalibrationError, match=r"stopped after 8 s \(--timeout\)"):
+    with pytest.raises(CalibrationError, match=r"stopped after 8 s \(`timeout_s`\)"):
         calibrate.profile_step(f"{broken}:hangs", "hangs", batches=(2, 4), steps=5, folder=tmp_path, timeout_s=8)
     assert time.monotonic() - began < 25
 
@@ -124,7 +124,7 @@ def test_a_target_that_is_not_there(broken: Path, tmp_path: Path, target: str, s
 
 
 def test_a_device_that_is_not_there(broken: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--device 'GPU:99'.*TensorFlow sees \d+ GPU"):
+    with pytest.raises(InputError, match=r"`device`: 'GPU:99'.*TensorFlow sees \d+ GPU"):
         calibrate.profile_step(f"{broken}:midway", "gpu", custom=True, batches=(2, 4), device="GPU:99", folder=tmp_path, timeout_s=60)
 
 
@@ -139,13 +139,13 @@ def test_a_python_without_tensorflow(broken: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/etc/hostname"])
 def test_a_python_that_is_none(broken: Path, tmp_path: Path, python: str) -> None:
-    with pytest.raises(InputError, match=r"--python .* cannot be run"):
+    with pytest.raises(InputError, match=r"`python`: .* cannot be run"):
         calibrate.profile_step(f"{broken}:raises", "none", batches=(2, 4), python=python, folder=tmp_path, timeout_s=60)
 
 
 @pytest.mark.parametrize("batches", [(16,), (16, 16), (0, 16), (-1, 2), ()])
 def test_batches_that_give_no_curve(broken: Path, tmp_path: Path, batches: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match="--batch"):
+    with pytest.raises(InputError, match="`batches`"):
         calibrate.profile_step(f"{broken}:raises", "few", batches=batches, folder=tmp_path)
 
 

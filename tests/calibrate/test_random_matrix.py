@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from calibrate.testbed.duration import busiest_share, guessed_run_s, guessed_step_s
+from calibrate.testbed.running import busiest_share, guessed_run_s, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from calibrate.validation.checking import faults_of
-from calibrate.validation.matrix import Matrix, read_matrix
+from calibrate.validation.matrix import Matrix, faults_of, read_matrix
 from calibrate.validation.random_matrix import CORES, GROUPS, LAYERS, RING, SERVERS, TCP, is_random, random_matrix, random_text, seed_of
 from simulator.errors import InputError
 

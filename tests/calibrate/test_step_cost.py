@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import calibrate
+from calibrate.fit.step_times import StepCost, StepTable
 from calibrate.measurements import read_measurements
 from calibrate.records import StepTime
-from calibrate.step_cost import StepCost
-from calibrate.step_table import StepTable
 from simulator.workload import Workload
 
 BATCHES = (16, 32, 64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibrate.step_law import StepTimeLaw, drawn_laws
+from calibrate.fit.estimators import StepTimeLaw, drawn_laws
 from simulator.errors import CalibrationError
 
 

@@ -24,8 +24,8 @@ import pytest
 import calibrate
 from calibrate.measurements import read_measurements
 from calibrate.records import LinkCheck
-from calibrate.testbed.measure import measure_setting
 from calibrate.testbed.readings import read_run
+from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting
 from simulator.errors import CalibrationError
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from support.testbed import FAST, GIGABIT, TRUE, as_measured, setting
 
-from calibrate.testbed.fitting import PRIORS, fit_platform
-from calibrate.testbed.loopback import LoopbackWork
-from calibrate.testbed.platform import MEANINGS, Platform
+from calibrate.testbed.clocks import LoopbackWork
+from calibrate.testbed.fitting import fit_platform
+from calibrate.testbed.platform import MEANINGS, PRIORS, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of

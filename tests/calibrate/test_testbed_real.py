@@ -11,10 +11,9 @@ import pytest
 import calibrate
 from calibrate.records import Note
 from calibrate.testbed.busy_cores import _turns
-from calibrate.testbed.ladder import variables_of
-from calibrate.testbed.measure import measure_setting
 from calibrate.testbed.model import builder_of, describe_model
-from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.running import measure_setting
+from calibrate.testbed.setting import TestbedSetting, synthetic_variables
 from simulator.errors import CalibrationError, InputError
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
@@ -146,7 +145,7 @@ def test_the_gradients_are_those_of_keras(models: Path) -> None:
 
 @pytest.mark.parametrize("model", ["ladder-1mb", "ladder-1mb/3", "ladder-4mb/16"])
 def test_the_file_of_the_ladder_builds_the_shapes_of_the_ladder(model: str) -> None:
-    known = variables_of(model)
+    known = synthetic_variables(model)
     assert known is not None
     built = describe_model(builder_of(model), batch=2)
     assert [(one.shape, pytest.approx(one.ready)) for one in built] == [(one["shape"], one["ready"]) for one in known]
@@ -180,7 +179,7 @@ def test_a_workload_has_no_code() -> None:
     ],
 )
 def test_a_model_that_cannot_be_computed(function: str, said: str, models: Path, tmp_path: Path) -> None:
-    setting = _setting("between-graph", model=f"{models}:{function}", variables=variables_of("ladder-1mb"))
+    setting = _setting("between-graph", model=f"{models}:{function}", variables=synthetic_variables("ladder-1mb"))
     with pytest.raises(CalibrationError, match=said):
         measure_setting(setting, tmp_path, repeats=1, timeout_s=60)
     assert not list(tmp_path.glob("*.ndjson"))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.testbed import FAST, TRUE, as_measured, setting
 
-from calibrate.testbed.fitting import PRIORS, fit_platform
-from calibrate.testbed.platform import MEANINGS, Parameter, Platform
+from calibrate.testbed.fitting import fit_platform
+from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.unexplained import factors_of, fit_misfit, fit_noise
 from simulator.errors import InputError

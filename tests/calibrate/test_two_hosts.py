@@ -73,7 +73,7 @@ def _two_hosts() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _serving(namespace: str) -> Iterator[None]:
-    script = "from calibrate.serving import serve_link; serve_link('10.231.7.1:2222', ready=lambda: print('ready', flush=True))"
+    script = "from calibrate.profiling import serve_link; serve_link('10.231.7.1:2222', ready=lambda: print('ready', flush=True))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = ["ip", "netns", "exec", namespace, sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:

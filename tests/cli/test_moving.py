@@ -90,7 +90,7 @@ def test_a_sweep_over_devices_moves_each_to_its_own(paceline, cnn, folder):
 
 def test_a_printed_scenario_is_simulated_again_to_the_same_result(paceline, cnn, folder):
     first = answer(paceline("simulate", str(cnn), "--json"))
-    from calibrate.writing import write_workload
+    from calibrate.fit.writing import write_workload
     from simulator import load_scenario
     from simulator.resolve import resolve
     from simulator.workload import Workload

@@ -16,7 +16,7 @@ import pytest
 from support.command_line import SCENARIO, Answer
 
 from paceline.planning import Plan
-from paceline.reporting import read_results
+from paceline.sweeping import read_results
 
 PRICE = ("--set", "cluster.price.usd_per_node_hour=0.40")
 QUICK = ("--set", "run.replications=19", "--jobs", "1")

@@ -106,7 +106,8 @@ def test_the_half_line_of_another_sweep_is_not_cut_off(folder: Path, paceline: P
 
 def test_two_sweeps_into_one_file_are_refused(folder: Path, paceline: Paceline) -> None:
     hold = (
-        "from pathlib import Path\nfrom paceline.sweeping import Journal\nwith Journal.open(Path('r.ndjson')): print(flush=True); input()"
+        "from pathlib import Path\nfrom paceline.sweeping import ResultsFile\n"
+        "with ResultsFile.open(Path('r.ndjson')): print(flush=True); input()"
     )
     with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

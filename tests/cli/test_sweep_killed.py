@@ -19,17 +19,17 @@ ARGUMENTS = ("sweep", "s.toml", "--set", "run.steps=60", *GRID)
 KILLED_IN_A_LINE = """
 import os, signal
 from paceline.cli.app import main
-from paceline.sweeping.journal import Journal
+from paceline.sweeping import ResultsFile
 
-write = Journal._write
+write = ResultsFile._write
 
-def killed(journal, line, *rest, **named):
-    write(journal, line, *rest, **named)
-    if len(journal) == 5:
-        journal._file.truncate(journal.lines.end - len(line) + {length} % (len(line) + 1))
+def killed(file, line):
+    write(file, line)
+    if len(file) == 5:
+        file._file.truncate(file._ends[-1] - len(line.text) + {length} % (len(line.text) + 1))
         os.kill(os.getpid(), signal.SIGKILL)
 
-Journal._write = killed
+ResultsFile._write = killed
 main()
 """
 """Of the fifth line only so many bytes have reached the file when the process dies."""

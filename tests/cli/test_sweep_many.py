@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.reporting.reading import iter_results
+from paceline.sweeping import iter_results
 from simulator.results import Result
 
 SMALL = """
@@ -42,7 +42,7 @@ SWEEP = (
     "--jobs",
     "2",
 )
-READ = "from pathlib import Path; from paceline.reporting import read_results; assert len(read_results(Path('r.ndjson')).results) == 10_000"
+READ = "from pathlib import Path; from paceline.sweeping import read_results; assert len(read_results(Path('r.ndjson')).results) == 10_000"
 
 
 # exec hands on the memory of whoever forked as a first peak, so a small process does it, not this one

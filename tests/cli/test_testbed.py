@@ -296,7 +296,7 @@ def test_help_teaches_with_an_example(paceline: Runner, command: str) -> None:
 @pytest.fixture
 def measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[TestbedSetting]:
     """Settings that would have been measured; each run gives the file of two repeats."""
-    import calibrate.testbed.measure as module
+    import calibrate.testbed.running as module
 
     asked: list[TestbedSetting] = []
     file = folder / "two.ndjson"
@@ -330,7 +330,7 @@ def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refuse
 def test_a_congestion_control_that_the_machine_lacks(
     paceline: Runner, measured: list[TestbedSetting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calibrate.testbed.machine.obstacle_to_shaped_links", lambda _: None)
+    monkeypatch.setattr("calibrate.testbed.running.obstacle_to_shaped_links", lambda _: None)
     refused(paceline("testbed", "run", "--congestion", "dodo"), "--congestion: 'dodo' is no congestion control of this machine; it has ")
     assert not measured
 

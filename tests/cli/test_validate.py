@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.command_line import SCENARIO, Answer
 
-from calibrate.validation.scores import Thresholds
+from calibrate.validation.validation import Thresholds
 from paceline.cli.validating import share_of, thresholds_of
 from simulator import load_scenario
 from simulator.errors import InputError

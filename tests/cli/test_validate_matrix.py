@@ -163,7 +163,7 @@ def test_what_is_wrong_is_one_line_and_nothing_is_measured(
         (folder / f"{name}.toml").write_text(text.replace("seed = 3", "seed = 4"), encoding="utf-8")
     (folder / "mine.toml").write_text(TEXT.replace("seed = 3", "seed = 4"), encoding="utf-8")
     # whatever this machine can do: what is told of the matrix is told anywhere
-    monkeypatch.setattr("calibrate.testbed.machine.obstacle_to_shaped_links", lambda _: None)
+    monkeypatch.setattr("calibrate.testbed.running.obstacle_to_shaped_links", lambda _: None)
     before = sorted(folder.iterdir())
     answer = paceline("validate", *arguments.split(), "--measurements", str(folder))
     assert answer.code == 2

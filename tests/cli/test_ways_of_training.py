@@ -15,8 +15,8 @@ from support.command_line import Answer
 from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
-from paceline.reporting import read_results
 from paceline.reporting.reproduce import scenario_toml
+from paceline.sweeping import read_results
 from simulator import scenario_from_table, simulate
 from simulator.results import Result
 

@@ -1,4 +1,8 @@
-"""Every oracle that simulates holds for both engines."""
+"""Every oracle that simulates holds for both engines.
+
+Those of statistics need many replications: machine code makes them, and SimPy one, which must measure the same
+(:mod:`support.runs`).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,10 @@ def _simulates(module: ModuleType) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of a module that simulates runs once with each engine."""
+    """A test of a module that simulates runs once with each engine; one of statistics with the faster one."""
     if _simulates(metafunc.module):
-        metafunc.parametrize("engine", ENGINES, indirect=True, scope="module")
+        engines = ENGINES[1:] if metafunc.definition.get_closest_marker("statistics") else ENGINES
+        metafunc.parametrize("engine", engines, indirect=True, scope="module")
 
 
 @pytest.fixture(autouse=True, scope="module")

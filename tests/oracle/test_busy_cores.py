@@ -121,6 +121,7 @@ def test_steps_that_are_always_computing(scenario, workers):
     assert simulate(built).updates_per_s.mean == pytest.approx(busy / (COMPUTE_S * (1.0 + 0.3 * (busy - 1))), rel=2e-3)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("workers", "cores"), [(2, 2.0), (5, 2.0), (6, 3.0)])
 def test_machine_repairmen_whose_cores_slow_each_other(scenario, workers, cores):
     """n workers wait 6 ms, exponential compute of mean X: a birth-death chain with rates b / (X (1 + s (b - 1))), b = min(k, c)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.looping import each
 from support.networks import INTER, INTRA, by_messages, collective, meshed, running, switched
 
 from simulator.closed_form import (
@@ -14,7 +15,7 @@ from simulator.closed_form import (
     reduce_to_one_s,
     ring_all_reduce_s,
 )
-from simulator.engine.simpy.collectives import AtOnce
+from simulator.engine.simpy.collectives import VectorisedCollectives
 from simulator.kernel import Kernel
 from simulator.records import NOTHING
 
@@ -36,9 +37,9 @@ def near(value):
     return pytest.approx(value, rel=1e-9, abs=1e-18)
 
 
-@pytest.mark.parametrize("protocol", ["none", "ll"])
-@pytest.mark.parametrize(("ranks", "per_node"), SHAPES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("protocol", ["none", "ll"])
+@each("ranks, per_node", SHAPES)
+@each("algorithm", ALGORITHMS)
 def test_ranks_that_enter_together(algorithm, ranks, per_node, protocol):
     some = collective(algorithm, ranks, switched(per_node), per_node, protocol)
     ready_s = np.full(ranks, 0.25)
@@ -59,16 +60,16 @@ def random_ready(seed: int, ranks: int) -> np.ndarray:
     return rng.exponential(scale, ranks)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 13])
+@each("seed", range(6))
+@each("ranks", [2, 3, 4, 5, 8, 13])
 def test_ring_of_ranks_that_enter_apart(ranks, seed):
     some = collective("ring", ranks, switched())
     ready_s = random_ready(seed, ranks)
     assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("ranks", "per_node"), [(2, 1), (3, 1), (6, 1), (8, 4), (10, 4)])
+@each("seed", range(6))
+@each("ranks, per_node", [(2, 1), (3, 1), (6, 1), (8, 4), (10, 4)])
 def test_ring_with_unequal_hops(ranks, per_node, seed):
     rng = np.random.default_rng(seed)
     nodes = -(-ranks // per_node)
@@ -77,8 +78,8 @@ def test_ring_with_unequal_hops(ranks, per_node, seed):
     assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("ranks", [3, 4, 8, 11])
+@each("seed", range(6))
+@each("ranks", [3, 4, 8, 11])
 def test_bidirectional_ring_with_links_of_its_own(ranks, seed):
     rng = np.random.default_rng(seed)
     links = {(i, j): (rng.uniform(0.5e9, 2e9), rng.uniform(0, 1e-4)) for i in range(ranks) for j in range(ranks)}
@@ -88,8 +89,8 @@ def test_bidirectional_ring_with_links_of_its_own(ranks, seed):
         assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 7, 8, 13, 16])
+@each("seed", range(6))
+@each("ranks", [2, 3, 4, 6, 7, 8, 13, 16])
 def test_halving_and_doubling_of_ranks_that_enter_apart(ranks, seed):
     rng = np.random.default_rng(seed)
     for rates in ([], rng.uniform(0.2e9, 5e9, ranks).tolist()):
@@ -99,8 +100,8 @@ def test_halving_and_doubling_of_ranks_that_enter_apart(ranks, seed):
         assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("ranks", "per_node"), [(4, 2), (8, 4), (12, 4), (6, 1)])
+@each("seed", range(6))
+@each("ranks, per_node", [(4, 2), (8, 4), (12, 4), (6, 1)])
 def test_hierarchical_ranks_that_enter_apart(ranks, per_node, seed):
     """With links of their own exact; with a shared link never early, and late by at most what the buffer takes between nodes."""
     ready_s = random_ready(seed, ranks)
@@ -113,7 +114,7 @@ def test_hierarchical_ranks_that_enter_apart(ranks, per_node, seed):
     assert late_s.max() <= 2 * (nodes - 1) / nodes * SIZE / INTER[0]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each("seed", range(6))
 @pytest.mark.parametrize(
     ("algorithm", "ranks", "per_node"), [("bidirectional-ring", 6, 1), ("bidirectional-ring", 8, 4), ("halving-doubling", 8, 4)]
 )
@@ -126,7 +127,7 @@ def test_equal_shares_are_never_early(algorithm, ranks, per_node, seed):
     assert got - ready_s.min() == pytest.approx(want - ready_s.min(), rel=0.25)
 
 
-@pytest.mark.parametrize("algorithm", ["double-binary-tree", "reduce-to-one-device", "hierarchical-copy"])
+@each("algorithm", ["double-binary-tree", "reduce-to-one-device", "hierarchical-copy"])
 def test_aligned_algorithms_enter_together_and_say_so(algorithm):
     some = collective(algorithm, 6, switched())
     ready_s = random_ready(1, 6)
@@ -142,7 +143,7 @@ def unequal(ranks: int, seed: int):
     return switched(rates=np.random.default_rng(seed).uniform(0.2e9, 5e9, ranks).tolist())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 @pytest.mark.parametrize(
     ("algorithm", "ranks", "network"),
     [
@@ -183,7 +184,7 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
                 kernel.soon(begin, rank)
 
         if at_once:
-            run = AtOnce(kernel, some, sizes, ranks)
+            run = VectorisedCollectives(kernel, some, sizes, ranks)
             run.start(ended)
             enters.append(run.enter)
         else:
@@ -196,7 +197,7 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
     assert times[0] == near(times[1])
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "bidirectional-ring", "halving-doubling", "hierarchical", "double-binary-tree"])
+@each("algorithm", ["ring", "bidirectional-ring", "halving-doubling", "hierarchical", "double-binary-tree"])
 def test_what_a_rank_has_still_to_send_delays_it(algorithm):
     some = collective(algorithm, 8, switched(4), 4)
     zeros, busy_s = np.zeros(8), np.array([0, 0, 0, 4e-3, 0, 1e-3, 0, 0])
@@ -207,7 +208,7 @@ def test_what_a_rank_has_still_to_send_delays_it(algorithm):
     assert np.all(free_s <= finish_s.max())
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 31, 64])
+@each("ranks", [1, 2, 3, 8, 31, 64])
 def test_ring_closed_forms(ranks):
     rate, latency_s = INTER
     assert collective("ring", ranks, switched()).duration_s(SIZE) == near(ring_all_reduce_s(ranks, SIZE, rate, latency_s))
@@ -217,30 +218,30 @@ def test_ring_closed_forms(ranks):
         assert shared.duration_s(SIZE) == near(ring_all_reduce_s(ranks, SIZE, rate, latency_s))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 7, 8, 32, 33])
+@each("ranks", [1, 2, 3, 4, 6, 7, 8, 32, 33])
 def test_halving_doubling_closed_form(ranks):
     some = collective("halving-doubling", ranks, switched())
     assert some.duration_s(SIZE) == near(halving_doubling_all_reduce_s(ranks, SIZE, *INTER))
 
 
-@pytest.mark.parametrize(("ranks", "per_node"), [(8, 8), (8, 4), (8, 1), (24, 8)])
+@each("ranks, per_node", [(8, 8), (8, 4), (8, 1), (24, 8)])
 def test_hierarchical_closed_form(ranks, per_node):
     some = collective("hierarchical", ranks, switched(per_node), per_node)
     assert some.duration_s(SIZE) == near(hierarchical_all_reduce_s(ranks // per_node, per_node, SIZE, *INTRA, *INTER))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@each("ranks", [1, 2, 3, 8])
 def test_reduce_to_one_closed_form(ranks):
     assert collective("reduce-to-one-device", ranks, switched()).duration_s(SIZE) == near(reduce_to_one_s(ranks, SIZE, *INTER))
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8])
+@each("ranks", [2, 4, 8])
 def test_hierarchical_copy_closed_form(ranks):
     assert collective("hierarchical-copy", ranks, switched()).duration_s(SIZE) == near(hierarchical_copy_s(ranks, SIZE, *INTER))
 
 
-@pytest.mark.parametrize("chunk_bytes", [1e4, 1e5, 1e7])
-@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 16, 33])
+@each("chunk_bytes", [1e4, 1e5, 1e7])
+@each("ranks", [2, 3, 4, 7, 8, 16, 33])
 def test_double_tree_between_its_bounds(ranks, chunk_bytes):
     some = collective("double-binary-tree", ranks, switched(), chunk_bytes=chunk_bytes)
     pieces = some.plan(SIZE).schedule.parts // 2
@@ -248,7 +249,7 @@ def test_double_tree_between_its_bounds(ranks, chunk_bytes):
     assert least_s <= some.duration_s(SIZE) <= most_s
 
 
-@pytest.mark.parametrize("ranks", [2, 5, 8])
+@each("ranks", [2, 5, 8])
 def test_double_tree_of_one_piece(ranks):
     """A tiny buffer: nothing but latencies, down to the farthest leaf and back."""
     height = ranks.bit_length() - 1
@@ -262,7 +263,7 @@ def test_double_tree_of_many_pieces_and_long_latencies():
     assert some.finish_s(zeros, SIZE) == pytest.approx(by_messages(some, zeros, SIZE), rel=5e-3)
 
 
-@pytest.mark.parametrize(("ranks", "per_node", "within"), [(8, 1, 1e-9), (16, 8, 1e-9), (33, 1, 1e-9), (64, 8, 5e-3)])
+@each("ranks, per_node, within", [(8, 1, 1e-9), (16, 8, 1e-9), (33, 1, 1e-9), (64, 8, 5e-3)])
 def test_double_tree_of_many_pieces(ranks, per_node, within):
     """Beyond the pieces that a trial run sends, the pace is taken to be steady."""
     some = collective("double-binary-tree", ranks, switched(per_node), per_node)

@@ -16,13 +16,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calibrate.published.data import data_file
 from calibrate.published.nccl import Trial, answer, larger_sizes, more_ranks, nccl_rows, spreads_inside
-from calibrate.published.nccl_fit import fit
-from calibrate.published.nccl_model import LADDER, Point, Series, bytes_on_bus, latency_ratio, read_series
+from calibrate.published.nccl_model import LADDER, Point, Series, bytes_on_bus, fit, latency_ratio, read_series
 from calibrate.published.staleness import read_staleness
-from calibrate.published.tables import Accounted, Excluded
-from calibrate.validation.scores import scores_of
+from calibrate.published.tables import Accounted, Excluded, data_file
+from calibrate.validation.validation import scores_of
 from simulator.loading import read_toml
 
 SERIES = read_series()

@@ -23,11 +23,11 @@ from simulator.engine.compiled.engine import run
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import Measured, Recorder
 from simulator.engine.simpy.engine import Engine
+from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
 from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.program.compile import compile_program
 from simulator.program.program import Operation, Program, Routine
-from simulator.recorder import KernelRecorder, in_use_of
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 

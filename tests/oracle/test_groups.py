@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.looping import each
 from support.networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
 
 from simulator.closed_form import all_to_all_s, pipelined_chain_s, ring_half_s
@@ -44,7 +45,7 @@ def all_by_messages(collectives, ready_s: np.ndarray, size_bytes: float) -> np.n
     return finish_s
 
 
-@pytest.mark.parametrize(("operation", "algorithm"), ALGORITHMS)
+@each("operation, algorithm", ALGORITHMS)
 def test_names_of_ranks_do_not_matter(operation, algorithm):
     """A group on a network of unequal links takes what ranks 0 to n - 1 take on a network that is so labelled, to the last bit."""
     rng = np.random.default_rng(5)
@@ -61,8 +62,8 @@ def test_names_of_ranks_do_not_matter(operation, algorithm):
         assert here.least_s(SIZE) <= here.duration_s(SIZE) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("protocol", ["none", "ll"])
-@pytest.mark.parametrize(("operation", "algorithm"), ALGORITHMS)
+@each("protocol", ["none", "ll"])
+@each("operation, algorithm", ALGORITHMS)
 def test_groups_scattered_over_nodes(operation, algorithm, protocol):
     """Four devices a node, ranks in any order. Exact, but where hops of a ring that differ share a port: then never early."""
     rng = np.random.default_rng(11)
@@ -78,10 +79,10 @@ def test_groups_scattered_over_nodes(operation, algorithm, protocol):
             assert got == near(want)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@each("seed", range(4))
+@each("ranks", [2, 3, 5, 8])
 @pytest.mark.parametrize("algorithm", ["ring", "bidirectional-ring"])
-@pytest.mark.parametrize("operation", ["reduce-scatter", "all-gather"])
+@each("operation", ["reduce-scatter", "all-gather"])
 def test_half_rings_of_ranks_that_enter_apart(operation, algorithm, ranks, seed):
     rng = np.random.default_rng(seed)
     links = {(i, j): (rng.uniform(0.5e9, 2e9), rng.uniform(0, 1e-4)) for i in range(ranks) for j in range(ranks)}
@@ -91,9 +92,9 @@ def test_half_rings_of_ranks_that_enter_apart(operation, algorithm, ranks, seed)
         assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("ranks", [2, 3, 5, 9])
-@pytest.mark.parametrize("operation", ["broadcast", "reduce"])
+@each("seed", range(4))
+@each("ranks", [2, 3, 5, 9])
+@each("operation", ["broadcast", "reduce"])
 def test_chains_of_ranks_that_enter_apart(operation, ranks, seed):
     rng = np.random.default_rng(seed)
     for rates in ([], rng.uniform(0.2e9, 5e9, ranks).tolist()):
@@ -103,8 +104,8 @@ def test_chains_of_ranks_that_enter_apart(operation, ranks, seed):
         assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
 
 
-@pytest.mark.parametrize("times", [1, 2, 5])
-@pytest.mark.parametrize("operation", ["all-reduce", "reduce-scatter", "all-gather"])
+@each("times", [1, 2, 5])
+@each("operation", ["all-reduce", "reduce-scatter", "all-gather"])
 def test_several_right_after_one_another(operation, times):
     for ranks in (2, 3, 8):
         some = grouped("ring", Group.in_order(ranks, 1), switched(), operation=operation)
@@ -115,8 +116,8 @@ def test_several_right_after_one_another(operation, times):
         assert some.finish_run_s(ready_s, [SIZE] * times) == near(finish_s)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("operation", "algorithm"), [pair for pair in ALGORITHMS if pair[1] in ("ring", "bidirectional-ring")])
+@each("seed", range(3))
+@each("operation, algorithm", [pair for pair in ALGORITHMS if pair[1] in ("ring", "bidirectional-ring")])
 def test_buckets_of_every_operation_follow_one_another(operation, algorithm, seed):
     """Also of a root that has the data of all buckets long before the others have entered the first."""
     ranks, buckets, sizes = 5, 9, [3e6, 1e5, 2e6]
@@ -166,7 +167,7 @@ PAIRS = tuple(Group((k, k + 1, 4 + k, 5 + k, 8 + k, 9 + k, 12 + k, 13 + k), (0, 
 
 
 @pytest.mark.parametrize("groups", [COLUMNS, PAIRS])
-@pytest.mark.parametrize(("operation", "algorithm"), [pair for pair in ALGORITHMS if pair[1] != "bidirectional-ring"])
+@each("operation, algorithm", [pair for pair in ALGORITHMS if pair[1] != "bidirectional-ring"])
 def test_equal_groups_share_the_links_of_their_nodes(operation, algorithm, groups):
     """As data-parallel groups of tensor-parallel devices do: exact for ranks that enter together."""
     fresh, ranks = switched(4), len(groups[0])
@@ -180,8 +181,8 @@ def test_equal_groups_share_the_links_of_their_nodes(operation, algorithm, group
     assert alone.duration_s(SIZE) < want.max() * 0.95
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("operation", ["all-reduce", "reduce-scatter", "all-gather"])
+@each("seed", range(4))
+@each("operation", ["all-reduce", "reduce-scatter", "all-gather"])
 def test_groups_that_enter_apart_are_never_early(operation, seed):
     fresh = switched(4)
     every = [grouped("ring", group, fresh, operation=operation, beside=tuple(set(COLUMNS) - {group})) for group in COLUMNS]
@@ -200,7 +201,7 @@ def test_groups_on_links_of_their_own_do_not_disturb_one_another():
 # -- closed forms -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 31])
+@each("ranks", [1, 2, 3, 8, 31])
 def test_closed_forms_of_the_other_operations(ranks):
     group, chunk = Group.in_order(ranks, 1), SIZE / 8
     for operation in ("reduce-scatter", "all-gather"):

@@ -36,6 +36,7 @@ def test_the_integral_is_the_harmonic_difference():
     assert backup_step_exponential_s(8, 0, 3.0) == pytest.approx(3 * harmonic(8), rel=1e-15)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("workers", "backups"), [(4, 1), (8, 3), (8, 7)])
 def test_backup_workers_that_stop_wait_for_the_k_fastest(scenario, law, workers, backups):
@@ -46,6 +47,7 @@ def test_backup_workers_that_stop_wait_for_the_k_fastest(scenario, law, workers,
     assert_mean(seconds_per_update(built, 40), COMPUTE_S * kth_of_n(shape, workers - backups, workers))
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("workers", "backups"), [(4, 1), (10, 4)])
 def test_exponential_backup_workers_take_the_harmonic_difference(scenario, workers, backups):
     strategy = {"kind": "parameter-server", "mode": "sync", "workers": workers, "backup_workers": backups, "late_workers": "cancel"}
@@ -57,6 +59,7 @@ def test_exponential_backup_workers_take_the_harmonic_difference(scenario, worke
     assert result.throughput_samples_per_s.mean == pytest.approx((workers - backups) * 10 * result.updates_per_s.mean, rel=1e-9)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("strategy", [{"kind": "multi-worker-mirrored"}, {"kind": "parameter-server", "mode": "sync"}])
 def test_synchronous_step_is_the_largest_of_n_draws(scenario, law, strategy):
@@ -65,6 +68,7 @@ def test_synchronous_step_is_the_largest_of_n_draws(scenario, law, strategy):
     assert_mean(seconds_per_update(built, 40), COMPUTE_S * kth_of_n(shape, 8, 8))
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("law", LAWS)
 def test_an_asynchronous_update_takes_the_mean_over_n(scenario, law):
     """Renewal theory: n independent workers together make n / E[X] updates a second, whatever the law."""
@@ -75,6 +79,7 @@ def test_an_asynchronous_update_takes_the_mean_over_n(scenario, law):
     assert_mean(steps_per_s(built, 40), 6 / COMPUTE_S)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("messages", [False, True])
 @pytest.mark.parametrize("every", [2, 5])
 def test_local_sgd_waits_for_the_largest_of_n_sums(scenario, every, messages):
@@ -88,6 +93,7 @@ def test_local_sgd_waits_for_the_largest_of_n_sums(scenario, every, messages):
     assert_mean(seconds_per_update(built, 40), COMPUTE_S * kth_of_n(stats.gamma(every), 6, 6))
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_worker_that_is_slow_for_a_while_has_the_mean_factor(scenario, mode):
     """A renewal-reward argument: in the long run a step takes its mean times 1 + (factor - 1) x share of slow steps."""

@@ -22,8 +22,13 @@ from simulator.collectives.wire import Group
 from simulator.engine.draws import Draws
 from simulator.errors import InvariantError, SimulationError
 from simulator.program.compile import compile_program
-from simulator.program.laws.collectives import exchanges_carry_the_buckets, gradients_enter_one_bucket
-from simulator.program.laws.groups import collectives_say_when_they_go_on, groups_agree, groups_divide_the_ranks
+from simulator.program.laws.collectives import (
+    collectives_say_when_they_go_on,
+    exchanges_carry_the_buckets,
+    gradients_enter_one_bucket,
+    groups_agree,
+    groups_divide_the_ranks,
+)
 from simulator.program.laws.messages import what_departs_lands
 from simulator.program.laws.structure import steps_begin_and_end
 from simulator.program.printing.listings import tables_of

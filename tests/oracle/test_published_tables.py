@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import pytest
 
-from calibrate.published.left_out import left_out
-from calibrate.published.prediction import compared
+from calibrate.published.prediction import compared, left_out
+from calibrate.published.scenarios import cases_of
 from calibrate.published.tables import load_tables
-from calibrate.published.validation import situations_of, validate_published
+from calibrate.published.validation import validate_published
 from simulator.constants import constants
 
 TABLES = load_tables()
 LEFT_OUT = left_out(TABLES.home)
-SITUATIONS = {situation.series.id: (situation, rows) for situation, rows in situations_of(TABLES)}
+CASES = {case.series.id: (case, rows) for case, rows in cases_of(TABLES)}
 
 SEEN = {
     "tf2017-gce-k80-8-inceptionv3-synthetic-ps-sync": 0.037,
@@ -39,8 +39,8 @@ SEEN = {
 
 def held_out(series):
     """The series as the validation predicts it: with what comes out without its table."""
-    situation, rows = SITUATIONS[series]
-    return compared(situation, rows, LEFT_OUT[situation.series.table], situation.series.table)
+    case, rows = CASES[series]
+    return compared(case, rows, LEFT_OUT[case.series.table], case.series.table)
 
 
 @pytest.mark.parametrize("series", sorted(SEEN))

@@ -22,6 +22,7 @@ def one_variable(size_bytes: float) -> list[dict]:
     return [{"name": "v", "size_bytes": size_bytes, "creation_index": 0, "ready": 1.0}]
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("workers", "host_bytes_per_s"), [(3, 2e9), (5, 0.8e9)])
 def test_a_shared_host_link_is_two_stations_more(scenario, workers, host_bytes_per_s):
     """All devices in one node: the node's link and its one PCIe link, each with two directions, and compute."""
@@ -42,6 +43,7 @@ def test_a_shared_host_link_is_two_stations_more(scenario, workers, host_bytes_p
     assert want <= asynchronous_server_bound(workers, largest_s, think_s + 2 * (network_s + host_s) - largest_s)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [2, 8])
 def test_a_host_link_of_its_own_only_delays(scenario, workers):
     """One a device: nobody else queues there, so its time belongs to the time spent elsewhere."""
@@ -53,6 +55,7 @@ def test_a_host_link_of_its_own_only_delays(scenario, workers):
     assert_mean(steps_per_s(built, 30), want)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [2, 10])
 def test_the_client_that_feeds_all_workers_is_a_station(scenario, workers):
     """In-graph replication: a megabyte of input for each step leaves the client by its one link."""
@@ -64,6 +67,7 @@ def test_the_client_that_feeds_all_workers_is_a_station(scenario, workers):
     assert want <= asynchronous_server_bound(workers, 1e-3, COMPUTE_S)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [1, 3, 8, 24])
 @pytest.mark.parametrize("service_ms", [0.5, 2.0])
 def test_no_throughput_beats_the_operational_bound(scenario, workers, service_ms):
@@ -78,6 +82,7 @@ def test_no_throughput_beats_the_operational_bound(scenario, workers, service_ms
     assert rates.mean() <= bound * (1 + 4 / np.sqrt(10 * steps))
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [1, 2, 4, 5, 12])
 def test_deterministic_workers_reach_the_bound(scenario, workers):
     """A D/D/1 repairman: once spread out, nobody queues below n D = D + Z, and the server never idles above."""
@@ -91,6 +96,7 @@ def test_deterministic_workers_reach_the_bound(scenario, workers):
     assert steps_per_s(built, 2) == pytest.approx(asynchronous_server_bound(workers, 2e-3, COMPUTE_S), rel=1e-4)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [1, 3, 4, 9])
 def test_the_coordinator_hands_out_one_step_at_a_time(scenario, workers):
     """Dispatching is a station of 2 ms: never more than 500 steps a second, however many workers."""
@@ -120,6 +126,7 @@ def test_who_is_not_between_two_steps_is_in_flight(scenario, gap_ms, law):
     assert np.mean(others) == pytest.approx(staleness, abs=2 * 8 * 8 / 8000)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("gap_ms", [0.0, 3.0, 30.0])
 def test_staleness_is_what_one_worker_fewer_has_in_flight(scenario, gap_ms):
     """The arrival theorem: whoever ends finds the others as a network of n - 1 workers is in the long run.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.looping import each
 from support.networks import Messages
 from support.scenarios import scenario_table
 
@@ -102,7 +103,7 @@ def test_an_answer_waits_for_its_requests_behind_what_comes_in_at_its_sender(req
     assert nodes.run()["answer"] == pytest.approx(2.0 + requests)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each("seed", range(6))
 def test_many_senders_against_small_steps_of_time(seed: int) -> None:
     rng = np.random.default_rng(seed)
     senders, most_s, step_s = 4, 1.2, 2e-4

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from support.looping import each
 from support.modes import LOAD, MODES
 from support.networks import Messages
 from support.runs import COMPUTE_S, FAST, assert_mean, ms, recorded, steps_per_s
@@ -50,8 +51,8 @@ def in_step(kind: str, replicas: int, cores: float, slice_s: float) -> tuple[dic
     return strategy, on_cores(cores, time_slice_s=slice_s, devices_per_node=replicas if several else 1)
 
 
-@pytest.mark.parametrize("cores", [1.0, 2.0, 3.0, 16.0])
-@pytest.mark.parametrize("replicas", [1, 2, 3, 8])
+@each("cores", [1.0, 2.0, 3.0, 16.0])
+@each("replicas", [1, 2, 3, 8])
 @pytest.mark.parametrize("kind", [*LOCKSTEP, "async", "several devices"])
 def test_compute_of_replicas_in_step_takes_n_x_over_c(scenario, kind, replicas, cores):
     """In short slices n replicas of X seconds on c cores take max(1, n / c) X, forward and backward and apply alike, to a slice each."""
@@ -65,8 +66,8 @@ def test_compute_of_replicas_in_step_takes_n_x_over_c(scenario, kind, replicas, 
     assert result.utilisation.cores == pytest.approx(min(1.0, replicas / cores), rel=1e-2 if off_s else 1e-4)
 
 
-@pytest.mark.parametrize("cores", [1, 2, 3, 16])
-@pytest.mark.parametrize("replicas", [1, 2, 3, 8])
+@each("cores", [1, 2, 3, 16])
+@each("replicas", [1, 2, 3, 8])
 @pytest.mark.parametrize("kind", ["sync", "ring", "mirrored"])
 def test_compute_within_a_slice_is_done_in_order(scenario, kind, replicas, cores):
     """The k-th of n replicas has computed after ceil(k / c) X, in every step; the mean over all of them is what is told."""
@@ -129,7 +130,7 @@ def test_hosts_work_in_order_of_arrival(cores, ends, busy):
     assert [host.in_use_s(hosts.kernel.now) for host in hosts.messages.hosts] == busy
 
 
-@pytest.mark.parametrize(("cores", "each_s"), [(1.0, 3.0), (2.0, 1.5), (4.0, 1.0)])
+@each("cores, each_s", [(1.0, 3.0), (2.0, 1.5), (4.0, 1.0)])
 def test_hosts_work_in_short_slices_shares_the_cores(cores, each_s):
     """The same three pairs keep in step, to a round of slices at either end: k tasks on c cores go on at min(1, c / k)."""
     hosts = Hosts(cores, 1e-3)
@@ -222,6 +223,7 @@ def test_a_client_prepares_batches_on_the_cores(scenario):
 # -- against queueing theory --------------------------------------------------------
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("law", "slice_s"),
     [({"kind": "exponential"}, 3e-3), ({"kind": "exponential"}, 1.0), ({"kind": "gamma", "shape": 4.0}, 2e-4)],
@@ -251,6 +253,7 @@ def test_machine_repairmen(scenario, law, slice_s, workers, cores):
     assert_mean(steps_per_s(built, 12), rate)
 
 
+@pytest.mark.statistics
 def test_more_workers_than_cores_keep_them_busy(scenario):
     """Without a network the cores never rest: c / X steps a second, whatever the law."""
     built = scenario(
@@ -274,7 +277,7 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in APART])
+@each("mode", [mode for mode in MODES if mode not in APART])
 def test_cores_for_everybody_are_as_good_as_cores_of_ones_own(mode):
     """10,000 cores change nothing, in any mode that they can be given to."""
     strategy, cluster, run = MODES[mode]

@@ -67,6 +67,7 @@ def test_nobody_begins_a_step_more_than_bound_steps_ahead(scenario, bound, netwo
     assert max(update.staleness for update in records.updates) <= (WORKERS - 1) * (2 * bound + 1)
 
 
+@pytest.mark.statistics
 def test_bound_0_is_lock_step(scenario):
     """Nobody begins a step before all have ended the one before: the largest of n draws, as synchronously."""
     built = scenario(workload=EXPONENTIAL, cluster=FAST, strategy=ssp(0), run={"steps": 220, "warmup_steps": 20})

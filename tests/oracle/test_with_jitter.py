@@ -8,46 +8,35 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
 
 from simulator import simulate
 from simulator.closed_form import asynchronous_server_bound, harmonic, mean_value_analysis, ring_all_reduce_s, sync_step_exponential_s
-from simulator.replication import replicate
 
-FAST = {"inter_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
-COMPUTE_S = 6e-3
 EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}
 
 
-def throughputs(scenario, replications: int) -> np.ndarray:
-    """Steps per second of each replication."""
-    runs = [replicate(scenario, number) for number in range(replications)]
-    return np.array([run.steps / run.window_s for run in runs])
-
-
-def assert_mean(sample: np.ndarray, want: float, z: float = 4.0) -> None:
-    error = sample.std(ddof=1) / np.sqrt(len(sample))
-    assert abs(sample.mean() - want) < z * error, f"{sample.mean():.6g} +- {error:.2g}, not {want:.6g}"
-    assert error < 0.02 * want, "the sample is too small to tell anything"
-
-
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [2, 8, 32])
 @pytest.mark.parametrize("strategy", [{"kind": "multi-worker-mirrored"}, {"kind": "parameter-server", "mode": "sync"}])
 def test_synchronous_step_is_the_largest_of_n_exponentials(scenario, strategy, workers):
     built = scenario(workload=EXPONENTIAL, cluster=FAST, strategy={**strategy, "workers": workers}, run={"steps": 220, "warmup_steps": 20})
-    steps_s = 1 / throughputs(built, 30) * workers
+    steps_s = 1 / steps_per_s(built, 30) * workers
     assert_mean(steps_s, sync_step_exponential_s(workers, COMPUTE_S, 0.0))
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [2, 8])
 def test_ring_begins_when_the_last_is_ready(scenario, workers):
     """Whoever is last, an equal ring then needs all of its 2 (n - 1) steps."""
     built = scenario(
         workload=EXPONENTIAL, strategy={"kind": "multi-worker-mirrored", "workers": workers}, run={"steps": 220, "warmup_steps": 20}
     )
-    steps_s = 1 / throughputs(built, 30) * workers
+    steps_s = 1 / steps_per_s(built, 30) * workers
     assert_mean(steps_s, sync_step_exponential_s(workers, COMPUTE_S, ring_all_reduce_s(workers, 1e6, 1e9, 0.0)))
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [2, 16])
 def test_asynchronous_workers_without_a_network_are_independent(scenario, workers):
     built = scenario(
@@ -56,9 +45,10 @@ def test_asynchronous_workers_without_a_network_are_independent(scenario, worker
         strategy={"kind": "parameter-server", "mode": "async", "workers": workers},
         run={"steps": 220, "warmup_steps": 20},
     )
-    assert_mean(throughputs(built, 30), workers / COMPUTE_S)
+    assert_mean(steps_per_s(built, 30), workers / COMPUTE_S)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("workers", "megabytes"), [(2, 6), (4, 3), (12, 1), (12, 3)])
 def test_asynchronous_servers_link_is_a_shared_station(scenario, workers, megabytes):
     """Pull, compute, push: two processor-sharing stations and a delay, for which mean value analysis is exact."""
@@ -70,7 +60,7 @@ def test_asynchronous_servers_link_is_a_shared_station(scenario, workers, megaby
     )
     demand_s = megabytes * 1e6 / 1e9
     want, _ = mean_value_analysis(workers, [demand_s, demand_s], COMPUTE_S)
-    assert_mean(throughputs(built, 30), want)
+    assert_mean(steps_per_s(built, 30), want)
     assert want <= asynchronous_server_bound(workers, demand_s, COMPUTE_S + demand_s)
 
 
@@ -105,6 +95,7 @@ def test_little(scenario):
     assert staleness == pytest.approx(rate * flight_s - 1, rel=0.02)
 
 
+@pytest.mark.statistics
 def test_shifted_exponential_and_gamma_keep_their_mean(scenario):
     """Jitter has mean 1 whatever its law: the mean step of one replica is the fit's."""
     for law in (
@@ -115,11 +106,12 @@ def test_shifted_exponential_and_gamma_keep_their_mean(scenario):
         {"kind": "empirical", "values": [1.0, 1.5, 4.0]},
     ):
         built = scenario(workload={"jitter": law, "apply": "0 s"}, run={"steps": 500, "warmup_steps": 10})
-        steps_s = 1 / throughputs(built, 30)
+        steps_s = 1 / steps_per_s(built, 30)
         # a ratio of sums: its bias is of the order of its variance, far below the tolerance
         assert_mean(steps_s, COMPUTE_S)
 
 
+@pytest.mark.statistics
 def test_interval_covers_a_new_run(scenario):
     """The 90% prediction interval holds 90% of runs that it has not seen: 400 new ones against intervals of 20 seeds."""
     covered = []
@@ -127,7 +119,7 @@ def test_interval_covers_a_new_run(scenario):
         parts = {"workload": {**EXPONENTIAL, "run_to_run_cv": 0.1}, "strategy": {"kind": "multi-worker-mirrored", "workers": 4}}
         built = scenario(**parts, run={"steps": 30, "warmup_steps": 3, "replications": 19, "seed": seed})
         interval = simulate(built).throughput_samples_per_s
-        fresh = throughputs(scenario(**parts, run={"steps": 30, "warmup_steps": 3, "seed": 10_000 + seed}), 20) * 10
+        fresh = steps_per_s(scenario(**parts, run={"steps": 30, "warmup_steps": 3, "seed": 10_000 + seed}), 20) * 10
         covered += [interval.low <= value <= interval.high for value in fresh]
     share = np.mean(covered)
     # the coverage of one interval has standard deviation 0.065 (beta(18, 2)); the mean of 20, with 20 draws each, 0.021

@@ -17,10 +17,10 @@ from pydantic import BaseModel
 
 import paceline
 from paceline.cli.app import app
-from paceline.sweeping import grid, parse_axis
+from paceline.cli.options import parse_axis, parse_setting
+from paceline.sweeping import grid
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.invariants import LAWS
-from simulator.loading import parse_setting
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step

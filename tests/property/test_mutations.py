@@ -16,7 +16,7 @@ from support.measurements import Truth, gamma_of, step_records
 
 from calibrate import fit_workload
 from calibrate.measurements import MeasurementsError
-from paceline.reporting import read_results
+from paceline.sweeping import read_results
 from simulator import load_cluster, load_scenario, load_workload, scenario_from_table, simulate
 from simulator.errors import CalibrationError, PacelineError
 from simulator.scenario import Scenario

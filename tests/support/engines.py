@@ -12,8 +12,8 @@ import numpy as np
 
 from simulator import Scenario
 from simulator.engine.simpy.engine import Engine
+from simulator.engine.simpy.recorder import Measured
 from simulator.errors import PacelineError
-from simulator.recorder import Measured
 from simulator.records import Record
 from simulator.replication import replicate
 

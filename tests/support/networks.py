@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from simulator.cluster import Cluster, Link
-from simulator.collectives.by_messages import ByMessages
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import Plan, exchanges_of
 from simulator.collectives.factory import collective_for
+from simulator.collectives.message_level import MessageLevel
 from simulator.collectives.wire import Group
 from simulator.engine.log import Log
 from simulator.kernel import Kernel
@@ -139,7 +139,7 @@ def collective(
 
 def running(
     kernel: Kernel, of_groups: Sequence[Sequence[Plan]], sizes: Sequence[float], observer=None, ended=None
-) -> tuple[list[ByMessages], list[Port]]:
+) -> tuple[list[MessageLevel], list[Port]]:
     """Every message of some groups, each with a plan for each bucket, on one network; ``ended``: told group, rank and number."""
     cabling = of_groups[0][0].wire.fresh()
     exchanges = [exchanges_of(cabling, plans, sizes) for plans in of_groups]
@@ -152,7 +152,7 @@ def running(
         return None if ended is None else lambda rank, number: ended(group, rank, number)
 
     runs = [
-        ByMessages(kernel, network, its, connections, plans[0].wire.group.ranks, log, ended=tell(group))
+        MessageLevel(kernel, network, its, connections, plans[0].wire.group.ranks, log, ended=tell(group))
         for group, (its, plans) in enumerate(zip(exchanges, of_groups, strict=True))
     ]
     return runs, objects

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from simulator.recorder import Measured
 
 from simulator import Scenario
 from simulator.observing.recording import Recording
-from simulator.replication import replicate
+from simulator.replication import Shared, replicate
+from support.engines import difference, run
 
 FAST = {"inter_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
 """A cluster whose network costs nothing: a megabyte takes a nanosecond."""
@@ -23,16 +25,21 @@ def recorded(scenario: Scenario, replication: int = 0) -> Recording:
     return recording
 
 
+def measured(scenario: Scenario, replications: int) -> list[Measured]:
+    """Many replications by machine code; SimPy makes the first of them as well, which has the same events and numbers."""
+    shared = Shared()
+    assert difference(run(scenario, "simpy"), run(scenario, "compiled")) is None
+    return [replicate(scenario, number, engine="compiled", shared=shared) for number in range(replications)]
+
+
 def steps_per_s(scenario: Scenario, replications: int) -> np.ndarray:
     """Steps per second of each replication."""
-    runs = [replicate(scenario, number) for number in range(replications)]
-    return np.array([run.steps / run.window_s for run in runs])
+    return np.array([run.steps / run.window_s for run in measured(scenario, replications)])
 
 
 def seconds_per_update(scenario: Scenario, replications: int) -> np.ndarray:
     """Mean seconds between updates of each replication."""
-    runs = [replicate(scenario, number) for number in range(replications)]
-    return np.array([run.window_s / run.updates for run in runs])
+    return np.array([run.window_s / run.updates for run in measured(scenario, replications)])
 
 
 def assert_mean(sample: np.ndarray | Sequence[float], want: float, z: float = 4.0) -> None:

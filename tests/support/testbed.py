@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from calibrate.testbed.fitting import PRIORS
+from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.scores import scores_of
+from calibrate.validation.validation import scores_of
 from paceline.reporting.validation import Table, Validation
 from simulator.figures import Estimate
 

@@ -10,9 +10,8 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
-from simulator.observing.chrome_trace import chrome_trace
+from simulator.observing.chrome_trace import chrome_trace, lanes, nested_lanes
 from simulator.observing.critical_path import critical_path
-from simulator.observing.lanes import lanes, nested_lanes
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 from simulator.records import Place, Span, Step, Transfer

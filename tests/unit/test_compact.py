@@ -13,7 +13,7 @@ from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
 from simulator.available import give_back
-from simulator.columns import compact, numbers
+from simulator.compact import compact, numbers
 from simulator.engine import draws
 from simulator.statistics import CountHistogram
 

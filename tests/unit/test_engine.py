@@ -10,10 +10,10 @@ from scipy import stats
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
+from simulator.buckets import buckets
 from simulator.distributions import Constant, Slowdown
 from simulator.engine.draws import Jitter
 from simulator.errors import DeadlockError, SimulationError, UnitError
-from simulator.fusion import buckets
 from simulator.intervals import _STUDENT_95, prediction_interval
 from simulator.kernel import Kernel
 from simulator.metrics import Window, alone_scenario

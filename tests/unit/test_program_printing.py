@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.looping import each
 from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
@@ -44,7 +45,7 @@ def total(its: Listing) -> int:
 # -- rows -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each("mode", MODES)
 def test_rows_say_all_that_the_program_holds(mode):
     printed = printed_of(mode)
     program, rows = printed.program, table_rows(printed)
@@ -74,7 +75,7 @@ def test_rows_say_all_that_the_program_holds(mode):
         assert all(getattr(operation, name) == getattr(plain, name) for name in left_out), "what is not printed says nothing"
 
 
-@pytest.mark.parametrize("mode", ["ring, messages", "halving"])
+@each("mode", ["ring, messages", "halving"])
 def test_messages_of_collectives_are_printed(mode):
     printed = printed_of(mode)
     (exchange,) = printed.program.exchanges
@@ -94,7 +95,7 @@ def test_messages_of_collectives_are_printed(mode):
     assert sum(int(lanes) * int(messages) for lanes, messages in counts) == tables.messages.sum()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each("mode", MODES)
 def test_computes_add_up_to_a_step(mode):
     printed = printed_of(mode)
     rows = table_rows(printed)
@@ -120,7 +121,7 @@ def test_servers_on_cores_are_told():
 # -- tables ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each("mode", MODES)
 def test_tables_count_everything_once(mode):
     printed = printed_of(mode)
     program, listings = printed.program, list(tables_of(printed))
@@ -216,7 +217,7 @@ def test_reductions_are_told_with_their_numbers(reduction, words):
     assert words in sentences(printed_of("async"), reduction=reduction)
 
 
-@pytest.mark.parametrize("mode", [mode for mode, (_, cluster, _) in MODES.items() if "transport" in cluster])
+@each("mode", [mode for mode, (_, cluster, _) in MODES.items() if "transport" in cluster])
 def test_what_messages_cost_is_named(mode):
     printed = printed_of(mode)
     said = " ".join(sentences_of(printed.program))
@@ -231,7 +232,7 @@ def test_neighbours_are_told():
     assert not any("leads from" in sentence for sentence in sentences_of(printed_of("async").program))
 
 
-@pytest.mark.parametrize(("mode", "at_once"), [("ring", True), ("ring, messages", False), ("async", False), ("single", False)])
+@each("mode, at_once", [("ring", True), ("ring, messages", False), ("async", False), ("single", False)])
 def test_it_is_told_where_messages_are_not_simulated(mode, at_once):
     said = " ".join(sentences_of(printed_of(mode).program))
     assert ("computed for all at once" in said) == at_once

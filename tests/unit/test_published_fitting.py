@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibrate.published.fitting import Curves, alone, choose, grid_of, interval_of
-from calibrate.published.left_out import left_out
+from calibrate.published.prediction import left_out
 from calibrate.published.tables import load_tables
 from simulator.constants import Constant, Known, Prior, constants
 

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from calibrate.published.moving import BY_PAIR, BY_RATIO, BY_ROOFLINE, MOVED_BY, moved_rows
+from calibrate.published.device_transfer import BY_PAIR, BY_RATIO, BY_ROOFLINE, MOVED_BY, moved_rows
 from calibrate.published.validation import MOVED, validate_published
-from calibrate.validation.scores import scores_of
+from calibrate.validation.validation import scores_of
 from paceline.cli.validate_published import published_validation
 from simulator.published_throughputs import PublishedThroughput, PublishedThroughputs, load_published_throughputs
 

@@ -7,19 +7,15 @@ import pytest
 import tomlkit
 
 import paceline
-from calibrate.published.baselines import alpha_beta, linear
-from calibrate.published.left_out import left_out
-from calibrate.published.networks import Tensor, fused, held_by, variables
-from calibrate.published.prediction import compared, tables_of
-from calibrate.published.scenarios import scenario_of, table_of
-from calibrate.published.solving import compute_that_gives
-from calibrate.published.tables import load_tables
-from calibrate.published.validation import situations_of, validate_published
+from calibrate.published.prediction import alpha_beta, compared, compute_that_gives, left_out, linear, tables_of
+from calibrate.published.scenarios import cases_of, scenario_of, table_of
+from calibrate.published.tables import Tensor, fused, held_by, load_tables, variables
+from calibrate.published.validation import validate_published
 from simulator.errors import InputError
 from simulator.placement import place
 
 TABLES = load_tables()
-SITUATIONS = {situation.series.id: (situation, rows) for situation, rows in situations_of(TABLES)}
+CASES = {case.series.id: (case, rows) for case, rows in cases_of(TABLES)}
 OF_EACH_REGIME = {
     "sync PS": "hkbu-resnet-50-wfbp-ps-10gbe",
     "all-reduce": "horovod2017-25g-resnet-101-tcp-gpu-with-nccl",
@@ -31,52 +27,52 @@ OF_EACH_REGIME = {
 @pytest.mark.parametrize("regime", OF_EACH_REGIME)
 def test_a_user_gets_the_very_bytes_that_the_validation_used(regime, shipped, tmp_path):
     """Nothing is swapped in: the row's scenario, written to a file, loaded and simulated by the package's own face."""
-    situation, rows = SITUATIONS[OF_EACH_REGIME[regime]]
-    assert situation.series.regime == regime
-    held_out = ({}, None) if shipped else (left_out(TABLES.home)[situation.series.table], situation.series.table)
-    tables, _ = tables_of(situation, rows, *held_out)
+    case, rows = CASES[OF_EACH_REGIME[regime]]
+    assert case.series.regime == regime
+    held_out = ({}, None) if shipped else (left_out(TABLES.home)[case.series.table], case.series.table)
+    tables, _ = tables_of(case, rows, *held_out)
     file = tmp_path / "row.toml"
     file.write_text(tomlkit.dumps(tables[-1]), encoding="utf-8")
     users = paceline.simulate(paceline.load(file))
     again = paceline.simulate(paceline.load(tables[-1]))
     assert users.model_copy(update={"wall_time_s": None}).to_json() == again.model_copy(update={"wall_time_s": None}).to_json()
-    validated = compared(situation, rows, *held_out)[-1]
+    validated = compared(case, rows, *held_out)[-1]
     assert validated.predicted == users.throughput_samples_per_s
     assert validated.fitted is False
 
 
-@pytest.mark.parametrize("series", sorted(SITUATIONS)[::9])
+@pytest.mark.parametrize("series", sorted(CASES)[::9])
 def test_every_scenario_has_the_devices_and_the_samples_of_its_row(series):
-    situation, rows = SITUATIONS[series]
+    case, rows = CASES[series]
     for row in rows:
-        scenario = scenario_of(situation, row, row.step_s)
+        scenario = scenario_of(case, row, row.step_s)
         assert scenario.replicas == row.replicas
-        assert scenario.batch == row.batch_per_replica * situation.stack.every
+        assert scenario.batch == row.batch_per_replica * case.stack.every
         assert scenario.cluster.basis == "published"
         assert scenario.worker_nodes == row.nodes
 
 
 def test_tensors_put_together_by_server_give_what_all_of_them_give():
     """Inception of 190 tensors on two servers: eight pieces a server are 1.7% slower than every tensor by itself."""
-    situation, rows = SITUATIONS["cscs-p2-xlarge-inception3-synthetic"]
+    case, rows = CASES["cscs-p2-xlarge-inception3-synthetic"]
     row = next(row for row in rows if row.replicas == 2)
-    table = table_of(situation, row, row.step_s)
-    every = {**table, "workload": {**table["workload"], "variables": variables([situation.tensors], 4.0)}}
+    table = table_of(case, row, row.step_s)
+    every = {**table, "workload": {**table["workload"], "variables": variables([case.tensors], 4.0)}}
     few, all_of_them = (paceline.simulate(paceline.load(its)).throughput_samples_per_s.mean for its in (table, every))
     assert few == pytest.approx(all_of_them, rel=0.02)
 
 
 def test_the_smallest_row_comes_out_as_measured():
     for series in ("tensorpack-p100-resnet50-tensorpack-parameter-server", "fleetx-bert-large-paddle-1-6-collective"):
-        if series in SITUATIONS:
-            first = compared(*SITUATIONS[series], {})[0]
+        if series in CASES:
+            first = compared(*CASES[series], {})[0]
             assert first.fitted
             assert first.error == pytest.approx(0.0, abs=0.002)
 
 
 def test_compute_is_solved_for_where_it_can_be():
     """Steps of compute and 40 ms besides, of which half is hidden by compute; and 200 ms besides of a row that took 100."""
-    _, rows = SITUATIONS["mxnet-p2-16xlarge-inception3"]
+    _, rows = CASES["mxnet-p2-16xlarge-inception3"]
     row = rows[0].model_copy(update={"throughput": (rows[0].batch_per_replica / 0.1,)})
     hidden = compute_that_gives(row, lambda its_s: row.batch_per_replica / (its_s + 0.04 - min(0.02, its_s / 4)))
     assert hidden.compute_s == pytest.approx(0.08, rel=3e-3)
@@ -86,26 +82,26 @@ def test_compute_is_solved_for_where_it_can_be():
 
 
 def test_linear_scaling_is_a_ratio_of_devices():
-    _, rows = SITUATIONS["mxnet-p2-16xlarge-inception3"]
+    _, rows = CASES["mxnet-p2-16xlarge-inception3"]
     assert linear(rows[0], rows[-1]) == pytest.approx(30.4 * 256)
 
 
 def test_alpha_beta_of_a_ring():
     """ResNet-50 on 8 devices in 2 hosts of 10 Gbit/s: step + 14 alpha + 14 / 8 S / B."""
-    situation, rows = SITUATIONS["hkbu-resnet-50-bsp-a2a-10gbe"]
+    case, rows = CASES["hkbu-resnet-50-bsp-a2a-10gbe"]
     row = next(row for row in rows if row.replicas == 8)
-    size = 4 * sum(tensor.elements for tensor in situation.tensors)
+    size = 4 * sum(tensor.elements for tensor in case.tensors)
     step_s = 64 / 253.1 + 14 * 50e-6 + 14 / 8 * size / 1.25e9
-    assert alpha_beta(situation, rows[0], row) == pytest.approx(8 * 64 / step_s)
+    assert alpha_beta(case, rows[0], row) == pytest.approx(8 * 64 / step_s)
 
 
 def test_alpha_beta_of_servers():
     """Step + 2 alpha + 2 n S / (s B)."""
-    situation, rows = SITUATIONS["cscs-p2-xlarge-inception3-synthetic"]
+    case, rows = CASES["cscs-p2-xlarge-inception3-synthetic"]
     row = next(row for row in rows if row.replicas == 16)
-    size = 4 * sum(tensor.elements for tensor in situation.tensors)
+    size = 4 * sum(tensor.elements for tensor in case.tensors)
     step_s = 64 / 30.55 + 2 * 100e-6 + 2 * 16 * size / (12 * 0.3125e9)
-    assert alpha_beta(situation, rows[0], row) == pytest.approx(16 * 64 / step_s)
+    assert alpha_beta(case, rows[0], row) == pytest.approx(16 * 64 / step_s)
 
 
 def test_tensors_in_turn():
@@ -141,7 +137,7 @@ def test_machines_and_series_agree_on_what_joins_the_devices():
 
 def test_neighbouring_rows_have_ends_that_move_smoothly():
     """The draws of the constants are the series', so that the ends of its rows' intervals differ as the rows do."""
-    rows = [row for row in compared(*SITUATIONS["mxnet-p2-16xlarge-inception3"], {}) if row.settings["workers"] in (32, 64, 128)]
+    rows = [row for row in compared(*CASES["mxnet-p2-16xlarge-inception3"], {}) if row.settings["workers"] in (32, 64, 128)]
     ends = np.log([[row.predicted.low / row.predicted.mean, row.predicted.high / row.predicted.mean] for row in rows])
     assert np.abs(np.diff(ends, axis=0)).max() < 0.1
 

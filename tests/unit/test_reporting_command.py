@@ -15,7 +15,7 @@ from paceline.cli.commands.report import report
 from paceline.cli.ending import StoppedError
 from paceline.cli.reporting import formats_of
 from paceline.planning.answer import Candidate, Goal, Plan
-from paceline.reporting.gathering import labels_of
+from paceline.reporting.gathering import gather
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
 
@@ -159,14 +159,15 @@ def test_of_a_scenario_that_is_there_twice_the_last_counts(tmp_path: Path) -> No
 
 def test_labels_are_as_long_as_it_takes_to_tell_files_apart(tmp_path: Path) -> None:
     def labels(*files: str) -> list[str] | None:
-        return labels_of([tmp_path / file for file in files], [1] * len(files))
+        return gather([written(tmp_path / file, plausible(scenario_of(STRATEGIES[0], 2))) for file in files]).labels
 
     assert labels("a.ndjson") is None
     assert labels("a.ndjson", "b.ndjson") == ["a", "b"]
     assert labels("x/a.ndjson", "y/a.ndjson") == ["x/a", "y/a"]
     assert labels("x/r/a.ndjson", "y/r/a.ndjson", "b.ndjson") == ["x/r/a", "y/r/a", "b"]
     assert labels("a.ndjson", "a.json") == ["a.ndjson", "a.json"]
-    assert labels_of([tmp_path / "a", tmp_path / "b"], [2, 1]) == ["a", "a", "b"]
+    two = [plausible(scenario_of(STRATEGIES[0], workers)) for workers in (2, 4)]
+    assert gather([written(tmp_path / "a", *two), written(tmp_path / "b", *two[:1])]).labels == ["a", "a", "b"]
 
 
 def test_what_is_wrong_with_one_of_several_files_is_told_with_its_name(tmp_path: Path) -> None:

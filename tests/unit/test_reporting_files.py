@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.results import STRATEGIES, plausible, scenario_of
 
-from paceline.reporting import read_results, write_report
+from paceline.reporting import write_report
+from paceline.sweeping import read_results
 from simulator.errors import InputError, ResultsError
 
 LINE = plausible(scenario_of(STRATEGIES[0], 2)).to_json()

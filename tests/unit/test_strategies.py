@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from support.looping import each
 from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
@@ -52,7 +53,7 @@ def test_every_node_that_a_layout_takes_holds_something_and_nothing_else_is_take
     assert held | of_servers | ({layout.client_node} if client else set()) == set(range(layout.nodes))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each("mode", MODES)
 def test_answers_of_a_strategy_agree_with_each_other(mode: str) -> None:
     scenario = built(mode)
     strategy, layout, pace = scenario.strategy, scenario.layout, scenario.strategy.pace
@@ -72,8 +73,8 @@ def test_answers_of_a_strategy_agree_with_each_other(mode: str) -> None:
         assert f"strategy.{key}" in KEYS_OF_NAMES
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("count", [1, 3, 8])
+@each("mode", MODES)
+@each("count", [1, 3, 8])
 def test_as_many_workers_as_are_asked_for(mode: str, count: int) -> None:
     strategy = built(mode).strategy.with_count(count)
     assert strategy.layout(built(mode).cluster).workers == (count if strategy.count_key else 1)

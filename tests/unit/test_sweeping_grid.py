@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.sweeping import Grid, grid, parse_axis
+from paceline.cli.options import parse_axis
+from paceline.sweeping import Grid, grid
 from simulator import load_scenario, scenario_from_table
 from simulator.catalog import entries
 from simulator.errors import ScenarioError

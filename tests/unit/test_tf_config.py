@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from calibrate.tf_config import read_tf_config
-from calibrate.tf_scenario import scenario_of, scenario_text
+from calibrate.tf_config import read_tf_config, scenario_of, scenario_text
 from paceline.cli.app import main
 from simulator import Scenario
 from simulator.errors import InputError
@@ -86,7 +85,7 @@ def test_the_same_cluster_in_all_its_forms(tmp_path: Path, monkeypatch: pytest.M
     ("text", "says"),
     [
         ("{", "is no JSON (Expecting property name"),
-        ("none.json", "--from-tf-config none.json: cannot be read: No such file"),
+        ("none.json", "`tf_config='none.json'`: cannot be read: No such file"),
         ("env", "TF_CONFIG): the variable is not set"),
         ('{"task": {"type": "worker"}}', "has no key 'cluster', and is no ClusterSpec"),
         ("{}", "has no key 'cluster'"),

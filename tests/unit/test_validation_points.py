@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.scenarios import scenario_table
 
-from calibrate.validation.at_points import compared, scenarios_at
-from calibrate.validation.points import Setting, read_points
+from calibrate.validation.points import Setting, compared, read_points, scenarios_at
 from simulator import simulate
 from simulator.errors import InputError, ScenarioError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.validations import row
 
-from calibrate.published.moving import BY_RATIO
+from calibrate.published.device_transfer import BY_RATIO
 from calibrate.published.tables import Excluded
 from calibrate.published.validation import Coverage, PublishedValidation
 from paceline.cli.validate_published import published_validation

@@ -9,11 +9,9 @@ import pytest
 import tomlkit
 from support.scenarios import scenario_table
 
-from calibrate.validation.at_points import base_scenario, compared, scenarios_at
 from calibrate.validation.candidates import candidates_of, value_at, with_factors
-from calibrate.validation.points import Setting
-from calibrate.validation.refit import BOUND, noise_of, refit
-from calibrate.validation.refitted import refitted_table
+from calibrate.validation.points import Setting, base_scenario, compared, scenarios_at
+from calibrate.validation.refit import BOUND, noise_of, refit, refitted_table
 from simulator import load_scenario, simulate
 from simulator.loading import apply_settings, scenario_from_table
 from simulator.scenario import Scenario

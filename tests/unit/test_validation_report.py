@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.validations import HOSTILE, row, validation_of
 
-from calibrate.validation.scores import scores_of
+from calibrate.validation.validation import scores_of
 from paceline.reporting.validation import Table, place_section, render_validation, section, write_validation
 from paceline.reporting.validation.facts import rows_table, scores_table, share, signed, summary
 from paceline.reporting.validation.overlay import curves_of

@@ -6,8 +6,8 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
+from simulator.buckets import buckets
 from simulator.errors import ScenarioError
-from simulator.fusion import buckets
 from simulator.loading import apply_settings
 
 WORKLOAD = """

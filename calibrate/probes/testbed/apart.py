@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import real, training, twin
+from . import emulated_model, real, training
 from .hub import Task
 
 
@@ -20,13 +20,13 @@ def compute(tf: Any, task: Task) -> None:
     setting = task.setting
     tf.config.threading.set_intra_op_parallelism_threads(setting["threads"])
     model = real.load(tf, task)
-    layers = twin.layers_of(setting)
-    variables = twin.create(tf, layers, lambda value, name: tf.Variable(value, name=name), model)
+    layers = emulated_model.layers_of(setting)
+    variables = emulated_model.create(tf, layers, lambda value, name: tf.Variable(value, name=name), model)
 
     @tf.function(input_signature=[])
     def step() -> Any:
         values = [variable.read_value() for variable in variables]
-        gradients, begun, ended = twin.compute(tf, setting, layers, values, None, None, model)
+        gradients, begun, ended = emulated_model.compute(tf, setting, layers, values, None, None, model)
         # a value that follows from every gradient, so that none is left out
         used = tf.add_n([tf.reduce_max(tf.cast(one, tf.float64)) for one in tf.nest.flatten(gradients, expand_composites=True)])
         return tf.stack([begun, ended, used])

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from . import device, real, training, twin
+from . import device, emulated_model, real, training
+from .emulated_model import on
 from .hub import Task
-from .twin import on
 
 
 def train(tf: Any, task: Task) -> None:
@@ -24,11 +24,11 @@ def train(tf: Any, task: Task) -> None:
     config = training.session_config(tf, setting)
     server = tf.distribute.Server(task.cluster, job_name="worker", task_index=task.index, protocol="grpc", config=config)
     where = f"/job:worker/task:{task.index}/device:CPU:0"
-    layers = twin.layers_of(setting)
+    layers = emulated_model.layers_of(setting)
     with tf.Graph().as_default():
         place = v1.train.replica_device_setter(worker_device=where, cluster=v1.train.ClusterSpec(task.cluster))
         with on(tf, place):
-            variables = twin.create(
+            variables = emulated_model.create(
                 tf,
                 layers,
                 lambda value, name: v1.get_variable(name, initializer=value, use_resource=True, trainable=True),
@@ -97,7 +97,7 @@ def _synchronous(
     """The step through SyncReplicasOptimizer; ``version`` is its global step. Without initial tokens."""
     v1 = tf.compat.v1
     asked, read, pulled = training.pull_all(tf, layers, variables, version, where)
-    gradients, begun, ended = twin.compute(tf, setting, layers, pulled, microseconds, where, model)
+    gradients, begun, ended = emulated_model.compute(tf, setting, layers, pulled, microseconds, where, model)
     gradients = [
         tf.IndexedSlices(one, tf.range(layer.rows), tf.constant(layer.shape)) if layer.rows is not None and model is None else one
         for layer, one in zip(layers, gradients)

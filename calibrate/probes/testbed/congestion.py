@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .links import LOOPBACK
+
 ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 LOCK = "/run/paceline-testbed.lock"
@@ -42,12 +44,13 @@ class Congestion:
         with open(AVAILABLE, encoding="ascii") as file:
             available = file.read().split()
         if name not in available:
-            raise UsageError(f"--congestion {name}: this machine has {', '.join(available)}; choose one of them")
+            raise UsageError(f"link.congestion: {name!r} is no congestion control of this machine; it has {', '.join(sorted(available))}")
         # the file is not to be seen from within other namespaces, but stays open there
         try:
             self._allowed = os.open(ALLOWED, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
-            raise RuntimeError(f"{ALLOWED} cannot be written ({error.strerror}); shaped links need root, or use --link loopback") from None
+            why = f"{ALLOWED} cannot be written ({error.strerror}); shaped links need root, or use {LOOPBACK}"
+            raise RuntimeError(why) from None
 
     @contextmanager
     def choosable(self) -> Iterator[None]:

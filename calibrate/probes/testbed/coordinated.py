@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import device, real, training, twin
+from . import device, emulated_model, real, training
 from .hub import Task
 
 
@@ -33,9 +33,9 @@ def coordinate(tf: Any, task: Task) -> None:
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     model = real.load(tf, task)
-    layers = twin.layers_of(setting)
+    layers = emulated_model.layers_of(setting)
     with strategy.scope():
-        variables = twin.create(tf, layers, lambda value, name: tf.Variable(value, name=name), model)
+        variables = emulated_model.create(tf, layers, lambda value, name: tf.Variable(value, name=name), model)
         version = tf.Variable(tf.zeros([], tf.int64), name="version", trainable=False)
     step = training.step_function(tf, setting, layers, variables, version, None, model)
     traced = tf.function(step, input_signature=[tf.TensorSpec([], tf.int64)])

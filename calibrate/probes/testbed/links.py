@@ -18,6 +18,9 @@ CLONE_NEWNET = 0x40000000
 PREFIX = "10.77"
 """Of the hosts' addresses; nothing outside the namespaces can see them."""
 
+LOOPBACK = 'link = "loopback"'
+"""What to choose where links cannot be shaped."""
+
 FRAME_BYTES = 1514
 PACKET_BYTES = 64 * 1024
 """What a peer may send before the next one's turn: the longest packet that the kernel hands on in one piece."""
@@ -39,20 +42,20 @@ def new_namespace() -> None:
     """Move this process, which must have one thread, into a network namespace of its own."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET):
-        raise NetworkError(f"no network namespace: {os.strerror(ctypes.get_errno())}; shaped links need root, or use --link loopback")
+        raise NetworkError(f"no network namespace: {os.strerror(ctypes.get_errno())}; shaped links need root, or use {LOOPBACK}")
 
 
 def check_tools() -> None:
     """Say at once what shaped links lack here: root, or the programs of iproute2."""
     if os.geteuid():
-        raise NetworkError("shaped links need root; run it as root, or use --link loopback")
+        raise NetworkError(f"shaped links need root; run it as root, or use {LOOPBACK}")
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
             raise NetworkError(_missing(tool))
 
 
 def _missing(tool: str) -> str:
-    return f"the program {tool} is missing; install iproute2, or use --link loopback"
+    return f"the program {tool} is missing; install iproute2, or use {LOOPBACK}"
 
 
 def address(host: int) -> str:
@@ -68,7 +71,7 @@ def _batch(tool: str, lines: list[str], *, force: bool = False) -> None:
         raise NetworkError(_missing(tool)) from None
     if done.returncode and not force:
         first = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
-        raise NetworkError(f"{tool} failed: {first}; the kernel may lack what shaped links need: use --link loopback")
+        raise NetworkError(f"{tool} failed: {first}; the kernel may lack what shaped links need: use {LOOPBACK}")
 
 
 def _without_ipv6() -> None:
@@ -163,7 +166,7 @@ def plug_in(host: int, hosts: int, shape: Shape, congestion: str) -> None:
     try:
         _sysctl("net.ipv4.tcp_congestion_control", congestion)
     except OSError as error:
-        raise NetworkError(f"TCP congestion control {congestion!r} is not to be had here: {error.strerror}; see --congestion") from None
+        raise NetworkError(f"TCP congestion control {congestion!r} is not to be had here: {error.strerror}; see link.congestion") from None
 
 
 def counters() -> tuple[int, int]:

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from . import device, real, twin
+from . import device, emulated_model, real
 from .hub import Task
 
 
@@ -27,12 +27,12 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
     """Warm up, line up, and make the steps with a strategy that all-reduces; reports one row a step."""
     setting = task.setting
     model = real.load(tf, task)
-    layers = twin.layers_of(setting)
+    layers = emulated_model.layers_of(setting)
     local = strategy.num_replicas_in_sync if workers == 1 else 1
     # clocks inside the graph would have one replica wait for the other, so a mirrored model is timed from outside, as a whole
     outside = model is not None and setting["mode"] == "mirrored"
     with strategy.scope():
-        variables = twin.create(tf, layers, lambda value, name: tf.Variable(value, name=name), model)
+        variables = emulated_model.create(tf, layers, lambda value, name: tf.Variable(value, name=name), model)
 
     def replica(durations: Any) -> Any:
         context = tf.distribute.get_replica_context()
@@ -42,7 +42,7 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
         if outside:
             gradients, ended = model.gradients(tf, values)[0], None
         else:
-            gradients, _, ended = twin.compute(tf, setting, layers, values, own, None, model)
+            gradients, _, ended = emulated_model.compute(tf, setting, layers, values, own, None, model)
         gradients = [tf.convert_to_tensor(one) for one in gradients]  # sparse ones are reduced dense
         if setting.get("overlap"):
             order = sorted(range(len(layers)), key=lambda index: layers[index].ready)

@@ -16,7 +16,7 @@ from typing import Any
 
 from _paceline_probes import load
 
-from . import hub, links, pouring
+from . import bandwidth_check, hub, links
 
 PR_SET_PDEATHSIG = 1
 PORT = 2222
@@ -180,18 +180,18 @@ class Supervisor:
         asked = self.setting["link"]["bits_per_s"] / 8
         rate = 0.0
         for _ in range(CHECKS):  # one may be unlucky: a short transfer, and a machine that does other things as well
-            target.line.say("sink", seconds=CHECK_S)
+            target.line.say("receive", seconds=CHECK_S)
             self._gather("listening", lambda child: child is target)
-            source.line.say("pour", address=links.address(1), seconds=CHECK_S)
-            self._gather("poured", lambda child: child is target)
-            rate = max(rate, *(message["bytes_per_s"] for message in target.said if message["kind"] == "poured"))
-            target.said = [message for message in target.said if message["kind"] not in ("listening", "poured")]
+            source.line.say("send", address=links.address(1), seconds=CHECK_S)
+            self._gather("received", lambda child: child is target)
+            rate = max(rate, *(message["bytes_per_s"] for message in target.said if message["kind"] == "received"))
+            target.said = [message for message in target.said if message["kind"] not in ("listening", "received")]
             if rate > GOOD_SHARE * asked:
                 break
         self.recorder.write("link", repeat=self.repeat, asked_bytes_per_s=asked, bytes_per_s=rate)
         if rate < 0.85 * asked:
             raise RunFailedError(
-                f"--link: asked for {asked * 8e-6:.0f} Mbit/s, but this machine moves {rate * 8e-6:.0f} Mbit/s "
+                f"link.bandwidth: asked for {asked * 8e-6:.0f} Mbit/s, but this machine moves {rate * 8e-6:.0f} Mbit/s "
                 "between two hosts; ask for less"
             )
 
@@ -213,7 +213,7 @@ class Supervisor:
                 silent = ", ".join(sorted(waiting)[:4])
                 child = next(one for one in self.children if one.name in waiting)
                 raise RunFailedError(
-                    f"{silent} did not get to {kind!r} within {self.setting['timeout_s']:g} s (--timeout); "
+                    f"{silent} did not get to {kind!r} within {self.setting['timeout_s']:g} s (`timeout_s`); "
                     f"last lines of {child.name}: {child.last_lines()}"
                 )
             for key, _ in self.selector.select(timeout=min(left_s, 1.0)):
@@ -279,7 +279,7 @@ class Supervisor:
             task.line.wait("plug")
             links.plug_in(host, hosts, self._shape(), self.setting["link"]["congestion"])
             task.line.say("plugged")
-            pouring.until_start(task.line)
+            bandwidth_check.until_start(task.line)
         else:
             task.line.say("born")
             task.line.wait("start")

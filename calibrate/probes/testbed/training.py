@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import twin
+from . import emulated_model
+from .emulated_model import on
 from .hub import Task
 from .real import RealCompute
-from .twin import on
 
 
 def session_config(tf: Any, setting: dict[str, Any]) -> Any:
@@ -23,7 +23,7 @@ def session_config(tf: Any, setting: dict[str, Any]) -> Any:
 def step_function(
     tf: Any,
     setting: dict[str, Any],
-    layers: list[twin.Layer],
+    layers: list[emulated_model.Layer],
     variables: list[Any],
     version: Any,
     where: str | None,
@@ -37,8 +37,8 @@ def step_function(
 
     def step(microseconds: Any) -> Any:
         asked, read, pulled = pull_all(tf, layers, variables, version, where)
-        gradients, begun, ended = twin.compute(tf, setting, layers, pulled, microseconds, where, model)
-        applied = [twin.push(tf, *one) for one in zip(layers, variables, gradients)]
+        gradients, begun, ended = emulated_model.compute(tf, setting, layers, pulled, microseconds, where, model)
+        applied = [emulated_model.push(tf, *one) for one in zip(layers, variables, gradients)]
         with tf.control_dependencies([one for one in applied if one is not None]), on(tf, version.device):
             written = tf.raw_ops.AssignAddVariableOp(resource=version.handle, value=tf.ones([], tf.int64))
             with tf.control_dependencies([written]):
@@ -48,7 +48,9 @@ def step_function(
     return step
 
 
-def pull_all(tf: Any, layers: list[twin.Layer], variables: list[Any], version: Any, where: str | None) -> tuple[Any, Any, list[Any]]:
+def pull_all(
+    tf: Any, layers: list[emulated_model.Layer], variables: list[Any], version: Any, where: str | None
+) -> tuple[Any, Any, list[Any]]:
     """The beginning of a step: when it began, the version that it reads, and the value of each variable on the worker."""
     with on(tf, where):
         asked = tf.timestamp()
@@ -58,7 +60,7 @@ def pull_all(tf: Any, layers: list[twin.Layer], variables: list[Any], version: A
     for layer, variable in zip(layers, variables):
         # on the version's server it is read first; elsewhere at the same time
         with tf.control_dependencies([read] if variable.device == version.device else [asked]):
-            pulled.append(twin.pull(tf, layer, variable, where))
+            pulled.append(emulated_model.pull(tf, layer, variable, where))
     return asked, read, pulled
 
 

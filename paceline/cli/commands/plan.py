@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from paceline.cli.asking import YES_HELP
 from paceline.cli.commands import Panel
-from paceline.cli.commands.sweep import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP
+from paceline.cli.options import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP, YES_HELP, names_of, over_of, prices_of, settings_of
 
 __all__ = ["plan"]
 
@@ -106,7 +105,7 @@ def plan(
             "--over", metavar="KEY=V1,V2,...", help="Any other key and its values. Repeatable.", show_default=False, rich_help_panel=_CHOICE
         ),
     ] = None,
-    set_: Annotated[
+    settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
@@ -116,7 +115,7 @@ def plan(
             rich_help_panel=_CHOICE,
         ),
     ] = None,
-    price: Annotated[
+    prices: Annotated[
         list[str] | None,
         typer.Option("--price", metavar="[NAME=]PRICE", help=PRICE_HELP, show_default=False, rich_help_panel=_CHOICE),
     ] = None,
@@ -163,10 +162,8 @@ def plan(
     from paceline.cli.showing_plan import show_plan
     from paceline.planning import goal_of, space_of
     from paceline.planning import plan as find
-    from paceline.sweeping import parse_axis
     from simulator.catalog import scenario_file
     from simulator.files import check_writable, write_whole
-    from simulator.loading import parse_setting
     from simulator.prices import parse_prices
 
     scenario = scenario_file(scenario)
@@ -179,26 +176,22 @@ def plan(
         confidence=confidence,
         prefer=prefer,
     )
-    settings = [parse_setting(text) for text in set_ or []]
-    if replications is not None:
-        settings.append(("run.replications", replications))
-    axes = [parse_axis(text) for text in over or []]
+    pairs = settings_of(settings, replications=replications)
+    axes = list(over_of(over).items())
     space = space_of(
         scenario,
-        settings=settings,
-        clusters=_names(clusters, "--clusters"),
+        settings=pairs,
+        clusters=names_of(clusters, "--clusters"),
         over=axes,
-        strategies=_names(strategies, "--strategies"),
+        strategies=names_of(strategies, "--strategies"),
         workers=workers,
         servers=servers,
         scaling=scaling,
-        prices=parse_prices(price or []),
+        prices=parse_prices(prices_of(prices)),
     )
-    for text in space.price_notes:
-        note(text)
-    for path, option in ((out, "--out"), (report, "--report")):
+    for path in (out, report):
         if path is not None:
-            check_writable(path, option, reads=scenario)
+            check_writable(path, reads=scenario)
     agree_to_plan([list(line.scenarios.values()) for line in space.lines], str(scenario), cores=cores_of(jobs), yes=yes)
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=count)
@@ -221,15 +214,3 @@ def plan(
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
         raise typer.Exit(_INFEASIBLE)
-
-
-def _names(text: str | None, option: str) -> list[str]:
-    """Names separated by commas."""
-    from simulator.errors import InputError
-
-    if text is None:
-        return []
-    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
-    if not all(names):
-        raise InputError(f"{option} {text[:80]!r}: must be names separated by commas, none of them empty")
-    return names

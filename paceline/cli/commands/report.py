@@ -73,18 +73,15 @@ def report(
     from paceline.cli.reporting import formats_of, open_page, target_of
     from paceline.cli.showing import progress_bar
     from paceline.reporting import write_report
-    from paceline.reporting.exporting import check_browser, check_folder, export_figures
-    from paceline.reporting.gathering import labels_of, last_of_each, read_all
+    from paceline.reporting.exporting import check_browser, export_figures
+    from paceline.reporting.gathering import gather
     from paceline.reporting.measured import overlay_of
     from paceline.reporting.planned import read_plan, without_what_ifs
     from paceline.reporting.simulated import SimulatedSections, simulated_sections
-    from simulator.files import check_writable
+    from simulator.files import check_folder, check_writable
 
     formats = formats_of(format_)
-    held, notes = read_all(results)
-    named = labels_of(results, [len(its.results) for its in held])
-    found, labels, doubled = last_of_each([result for its in held for result in its.results], named)
-    notes += doubled
+    found, labels, failures, notes = gather(results)
     planned = read_plan(plan) if plan is not None else None
     if planned is not None:
         found, labels, left_out = without_what_ifs(found, labels, planned)
@@ -94,9 +91,9 @@ def report(
     check_writable(target)
     if figures is not None:
         check_browser()
-        check_folder(figures, "--figures")
+        check_folder(figures)
     if tables is not None:
-        check_folder(tables, "--tables")
+        check_folder(tables)
     simulated = SimulatedSections()
     if not no_simulate:
         with progress_bar("what-ifs") as advance:
@@ -131,7 +128,7 @@ def report(
             measured=overlay,
             timeline=simulated.timeline,
             sensitivity=simulated.sensitivity,
-            failures=[failure for its in held for failure in its.failures],
+            failures=failures,
         )
         files = write_tables(content, tables)
         typer.echo(f"Wrote {len(files)} tables into {tables}", err=True)

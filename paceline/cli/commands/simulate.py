@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.asking import YES_HELP
 from paceline.cli.commands import Panel
-from paceline.cli.commands.sweep import PRICE_HELP
+from paceline.cli.options import PRICE_HELP, YES_HELP, prices_of, settings_of
 
 __all__ = ["simulate"]
 
@@ -27,7 +26,7 @@ def simulate(
             show_default=False,
         ),
     ],
-    set_: Annotated[
+    settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
@@ -35,7 +34,7 @@ def simulate(
             metavar="KEY=VALUE",
         ),
     ] = None,
-    price: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE", show_default=False)] = None,
+    prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE", show_default=False)] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -82,16 +81,13 @@ def simulate(
     from simulator import simulate as run
     from simulator.catalog import scenario_file
     from simulator.files import check_writable
-    from simulator.loading import parse_setting
     from simulator.observing.recording import FanOut, Recording
     from simulator.prices import parse_prices
     from simulator.records import Observer
 
     scenario = scenario_file(scenario)
-    prices = parse_prices(price or [])
-    loaded = load_scenario(scenario, [parse_setting(text) for text in set_ or []], prices)
-    for text in prices.notes():
-        note(text)
+    given = parse_prices(prices_of(prices))
+    loaded = load_scenario(scenario, settings_of(settings), given)
     if program:
         from paceline.cli.showing_program import print_program
 
@@ -101,7 +97,7 @@ def simulate(
     observers: list[Observer] = []
     recording = Recording()
     if trace is not None:
-        check_writable(trace, "--trace", reads=scenario)
+        check_writable(trace, reads=scenario)
     if trace is not None or audit:
         observers.append(recording)
     with ExitStack() as open_files:

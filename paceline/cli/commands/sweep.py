@@ -7,29 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paceline.cli.asking import YES_HELP
 from paceline.cli.commands import Panel
+from paceline.cli.options import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP, YES_HELP, over_of, prices_of, settings_of
 
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
 
-__all__ = ["BACKEND_HELP", "JOBS_HELP", "PRICE_HELP", "SCHEDULER_HELP", "sweep"]
+__all__ = ["sweep"]
 
 PANEL, ORDER = Panel.PREDICT, 30
 
-PRICE_HELP = (
-    "What a node of a cluster costs: ethernet-1g=0.40/h, or lab=BUY:4000USD,years:4,power:0.5kW for machines that you own "
-    "(also electricity:0.30USD/kWh, use:0.6 of all hours). Without NAME= it holds for clusters that have no price. Repeatable."
-)
-
-JOBS_HELP = "Processes; 0 takes all cores, of the cluster where there is one. The results do not depend on it."
-BACKEND_HELP = (
-    "Where to simulate: processes of this machine, or a Dask or Ray cluster of yours (pip install 'paceline\\[dask]' or 'paceline\\[ray]')."
-)
-SCHEDULER_HELP = (
-    "The cluster's address: tcp://HOST:PORT of a Dask scheduler; HOST:PORT, ray://HOST:PORT or auto of Ray, "
-    "which starts a cluster on this machine if it is left out."
-)
 _ALL_SHOWN = 200
 _OF_EACH_END = 20
 
@@ -41,8 +28,10 @@ def sweep(
         typer.Option("--over", help="A key and its values, such as strategy.workers=1,2,4,8. Repeat for a grid.", metavar="KEY=V1,V2,..."),
     ],
     out: Annotated[Path, typer.Option("--out", help="Results file (NDJSON), one line a scenario, in the order of the grid.")],
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Set a key for all scenarios. Repeatable.", metavar="KEY=VALUE")] = None,
-    price: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Set a key for all scenarios. Repeatable.", metavar="KEY=VALUE")
+    ] = None,
+    prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
     replications: Annotated[int | None, typer.Option(help="Replications of each scenario; the same as --set run.replications=R.")] = None,
     jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0)] = 0,
     backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
@@ -73,20 +62,15 @@ def sweep(
     from paceline.cli.asking import agree_to_sweep, cores_of
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing import note, progress_bar
-    from paceline.sweeping import grid, parse_axis
+    from paceline.sweeping import grid
     from paceline.sweeping import sweep as run
     from simulator.catalog import scenario_file
     from simulator.files import check_writable
-    from simulator.loading import parse_setting
     from simulator.prices import parse_prices
 
     scenario = scenario_file(scenario)
-    settings = [parse_setting(text) for text in set_ or []]
-    if replications is not None:
-        settings.append(("run.replications", replications))
-    scenarios = grid(scenario, [parse_axis(text) for text in over], settings, prices=parse_prices(price or []))
-    for text in scenarios.prices.notes() if scenarios.prices is not None else ():
-        note(text)
+    pairs = settings_of(settings, replications=replications)
+    scenarios = grid(scenario, list(over_of(over).items()), pairs, prices=parse_prices(prices_of(prices)))
     check_writable(out, reads=scenario)
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         swept = run(

@@ -177,8 +177,8 @@ def run(
     Example: [bold]paceline testbed run --mode ring --link loopback --repeats 5 --json[/bold]
     """
     from calibrate.measurements import new_file
-    from calibrate.testbed.measure import measure_setting
     from calibrate.testbed.model import describe_model
+    from calibrate.testbed.running import measure_setting
     from paceline.cli.showing_testbed import as_data, show_json, show_testbed
     from paceline.cli.testbed_facts import facts_of
     from paceline.cli.testbed_options import Asked, setting_of
@@ -208,9 +208,7 @@ def run(
     wanted = setting_of(asked, setting, lambda target, samples: describe_model(target, python, samples))
     defaulted = link is None and setting is None and (sharing, buffer, congestion) == (None, None, None)
     wanted = _with_links_to_be_had(wanted, "--link" if setting is None or link is not None else f"{setting}: link", defaulted=defaulted)
-    raw = check_writable(
-        new_file(measurements, f"{wanted.mode}-{wanted.workers}w{wanted.servers}s-{wanted.hash}", "testbed"), "--measurements"
-    )
+    raw = check_writable(new_file(measurements, f"{wanted.mode}-{wanted.workers}w{wanted.servers}s-{wanted.hash}", "testbed"))
     with _measuring(raw, repeats) as progress:
         readings = measure_setting(
             wanted, measurements, repeats=repeats, seed=seed, timeout_s=timeout, python=python, progress=progress, out=raw
@@ -253,7 +251,7 @@ def show(
 
 def _with_links_to_be_had(wanted: TestbedSetting, where: str, *, defaulted: bool) -> TestbedSetting:
     """The setting as this machine can run it: on loopback where links cannot be shaped and nobody has asked for them."""
-    from calibrate.testbed.machine import check_congestion, obstacle_to_shaped_links
+    from calibrate.testbed.running import check_congestion, obstacle_to_shaped_links
     from paceline.cli.showing import note
     from simulator.errors import InputError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.scores import Score
+from calibrate.validation.validation import Score
 
 __all__ = ["Table", "Validation"]
 
@@ -49,7 +49,7 @@ class Validation:
     rows
         In the order of the tables; numbered from 1.
     scores
-        As :func:`calibrate.validation.scores.scores_of` gives them; empty where every setting took part in a fit.
+        As :func:`calibrate.validation.validation.scores_of` gives them; empty where every setting took part in a fit.
     command, date, machine
         How, when and where it was made.
     about

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.scores import Score
+from calibrate.validation.validation import Score
 from paceline.reporting.validation.content import Table, Validation
 from simulator.text import clean, format_number
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from simulator.engine.compiled.layout import ITEM, alarm_at, entry_at, heaped_alarm_at, item_at
 from simulator.engine.compiled.machine import Record, compiled, fetch
-from simulator.engine.compiled.telling import restore_context, save_context
+from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = [
     "NOTE_BITS", "at_end_of_instant", "call_later", "code_of", "drop_alarm", "first_noted", "next_entry", "next_of", "number_of", "pack",
@@ -54,7 +54,7 @@ def number_of(what: int) -> int:
 
 @compiled
 def call_later(s: Record, delay: float, what: int, about: int) -> None:
-    """Let something happen after so many seconds."""
+    """Let something happen after some seconds."""
     if not (delay >= 0.0 and delay < float("inf")):
         s.over = -1
         s.refused = delay
@@ -154,7 +154,7 @@ def first_noted(s: Record) -> int:
 
 @compiled
 def set_alarm(s: Record, which: int, delay: float) -> None:
-    """Look at a port or task after so many seconds, and not when it was to be looked at before."""
+    """Look at a port or task after some seconds, and not when it was to be looked at before."""
     if not (delay >= 0.0 and delay < float("inf")):
         s.over = -1
         s.refused = delay

@@ -1,4 +1,4 @@
-"""Collectives message by message: the compiled counterpart of ``simulator.collectives.by_messages``, which explains them.
+"""Collectives message by message: the compiled counterpart of ``simulator.collectives.message_level``, which explains them.
 
 Lanes of all exchanges have one table; those that wait for a member to come further are linked.
 A rank is a member of one group of each partition, and has a number as such.
@@ -23,8 +23,8 @@ from simulator.engine.compiled.layout import (
     standing_at,
 )
 from simulator.engine.compiled.machine import Record, compiled
+from simulator.engine.compiled.observed_rows import CHUNK, SENDING, tell
 from simulator.engine.compiled.rank import end_operation
-from simulator.engine.compiled.telling import CHUNK, SENDING, tell
 
 __all__ = ["advance_member", "end_collective", "enter", "receive_chunk", "sent_last"]
 

@@ -11,14 +11,14 @@ from simulator.cores import ROUNDING
 from simulator.engine.compiled.calendar import set_alarm, soon
 from simulator.engine.compiled.layout import task_at, work_at
 from simulator.engine.compiled.machine import Record, compiled
-from simulator.engine.compiled.telling import restore_context, save_context
+from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = ["leave", "work"]
 
 
 @compiled
 def work(s: Record, task: int, work_s: float, what: int, about: int) -> None:
-    """Let a task do so many seconds of work, more than 0, after what was asked of it before; ``what`` follows."""
+    """Let a task do some seconds of work, more than 0, after what was asked of it before; ``what`` follows."""
     t = task_at(s.tasks, task)
     one = s.works_free
     if one >= 0:

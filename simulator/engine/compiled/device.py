@@ -14,7 +14,7 @@ __all__ = ["cancel", "communicate", "compute_on", "hidden_since", "note_compute"
 
 @compiled
 def compute_on(s: Record, rank: int, work_s: float) -> None:
-    """Let a rank do so many seconds of work where it computes."""
+    """Let a rank do some seconds of work where it computes."""
     r = rank_at(s.ranks, rank)
     manner = r.manner
     if manner == codes.ALONE:

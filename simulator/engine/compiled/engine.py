@@ -11,8 +11,8 @@ from simulator.collectives.collective import Collective
 from simulator.engine.compiled.codes import DONE
 from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, ROWS, TURNS, act
 from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
+from simulator.engine.compiled.observer import ObserverFeed
 from simulator.engine.compiled.tables import Simulation, begin
-from simulator.engine.compiled.teller import Teller
 from simulator.engine.draws import Draws
 from simulator.engine.log import Log
 from simulator.engine.progress import Progress
@@ -87,7 +87,7 @@ class _Run:
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks) if collective is not None else 0)
-        self._teller = Teller(log, program, recorder, self._simulation) if log is not None else None
+        self._feed = ObserverFeed(log, program, recorder, self._simulation) if log is not None else None
         if collective is not None:
             for size_bytes in self._sizes:
                 collective.watch(size_bytes)
@@ -123,12 +123,12 @@ class _Run:
                     continue
                 self._tell()
                 self._close(int(s.turn_serial))
-                if self._teller is None:
+                if self._feed is None:
                     return
             elif why == CLOSES:
                 self._tell()
                 self._close(int(s.serial))
-                if self._teller is None:
+                if self._feed is None:
                     return
                 s.closes_at = s.ended
                 act(address, 3, 0, 0.0, DONE << 32, 0, 0)
@@ -152,8 +152,8 @@ class _Run:
         recorder = self._recorder
         told = self._simulation.take_told()
         steps, updates, reads = self._simulation.take_rows()
-        if self._teller is not None:
-            self._teller.tell(told, steps, updates)
+        if self._feed is not None:
+            self._feed.tell(told, steps, updates)
             if len(reads):
                 recorder.reads(reads)
             return
@@ -171,13 +171,13 @@ class _Run:
         now, before, told_before = float(s.now), int(s.turn_row), int(s.turn_told)
         told = simulation.take_told()
         steps, updates, _ = simulation.take_rows()
-        if self._teller is not None:
-            self._teller.tell(told[:told_before], steps[:before], updates)
+        if self._feed is not None:
+            self._feed.tell(told[:told_before], steps[:before], updates)
         elif before:
             recorder.steps(steps[:before])
         recorder.open(now, self._in_use_s(now))
-        if self._teller is not None:
-            self._teller.tell(told[told_before:], steps[before:], updates[:0])
+        if self._feed is not None:
+            self._feed.tell(told[told_before:], steps[before:], updates[:0])
         elif len(steps) > before:
             recorder.steps(steps[before:])
         s.is_open = 1
@@ -185,7 +185,7 @@ class _Run:
 
     def _close(self, events: int) -> None:
         now = float(self._simulation.s.now)
-        if self._teller is None:
+        if self._feed is None:
             self._simulation.end()
         names = self._names()
         in_use = {kind: InUse(names[kind], seconds) for kind, seconds in self._in_use_s(now).items()}
@@ -222,13 +222,13 @@ class _Run:
     # -- collectives at once ---------------------------------------------------------------
 
     def _reduce(self) -> None:
-        """Find out when each rank ends each bucket, as :class:`simulator.engine.simpy.collectives.AtOnce` does."""
+        """Find out when each rank ends each bucket, as :class:`simulator.engine.simpy.collectives.VectorisedCollectives` does."""
         collective, simulation = self._collective, self._simulation
         assert collective is not None
         ready_s, finished_s = simulation.ready_s, simulation.finished_s
         finish_s = np.zeros(ready_s.shape[1])
-        if self._teller is not None:
-            self._teller.join(ready_s, simulation.made_by)
+        if self._feed is not None:
+            self._feed.join(ready_s, simulation.made_by)
         for bucket, size_bytes in enumerate(self._sizes):
             finish_s = collective.finish_s(np.maximum(ready_s[bucket], finish_s), size_bytes, self._free_s)
             finished_s[bucket] = finish_s

@@ -24,6 +24,7 @@ from simulator.engine.compiled.layout import (
 )
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.near import foresee_messages
+from simulator.engine.compiled.observed_rows import restore_context, save_context
 from simulator.engine.compiled.ports import (
     activate,
     available,
@@ -37,7 +38,6 @@ from simulator.engine.compiled.ports import (
     undisown,
 )
 from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
-from simulator.engine.compiled.telling import restore_context, save_context
 from simulator.network.flows import SAME_INSTANT
 
 __all__ = ["begin_after_wait", "end_messages", "received", "send", "settle_all", "stand_for_link"]

@@ -27,10 +27,10 @@ from simulator.engine.compiled.layout import (
 from simulator.engine.compiled.loop import HANDLE, advance
 from simulator.engine.compiled.machine import Record, compiled, entry, fetch
 from simulator.engine.compiled.near import fetch_order, fetch_rank
+from simulator.engine.compiled.observed_rows import ALL_REDUCE, ENDED, STARTED, note, passed, tell
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
 from simulator.engine.compiled.record import read_variables
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
-from simulator.engine.compiled.telling import ALL_REDUCE, ENDED, STARTED, note, passed, tell
 from simulator.engine.compiled.updates import finish, serve, served
 
 __all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "ROWS", "TURNS", "act"]
@@ -45,7 +45,7 @@ ROWS = 18
 DRAWS = 19
 """A rank needs factors or orders."""
 ENDS = 21
-"""Nothing more is told to whoever observes."""
+"""Nothing more is recorded for an observer."""
 REDUCES = 20
 """All ranks have all buckets of a step, which are to be reduced at once."""
 

@@ -9,7 +9,7 @@ from simulator.engine.compiled.cores import leave
 from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, received, settle_all, stand_for_link
 from simulator.engine.compiled.layout import item_at
 from simulator.engine.compiled.machine import Record, compiled
-from simulator.engine.compiled.telling import restore_context
+from simulator.engine.compiled.observed_rows import restore_context
 
 __all__ = ["DRAINED", "FULL", "HANDLE", "OVER", "REFUSED", "SLICE", "WEIGHTS", "advance"]
 

@@ -179,7 +179,7 @@ def remaking() -> Iterator[None]:
 # numba optimises each function by itself, with all that it calls, makes machine code of it,
 # and does so for every combination of sizes of integers that it is called with. A function
 # that only others call is needed in theirs alone: this halves the time of a cold start. And
-# what calls them is told that nobody else does, so that it inlines those that are called
+# what calls them is declared their only caller, so that it inlines those that are called
 # once, and drops what no caller looks at, such as whether they have raised something: this
 # takes a tenth to a quarter off the time of a simulation.
 # Where a version of numba does not allow it, all is compiled in the ordinary way.

@@ -20,9 +20,9 @@ from simulator.engine.compiled.layout import (
 )
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.near import fetch_connection
+from simulator.engine.compiled.observed_rows import ENDED, tell
 from simulator.engine.compiled.record import outdated, record_step, record_update, waited_s
 from simulator.engine.compiled.rules import tick
-from simulator.engine.compiled.telling import ENDED, tell
 
 __all__ = ["advance_rank", "begin_step", "computed", "end_operation", "give_up", "operation_of", "pack_operation", "step_of"]
 

@@ -1,4 +1,4 @@
-"""What the recorder is told: rows of steps, updates and reads, in the order in which they happen.
+"""What the recorder gets: rows of steps, updates and reads, in the order in which they happen.
 
 Python takes them when a table is full, and where the window opens and closes.
 """
@@ -9,7 +9,7 @@ from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import call_later, pack
 from simulator.engine.compiled.layout import ended_step_at, long_at, number_at, rank_at, read_at, real_at, server_at
 from simulator.engine.compiled.machine import Record, compiled
-from simulator.engine.compiled.telling import STEP, UPDATE, note
+from simulator.engine.compiled.observed_rows import STEP, UPDATE, note
 
 __all__ = ["outdated", "read_variables", "record_read", "record_step", "record_update", "waited_s"]
 
@@ -64,7 +64,7 @@ def record_update(s: Record, rank: int, read_s: float, read_version: int, versio
 
 @compiled
 def record_read(s: Record, spread: int) -> None:
-    """A rank begins to read, and finds versions on the servers that differ by so many updates."""
+    """A rank begins to read, and finds versions on the servers that differ by a number of updates."""
     if s.is_open:
         long_at(s.reads, s.reads_n).n = spread
         s.reads_n += 1

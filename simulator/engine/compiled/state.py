@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.available import give_back
-from simulator.columns import numbers
+from simulator.compact import numbers
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY
@@ -300,7 +300,7 @@ class State:
     # -- growing ---------------------------------------------------------------------
 
     def grow(self, more: int = 0) -> None:
-        """Make room for whatever may happen next, and for so many entries more."""
+        """Make room for whatever may happen next, and for more entries."""
         s = self.s
         most = int(s.messages_n + s.spare) + 8
         for name, need in (
@@ -409,7 +409,7 @@ class State:
 
 
 def _room(name: str, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Room for so many records; of the calendar, whose entries but the first are four in a line of the cache."""
+    """Room for records; of the calendar, whose entries but the first are four in a line of the cache."""
     return aligned(count + 3, dtype)[3:] if name == "calendar" else aligned(count, dtype)
 
 

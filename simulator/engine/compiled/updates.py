@@ -9,9 +9,9 @@ from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import job_at, number_at, operation_at, rank_at, read_at, real_at, routine_at, server_at, tensor_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.near import fetch_versions
+from simulator.engine.compiled.observed_rows import APPLIED, ENDED, restore_context, save_context, tell
 from simulator.engine.compiled.rank import end_operation, give_up, operation_of, pack_operation, step_of
 from simulator.engine.compiled.record import record_update
-from simulator.engine.compiled.telling import APPLIED, ENDED, restore_context, save_context, tell
 
 __all__ = ["finish", "go_on_after", "serve", "served", "submit"]
 

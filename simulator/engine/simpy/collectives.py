@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from simpy.events import Event
 
-from simulator.collectives.by_messages import ByMessages
 from simulator.collectives.collective import Collective
+from simulator.collectives.message_level import MessageLevel
 from simulator.collectives.use import Use
 from simulator.engine.log import Log
 from simulator.kernel import Kernel
@@ -20,7 +20,7 @@ from simulator.program.groups import collectives_of, exchanges_by_group, group_n
 from simulator.program.program import Program, Routine
 from simulator.records import NOTHING
 
-__all__ = ["AtOnce", "Collectives", "MessageByMessage"]
+__all__ = ["Collectives", "MessageByMessage", "VectorisedCollectives"]
 
 Ended = Callable[[int, int, int], None]
 """Told that a rank has ended a bucket's collective, and with which work."""
@@ -46,7 +46,7 @@ class Collectives(Protocol):
         """When the rank ended each bucket of the last step that it has finished, in seconds."""
 
 
-class AtOnce:
+class VectorisedCollectives:
     """By the times that the collective computes for all ranks at once, when all of them have all buckets of a step.
 
     Parameters
@@ -168,11 +168,11 @@ class MessageByMessage:
         self._parts = [_parts(routine) for routine in program.routines]
         self._routine = program.ranks.routine.tolist()
         partition = partition_of_each(program)
-        self._runs: list[ByMessages] = []
+        self._runs: list[MessageLevel] = []
         for number, (ranks, of, exchanges) in enumerate(zip(self._ranks, partition, exchanges_by_group(program), strict=True)):
             ended = partial(self._has_ended, number, of, len(exchanges))
             name = group_name(program, number)
-            self._runs.append(ByMessages(kernel, network, exchanges, connections, ranks, log, ended=ended, name=name))
+            self._runs.append(MessageLevel(kernel, network, exchanges, connections, ranks, log, ended=ended, name=name))
         self._ended: Ended = _nobody
 
     @property

@@ -11,7 +11,7 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection, Port
 
-__all__ = ["Device", "Done", "Seat"]
+__all__ = ["Device", "Done", "Overlap", "Seat"]
 
 Done = Callable[[Event | None], None]
 """Called when work has ended."""
@@ -149,3 +149,46 @@ class Device:
         if self._port is not None:
             return self._port.busy_until(now)
         return self._busy_s - max(self._free_s - now, 0.0)
+
+
+class Overlap:
+    """Follows one replica's messages and its compute.
+
+    Attributes
+    ----------
+    hidden_s
+        Seconds so far in which it computed while at least one of its messages was on its way.
+    """
+
+    __slots__ = ("_computing", "_device", "_flights", "_hidden_s", "_kernel", "_since_s")
+
+    def __init__(self, kernel: Kernel, device: Device) -> None:
+        self._kernel = kernel
+        self._device = device
+        self._computing = False
+        self._flights = 0
+        self._since_s = 0.0
+        self._hidden_s = 0.0
+
+    def _catch_up(self) -> None:
+        now = self._kernel.now
+        if self._computing and self._flights:
+            self._hidden_s += now - self._since_s
+        self._since_s = now
+
+    def compute(self, computing: bool) -> None:
+        """The replica begins or stops to compute."""
+        self._catch_up()
+        self._computing = computing
+
+    def message(self, change: int) -> None:
+        """A message is on its way (1), or has come (-1)."""
+        self._catch_up()
+        self._flights += change
+        self._device.communicate(change)
+
+    def take(self) -> float:
+        """Seconds hidden since this was last asked."""
+        self._catch_up()
+        hidden_s, self._hidden_s = self._hidden_s, 0.0
+        return hidden_s

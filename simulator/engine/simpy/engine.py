@@ -13,10 +13,11 @@ from simulator.engine.operation_log import OperationLog
 from simulator.engine.recorder import InUse
 from simulator.engine.simpy.accounts import Accounts
 from simulator.engine.simpy.collectives import Collectives, MessageByMessage
+from simulator.engine.simpy.device import Overlap
 from simulator.engine.simpy.inputs import Inputs
 from simulator.engine.simpy.objects import devices_of, on_cores, servers_of
-from simulator.engine.simpy.overlap import Overlap
 from simulator.engine.simpy.rank import Orders, Plan, Rank
+from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
 from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
 from simulator.engine.simpy.updates import AsynchronousUpdates, SynchronousUpdates, Updates
 from simulator.kernel import Kernel
@@ -25,7 +26,6 @@ from simulator.network.objects import network_of
 from simulator.network.ports import Connection, leave_out_ample
 from simulator.program.groups import last_groups, may_overlap
 from simulator.program.program import Operation, Program, Synchronous
-from simulator.recorder import KernelRecorder, in_use_of
 from simulator.records import NOTHING
 
 __all__ = ["Engine"]

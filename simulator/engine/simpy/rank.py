@@ -6,9 +6,8 @@ from collections import defaultdict, deque
 
 import numpy as np
 
-from simulator.engine.draws import Draws, Factors
-from simulator.engine.simpy.device import Device, Seat
-from simulator.engine.simpy.overlap import Overlap
+from simulator.engine.draws import Draws, JitterFactors
+from simulator.engine.simpy.device import Device, Overlap, Seat
 from simulator.network.ports import Connection
 from simulator.program.groups import amid_passes, collectives_of
 from simulator.program.program import Operation, Routine
@@ -98,7 +97,7 @@ class Rank:
     computing, work, began_s
         Whether it computes; the number of the work that counts; since when.
     causes
-        Of computes that may begin, where that is told: the work that let them.
+        Of computes that may begin, where that is recorded: the work that let them.
     input_ready_s, batch_there, wants_batch, input_cause
         When the batch that is being prepared will be there; whether it is; whether the step waits for it, and after which work.
     start_s, held_s, input_from_s, input_s, computed_s, compute_s, apply_s
@@ -135,7 +134,7 @@ class Rank:
         self.forward_s, self.backward_s = float(draws.forward_s[index]), float(draws.backward_s[index])
         self.update_s, self.input_time_s = float(draws.apply_s[index]), float(draws.input_s[index])
         self.first_s = float(draws.start_s[index])
-        self.factors = Factors(draws, index)
+        self.factors = JitterFactors(draws, index)
         self.device = device
         self.seat = seat
         self.paths = paths

@@ -10,9 +10,9 @@ from typing import Protocol
 from simulator.engine.operation_log import OperationLog
 from simulator.engine.simpy.objects import Job, Server
 from simulator.engine.simpy.rank import Rank
+from simulator.engine.simpy.recorder import KernelRecorder
 from simulator.kernel import Kernel
 from simulator.program.program import Asynchronous, Operation, Synchronous
-from simulator.recorder import KernelRecorder
 from simulator.records import NOTHING, Update
 
 __all__ = ["AsynchronousUpdates", "SynchronousUpdates", "Updates"]

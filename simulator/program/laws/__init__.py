@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from simulator.program.laws.collectives import all_reduces_move_enough, exchanges_carry_the_buckets, gradients_enter_one_bucket
-from simulator.program.laws.groups import collectives_say_when_they_go_on, groups_agree, groups_divide_the_ranks
+from simulator.program.laws.collectives import (
+    all_reduces_move_enough,
+    collectives_say_when_they_go_on,
+    exchanges_carry_the_buckets,
+    gradients_enter_one_bucket,
+    groups_agree,
+    groups_divide_the_ranks,
+)
 from simulator.program.laws.messages import messages_go_where_they_say, what_departs_lands, what_is_sent_to_ranks_is_received
 from simulator.program.laws.servers import gradients_reach_their_server_once, servers_work_as_measured, variables_are_pulled_once
-from simulator.program.laws.settings import machines_are_those_of_the_cluster, rules_are_those_of_the_strategy
-from simulator.program.laws.structure import gates_have_rules, passes_are_whole, steps_begin_and_end, tables_fit_together
+from simulator.program.laws.structure import (
+    gates_have_rules,
+    machines_are_those_of_the_cluster,
+    passes_are_whole,
+    rules_are_those_of_the_strategy,
+    steps_begin_and_end,
+    tables_fit_together,
+)
 from simulator.program.program import Program
 from simulator.scenario import Scenario
 

@@ -1,21 +1,29 @@
-"""Laws of collectives: what enters them, and that they move enough."""
+"""Laws of collectives and their groups: who is in a group, what enters a collective, and that it moves enough."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from simulator.collectives.laws import least_shares, shares
-from simulator.program.groups import exchanges_by_group, of_partition, partition_of_each
+from simulator.program.groups import collectives_of, exchanges_by_group, memberships, of_partition, partition_of_each
 from simulator.program.laws.messages import End, check_path
-from simulator.program.laws.walk import SLACK, broken, same, walks_of
+from simulator.program.laws.walk import SLACK, Walk, broken, same, walks_of
 from simulator.program.program import Exchange, Operation, Program
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
 
-__all__ = ["all_reduces_move_enough", "exchanges_carry_the_buckets", "gradients_enter_one_bucket"]
+__all__ = [
+    "all_reduces_move_enough",
+    "collectives_say_when_they_go_on",
+    "exchanges_carry_the_buckets",
+    "gradients_enter_one_bucket",
+    "groups_agree",
+    "groups_divide_the_ranks",
+]
 
 
 def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
@@ -142,3 +150,70 @@ def _carry(program: Program, scenario: Scenario, of: int, reduced: Sequence[Oper
         each = least.sent if its.does not in ("broadcast", "reduce") else 0.0  # what its root sends, and nobody knows who that is
         if sent_bytes.sum() < least.total * its.size_bytes * (1 - SLACK) or np.any(sent_bytes < each * its.size_bytes * (1 - SLACK)):
             raise broken(law, f"exchange {number} sends {sent_bytes.sum():g} bytes, of which {sent_bytes.min():g} leave one rank")
+
+
+def groups_divide_the_ranks(program: Program, scenario: Scenario) -> None:
+    """Each rank is in exactly one group of every partition, and its collectives are of partitions that there are."""
+    del scenario
+    law = groups_divide_the_ranks
+    reduces = [(walk, index, its) for walk in walks_of(program) for index, its in walk.of_kind("collective")]
+    if not program.groups and not reduces:
+        return
+    try:
+        partitions = len(memberships(program).group)
+    except ValueError as error:
+        raise broken(law, str(error)) from None
+    for walk, index, its in reduces:
+        if not 0 <= its.partition < partitions:
+            raise broken(law, f"{walk.place(index)} is of partition {its.partition}, but there are {partitions}")
+
+
+def groups_agree(program: Program, scenario: Scenario) -> None:
+    """All ranks of a group do the same collectives of its partition, which they enter in the order of the buckets."""
+    del scenario
+    law = groups_agree
+    walks = walks_of(program)
+    for walk in walks:
+        needs = [_all_before(walk, index) for index in range(len(walk.operations))]
+        found = collectives_of(program.routines[walk.number])
+        for earlier, later in pairwise(found):
+            one, other = walk.operations[earlier], walk.operations[later]
+            if one.partition == other.partition and (earlier > later or not needs[earlier] <= needs[later]):
+                raise broken(law, f"{walk.place(later)} can begin before {walk.place(earlier)}, whose bucket comes first")
+    of_routines = []
+    for walk in walks:
+        its = [walk.operations[index] for index in collectives_of(program.routines[walk.number])]
+        of_routines.append([(each.partition, each.bucket, each.does, each.size_bytes, each.every) for each in its])
+    routine = program.ranks.routine
+    for number, (group, of) in enumerate(zip(program.groups, partition_of_each(program), strict=True)):
+        first, *others = ([each for each in of_routines[its] if each[0] == of] for its in sorted(set(routine[group].tolist())))
+        if any(other != first for other in others):
+            raise broken(law, f"group {number}: its ranks do different collectives of partition {of}")
+        if [bucket for _, bucket, *_ in first] != list(range(len(first))):
+            raise broken(law, f"group {number}: buckets are not numbered in their order, from 0 on")
+
+
+def _all_before(walk: Walk, index: int) -> set[int]:
+    """All that must have ended before an operation begins."""
+    seen: set[int] = set()
+    ahead = [index]
+    while ahead:
+        new = walk.before[ahead.pop()] - seen
+        seen |= new
+        ahead += new
+    return seen
+
+
+def collectives_say_when_they_go_on(program: Program, scenario: Scenario) -> None:
+    """Collectives of several partitions, and those that a pass waits for, depart and land by themselves, as all of their routine do."""
+    del scenario
+    for walk in walks_of(program):
+        reduced = list(walk.of_kind("collective"))
+        passes = [index for index in walk.computes if walk.operations[index].forward or walk.operations[index].backward]
+        waited_for = set().union(*(_all_before(walk, index) for index in passes[-1:]))
+        amid = len({its.partition for _, its in reduced}) > 1 or any(index in waited_for for index, _ in reduced)
+        for index, its in reduced:
+            if its.departs != its.lands or (amid and not its.departs):
+                raise broken(collectives_say_when_they_go_on, f"{walk.place(index)} does not both depart and land")
+            if its.departs != reduced[0][1].departs:
+                raise broken(collectives_say_when_they_go_on, f"{walk.place(index)} departs, or not, unlike others")

@@ -66,7 +66,7 @@ class Walk:
         return ((index, its) for index, its in enumerate(self.operations) if its.kind == kind)
 
     def place(self, index: int) -> str:
-        """An operation, for people."""
+        """An operation, in words."""
         return f"routine {self.number}, operation {index} ({self.operations[index].kind} {self.operations[index].title!r})"
 
     def sends_before(self, index: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""A program as tables for people, in which what is alike is counted, not listed.
+"""A program as tables for a reader, in which what is alike is counted, not listed.
 
 Ports stand together by kind and capacity, paths by the kinds of ports that they cross,
 ranks by what they do and over which kinds of paths; of a long routine, operations of one
@@ -29,7 +29,7 @@ _ROUNDED = 1e-9
 
 
 class Listing(NamedTuple):
-    """One table for people: what it is about, its columns, and rows of as many texts."""
+    """One table: what it is about, its columns, and rows of as many texts."""
 
     title: str
     columns: tuple[str, ...]

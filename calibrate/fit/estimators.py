@@ -1,0 +1,366 @@
+"""Estimators of affine costs, seconds as ``base_s + slope * size``, and of the law of step times around their mean.
+
+Each stores its settings, learns in ``fit`` (which returns self), and keeps what it learned
+in attributes that end in an underscore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+from scipy.optimize import brentq, least_squares, nnls
+
+from calibrate.fit.intervals import digits
+from simulator.distributions import Constant, Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
+from simulator.errors import CalibrationError
+from simulator.workload import LawScore
+
+__all__ = ["FEWEST_FACTORS", "AffineCost", "AffineMean", "ChainSlope", "StepTimeLaw", "drawn_laws"]
+
+Array = NDArray[np.float64]
+
+FEWEST_FACTORS = 10
+"""Step times that a law is chosen from."""
+
+_NOTHING = 1e-6
+_TURNS, _AGREED = 50, 1e-12
+_CONSTANT_CV = 1e-6
+_NORMAL_CV_MAX = 0.3
+_TOLERANCES = {"ftol": 1e-10, "xtol": 1e-10, "gtol": 1e-10}
+
+
+def _usable(sizes: ArrayLike, seconds: ArrayLike) -> tuple[Array, Array]:
+    """Sizes and seconds as arrays that a line can be laid through."""
+    x, y = np.asarray(sizes, float), np.asarray(seconds, float)
+    if not (np.all(np.isfinite(x)) and np.all(np.isfinite(y)) and np.all(y > 0)):
+        raise CalibrationError("a fit needs finite times above zero")
+    if len(np.unique(x)) < 2:
+        raise CalibrationError("a straight line needs at least two different sizes; measure more")
+    return x, y
+
+
+class AffineMean:
+    """Mean seconds as a function of a size: ``base_ + slope_ * size``, both not below zero.
+
+    Throughput follows from mean times, so the line must meet means: no robust loss, which
+    would pull it to the level that most of a skewed or disturbed sample keeps to. The line
+    is the quasi-likelihood estimate for a spread in proportion to the mean (Wedderburn 1974,
+    "Quasi-likelihood functions"), that is, a gamma regression with identity link: small
+    sizes count as much as large ones, and the mean over all points of measured / line is
+    exactly 1. It is found by least squares weighted with the line of the turn before.
+
+    Attributes
+    ----------
+    base_
+        Seconds at size zero.
+    slope_
+        Seconds per unit of size.
+    """
+
+    def __init__(self) -> None:
+        self.base_ = 0.0
+        self.slope_ = 0.0
+
+    def fit(self, sizes: ArrayLike, means: ArrayLike) -> AffineMean:
+        """Learn from the mean seconds of each size; each of shape (n,).
+
+        Raises
+        ------
+        CalibrationError
+            There are fewer than two different sizes, or a number is not usable.
+        """
+        x, y = _usable(sizes, means)
+        unit, second = float(np.max(x)), float(np.mean(y))
+        design, v = np.column_stack([np.ones_like(x), x / unit]), y / second
+        line = v
+        for _ in range(_TURNS):
+            found, _ = nnls(design / line[:, None], v / line)
+            before, line = line, design @ found
+            if np.max(np.abs(line - before)) < _AGREED:
+                break
+        self.base_, self.slope_ = float(found[0]) * second, float(found[1]) * second / unit
+        return self
+
+    def __call__(self, size: float) -> float:
+        """Mean seconds for a size."""
+        return self.base_ + self.slope_ * size
+
+
+class AffineCost:
+    """Seconds as a function of a size: ``base_ + slope_ * size``, both not below zero.
+
+    For a law that holds only roughly over decades of size, such as that of a link, and for
+    points that are medians already. Residuals are log(line / measured), so that small sizes
+    count as much as large ones, and a line twice too high as much as one half too low; with
+    a soft-L1 loss, quadratic for small residuals and linear for large ones.
+
+    Parameters
+    ----------
+    tolerance
+        Residual up to which the loss is quadratic; None takes two robust standard
+        deviations of the residuals around a first line.
+
+    Attributes
+    ----------
+    base_
+        Seconds at size zero.
+    slope_
+        Seconds per unit of size.
+    relative_residual_
+        Largest relative distance of a size's mean from the line.
+    """
+
+    def __init__(self, tolerance: float | None = None) -> None:
+        self.tolerance = tolerance
+        self.base_ = 0.0
+        self.slope_ = 0.0
+        self.relative_residual_ = 0.0
+
+    def fit(self, sizes: ArrayLike, seconds: ArrayLike) -> AffineCost:
+        """Learn from pairs of size and seconds.
+
+        Parameters
+        ----------
+        sizes
+            Shape (n,), not negative.
+        seconds
+            Shape (n,), above zero.
+
+        Raises
+        ------
+        CalibrationError
+            There are fewer than two different sizes, or a number is not usable.
+        """
+        x, y = _usable(sizes, seconds)
+        # of size and of time, so that both unknowns are of order one
+        unit, second = float(np.max(x)), float(np.median(y))
+        u, v = x / unit, y / second
+        design = np.column_stack([1.0 / v, u / v])
+
+        def residuals(parameters: Array) -> Array:
+            return np.asarray(np.log(design @ parameters), float)
+
+        def jacobian(parameters: Array) -> Array:
+            return np.asarray(design / (design @ parameters)[:, None], float)
+
+        tolerance = self.tolerance
+        if tolerance is None:
+            spread = residuals(self._start(u, v))
+            tolerance = max(2.0 * 1.4826 * float(np.median(np.abs(spread - np.median(spread)))), 1e-6)
+        # logarithms have more than one valley: begin at the least-squares line and at the one through the largest size
+        starts = [self._start(u, v), np.array([np.min(v) * 0.5, np.median(v[u == 1.0])])]
+        found = min(
+            (
+                least_squares(residuals, at, jacobian, bounds=(0.0, np.inf), loss="soft_l1", f_scale=tolerance, x_scale=at, **_TOLERANCES)
+                for at in starts
+            ),
+            key=lambda solution: float(solution.cost),
+        )
+        # a bound is approached, never reached: what no clock could see is nothing
+        base, slope = (float(value) if value > _NOTHING * np.min(v) else 0.0 for value in found.x)
+        self.base_, self.slope_ = base * second, slope * second / unit
+        means = {size: float(np.mean(y[x == size])) for size in np.unique(x)}
+        self.relative_residual_ = max(abs(self(size) / mean - 1.0) for size, mean in means.items())
+        return self
+
+    def __call__(self, size: float) -> float:
+        """Seconds for a size."""
+        return self.base_ + self.slope_ * size
+
+    @staticmethod
+    def _start(x: Array, y: Array) -> Array:
+        """Weighted least squares without bounds, then brought inside them."""
+        design = np.column_stack([1.0 / y, x / y])
+        solution, *_ = np.linalg.lstsq(design, np.ones_like(y), rcond=None)
+        if solution[1] <= 0:
+            solution = np.array([np.median(y), 0.0])
+        elif solution[0] <= 0:
+            solution = np.array([0.0, np.median(y / np.maximum(x, 1e-9))])
+        return np.asarray(np.maximum(solution, float(np.min(y)) * _NOTHING), float)
+
+
+class ChainSlope:
+    """Cost of one link of a chain, from times of a short and of a long chain of it.
+
+    The difference of the two is free of what a call costs anyway.
+
+    Attributes
+    ----------
+    costs_
+        Size -> seconds of one link in each round. Noise may put one below zero.
+    """
+
+    def __init__(self) -> None:
+        self.costs_: dict[float, Array] = {}
+
+    def fit(self, sizes: ArrayLike, lengths: ArrayLike, rounds: ArrayLike, seconds: ArrayLike) -> ChainSlope:
+        """Learn from calls: the tensor's size, the chain's length, the round, seconds; each of shape (n,)."""
+        x, k = np.asarray(sizes, float), np.asarray(lengths, float)
+        turn, t = np.asarray(rounds, np.int64), np.asarray(seconds, float)
+        self.costs_ = {}
+        for size in np.unique(x):
+            costs: list[float] = []
+            for one in np.unique(turn[x == size]):
+                here = (x == size) & (turn == one)
+                short, long = float(np.min(k[here])), float(np.max(k[here]))
+                if long > short:
+                    costs.append(float(np.median(t[here & (k == long)]) - np.median(t[here & (k == short)])) / (long - short))
+            if costs:
+                self.costs_[float(size)] = np.array(costs)
+        return self
+
+    def points(self) -> tuple[Array, Array]:
+        """Sizes and the median cost of each, in seconds; sizes whose median noise put below zero are left out."""
+        medians = {size: float(np.median(costs)) for size, costs in self.costs_.items()}
+        kept = sorted(size for size, cost in medians.items() if cost > 0)
+        return np.array(kept), np.array([medians[size] for size in kept])
+
+    def resampled(self, rng: np.random.Generator) -> ChainSlope:
+        """A bootstrap copy: the rounds of each size drawn with replacement."""
+        copy = ChainSlope()
+        copy.costs_ = {size: rng.choice(costs, len(costs)) for size, costs in self.costs_.items()}
+        return copy
+
+
+class StepTimeLaw:
+    """Chooses a law for factors: step times divided by their mean.
+
+    Candidates have mean 1 and one parameter each, fitted by maximum likelihood: normal,
+    lognormal, gamma and shifted exponential. The one with the lowest Bayesian information
+    criterion is kept if a Kolmogorov-Smirnov test does not reject it at ``significance``;
+    else the measured distribution itself. (That the parameter was fitted to the same data
+    makes the test more lenient than its level says.) Where all factors are equal to within
+    1e-6 the law is constant.
+
+    An empirical law keeps every factor that was seen, since the slowest worker of many is
+    the largest of them. Beyond ``values`` factors, neighbours in their order are averaged in
+    as many groups of equal size: equal probabilities and the mean stay as they are, and only
+    the tail within the last group is drawn together.
+
+    Parameters
+    ----------
+    significance
+        Level of the test.
+    values
+        That an empirical law keeps at most.
+
+    Attributes
+    ----------
+    law_
+        The law chosen.
+    parametric_
+        The best candidate, whether or not the test rejects it; None if none is possible.
+    scores_
+        Criterion of each candidate, best first.
+    p_value_
+        Of the test of the best candidate; 1 for a constant law.
+    """
+
+    def __init__(self, significance: float = 0.05, values: int = 1000) -> None:
+        self.significance = significance
+        self.values = values
+        self.law_: Distribution = Constant()
+        self.parametric_: Distribution | None = None
+        self.scores_: tuple[LawScore, ...] = ()
+        self.p_value_ = 1.0
+
+    def fit(self, factors: ArrayLike) -> StepTimeLaw:
+        """Learn from factors, shape (n,), above zero.
+
+        Raises
+        ------
+        CalibrationError
+            There are fewer than 10, or one is not usable.
+        """
+        x = np.asarray(factors, float)
+        if len(x) < FEWEST_FACTORS or not np.all(np.isfinite(x)) or np.any(x <= 0):
+            raise CalibrationError(
+                f"the law of step times needs at least {FEWEST_FACTORS} finite times above zero, not {len(x)}; raise `steps`"
+            )
+        x = x / np.mean(x)
+        self.law_, self.parametric_, self.scores_, self.p_value_ = Constant(), Constant(), (), 1.0
+        cv = float(np.std(x))
+        if cv < _CONSTANT_CV:
+            return self
+        candidates = self._candidates(x, cv)
+        ranked = sorted(((np.log(len(x)) - 2.0 * likelihood, law) for law, likelihood in candidates), key=lambda pair: pair[0])
+        self.scores_ = tuple(LawScore(kind=law.kind, bic=round(float(bic), 3)) for bic, law in ranked)
+        if not ranked:  # one wild value can be impossible under every candidate
+            self.law_, self.parametric_, self.p_value_ = self._empirical(x), None, 0.0
+            return self
+        best = self.parametric_ = ranked[0][1]
+        self.p_value_ = float(stats.kstest(x, _frozen(best).cdf).pvalue)
+        self.law_ = best if self.p_value_ >= self.significance else self._empirical(x)
+        return self
+
+    def _empirical(self, x: Array) -> Empirical:
+        values = np.sort(x)
+        if len(values) > self.values:
+            # the same weight for each group, also where their sizes differ by one
+            edges = np.linspace(0.0, len(values), self.values + 1)
+            values = np.diff(np.interp(edges, np.arange(len(values) + 1), np.concatenate([[0.0], np.cumsum(values)]))) / np.diff(edges)
+        return Empirical(values=tuple(float(value) for value in np.round(values, 5)))
+
+    @staticmethod
+    def _candidates(x: Array, cv: float) -> list[tuple[Distribution, float]]:
+        """Laws with their log-likelihood."""
+        laws: list[Distribution] = []
+        if cv <= _NORMAL_CV_MAX:
+            laws.append(Normal(cv=cv))
+        logs = np.log(x)
+        # lognormal of mean 1: log x ~ N(-s/2, s) with s = sigma^2; setting the derivative of the
+        # likelihood to zero gives s^2/4 + s - mean(log^2) = 0
+        variance = 2.0 * (np.sqrt(1.0 + float(np.mean(logs**2))) - 1.0)
+        laws.append(LogNormal(sigma=float(np.sqrt(variance))))
+        # gamma of mean 1: log k - digamma(k) = -mean(log x)
+        target = -float(np.mean(logs))
+        shape = brentq(lambda k: np.log(k) - special.digamma(k) - target, 1e-3, 1e7) if target > 5.1e-8 else 1e7
+        laws.append(Gamma(shape=min(float(shape), 1e7)))
+        # shifted exponential of mean 1: the likelihood grows with the fixed part up to the smallest value
+        fixed = min(float(np.min(x)), 1.0 - 1e-9)
+        laws.append(ShiftedExponential(tail=max(min((1.0 - fixed) / fixed, 1e3), 1e-9)))
+        scored = [(law, float(np.sum(_frozen(law).logpdf(x)))) for law in laws]
+        return [(law, likelihood) for law, likelihood in scored if np.isfinite(likelihood)]
+
+
+def _frozen(law: Distribution) -> stats.rv_continuous:
+    """The law divided by its mean, as scipy's frozen distribution."""
+    if isinstance(law, Normal):
+        return stats.norm(1.0, law.cv)
+    if isinstance(law, LogNormal):
+        return stats.lognorm(law.sigma, scale=np.exp(-(law.sigma**2) / 2))
+    if isinstance(law, Gamma):
+        return stats.gamma(law.shape, scale=1.0 / law.shape)
+    if isinstance(law, ShiftedExponential):
+        # a hair lower, so that the smallest value lies inside the support
+        return stats.expon(1.0 / (1.0 + law.tail) - 1e-12, law.tail / (1.0 + law.tail))
+    raise TypeError(f"no distribution for {law!r}")
+
+
+def drawn_laws(chosen: Distribution, samples: Iterable[ArrayLike]) -> tuple[Distribution, ...]:
+    """The law as it might have come out: for each bootstrap sample of factors the best candidate, fitted to it.
+
+    So the choice of the law is drawn with its parameter: with few steps, kinds whose tails
+    differ describe them nearly as well. Nothing for a constant law, which leaves nothing to
+    draw, and for an empirical one, whose sample the simulator draws itself.
+
+    Parameters
+    ----------
+    chosen
+        The law fitted to all factors.
+    samples
+        Factors of each bootstrap sample.
+    """
+    if isinstance(chosen, Constant | Empirical):
+        return ()
+    # rounds of different lengths make samples of different sizes; one that is too small for a law gives none
+    found = (StepTimeLaw().fit(sample).parametric_ for sample in map(np.asarray, samples) if len(sample) >= FEWEST_FACTORS)
+    # six digits, in a file that is read by people
+    return tuple(
+        law.model_copy(update={key: digits(value, 6) for key, value in law.model_dump().items() if key != "kind"})
+        for law in found
+        if law is not None
+    )

@@ -1,0 +1,139 @@
+"""From a measurement file of links to a cluster, with intervals and provenance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrate.fit.estimators import AffineCost, ChainSlope
+from calibrate.fit.intervals import DRAWS, digits, drawn, intervals_90, quantiles
+from calibrate.fit.provenance import provenance
+from calibrate.measurements import Measurements, MeasurementsError, read_measurements
+from calibrate.records import Transfer
+from simulator.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
+from simulator.errors import CalibrationError
+from simulator.text import format_rate, format_seconds
+
+__all__ = ["fit_link"]
+
+Array = NDArray[np.float64]
+
+_PARAMETERS = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")
+_TOLERANCE = 0.05
+"""Of the times of a size around the line: beyond it they count linearly."""
+_NETWORK = "grpc"
+_DEVICE_PATHS = ("host-to-device", "device-to-host")
+
+
+def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) -> Cluster:
+    """Fit latency and bandwidth of a link to measured transfers.
+
+    Parameters
+    ----------
+    measurements
+        File written by :func:`calibrate.profile_link`.
+    name
+        Of the cluster.
+    command
+        Command line that made it, for the provenance.
+    seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    Cluster
+        ``inter_node`` from the gRPC transfers; ``intra_node`` from copies between host and
+        device, where there were any; 90% intervals and joint bootstrap draws.
+
+    Raises
+    ------
+    CalibrationError
+        The file is damaged, or holds too little to be fitted.
+    """
+    measured = read_measurements(measurements)
+    if measured.header.probe != "links":
+        raise MeasurementsError(f"{measurements}: holds measurements of a training step, not of links; use `paceline calibrate`")
+    rng = np.random.default_rng(seed)
+    chain = _chain(measured, _NETWORK)
+    try:
+        center, residual = _link_of(chain)
+    except CalibrationError as error:
+        raise CalibrationError(f"{measurements}: transfers between processes: {error}") from None
+    draws = _bootstrap(chain, rng)
+    bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
+    sizes, _ = chain.points()
+    notes = provenance([measured], command)
+    inside, remark = _inside(measured)
+    notes.update(remark)
+    cluster = Cluster(
+        name=name,
+        description=f"TensorFlow's gRPC: {format_rate(center[1])}, {format_seconds(center[0])} a message",
+        basis="measured",
+        inter_node=Link(latency_s=digits(center[0]), bandwidth_bytes_per_s=digits(center[1])),
+        calibrated=ClusterRange(
+            message_bytes=(float(sizes[0]), float(sizes[-1])),
+            nodes=(1, 2),
+            bandwidth_bytes_per_s=(digits(np.min(bandwidths)), digits(np.max(bandwidths))),
+        ),
+        uncertainty=drawn(_PARAMETERS, draws),
+        fit=CalibrationFitLink(
+            points=tuple(_point(size, chain.costs_[size]) for size in sizes),
+            relative_residual=digits(residual),
+            intervals_90=intervals_90(_PARAMETERS, draws),
+        ),
+        provenance=notes,
+    )
+    return cluster if inside is None else cluster.model_copy(update={"intra_node": inside})
+
+
+def _chain(measured: Measurements, path: str) -> ChainSlope:
+    records = [record for record in measured.of(Transfer) if record.path == path]
+    return ChainSlope().fit(
+        [one.size_bytes for one in records], [one.hops for one in records], [one.round for one in records], [one.seconds for one in records]
+    )
+
+
+def _link_of(chain: ChainSlope) -> tuple[Array, float]:
+    """Latency in seconds and bandwidth in bytes per second, and the largest relative residual."""
+    sizes, seconds = chain.points()
+    if len(sizes) < 2:
+        raise CalibrationError(f"{len(sizes)} message size(s) gave a usable time; a fit needs at least 2: measure more sizes or rounds")
+    cost = AffineCost(_TOLERANCE).fit(sizes, seconds)
+    if cost.slope_ <= 0:
+        raise CalibrationError("the time does not grow with the size of the message; measure larger messages, on a quiet machine")
+    return np.array([cost.base_, 1.0 / cost.slope_]), cost.relative_residual_
+
+
+def _bootstrap(chain: ChainSlope, rng: np.random.Generator) -> Array:
+    draws = []
+    for _ in range(DRAWS):
+        try:
+            draws.append(_link_of(chain.resampled(rng))[0])
+        except CalibrationError:  # a draw of few, noisy rounds may have no slope; the others say how wide
+            continue
+    if len(draws) < DRAWS // 2:
+        raise CalibrationError("the transfers are too noisy for an interval; measure more rounds, on a quiet machine")
+    return np.array(draws)
+
+
+def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:
+    """The link inside a node, from the slower direction of the copies between host and device."""
+    links: list[Link] = []
+    notes: dict[str, str] = {}
+    for path in sorted({record.path for record in measured.of(Transfer)} - {_NETWORK}):
+        try:
+            (latency, bandwidth), residual = _link_of(_chain(measured, path))
+        except CalibrationError as error:
+            notes[path] = str(error)
+            continue
+        notes[path] = f"{format_rate(bandwidth)}, {format_seconds(latency)} a message, largest relative residual {residual:.2g}"
+        if path in _DEVICE_PATHS:
+            links.append(Link(latency_s=digits(latency), bandwidth_bytes_per_s=digits(bandwidth)))
+    return (min(links, key=lambda link: float(link.bandwidth_bytes_per_s)) if links else None), notes
+
+
+def _point(size: float, costs: Array) -> LinkPoint:
+    p5, median, p95 = quantiles(costs[costs > 0])
+    return LinkPoint(size_bytes=float(size), p5_s=p5, median_s=median, p95_s=p95)

@@ -1,0 +1,226 @@
+"""From profiles that the user already has to a workload, with intervals and provenance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean
+from calibrate.fit.intervals import digits, drawn, intervals_90
+from calibrate.fit.provenance import provenance_of_profiles
+from calibrate.fit.step import in_order_of_readiness
+from calibrate.fit.step_times import StepFit, StepTable
+from calibrate.xplane.profiles import Profiled
+from calibrate.xplane.steps import MeasuredStep, StepsOfProfile
+from calibrate.xplane.variables import ModelVariables, gradient_ops, readiness
+from simulator.errors import CalibrationError
+from simulator.text import format_seconds
+from simulator.workload import Affine, Variable, Workload, WorkloadRange
+
+__all__ = ["BACKWARD_SHARE", "fit_profiles"]
+
+Array = NDArray[np.float64]
+
+BACKWARD_SHARE = 2 / 3
+"""Of forward and backward together, where a profile does not name the gradients' operations: each layer's two
+products of the backward pass against one of the forward pass (Kaplan et al., arXiv:2001.08361, section 2.1)."""
+
+_ROUNDS = 5
+
+
+def fit_profiles(
+    profiled: Profiled, model: ModelVariables, name: str, command: str = "", seed: int = 0, precision: str = "float32"
+) -> Workload:
+    """Fit a workload to profiles.
+
+    From two batch sizes on, forward and backward are affine functions of the batch, as
+    those of :func:`calibrate.fit_workload`. One batch size cannot tell what a step costs
+    whatever the batch from what a sample costs: then all of forward and backward is
+    counted as the samples', which ``provenance`` says and which holds at that batch only.
+
+    Parameters
+    ----------
+    profiled
+        The profiles' steps.
+    model
+        The model's variables, which profiles do not tell.
+    name
+        Of the workload.
+    command
+        Command line that made it, for the provenance.
+    seed
+        Of the bootstrap.
+    precision
+        ``float32`` or ``mixed_float16``, which a profile does not tell either.
+
+    Raises
+    ------
+    CalibrationError
+        A step takes no time.
+    """
+    table = _table(profiled)
+    rng = np.random.default_rng(seed)
+    times = StepFit(few_steps=True).fit(table, rng)
+    parameters = {name: digits(value) for name, value in times.parameters_.items()}
+    # rounded as the file has them, so that a draw and an interval's end that are the same number look the same
+    draws = None if times.draws_ is None else np.vectorize(digits)(times.draws_)
+    flags = _flags(profiled.by_batch)
+    if profiled.count < FEWEST_FACTORS:
+        flags["jitter"] = f"{profiled.count} steps are too few for the law of their times ({FEWEST_FACTORS} are needed): none is assumed"
+    if draws is None:
+        flags["intervals"] = "too few steps for intervals; profile 10 or more"
+    shares = readiness([one.name for one in model.variables], gradient_ops(step for one in profiled.profiles for step in one.steps))
+    unseen = [one.name for one in model.variables if one.name not in shares]
+    if unseen:
+        flags["gradients"] = (
+            f"{len(unseen)} of {len(model.variables)} variables, such as {unseen[0]}, were found in no operation's name: "
+            "each counts as ready at the end of the backward pass"
+        )
+    if any("embedding" in one.name.lower() for one in model.variables):
+        flags["sparse"] = "gradients of embeddings are counted as dense: a profile does not tell how many rows a sample touches"
+    if model.order != "creation":
+        flags["order"] = f"variables are taken to have been created in the {model.order}'s order, which decides their servers"
+    sizes = [one.bytes for one in model.variables]
+    device = profiled.profiles[0].device_name
+    return Workload(
+        name=name,
+        description=f"{_range(table.batches)} samples a step on {device}, from a profile",
+        precision=precision,
+        **times.fields(),
+        input=_input(profiled),
+        input_bytes_per_sample=_bytes_per_sample(profiled),
+        variables=_variables(model, shares),
+        calibrated=WorkloadRange(batch=(table.batches[0], table.batches[-1]), tensor_bytes=(min(sizes), max(sizes)), device=device),
+        uncertainty=None if draws is None else drawn(list(parameters), draws),
+        fit=times.quality({} if draws is None else intervals_90(list(parameters), draws, around=list(parameters.values()))),
+        provenance=provenance_of_profiles(profiled.profiles, len(set(table.runs)), model.source, command) | flags,
+    )
+
+
+def _input(profiled: Profiled) -> Affine:
+    """Seconds to prepare a batch while the one before is computed: for each sample, or affine from two batch sizes on."""
+    means = {batch: float(np.mean([one.input.prepare_s for one in ones])) for batch, ones in profiled.by_batch.items()}
+    if not all(means.values()):
+        return Affine(base_s=0.0, per_sample_s=0.0)
+    if len(means) == 1:
+        ((batch, seconds),) = means.items()
+        return Affine(base_s=0.0, per_sample_s=digits(seconds / batch))
+    cost = AffineMean().fit(list(means), list(means.values()))
+    return Affine(base_s=digits(cost.base_), per_sample_s=digits(cost.slope_))
+
+
+def _bytes_per_sample(profiled: Profiled) -> float | None:
+    sizes = [one.input.batch_bytes / batch for batch, ones in profiled.by_batch.items() for one in ones if one.input.batch_bytes > 0]
+    return digits(float(np.mean(sizes))) if sizes else None
+
+
+def _variables(model: ModelVariables, shares: Mapping[str, float]) -> tuple[Variable, ...]:
+    return in_order_of_readiness(
+        [
+            Variable(
+                name=one.name,
+                size_bytes=one.bytes,
+                creation_index=place,
+                ready=shares.get(one.name, 1.0),
+                # a scalar has no rows to be cut between
+                rows=one.shape[0] if one.shape else None,
+            )
+            for place, one in enumerate(model.variables)
+        ]
+    )
+
+
+def _range(batches: Sequence[int]) -> str:
+    return str(batches[0]) if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
+
+
+def _split(step: MeasuredStep) -> tuple[float, float, float]:
+    """Seconds of forward, backward and apply in the computation; the documented shares of it where the profile does not tell."""
+    if step.backward_s is None or step.apply_s is None or step.compute_s <= 0:
+        return (1 - BACKWARD_SHARE) * step.compute_s, BACKWARD_SHARE * step.compute_s, 0.0
+    return step.forward_s, step.backward_s, step.apply_s
+
+
+def _table(profiled: Profiled) -> StepTable:
+    """Steps by batch size, in as many rounds for each: consecutive parts of a profile.
+
+    Profiles of one batch size count as runs if all batch sizes have as many, for then one
+    of each makes a round. Steps are without their waiting for input and exposed collectives.
+    """
+    by_batch = profiled.by_batch
+    counts = {len(ones) for ones in by_batch.values()}
+    runs = counts.pop() if len(counts) == 1 else 1
+    series: dict[int, list[Array]] = {}
+    for batch, ones in by_batch.items():
+        each = [np.array([step.compute_s for step in one.steps]) for one in ones]
+        series[batch] = each if runs == len(each) else [np.concatenate(each)]
+        if any(np.any(times <= 0) for times in series[batch]):
+            raise CalibrationError(f"{ones[0].profile.path}: a step waits for input all of its time; profile steps that compute")
+    rounds = max(min(_ROUNDS, *(len(times) // 2 for all_times in series.values() for times in all_times)), 1)
+    splits = {
+        batch: np.array([_split(step) for one in ones for step in one.steps if step.backward_s is not None] or [_split(ones[0].steps[0])])
+        for batch, ones in by_batch.items()
+    }
+    return StepTable(
+        rounds={batch: [part for times in each for part in np.array_split(times, rounds)] for batch, each in series.items()},
+        splits=splits,
+        runs=tuple(run for run in range(runs) for _ in range(rounds)),
+    )
+
+
+def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
+    """Remarks by subject, for the provenance of a workload."""
+    profiles = [one for ones in by_batch.values() for one in ones]
+    steps = [step for one in profiles for step in one.steps]
+    flags = {"overhead": "a profiler was running, which slows steps, most of all those of many small operations"}
+    if len(by_batch) == 1:
+        (batch,) = by_batch
+        flags["undetermined"] = (
+            f"one batch size ({batch}) does not tell a step's fixed cost from a sample's: all of forward and backward is counted "
+            "as the samples'; profile a second batch size to go beyond it"
+        )
+    for batch, ones in by_batch.items():
+        seen = _batch_seen(ones)
+        if seen is not None and seen != batch:
+            flags["batch"] = f"the input's tensors have {seen} rows in the profile for which batch {batch} was given"
+    unsplit = sum(step.backward_s is None for step in steps)
+    if unsplit:
+        which = "no step names" if unsplit == len(steps) else f"{unsplit} of {len(steps)} steps name none of"
+        flags["split"] = (
+            f"{which} the gradients' operations (compiled by XLA?): a third of their time is counted as forward, two thirds as backward"
+            if unsplit == len(steps)
+            else f"{which} the gradients' operations; they are split as the others"
+        )
+    if all(one.input.prefetched for one in profiles):
+        flags["input"] = "prepared beside the computation; the wait for it is no part of forward"
+    elif any(step.input_s > 0 for step in steps):
+        flags["input"] = "nothing is prefetched: the wait for input is counted as forward"
+    several = max(one.input.batches_a_step for one in profiles)
+    if several > 1:
+        flags["steps_per_execution"] = f"a marked step fetches {several} batches: it may be {several} steps of the model"
+    collectives = sorted({op.kind for step in steps for op in step.ops if op.role == "communication"})
+    if collectives:
+        exposed = sum(step.collective_s for step in steps) / len(steps)
+        taken = f"; {format_seconds(exposed)} a step, while the device computed nothing, are taken out" if exposed else ""
+        flags["communication"] = (
+            f"the profiled run communicated ({', '.join(collectives[:3])}){taken}: waiting for other replicas may be left in the step; "
+            "a profile of one replica is better"
+        )
+    devices = max(len(one.profile.devices) for one in profiles)
+    if devices > 1:
+        flags["devices"] = f"times are those of {profiles[0].device}, one of {devices} devices in the profile"
+    traced, pauses = sum(one.marks.traced for one in profiles), sum(one.marks.pauses for one in profiles)
+    if traced:
+        flags["traced"] = f"{traced} steps that traced a graph are left out"
+    if pauses:
+        flags["pauses"] = f"{pauses} pauses behind steps, ten times the median step or longer, are left out"
+    return flags
+
+
+def _batch_seen(profiles: Sequence[StepsOfProfile]) -> int | None:
+    """The first dimension that all tensors of a batch have in common, as ``tf.data`` recorded their shapes; None where not."""
+    found = {int(size) for one in profiles for size in re.findall(r"\[(\d+)", one.input.shapes)}
+    return found.pop() if len(found) == 1 else None

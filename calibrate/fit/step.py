@@ -1,0 +1,265 @@
+"""From a measurement file of a step to a workload, with intervals and provenance."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from calibrate.fit.concurrent import ConcurrentProcesses, concurrent_processes, is_concurrent
+from calibrate.fit.disturbance import DisturbedError, check_levels, choose_rounds
+from calibrate.fit.estimators import AffineCost, ChainSlope
+from calibrate.fit.intervals import DRAWS_KEPT, digits, drawn, intervals_90
+from calibrate.fit.provenance import provenance
+from calibrate.fit.step_times import StepFit, StepTable
+from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
+from calibrate.records import CountedStep, Header, Memory, Ready, Rows, ServerTime, VariableRecord
+from simulator.errors import CalibrationError
+from simulator.validation_errors import rule_of
+from simulator.workload import Counted, ServerCost, Variable, Workload, WorkloadRange
+
+__all__ = ["fit_workload", "in_order_of_readiness"]
+
+_MOST_SLOWDOWN = 10.0
+"""By a busy core; no workload takes more."""
+
+
+def fit_workload(
+    measurements: Path | Sequence[Path],
+    name: str,
+    command: str = "",
+    seed: int = 0,
+    accept_disturbed: bool = False,
+    stored: bool = False,
+) -> Workload:
+    """Fit a workload to the measurements of a step.
+
+    Parameters
+    ----------
+    measurements
+        File written by :func:`calibrate.profile_step`, or the files of several runs of the
+        same step, from which the spread between runs is seen; and the files written by
+        :func:`calibrate.profile_at_once`, from which is seen what processes of one machine
+        have in common.
+    name
+        Of the workload.
+    command
+        Command line that made it, for the provenance.
+    seed
+        Of the bootstrap.
+    accept_disturbed
+        Fit measurements that cannot be trusted too, with a warning in the provenance:
+        ``disturbed``.
+    stored
+        The files were not measured just now, but given: what they lack is bad input, exit code 2.
+
+    Returns
+    -------
+    Workload
+        Forward, backward and apply as affine functions of the batch, the law of step times,
+        variables in the order in which their gradients become ready, 90% intervals and joint
+        bootstrap draws.
+
+    Raises
+    ------
+    MeasurementsError
+        A file is damaged, is given twice, or holds no training steps (exit code 2); or
+        ``stored`` is set and the files hold too little to be fitted.
+    CalibrationError
+        What was measured is too little to be fitted; or too few rounds are undisturbed, or the
+        runs are at different levels, and ``accept_disturbed`` is not set.
+    """
+    files = [measurements] if isinstance(measurements, Path) else list(measurements)
+    runs = [read_measurements(file) for file in files]
+    for file, measured in zip(files, runs, strict=True):
+        if measured.header.probe != "step":
+            raise MeasurementsError(f"{file}: holds measurements of links, not of a training step; use `paceline calibrate-link`")
+        if len(headers := measured.of(Header)) > 1:
+            raise MeasurementsError(
+                f"{file}: has {len(headers)} headers: it is several files in one; give each of them as a file of its own"
+            )
+    _check_different(runs)
+    alone = [run for run in runs if not is_concurrent(run)]
+    if not alone:
+        raise MeasurementsError(f"{files[0]}: is one of several processes at once, which alone are not fitted; give the runs too")
+    measurements = alone[0].path
+    try:
+        chosen = choose_rounds(alone, accept_disturbed)
+        table = StepTable.of(*alone, left_out=chosen.left_out)
+        apart = check_levels(table, [run.path.name for run in alone], accept_disturbed)
+        remarks = dict(chosen.remarks)
+        if apart:
+            remarks["disturbed"] = "; ".join(filter(None, (remarks.get("disturbed"), apart)))
+        beside = [run for run in runs if is_concurrent(run)]
+        together = concurrent_processes(beside, alone, accept_disturbed) if beside else None
+        facts = provenance(alone, command) | {"runs": str(len(set(table.runs)))} | remarks
+        return _fitted(alone, table, together, name, facts, seed)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        fault = ": ".join(filter(None, (".".join(map(str, problem["loc"])), rule_of(problem))))
+        kind = MeasurementsError if stored else CalibrationError
+        raise kind(f"{measurements}: gives no valid workload ({fault}); measure again") from None
+    except CalibrationError as error:
+        prefix = "" if str(error).startswith(str(measurements)) else f"{measurements}: "
+        kind = MeasurementsError if stored and not isinstance(error, DisturbedError) else CalibrationError
+        raise kind(f"{prefix}{error}") from None
+
+
+def _check_different(runs: Sequence[Measurements]) -> None:
+    """One run counted twice would look like two that agree."""
+    seen: dict[str, Path] = {}
+    for run in runs:
+        if run.sha256 in seen:
+            before = "given twice" if run.path == seen[run.sha256] else f"the same measurements as {seen[run.sha256]}"
+            raise MeasurementsError(f"{run.path}: {before}, which would count one run as two; leave one of the two out")
+        seen[run.sha256] = run.path
+
+
+def _fitted(
+    runs: Sequence[Measurements], table: StepTable, together: ConcurrentProcesses | None, name: str, facts: dict[str, str], seed: int
+) -> Workload:
+    measured = runs[0]
+    rng = np.random.default_rng(seed)
+    times = StepFit().fit(table, rng)
+    assert times.draws_ is not None
+    names, draws = list(times.parameters_), times.draws_
+    intervals = intervals_90(names, draws)
+    share = slowdown = None
+    if together is not None:
+        share, slowdown = together.share, together.slowdown
+        intervals["run_to_run_shared"] = (digits(together.interval_90[0]), digits(together.interval_90[1]))
+    if slowdown is not None:
+        intervals["busy_core_slowdown"] = (digits(slowdown.interval_90[0]), digits(slowdown.interval_90[1]))
+        draws = draws[:DRAWS_KEPT]
+        clipped = np.clip(rng.normal(slowdown.value, slowdown.error, len(draws)), 0.0, _MOST_SLOWDOWN)
+        names, draws = [*names, "busy_core_slowdown"], np.column_stack([draws, clipped])
+    variables = _variables(measured)
+    sizes = [variable.size_bytes for variable in variables]
+    fingerprint = measured.fingerprint
+    device = f"{fingerprint.device_name} ({fingerprint.device_kind})"
+    return Workload(
+        name=name,
+        description=f"{table.batches[0]} to {table.batches[-1]} samples a step on {device}, TensorFlow {fingerprint.tensorflow}",
+        model=_model(measured),
+        precision=measured.header.arguments.get("precision", "float32"),
+        **times.fields(),
+        run_to_run_shared=digits(share) if share is not None else None,
+        busy_core_slowdown=digits(min(slowdown.value, _MOST_SLOWDOWN)) if slowdown is not None else 0.0,
+        server=_server_cost(measured),
+        variables=variables,
+        calibrated=WorkloadRange(
+            batch=(table.batches[0], table.batches[-1]),
+            tensor_bytes=(min(sizes), max(sizes)),
+            device=device,
+        ),
+        uncertainty=drawn(names, draws),
+        fit=times.quality(intervals, {str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)}),
+        provenance=facts | ({"at_once": together.text} if together is not None else {}),
+        counted=_counted(measured),
+    )
+
+
+def _server_cost(measured: Measurements) -> ServerCost:
+    """Seconds to apply one gradient tensor on a CPU, per tensor and per byte; zero where it was not measured."""
+    records = measured.of(ServerTime)
+    chain = ChainSlope().fit(
+        [one.size_bytes for one in records],
+        [one.applies for one in records],
+        [one.round for one in records],
+        [one.seconds for one in records],
+    )
+    sizes, seconds = chain.points()
+    if len(sizes) < 2:
+        return ServerCost()
+    cost = AffineCost().fit(sizes, seconds)
+    return ServerCost(base_s=digits(cost.base_), per_byte_s=digits(cost.slope_))
+
+
+def _model(measured: Measurements) -> str:
+    """The file that builds what was measured, without its ending: by this name other workloads of it are known."""
+    arguments = measured.header.arguments
+    target = arguments.get("model") or arguments.get("step") or ""
+    return Path(str(target).rpartition(":")[0]).stem
+
+
+def _counted(measured: Measurements) -> Counted | None:
+    """Operations and bytes as a line through the smallest and the largest batch; none where a step could not be counted."""
+    found = [
+        (record.batch, record.flops, record.bytes, record.kernels)
+        for record in sorted(measured.of(CountedStep), key=lambda record: record.batch)
+        if record.flops and record.bytes and record.kernels
+    ]
+    if len(found) < 2 or len(found) < len(measured.of(CountedStep)):
+        return None
+    (fewest, _, first_bytes, _), (most, flops, last_bytes, kernels) = found[0], found[-1]
+    slope = max(0.0, (last_bytes - first_bytes) / (most - fewest))
+    return Counted(
+        flops_per_sample=digits(flops / most),
+        base_bytes=digits(max(0.0, last_bytes - slope * most)),
+        per_sample_bytes=digits(slope),
+        kernels=kernels,
+    )
+
+
+def in_order_of_readiness(variables: Sequence[Variable]) -> tuple[Variable, ...]:
+    """Variables in the order in which their gradients become ready, the last of them at the end of the backward pass.
+
+    Where gradients become ready together, that of the variable created last comes first, as backward passes run.
+    """
+    ordered = sorted(variables, key=lambda one: (one.ready, -one.creation_index))
+    # medians of shares end just below 1; the last gradient is ready when the pass ends
+    last = ordered[-1].ready
+    return tuple(one.model_copy(update={"ready": min(round(one.ready / last, 6), 1.0) if last > 0 else 1.0}) for one in ordered)
+
+
+def _variables(measured: Measurements) -> tuple[Variable, ...]:
+    """Variables with size, creation order, readiness and the bytes of sparse gradients.
+
+    ``ready`` is the median over all steps with clocks inside of the time from the loss to
+    the gradient, divided by the time from the loss to the last gradient. Where gradients
+    were computed outside any ``tf.function`` their times cannot be seen, and each counts
+    as ready at the end of the backward pass.
+    """
+    records = sorted(measured.of(VariableRecord), key=lambda record: (record.created, record.index))
+    if not records:
+        raise CalibrationError(f"holds no variables: {CUT_SHORT}")
+    shares, sparse = _ready_shares(measured), _sparse_bytes_per_sample(measured)
+    return in_order_of_readiness(
+        [
+            Variable(
+                name=record.name,
+                size_bytes=record.size_bytes,
+                creation_index=place,
+                ready=shares.get(record.index, 1.0),
+                # a scalar has no rows to be cut between
+                rows=record.shape[0] if record.shape and record.shape[0] > 0 else None,
+                sparse_bytes_per_sample=sparse.get(record.index),
+            )
+            for place, record in enumerate(records)
+        ]
+    )
+
+
+def _ready_shares(measured: Measurements) -> dict[int, float]:
+    seen: dict[int, list[float]] = defaultdict(list)
+    for record in measured.of(Ready):
+        last = max(record.ready_s.values(), default=0.0)
+        if not record.observed or last <= 0:
+            continue
+        for index, seconds in record.ready_s.items():
+            seen[index].append(seconds / last)
+    return {index: float(np.median(values)) for index, values in seen.items()}
+
+
+def _sparse_bytes_per_sample(measured: Measurements) -> dict[int, float]:
+    """Mean bytes of the rows and indices that a sample touches, by variable."""
+    row_bytes = {record.index: record.sparse_row_bytes for record in measured.of(VariableRecord)}
+    per_sample: dict[int, list[float]] = defaultdict(list)
+    for record in measured.of(Rows):
+        size = row_bytes.get(record.variable)
+        if size is not None and record.rows > 0:
+            per_sample[record.variable].append(record.rows * size / record.batch)
+    return {index: float(np.mean(values)) for index, values in per_sample.items()}

@@ -1,0 +1,370 @@
+"""Step times of one or more runs, wherever they were read: what a step costs, around what law, and how sure both are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
+
+from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean, StepTimeLaw, drawn_laws
+from calibrate.fit.intervals import DRAWS, digits, quantiles
+from calibrate.measurements import CUT_SHORT, Measurements
+from calibrate.records import Split, StepTime
+from simulator.distributions import Constant, Distribution
+from simulator.errors import CalibrationError
+from simulator.workload import Affine, CalibrationFit, CalibrationPoint, LawScore
+
+__all__ = ["StepCost", "StepFit", "StepTable"]
+
+Array = NDArray[np.float64]
+Phase = Literal["forward", "backward", "apply"]
+
+_PHASES: tuple[Phase, ...] = ("forward", "backward", "apply")
+_FEWEST_BATCHES = 2
+_FEWEST_STEPS = 5
+_INTERRUPTED = 1.5
+_LAWS_DRAWN = 50
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """Step times in seconds by batch size and round, and how the phases share them.
+
+    Attributes
+    ----------
+    rounds
+        Batch size -> one array of step times a round.
+    splits
+        Batch size -> seconds of forward, backward and apply in the steps with clocks inside,
+        shape (steps, 3). Only how they share a step's time is used. Of the measured ones those
+        are left out that took more than 1.5 times as long as the fastest.
+    runs
+        The run that each round belongs to, one number a round. A run is one process.
+    """
+
+    rounds: dict[int, list[Array]]
+    splits: dict[int, Array]
+    runs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, *measured: Measurements, left_out: Collection[tuple[int, int]] = ()) -> StepTable:
+        """Arrange the records of runs.
+
+        Parameters
+        ----------
+        measured
+            One for each run.
+        left_out
+            Rounds that do not count, such as disturbed ones: number of the run, number of the round.
+
+        Raises
+        ------
+        CalibrationError
+            There are too few batch sizes, steps, or splits.
+        """
+        times: dict[int, dict[tuple[int, int], list[float]]] = defaultdict(lambda: defaultdict(list))
+        shares: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
+        for run, one in enumerate(measured):
+            for step in one.of(StepTime):
+                if (run, step.round) not in left_out:
+                    times[step.batch][run, step.round].append(step.seconds)
+            for split in one.of(Split):
+                shares[split.batch].append((split.forward_s, split.backward_s, split.apply_s))
+        batches = sorted(times)
+        if not batches:
+            raise CalibrationError(f"holds no timed steps: {CUT_SHORT}")
+        if len(batches) < _FEWEST_BATCHES:
+            raise CalibrationError(
+                f"holds steps of {len(batches)} batch size(s); a fit needs at least {_FEWEST_BATCHES}, better 3, in one run: "
+                "measure again with several, such as `batches=[16, 32, 64]`"
+            )
+        for batch in batches:
+            count = sum(len(one) for one in times[batch].values())
+            if count < _FEWEST_STEPS:
+                raise CalibrationError(
+                    f"batch {batch} has {count} timed step(s); a fit needs at least {_FEWEST_STEPS}: measure again, and raise `steps`"
+                )
+            if not any(sum(row) > 0 for row in shares[batch]):
+                raise CalibrationError(f"batch {batch} has no step split into forward, backward and apply: {CUT_SHORT}")
+        # a round that was cut short has not seen all batch sizes, and cannot be compared with the others
+        turns = sorted(set.intersection(*(set(times[batch]) for batch in batches)))
+        if not turns:
+            raise CalibrationError(f"no round over all batch sizes was finished: {CUT_SHORT}")
+        rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
+        splits = {}
+        for batch in batches:
+            splits[batch] = _smooth(np.array([row for row in shares[batch] if sum(row) > 0]))
+        return cls(rounds, splits, tuple(run for run, _ in turns))
+
+    @property
+    def batches(self) -> list[int]:
+        """Batch sizes, ascending."""
+        return sorted(self.rounds)
+
+    def times(self, batch: int) -> Array:
+        """All step times of a batch size, in seconds."""
+        return np.concatenate(self.rounds[batch])
+
+    def mean(self, batch: int) -> float:
+        """Mean step time of a batch size, in seconds."""
+        return float(np.mean(self.times(batch)))
+
+    def share(self, batch: int, phase: Phase) -> float:
+        """Share of a phase in the step's mean time: its seconds over those of all phases, summed over the split steps.
+
+        A quotient of sums, since it divides a mean: mean or median of each step's own shares
+        would count a long step, which the mean feels most, as much as a short one.
+        """
+        sums = np.sum(self.splits[batch], axis=0)
+        return float(sums[_PHASES.index(phase)] / np.sum(sums))
+
+    def fastest(self) -> float:
+        """The fastest step that was seen, as a share of the mean of its batch size."""
+        return min(float(np.min(self.times(batch))) / self.mean(batch) for batch in self.batches)
+
+    def levels(self) -> dict[int, Array]:
+        """Run -> the speed of each of its rounds: step times divided by the mean of their batch size, averaged."""
+        levels: dict[int, list[float]] = defaultdict(list)
+        for run, group in zip(self.runs, self._by_round(), strict=True):
+            levels[run].append(float(group.mean()))
+        return {run: np.array(each) for run, each in levels.items()}
+
+    def resampled(self, rng: np.random.Generator) -> StepTable:
+        """A bootstrap copy: runs drawn with replacement, whole rounds within them likewise, and split steps.
+
+        The same rounds are drawn for all batch sizes. Rounds, not steps, are drawn, since the
+        steps of a round share the machine's state, as do the rounds of a run.
+        """
+        of_run = [np.flatnonzero(np.array(self.runs) == run) for run in sorted(set(self.runs))]
+        drawn: list[int] = []
+        runs: list[int] = []
+        for number, run in enumerate(rng.integers(len(of_run), size=len(of_run)).tolist()):
+            turns = rng.choice(of_run[run], size=len(of_run[run]))
+            drawn += turns.tolist()
+            runs += [number] * len(turns)
+        rounds = {batch: [ours[turn] for turn in drawn] for batch, ours in self.rounds.items()}
+        splits = {batch: rows[rng.integers(len(rows), size=len(rows))] for batch, rows in self.splits.items()}
+        return StepTable(rounds, splits, tuple(runs))
+
+    def factors(self) -> Array:
+        """Step times divided by the mean of their batch size and by the speed of their round.
+
+        What differs between rounds is left to ``run_to_run_cv``. The speed of a round is the
+        mean of its n factors, which takes one degree of freedom from them: deviations are
+        widened by sqrt(n / (n - 1)). None is below :meth:`fastest`: in a round that something
+        has slowed down in part, its normal steps would seem faster than any step ever was.
+        """
+        found = []
+        least = self.fastest()
+        for group in self._by_round():
+            count = len(group)
+            widened = 1.0 + (group / group.mean() - 1.0) * np.sqrt(count / (count - 1)) if count > 1 else group
+            found.append(np.maximum(widened, least))
+        return np.concatenate(found)
+
+    def _by_round(self) -> list[Array]:
+        """Step times divided by the mean of their batch size, one array a round over all batch sizes."""
+        means = {batch: self.mean(batch) for batch in self.batches}
+        return [np.concatenate([self.rounds[batch][turn] / means[batch] for batch in self.batches]) for turn in range(len(self.runs))]
+
+    def run_to_run_cv(self) -> float:
+        """Spread of whole runs as a share, by analysis of variance.
+
+        A run of its own differs from another by what differs between processes and by what
+        drifts between the rounds of one: the two components are added. From one run only
+        the second can be seen, which is less than the truth.
+        """
+        groups = self._by_round()
+        of_run: dict[int, list[Array]] = defaultdict(list)
+        for run, group in zip(self.runs, groups, strict=True):
+            of_run[run].append(group)
+        whole = {run: np.concatenate(parts) for run, parts in of_run.items()}
+        # within a run rounds are compared after its own speed is taken out
+        within = _between([group / whole[run].mean() for run, group in zip(self.runs, groups, strict=True)])
+        # the mean of a run moves with its rounds' drift already, so rounds are the units that runs are compared by
+        means = [np.array([part.mean() for part in parts]) for parts in of_run.values()]
+        across = _between(means) if len(means) > 1 else 0.0
+        return float(np.sqrt(within + across))
+
+
+class StepCost:
+    """Forward and backward as affine functions of the batch, and apply, which does not depend on it.
+
+    The level comes from plain steps alone: :class:`~calibrate.fit.estimators.AffineMean` through
+    their means. Steps with clocks inside run slower, or at another time; from them comes
+    only how the phases share that line. Apply is the mean of its share over the batch sizes
+    (what the optimizer does depends on the variables, not on the batch), and at most the
+    line's fixed part; of the rest, forward gets that part of the fixed and of the
+    per-sample cost, each between nothing and all, that meets its shares best (least
+    squares); backward has what is left. So the three sum to the line exactly.
+
+    One batch size cannot tell what a step costs whatever the batch: all of forward and
+    backward is then counted as the samples'.
+
+    Attributes
+    ----------
+    forward_, backward_
+        Seconds as a function of the batch.
+    apply_s_
+        Seconds.
+    relative_residual_
+        Largest relative distance of a measured mean from the line.
+    """
+
+    def __init__(self) -> None:
+        self.forward_ = self.backward_ = Affine(base_s=0.0, per_sample_s=0.0)
+        self.apply_s_ = 0.0
+        self.relative_residual_ = 0.0
+
+    def fit(self, table: StepTable) -> StepCost:
+        """Learn from the steps of one batch size or more."""
+        batches = table.batches
+        if len(batches) == 1:
+            (batch,) = batches
+            forward, backward, self.apply_s_ = (table.share(batch, phase) * table.mean(batch) for phase in ("forward", "backward", "apply"))
+            self.forward_ = Affine(base_s=0.0, per_sample_s=forward / batch)
+            self.backward_ = Affine(base_s=0.0, per_sample_s=backward / batch)
+            self.relative_residual_ = 0.0
+            return self
+        means = np.array([table.mean(batch) for batch in batches])
+        line = AffineMean().fit(batches, means)
+        apply_s = min(float(np.mean([table.share(batch, "apply") * line(batch) for batch in batches])), line.base_)
+        base, slope = line.base_ - apply_s, line.slope_
+        sizes = np.array(batches, float)
+        rest = base + slope * sizes
+        shares = np.array([_forward_of_rest(table, batch) for batch in batches])
+        of_base, of_slope = lsq_linear(np.column_stack([base / rest, slope * sizes / rest]), shares, bounds=(0.0, 1.0), method="bvls").x
+        # least squares may end a rounding error outside
+        of_base, of_slope = min(max(float(of_base), 0.0), 1.0), min(max(float(of_slope), 0.0), 1.0)
+        self.forward_ = Affine(base_s=of_base * base, per_sample_s=of_slope * slope)
+        self.backward_ = Affine(base_s=(1.0 - of_base) * base, per_sample_s=(1.0 - of_slope) * slope)
+        self.apply_s_ = apply_s
+        self.relative_residual_ = max(abs(line(batch) / mean - 1.0) for batch, mean in zip(batches, means, strict=True))
+        return self
+
+    def parameters(self, batches: int) -> dict[str, float]:
+        """What was fitted to steps of so many batch sizes, in seconds by name."""
+        found = {
+            "forward.base_s": self.forward_.base_s,
+            "forward.per_sample_s": self.forward_.per_sample_s,
+            "backward.base_s": self.backward_.base_s,
+            "backward.per_sample_s": self.backward_.per_sample_s,
+            "apply_s": self.apply_s_,
+        }
+        return {name: value for name, value in found.items() if batches > 1 or not name.endswith(".base_s")}
+
+
+class StepFit:
+    """What step times give of a workload: the cost of a step, the law around it, and joint bootstrap draws of the cost.
+
+    One batch size cannot tell the fixed parts of forward and backward from the samples': then
+    these are no parameters.
+
+    Parameters
+    ----------
+    few_steps
+        Take few steps as well, as a profile has them: from fewer than 10 the law is constant,
+        and from one round alone nothing is drawn. Else fewer than 10 are refused.
+
+    Attributes
+    ----------
+    parameters_
+        Seconds by name: ``forward.base_s``, ``forward.per_sample_s``, ``backward.base_s``,
+        ``backward.per_sample_s`` and ``apply_s``.
+    draws_
+        Seconds in the order of ``parameters_``, shape (200, parameters); None where there are none.
+    law_
+        Of step times around their mean.
+    """
+
+    def __init__(self, few_steps: bool = False) -> None:
+        self.few_steps = few_steps
+        self.parameters_: dict[str, float] = {}
+        self.draws_: Array | None = None
+        self.law_: Distribution = Constant()
+        self._scores: tuple[LawScore, ...] = ()
+        self._law_draws: tuple[Distribution, ...] = ()
+
+    def fit(self, table: StepTable, rng: np.random.Generator) -> StepFit:
+        """Learn from the steps of one batch size or more.
+
+        Raises
+        ------
+        CalibrationError
+            There are fewer than 10 steps, and ``few_steps`` is not set.
+        """
+        self._table = table
+        self._cost = StepCost().fit(table)
+        self.parameters_ = self._cost.parameters(len(table.batches))
+        copies = [table.resampled(rng) for _ in range(DRAWS)] if len(table.runs) > 1 or not self.few_steps else []
+        drawn = [list(StepCost().fit(copy).parameters(len(table.batches)).values()) for copy in copies]
+        self.draws_ = np.array(drawn) if drawn else None
+        factors = table.factors()
+        if len(factors) >= FEWEST_FACTORS or not self.few_steps:
+            law = StepTimeLaw().fit(factors)
+            self.law_, self._scores = law.law_, law.scores_
+        self._law_draws = drawn_laws(self.law_, (copy.factors() for copy in copies[:_LAWS_DRAWN]))
+        return self
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a workload that step times alone tell, to seven digits."""
+        cost, table = self._cost, self._table
+        return {
+            "forward": Affine(base_s=digits(cost.forward_.base_s), per_sample_s=digits(cost.forward_.per_sample_s)),
+            "backward": Affine(base_s=digits(cost.backward_.base_s), per_sample_s=digits(cost.backward_.per_sample_s)),
+            "apply_s": digits(cost.apply_s_),
+            "jitter": self.law_,
+            "jitter_draws": self._law_draws,
+            "jitter_least": digits(table.fastest()),
+            "run_to_run_cv": round(min(table.run_to_run_cv(), 1.0), 6),
+        }
+
+    def quality(
+        self, intervals_90: Mapping[str, tuple[float, float]], peak_memory_bytes: Mapping[str, float] | None = None
+    ) -> CalibrationFit:
+        """How well the curves describe what was measured, beside intervals and peak memory by batch size."""
+        return CalibrationFit(
+            points=tuple(_point(self._table, batch) for batch in self._table.batches),
+            relative_residual=digits(self._cost.relative_residual_),
+            laws=self._scores,
+            intervals_90=dict(intervals_90),
+            peak_memory_bytes=dict(peak_memory_bytes or {}),
+        )
+
+
+def _point(table: StepTable, batch: int) -> CalibrationPoint:
+    times, mean = table.times(batch), table.mean(batch)
+    p5, median, p95 = quantiles(times)
+    phases = {f"{phase}_s": digits(mean * table.share(batch, phase)) for phase in _PHASES}
+    return CalibrationPoint(batch=batch, steps=len(times), mean_s=digits(mean), p5_s=p5, median_s=median, p95_s=p95, **phases)
+
+
+def _forward_of_rest(table: StepTable, batch: int) -> float:
+    """Forward's share of forward and backward together; half of nothing."""
+    forward, backward = table.share(batch, "forward"), table.share(batch, "backward")
+    return forward / (forward + backward) if forward + backward > 0 else 0.5
+
+
+def _smooth(splits: Array) -> Array:
+    """Split steps without those that something has interrupted: of few steps, one pause in a short phase would make it a long one."""
+    totals = splits.sum(axis=1)
+    return np.asarray(splits[totals <= _INTERRUPTED * totals.min()], float)
+
+
+def _between(groups: list[Array]) -> float:
+    """Between-group component of a one-way analysis of variance: (MS_between - MS_within) / n_0, not below zero."""
+    count = len(groups)
+    sizes = np.array([len(group) for group in groups], float)
+    total = float(sizes.sum())
+    if count < 2 or total <= count:
+        return 0.0
+    grand = float(np.concatenate(groups).mean())
+    between = sum(len(group) * (float(group.mean()) - grand) ** 2 for group in groups) / (count - 1)
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - count)
+    n_0 = (total - float((sizes**2).sum()) / total) / (count - 1)
+    return max((between - within) / n_0, 0.0)

@@ -1,0 +1,359 @@
+"""A scenario held against a user's own measured points: as it is, and refitted to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomlkit
+
+from calibrate.validation.candidates import Candidate, Map, value_at
+from calibrate.validation.comparison import Compared
+from calibrate.validation.discrepancy import own_discrepancy
+from calibrate.validation.points import Setting, Unit, base_scenario, compared, scenarios_at
+from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
+from calibrate.validation.validation import Score, Validation, scores_of
+from simulator.files import write_whole
+from simulator.resolve import resolve
+from simulator.results import Result
+from simulator.scenario import Scenario
+from simulator.table import Column, Table
+from simulator.text import Kind
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AS_GIVEN", "LEFT_OUT", "REFITTED", "PointsCase", "Refitted", "refit_to_points", "validate_points"]
+
+AS_GIVEN = "as given"
+LEFT_OUT = "each point from the others"
+REFITTED = "refitted to all points"
+"""Groups of rows of a refit."""
+
+_MUCH_SCATTER = 3.0
+"""From so many times their noise on, residuals of a refit are worth a word."""
+
+Simulate = Callable[[Sequence[Scenario]], Sequence[Result]]
+"""Simulates all replications of every scenario; results in the same order."""
+
+
+@dataclass(frozen=True)
+class PointsCase:
+    """A scenario, and the points that were measured of it.
+
+    Attributes
+    ----------
+    table
+        The scenario as nested tables.
+    source, beside
+        What messages call it, and the folder that its relative paths start from.
+    points
+        The file of the points.
+    settings
+        What it holds, as :func:`~calibrate.validation.points.read_points` gives it.
+    unit
+        Of the throughputs measured.
+    """
+
+    table: Mapping[str, Any]
+    source: str
+    beside: Path | None
+    points: Path
+    settings: tuple[Setting, ...]
+    unit: Unit
+
+    @cached_property
+    def base(self) -> Scenario:
+        """The scenario with nothing left out: what a refit scales."""
+        return resolve(base_scenario(self.table, self.settings, source=self.source, beside=self.beside)).scenario
+
+    @cached_property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """The scenario at every setting.
+
+        Raises
+        ------
+        InputError
+            It is not valid, or cannot be at one of the settings.
+        """
+        return tuple(self.scenarios_of(self.table))
+
+    def scenarios_of(self, table: Mapping[str, Any], settings: Sequence[Setting] | None = None) -> list[Scenario]:
+        """The scenario of other tables at every setting, or at some."""
+        chosen = self.settings if settings is None else settings
+        return scenarios_at(table, chosen, source=self.source, points=self.points, beside=self.beside)
+
+    def validation(self, rows: Sequence[Compared], scores: Sequence[Score], results: Sequence[Result], **more: Any) -> Validation:
+        """Rows and their scores with what must be known of them; ``more`` are further attributes of the validation."""
+        run = self.base.run
+        runs = sum(len(setting.throughput) for setting in self.settings)
+        length = f"a job of {run.job_steps:,} steps" if run.job_steps else f"{run.steps:,} steps of each worker"
+        about = (
+            f"{self.points.name} holds {runs} run{'s' if runs > 1 else ''} at {len(self.settings)} "
+            f"setting{'s' if len(self.settings) > 1 else ''}; each setting was simulated as {Path(self.source).name} with its workers, "
+            f"servers and batch: {run.replications} replications of {length}, seed {run.seed}.",
+        )
+        notes = [*more.pop("notes", ()), *_warnings(results)]
+        if all(len(setting.throughput) == 1 for setting in self.settings):
+            notes.insert(0, "No setting was measured twice, so how much of an error is noise cannot be said: repeat some runs.")
+        return Validation(
+            key="points",
+            title=f"{self.base.workload.name}, {self.base.strategy.way}",
+            rows=tuple(rows),
+            scores=tuple(scores),
+            about=about,
+            notes=tuple(notes),
+            overlay=tuple(dict.fromkeys(row.group for row in rows if row.group != LEFT_OUT)),
+            **more,
+        )
+
+
+def _warnings(results: Sequence[Result]) -> Iterator[str]:
+    """What the predictions warn of, each kind once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            found.setdefault((warning.code, warning.path), []).append(warning.text)
+    for texts in found.values():
+        everywhere = len(texts) in (1, len(results)) and len(set(texts)) == 1
+        yield texts[-1] if everywhere else f"{texts[-1]} ({len(texts)} of {len(results)} settings)"
+
+
+def validate_points(case: PointsCase, simulate: Simulate) -> Validation:
+    """Predict every setting from the scenario as it is, and compare.
+
+    Raises
+    ------
+    SimulationError
+        A prediction failed.
+    """
+    results = simulate(case.scenarios)
+    rows = compared(case.settings, results, case.unit)
+    return case.validation(rows, scores_of(rows), results)
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """A scenario that was brought to measured points.
+
+    Attributes
+    ----------
+    scenario
+        With the values that were fitted, what the points leave open, and what its predictions are off by.
+    table
+        The same as nested tables, as its file has them.
+    fit
+        Factors of the quantities that were moved with their covariance, and what was not moved, with the reason.
+    validation
+        Predictions of every point as given, refitted, and each from the others; scores of the first and the last.
+    """
+
+    scenario: Scenario
+    table: Mapping[str, Any]
+    fit: Refit
+    validation: Validation
+
+    @property
+    def factors(self) -> dict[str, float]:
+        """By which each quantity was scaled, by its name."""
+        return {candidate.name: factor for candidate, factor in zip(self.fit.fitted.moved, self.fit.fitted.factors, strict=True)}
+
+    @property
+    def intervals_90(self) -> dict[str, tuple[float, float]]:
+        """90% interval of each factor, with the quantities that were not moved as they are."""
+        return {candidate.name: self.fit.fitted.interval(index) for index, candidate in enumerate(self.fit.fitted.moved)}
+
+    def write(self, out: Path) -> Path:
+        """Write the scenario's file, which `paceline simulate` takes; one that is there is replaced.
+
+        Raises
+        ------
+        InputError
+            It cannot be written.
+        """
+        return write_whole(out, tomlkit.dumps(self.table))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas table of one row for each quantity that was moved: its factor with the 90% interval."""
+        ends = self.intervals_90
+        return Table.of(
+            [{"name": name, "factor": factor, "low": ends[name][0], "high": ends[name][1]} for name, factor in self.factors.items()]
+        ).to_frame()
+
+    def _repr_html_(self) -> str:
+        return "".join(table.to_html() for table in self.validation.tables)
+
+
+def refit_to_points(
+    case: PointsCase,
+    simulate: Simulate,
+    *,
+    apply: Map = map,
+    command: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> Refitted:
+    """Fit compute, links and servers of the scenario to the points, and predict each point from the others.
+
+    Parameters
+    ----------
+    case
+        The scenario and its points.
+    simulate
+        Simulates scenarios.
+    apply
+        How the fit's own predictions are spread over processes.
+    command
+        Goes into the provenance of what changes.
+    progress
+        Called with fits done and in all.
+
+    Raises
+    ------
+    CalibrationError
+        The search does not end at a finite optimum.
+    SimulationError
+        A prediction failed.
+    """
+    found = refit(case.settings, case.scenarios, case.unit, apply=apply, progress=progress)
+    about = f"fitted to {case.points.name}" + (f" by {command}" if command else "")
+
+    def table_of(fitted: Fitted) -> dict[str, Any]:
+        return refitted_table(case.table, case.base, fitted, about=about, beside=case.beside)
+
+    final = table_of(found.fitted)
+    alone = [
+        scenario
+        for setting, fitted in zip(case.settings, found.left_out, strict=False)
+        for scenario in case.scenarios_of(table_of(fitted), [setting])
+    ]
+    results = simulate([*case.scenarios, *(case.scenarios_of(final) if found.fitted.moved else []), *alone])
+    count = len(case.scenarios)
+    rows = compared(case.settings, results[:count], case.unit, group=AS_GIVEN)
+    if found.fitted.moved:
+        rows += compared(case.settings, results[count : 2 * count], case.unit, group=REFITTED, fitted=True)
+    notes = list(_about(found, case.settings))
+    if alone:
+        left_out = compared(case.settings, results[2 * count :], case.unit, group=LEFT_OUT)
+        rows += left_out
+        own = own_discrepancy(left_out, results[2 * count :])
+        if own is not None:
+            final = {**final, "discrepancy": own.discrepancy.model_dump(exclude_defaults=True)}
+            notes.append(f"What predictions are off by, in [discrepancy] of the refitted scenario, is {own.discrepancy.about}.")
+    validation = case.validation(
+        rows,
+        [score for score in scores_of(rows) if score.group in (AS_GIVEN, LEFT_OUT)],
+        results[:count],
+        notes=notes,
+        tables=tuple(_tables(found, case.base, case.settings)),
+        headline=LEFT_OUT if alone else AS_GIVEN,
+        checked=(LEFT_OUT if alone else AS_GIVEN,),
+        extra={"refit": _data(found, case.base, case.settings)},
+    )
+    return Refitted(base_scenario(final, case.settings, source=case.source, beside=case.beside), final, found, validation)
+
+
+# -- what a refit found, as tables, sentences and data ------------------------------------------
+
+_MOVED = "What the refit moved"
+
+
+def _tables(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[Table]:
+    """What was moved, times and rates apart, and what was not."""
+    fitted = found.fitted
+    rows: dict[Kind, list[tuple[str | float | None, ...]]] = {}
+    for index, candidate in enumerate(fitted.moved):
+        factor, (low, high) = fitted.factors[index], fitted.interval(index)
+        what, before, kind = _measure(base, candidate)
+        place = found.decisive(index)
+        without = None if place is None else found.left_out[place].factor_of(candidate.name)
+        rows.setdefault(kind, []).append(
+            (
+                f"{candidate.name} ({what})" if what else candidate.name,
+                before, before * factor, before * low, before * high, factor,
+                "the one setting" if place is None else settings[place].name,
+                None if without == 1.0 else without,
+            )
+        )  # fmt: skip
+    for kind, its in rows.items():
+        moved = [candidate for candidate in fitted.moved if _measure(base, candidate)[2] == kind]
+        keys = "; ".join(f"{candidate.name}: {', '.join(candidate.paths)}" for candidate in moved)
+        columns = (
+            Column("quantity", "text"),
+            Column("from", kind),
+            Column("to", kind),
+            Column("low", kind, "90% from"),
+            Column("high", kind, "90% to"),
+            Column("factor", "number"),
+            Column("most_determined_by", "text", "most determined by"),
+            Column("factor_without", "number", "factor without it", "none: without it the factor is not determined"),
+        )
+        note = f"All keys of a quantity move by its factor. {keys}. Intervals hold with the quantities that are not moved as they are."
+        yield Table(_MOVED if len(rows) == 1 else f"{_MOVED}: {_NAMES[kind]}", columns, tuple(its), "moved", note)
+    if fitted.held:
+        columns = (Column("quantity", "text"), Column("why", "text"))
+        note = "These stay as the scenario has them: the points do not tell."
+        yield Table("What the points do not determine", columns, tuple(fitted.held.items()), "held", note)
+
+
+_NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}
+
+
+def _about(found: Refit, settings: Sequence[Setting]) -> Iterator[str]:
+    """What a reader must know of a refit."""
+    fitted = found.fitted
+    if not fitted.moved:
+        yield "The points determine none of the scenario's quantities, so nothing was moved."
+    if len(settings) == 1:
+        yield "One setting alone: no point can be predicted from others, so the refit is not tested."
+    if not found.noise_measured:
+        yield f"Without repeats the refit takes the noise of a run to be {found.noise:.0%}."
+    for index, candidate in enumerate(fitted.moved):
+        if fitted.at_bound(index):
+            yield (
+                f"{candidate.name}: the points ask for more than a factor of {BOUND:g}; the scenario describes another machine or "
+                "another unit."
+            )
+    if fitted.scatter > _MUCH_SCATTER:
+        yield (
+            f"After the refit the points still differ from the predictions by {fitted.scatter:.1f} times their noise: "
+            "something happens in these runs that the scenario does not have; no other value of these quantities explains it."
+        )
+
+
+def _data(found: Refit, base: Scenario, settings: Sequence[Setting]) -> dict[str, Any]:
+    """The refit for JSON."""
+    fitted = found.fitted
+
+    def moved(index: int, candidate: Candidate) -> dict[str, Any]:
+        place = found.decisive(index)
+        return {
+            "name": candidate.name,
+            "factor": fitted.factors[index],
+            "interval_90": list(fitted.interval(index)),
+            "keys": {path: {"from": value_at(base, path), "to": value_at(base, path) * fitted.factors[index]} for path in candidate.paths},
+            "factors_without_each_setting": [its.factor_of(candidate.name) for its in found.left_out],
+            "most_determined_by": None if place is None else settings[place].name,
+            "at_bound": fitted.at_bound(index),
+        }
+
+    return {
+        "moved": [moved(index, candidate) for index, candidate in enumerate(fitted.moved)],
+        "not_determined": fitted.held,
+        "noise": found.noise,
+        "noise_measured": found.noise_measured,
+        "scatter_over_noise": fitted.scatter,
+    }
+
+
+def _measure(base: Scenario, candidate: Candidate) -> tuple[str, float, Kind]:
+    """One number that stands for a quantity: what it is, its value in the scenario, and how it is written."""
+    load, batch = base.workload, base.batch
+    path = candidate.paths[0]
+    if path.startswith(("workload.forward", "workload.backward")):
+        return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), "seconds"
+    if path.startswith("workload.server"):
+        return "all gradients of a step", sum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), "seconds"
+    return "", value_at(base, path), "rate" if path.endswith("_bytes_per_s") else "seconds"

@@ -1,0 +1,366 @@
+"""How good predictions are: a validation, its scores by group and in all over what took part in no fit, and thresholds for them."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from calibrate.validation.comparison import Compared
+from simulator.errors import InputError
+from simulator.spec import Spec
+from simulator.table import Cell, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ALL", "Score", "Thresholds", "Validation", "scores_of", "share_of", "thresholds_of"]
+
+ALL = "all"
+"""Name of the score over all groups, where nothing else is said."""
+
+
+class Score(Spec):
+    """Of one group, or of all; None where nothing was measured that it could be computed from."""
+
+    group: str
+    settings: int = Field(description="that took no part in the fit")
+    median_error: float = Field(description="median of the signed relative errors of throughput: the bias")
+    median_absolute_error: float
+    worst_error: float = Field(description="the signed error that is largest in size")
+    worst_setting: str
+    noise_floor: float | None = Field(description="relative standard deviation of repeats, pooled over settings")
+    inside: float = Field(description="share of repeats inside the 90% interval")
+    median_relative_width: float
+    median_interval_score: float
+    worst_staleness_error: float | None = Field(description="signed, predicted less measured mean; the largest in size")
+    median_absolute_staleness_error: float | None
+    worst_staleness_distance: float | None
+    baselines: dict[str, float] = Field(default_factory=dict, description="median absolute error of simpler rules")
+    worst_of_baselines: dict[str, float] = Field(default_factory=dict, description="their signed error that is largest in size")
+
+    @property
+    def width_over_noise(self) -> float | None:
+        """Median width of the intervals over the noise floor of repeats (3.3 for a normal one without any other doubt)."""
+        return self.median_relative_width / self.noise_floor if self.noise_floor else None
+
+
+class Thresholds(Spec):
+    """What every score of a validation must reach; what is left out is not checked."""
+
+    max_median: float | None = Field(default=None, ge=0, description="median absolute error of throughput, as a share")
+    max_worst: float | None = Field(default=None, ge=0, description="largest absolute error of throughput, as a share")
+    max_staleness: float | None = Field(default=None, ge=0, description="largest absolute error of mean staleness, in updates")
+    max_distance: float | None = Field(default=None, ge=0, le=1, description="largest Kolmogorov distance of staleness distributions")
+    min_coverage: float | None = Field(default=None, ge=0, le=1, description="least share of repeats inside the 90% interval")
+
+    @property
+    def words(self) -> str:
+        """All of them; empty if there are none."""
+        parts = (
+            ("median error up to {:.3g}%", _percent(self.max_median)),
+            ("worst error up to {:.3g}%", _percent(self.max_worst)),
+            ("staleness within {:.3g} updates", self.max_staleness),
+            ("staleness distance up to {:.3g}", self.max_distance),
+            ("at least {:.3g}% inside the 90% interval", _percent(self.min_coverage)),
+        )
+        return ", ".join(text.format(value) for text, value in parts if value is not None)
+
+    def missed(self, score: Score) -> list[str]:
+        """One sentence for each threshold that the score misses."""
+        checks = (
+            ("median error of throughput", score.median_absolute_error, self.max_median, True),
+            ("worst error of throughput", abs(score.worst_error), self.max_worst, True),
+            ("worst error of mean staleness", _size(score.worst_staleness_error), self.max_staleness, False),
+            ("worst distance between staleness distributions", score.worst_staleness_distance, self.max_distance, False),
+        )
+        found = [
+            f"{what} is {_shown(value, share)}, above {_shown(limit, share)}"
+            for what, value, limit, share in checks
+            if limit is not None and value is not None and value > limit
+        ]
+        if self.min_coverage is not None and score.inside < self.min_coverage:
+            found.append(f"{score.inside:.0%} of repeats are inside the 90% interval, below {self.min_coverage:.0%}")
+        return found
+
+    def not_to_be_judged(self, scores: Sequence[Score]) -> list[str]:
+        """A sentence for each threshold that nothing was measured for: a gate must not pass because there was nothing to see."""
+        if self == Thresholds():
+            return []
+        if not scores:
+            return ["no setting was held out, so there is nothing to judge"]
+        seen = (
+            ("mean staleness", self.max_staleness, any(score.worst_staleness_error is not None for score in scores)),
+            ("a distribution of staleness", self.max_distance, any(score.worst_staleness_distance is not None for score in scores)),
+        )
+        return [
+            f"{what} was not measured and predicted in any setting, so it cannot be judged"
+            for what, limit, there in seen
+            if limit is not None and not there
+        ]
+
+
+_EXAMPLES = {"max_median": "2%", "max_worst": "6%", "max_staleness": "0.1", "max_distance": "0.1", "min_coverage": "80%"}
+
+
+def thresholds_of(given: Mapping[str, float | str]) -> Thresholds:
+    """Thresholds by name, each a number or as a person writes it.
+
+    >>> thresholds_of({"max_median": "2%", "min_coverage": 0.8})
+    Thresholds(max_median=0.02, max_worst=None, max_staleness=None, max_distance=None, min_coverage=0.8)
+
+    Raises
+    ------
+    InputError
+        There is no such threshold, or one is no number or out of its range.
+    """
+    for name in given:
+        if name not in _EXAMPLES:
+            near = difflib.get_close_matches(str(name)[:60], _EXAMPLES, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(_EXAMPLES)}"
+            raise InputError(f"`thresholds`: there is no threshold {str(name)[:60]!r}; {hint}")
+    values = {name: share_of(str(value), f"`{name}`", _EXAMPLES[name]) for name, value in given.items()}
+    for name in ("max_distance", "min_coverage"):
+        if values.get(name, 0.0) > 1:
+            raise InputError(f"`{name}`: {str(given[name])!r} must be at most 1, or 100%; such as {_EXAMPLES[name]}")
+    return Thresholds(**values)
+
+
+def share_of(text: str, where: str, example: str = "2%") -> float:
+    """A share as a person writes it: ``2%`` or ``0.02``; where the example has no percent sign, any number from 0 on.
+
+    Raises
+    ------
+    InputError
+        It is no number, or above 1 without a percent sign.
+    """
+    plain = text.strip()
+    try:
+        value = float(plain.removesuffix("%")) / (100.0 if plain.endswith("%") else 1.0)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InputError(f"{where}: {text[:40]!r} must be a number from 0 on, such as {example}")
+    if example.endswith("%") and value > 1 and not plain.endswith("%"):
+        raise InputError(f"{where}: {text[:40]!r} is {value:.0%} as a share; write {plain}% or {value / 100:g}")
+    return value
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Predictions beside measurements, their scores, and how they came about.
+
+    Attributes
+    ----------
+    key
+        Short name, which tells sections of one Markdown file apart: ``points``, ``published``.
+    title
+        What was validated.
+    rows
+        In the order of the tables; numbered from 1.
+    scores
+        As :func:`scores_of` gives them; empty where every setting took part in a fit.
+    command, date, machine
+        How, when and where it was made.
+    about
+        Sentences on how the predictions were made.
+    notes
+        What a reader must know before trusting the numbers.
+    tables
+        Whatever else there is to show, such as moved parameters.
+    details
+        Further tables, which are too wide or too long for a terminal, such as exclusions.
+    overlay
+        Groups to draw as throughput against workers, measured over predicted.
+    headline
+        Group whose score the summary tells; the last one if left out.
+    apart
+        In place of one headline, several whose errors are not alike, each summed up by itself: the
+        name of its score and what was predicted, in words.
+    checked
+        Groups whose scores are held against the thresholds; all scores if left out.
+    wanted, missed
+        The thresholds that were asked for, in words, and a sentence for each that is missed.
+    extra
+        What the JSON has besides.
+    """
+
+    key: str
+    title: str
+    rows: tuple[Compared, ...]
+    scores: tuple[Score, ...]
+    command: str = ""
+    date: str = ""
+    machine: str = ""
+    about: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    details: tuple[Table, ...] = ()
+    overlay: tuple[str, ...] = ()
+    headline: str = ""
+    apart: tuple[tuple[str, str], ...] = ()
+    checked: tuple[str, ...] = ()
+    wanted: str = ""
+    missed: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def score(self) -> Score | None:
+        """The score that the summary tells."""
+        named = [score for score in self.scores if score.group == self.headline] or list(self.scores)
+        return named[-1] if named else None
+
+    @property
+    def headlines(self) -> tuple[tuple[str, Score], ...]:
+        """The scores that the summary tells, each with what it is of; of a single headline the words are empty."""
+        if self.apart:
+            by_group = {score.group: score for score in self.scores}
+            return tuple((what, by_group[group]) for group, what in self.apart if group in by_group)
+        return () if self.score is None else (("", self.score),)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups, in the order in which they first appear."""
+        return tuple(dict.fromkeys(row.group for row in self.rows))
+
+    @property
+    def origin(self) -> str:
+        """When and where it was made, as a sentence."""
+        parts = [f"Written {self.date}" if self.date else "", f"on {self.machine}" if self.machine else ""]
+        return " ".join(filter(None, parts)) or "Written"
+
+    def made_by(self, command: str) -> Validation:
+        """The same, made by a command, now and on this machine."""
+        return replace(self, command=command, date=datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), machine=_machine())
+
+    def judged(self, thresholds: Thresholds) -> Validation:
+        """The same with every score held against thresholds, or those of the groups that are to be checked."""
+        checked = [score for score in self.scores if not self.checked or score.group in self.checked]
+        several = len(self.scores) > 1
+        missed = [f"{score.group}: {line}" if several else line for score in checked for line in thresholds.missed(score)]
+        return replace(self, wanted=thresholds.words, missed=(*missed, *thresholds.not_to_be_judged(checked)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas table of one row for each setting: throughput measured and predicted, errors, noise, staleness."""
+        return Table.of([_cells(row) for row in self.rows]).to_frame()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            {"group": score.group, "settings": score.settings} | {name: getattr(score, name) for name in _SHOWN} for score in self.scores
+        ]
+        return Table.of(rows, self.title).without_empty_columns().to_html()
+
+
+_SHOWN = ("median_error", "median_absolute_error", "worst_error", "worst_setting", "noise_floor", "inside", "median_relative_width")
+"""Of a score, in a notebook."""
+
+
+def _cells(row: Compared) -> dict[str, Cell]:
+    staleness = row.staleness_measured
+    return {
+        "name": row.name,
+        "group": row.group,
+        "fitted": row.fitted,
+        "unit": row.unit,
+        "repeats": len(row.measured),
+        "measured": row.mean,
+        "predicted": row.predicted.mean,
+        "low": row.predicted.low,
+        "high": row.predicted.high,
+        "error": row.error,
+        "noise": row.noise,
+        "repeats_inside": row.inside,
+        "interval_score": row.interval_score,
+        "staleness_measured": statistics.fmean(staleness) if staleness else None,
+        "staleness_predicted": row.staleness_predicted,
+        "staleness_distance": row.staleness_distance,
+        "note": row.note,
+        **{f"settings.{name}": value for name, value in row.settings.items()},
+        **{f"baselines.{name}": value for name, value in row.baselines.items()},
+    }
+
+
+def _machine() -> str:
+    """Processor, cores and Python of this machine, in words."""
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass  # not Linux
+    cores = os.cpu_count() or 1
+    return f"{name}, {cores} core{'s' if cores > 1 else ''}, Python {platform.python_version()}"
+
+
+def scores_of(rows: Iterable[Compared], total: str = ALL) -> list[Score]:
+    """A score for each group, in the order in which groups first appear, then one for all if there are several.
+
+    Settings that took part in the fit are left out; a group with no others has no score.
+
+    Parameters
+    ----------
+    rows
+        Whose errors are alike: a score of throughputs and of bandwidths together would say nothing of either.
+    total
+        Name of the score for all.
+    """
+    groups: dict[str, list[Compared]] = {}
+    for row in rows:
+        if not row.fitted:
+            groups.setdefault(row.group, []).append(row)
+    scores = [_score(group, its) for group, its in groups.items()]
+    if len(groups) > 1:
+        scores.append(_score(total, [row for its in groups.values() for row in its]))
+    return scores
+
+
+def _score(group: str, rows: Sequence[Compared]) -> Score:
+    worst = max(rows, key=lambda row: abs(row.error))
+    stale = [error for row in rows if (error := row.staleness_error) is not None]
+    distances = [row.staleness_distance for row in rows if row.staleness_distance is not None]
+    shared = set.intersection(*(set(row.baselines) for row in rows))
+    return Score(
+        group=group,
+        settings=len(rows),
+        median_error=statistics.median(row.error for row in rows),
+        median_absolute_error=statistics.median(abs(row.error) for row in rows),
+        worst_error=worst.error,
+        worst_setting=worst.name,
+        noise_floor=_noise_floor(rows),
+        inside=sum(row.inside for row in rows) / sum(len(row.measured) for row in rows),
+        median_relative_width=statistics.median(row.relative_width for row in rows),
+        median_interval_score=statistics.median(row.interval_score for row in rows),
+        worst_staleness_error=max(stale, key=abs) if stale else None,
+        median_absolute_staleness_error=statistics.median(map(abs, stale)) if stale else None,
+        worst_staleness_distance=max(distances) if distances else None,
+        baselines={name: statistics.median(abs(row.baseline_error(name)) for row in rows) for name in sorted(shared)},
+        worst_of_baselines={name: max((row.baseline_error(name) for row in rows), key=abs) for name in sorted(shared)},
+    )
+
+
+def _noise_floor(rows: Sequence[Compared]) -> float | None:
+    """Root mean square of the settings' relative standard deviations, each with its degrees of freedom."""
+    freedom = sum(len(row.measured) - 1 for row in rows)
+    if not freedom:
+        return None
+    return math.sqrt(sum((row.noise or 0.0) ** 2 * (len(row.measured) - 1) for row in rows) / freedom)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100.0 * share
+
+
+def _size(value: float | None) -> float | None:
+    return None if value is None else abs(value)
+
+
+def _shown(value: float, share: bool) -> str:
+    return f"{value:.1%}" if share else f"{value:.3g}"

@@ -1,0 +1,210 @@
+"""Profiles arranged by batch size, and what they tell of a training step, with or without the sizes of the model's variables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibrate.xplane.ops import Op
+from calibrate.xplane.reading import profile_files, read_profiles
+from calibrate.xplane.steps import MeasuredStep, StepsOfProfile, steps_of
+from calibrate.xplane.variables import gradient_ops
+from simulator.errors import InputError
+
+__all__ = ["ProfileReport", "Profiled", "Total", "read_steps"]
+
+_LONGEST = 10
+
+
+@dataclass(frozen=True)
+class Total:
+    """Operations of one name or kind, as means over the steps.
+
+    Attributes
+    ----------
+    name
+        Of the operations.
+    calls
+        A step.
+    seconds
+        A step, added up over those that run at the same time.
+    size_bytes
+        A step, where recorded; else 0.
+    """
+
+    name: str
+    calls: float
+    seconds: float
+    size_bytes: float
+
+
+@dataclass(frozen=True)
+class ProfileReport:
+    """The steps of one batch size, in seconds.
+
+    Attributes
+    ----------
+    batch
+        Samples a step.
+    steps
+        How many.
+    mean_s, p5_s, median_s, p95_s
+        Of a step, from its beginning to the next one's.
+    input_s, prepare_s
+        Mean wait for input, and time to prepare a batch beside the computation.
+    forward_s, backward_s, apply_s
+        Means; backward and apply are None where no operation is named as a gradient's.
+    collective_s
+        Mean of collectives while a device computed nothing.
+    communication, longest
+        Collectives, transfers and copies by kind; the operations that take the most time.
+    gradients
+        Operations of the backward pass in the order in which they end, with the share of the
+        pass after which they do.
+    """
+
+    batch: int
+    steps: int
+    mean_s: float
+    p5_s: float
+    median_s: float
+    p95_s: float
+    input_s: float
+    prepare_s: float
+    forward_s: float
+    backward_s: float | None
+    apply_s: float | None
+    collective_s: float
+    communication: tuple[Total, ...]
+    longest: tuple[Total, ...]
+    gradients: tuple[tuple[str, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as for JSON."""
+        plain = {key: value for key, value in vars(self).items() if key not in ("communication", "longest")}
+        return {**plain, "communication": [vars(one) for one in self.communication], "longest": [vars(one) for one in self.longest]}
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The profiles of one or more batch sizes.
+
+    Attributes
+    ----------
+    by_batch
+        Batch size -> the profiles of that size, one a run and host.
+    """
+
+    by_batch: dict[int, tuple[StepsOfProfile, ...]]
+
+    @property
+    def batches(self) -> list[int]:
+        """Batch sizes, ascending."""
+        return sorted(self.by_batch)
+
+    @property
+    def profiles(self) -> list[StepsOfProfile]:
+        """All of them, by batch size."""
+        return [one for batch in self.batches for one in self.by_batch[batch]]
+
+    @property
+    def reports(self) -> list[ProfileReport]:
+        """What they tell, by batch size."""
+        return [_report(batch, self.by_batch[batch]) for batch in self.batches]
+
+    @property
+    def count(self) -> int:
+        """Steps in all."""
+        return sum(len(one.steps) for one in self.profiles)
+
+
+def read_steps(
+    places: Sequence[tuple[Path, int]], run: str | None = None, python: str | None = None, timeout_s: float | None = None
+) -> Profiled:
+    """Read profiles and find their steps.
+
+    Parameters
+    ----------
+    places
+        Pairs of a log directory, the folder of a run or a file, and the samples of a step in it.
+    run
+        Name of the profiling run in each log directory; None takes the newest.
+    python
+        A Python that has TensorFlow; this one, if None.
+    timeout_s
+        Seconds after which reading is given up.
+
+    Raises
+    ------
+    InputError
+        There is no profile, or it cannot be read.
+    CalibrationError
+        It has no steps.
+    """
+    if not places:
+        raise InputError("`profiles`: give at least one log directory")
+    bad = next((batch for _, batch in places if batch < 1), None)
+    if bad is not None:
+        raise InputError(f"`profiles`: {bad} samples a step: must be at least 1")
+    found = [(file, batch) for place, batch in places for file in profile_files(place, run)]
+    double = next((file for number, (file, _) in enumerate(found) if file in [one for one, _ in found[:number]]), None)
+    if double is not None:
+        raise InputError(f"`profiles`: {double} is named twice; a profile counts once")
+    by_batch: dict[int, list[StepsOfProfile]] = defaultdict(list)
+    for profile, (_, batch) in zip(read_profiles([file for file, _ in found], python, timeout_s), found, strict=True):
+        by_batch[batch].append(steps_of(profile))
+    return Profiled({batch: tuple(ones) for batch, ones in by_batch.items()})
+
+
+def _report(batch: int, profiles: Sequence[StepsOfProfile]) -> ProfileReport:
+    """Summarise all steps of one batch size; ``profiles`` has at least one, each with at least one step."""
+    steps = [step for one in profiles for step in one.steps]
+    whole = np.array([step.whole_s for step in steps])
+    p5, median, p95 = (float(value) for value in np.quantile(whole, [0.05, 0.5, 0.95]))
+    split = [step for step in steps if step.backward_s is not None]
+    named = bool(split)
+    return ProfileReport(
+        batch=batch,
+        steps=len(steps),
+        mean_s=float(whole.mean()),
+        p5_s=p5,
+        median_s=median,
+        p95_s=p95,
+        input_s=_mean([step.input_s for step in steps]),
+        prepare_s=_mean([one.input.prepare_s for one in profiles]),
+        forward_s=_mean([step.forward_s for step in split or steps]),
+        backward_s=_mean([step.backward_s or 0.0 for step in split]) if named else None,
+        apply_s=_mean([step.apply_s or 0.0 for step in split]) if named else None,
+        collective_s=_mean([step.collective_s for step in steps]),
+        communication=_totals(steps, lambda op: op.kind if op.role in ("communication", "copy") else ""),
+        longest=_totals(steps, lambda op: op.kind if op.role not in ("communication", "copy") else "")[:_LONGEST],
+        gradients=tuple((op.path, round(op.ready, 4)) for op in gradient_ops(steps)),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _totals(steps: Sequence[MeasuredStep], name_of: Any) -> tuple[Total, ...]:
+    ops: dict[str, list[Op]] = defaultdict(list)
+    for step in steps:
+        for op in step.ops:
+            name = name_of(op)
+            if name:
+                ops[name].append(op)
+    found = [
+        Total(
+            name,
+            len(its) / len(steps),
+            sum(op.end_s - op.start_s for op in its) / len(steps),
+            sum(op.size_bytes for op in its) / len(steps),
+        )
+        for name, its in ops.items()
+    ]
+    return tuple(sorted(found, key=lambda total: (-total.seconds, total.name)))

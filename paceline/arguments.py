@@ -1,0 +1,186 @@
+"""What the library's functions take, and how a wrong argument is refused: with one sentence, before anything is done.
+
+Each kind of argument is a type that carries what it must be (:class:`MustBe`); :func:`checked`
+has pydantic hold what is given against them. A choice of words says by itself what it must be.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from pydantic import ConfigDict, Field, InstanceOf, ValidationError, validate_call
+
+from simulator.cluster import Price
+from simulator.errors import InputError
+from simulator.records import Observer
+from simulator.results import Result
+from simulator.scenario import Scenario
+from simulator.text import listed
+from simulator.validation_errors import quoted, rule_of
+
+__all__ = [
+    "Answer",
+    "Backend",
+    "Count",
+    "Counts",
+    "File",
+    "Folder",
+    "Jobs",
+    "MustBe",
+    "Observing",
+    "Over",
+    "Prices",
+    "Progress",
+    "Quantity",
+    "Scheduler",
+    "Settings",
+    "Source",
+    "Text",
+    "checked",
+    "refusal",
+]
+
+ParamsT = ParamSpec("ParamsT")
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True)
+class MustBe:
+    """What an argument must be, as the end of "must be": ``MustBe("a whole number; 0 takes all cores")``."""
+
+    what: str
+
+
+Source: TypeAlias = Annotated[
+    str | Path | Mapping[str, Any] | InstanceOf[Scenario], MustBe("a file, a name such as 'ring', nested tables or a loaded scenario")
+]
+"""A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""
+
+Settings: TypeAlias = Annotated[
+    Mapping[str, Any] | InstanceOf[Iterable[tuple[str, Any]]], MustBe("keys with values, such as {'strategy.workers': 8}")
+]
+"""Values by dotted key, such as ``{"strategy.workers": 8, "cluster.inter_node.bandwidth": "10 Gbit/s"}``."""
+
+Over: TypeAlias = Annotated[
+    Mapping[str, InstanceOf[Iterable[Any]]], MustBe("keys with lists of values, such as {'strategy.workers': [1, 2, 4]}")
+]
+"""Values to try, by dotted key."""
+
+Prices: TypeAlias = Annotated[
+    str | float | Mapping[str, str | float | InstanceOf[Price]] | None,
+    MustBe("prices by the name of a cluster, such as {'ethernet-1g': '0.40/h'}, or one for all clusters without any, such as '0.40/h'"),
+]
+"""Of a node for an hour, by the name of its cluster, such as ``{"ethernet-1g": "0.40/h"}``; alone, or under ``"*"``, of all without one."""
+
+Answer: TypeAlias = Annotated[InstanceOf[Result], MustBe("a result, such as `paceline.simulate` gives")]
+"""The result of one scenario."""
+
+File: TypeAlias = Annotated[str | Path, MustBe("the path of a file")]
+"""A file that is read or written."""
+
+Folder: TypeAlias = Annotated[str | Path, MustBe("the path of a folder")]
+"""A folder that files are read from or written into."""
+
+Text: TypeAlias = Annotated[str, MustBe("text")]
+"""Any text."""
+
+Count: TypeAlias = Annotated[int, MustBe("a whole number")]
+"""How many of something."""
+
+Quantity: TypeAlias = str | float
+"""Text with a unit, or a number in SI units; what it must be is said where it is taken."""
+
+Counts: TypeAlias = Annotated[str | Sequence[int] | None, MustBe("a range such as '1..64', or a list of whole numbers")]
+"""Numbers to choose from: a range ``"1..64"``, or a list of which each counts."""
+
+Jobs: TypeAlias = Annotated[int, Field(ge=0), MustBe("a whole number from 0 on; 0 takes all cores")]
+"""Processes, or tasks at a time; 0 takes all cores, of the cluster where there is one."""
+
+Backend: TypeAlias = Literal["local", "dask", "ray"]
+"""Where simulations run: processes of this machine, or a Dask or Ray cluster."""
+
+Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, such as 'tcp://127.0.0.1:8786'")]
+"""Where a Dask or Ray cluster is."""
+
+Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function")]
+"""Called with what is done and what there is in all."""
+
+Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`")]
+"""Receives every record of the first replication."""
+
+
+def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
+    """The function, refusing arguments that are not what their annotations say.
+
+    Numbers and arrays of numpy are given to it as Python's own. Results, scenarios and other
+    models are given to it as they are, neither copied nor validated again.
+
+    Raises
+    ------
+    InputError
+        By the function that is returned: an argument is wrong.
+
+    Examples
+    --------
+    >>> @checked
+    ... def twice(jobs: Jobs) -> int:
+    ...     return 2 * jobs
+    >>> twice(np.int64(4))
+    8
+    >>> twice("four")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `jobs`: 'four' must be a whole number from 0 on; 0 takes all cores
+    """
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def given(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, named
+
+    # what is returned may be imported for type checkers only
+    given.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+
+    @cache
+    def validate() -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
+        return validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(given)
+
+    @wraps(function)
+    def call(*args: ParamsT.args, **named: ParamsT.kwargs) -> AnswerT:
+        bound = signature.bind(*args, **named)
+        for name, value in bound.arguments.items():
+            if isinstance(value, (np.generic, np.ndarray)):
+                bound.arguments[name] = value.tolist()
+        try:
+            positional, by_name = validate()(*bound.args, **bound.kwargs)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = problem["loc"][0]
+            name = list(signature.parameters)[place] if isinstance(place, int) else place
+            rule = _must_be(get_type_hints(given, include_extras=True)[name]) or rule_of(problem)
+            raise refusal(name, bound.arguments[name], rule) from None
+        return function(*positional, **by_name)
+
+    return call
+
+
+def refusal(name: str, value: object, rule: str) -> InputError:
+    """That an argument's value breaks a rule, which begins with "must be"."""
+    return InputError(f"`{name}`: {quoted(value)} {rule}")
+
+
+def _must_be(kind: Any) -> str:
+    """What an argument of this kind must be; "" where its type does not say it."""
+    for its in (kind, *(get_args(kind) if get_origin(kind) in (Union, UnionType) else ())):
+        if found := [each.what for each in getattr(its, "__metadata__", ()) if isinstance(each, MustBe)]:
+            return f"must be {found[-1]}"
+        if get_origin(its) is Literal:
+            return f"must be {listed([repr(choice) for choice in get_args(its)], 'or')}"
+    return ""

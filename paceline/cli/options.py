@@ -1,0 +1,165 @@
+"""Options that several commands have: their help, and how the text that is typed becomes an argument of the library."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from typing import Any
+
+from simulator.errors import InputError, ScenarioError
+from simulator.loading import DEEPEST, is_dotted_key
+from simulator.validation_errors import quoted
+
+__all__ = [
+    "BACKEND_HELP",
+    "JOBS_HELP",
+    "PRICE_HELP",
+    "SCHEDULER_HELP",
+    "YES_HELP",
+    "names_of",
+    "over_of",
+    "parse_axis",
+    "parse_setting",
+    "prices_of",
+    "settings_of",
+]
+
+PRICE_HELP = (
+    "What a node of a cluster costs: ethernet-1g=0.40/h, or lab=BUY:4000USD,years:4,power:0.5kW for machines that you own "
+    "(also electricity:0.30USD/kWh, use:0.6 of all hours). Without NAME= it holds for clusters that have no price. Repeatable."
+)
+JOBS_HELP = "Processes; 0 takes all cores, of the cluster where there is one. The results do not depend on it."
+BACKEND_HELP = (
+    "Where to simulate: processes of this machine, or a Dask or Ray cluster of yours (pip install 'paceline\\[dask]' or 'paceline\\[ray]')."
+)
+SCHEDULER_HELP = (
+    "The cluster's address: tcp://HOST:PORT of a Dask scheduler; HOST:PORT, ray://HOST:PORT or auto of Ray, "
+    "which starts a cluster on this machine if it is left out."
+)
+YES_HELP = "Go on without a question where simulating takes long, or a step of the training does."
+
+_EVERY = "*"
+"""Stands for every cluster without a price, as the library has it."""
+
+
+def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any]]:
+    """``--set KEY=VALUE``, as often as given, and settings that have options of their own, where these are given.
+
+    >>> settings_of(["strategy.workers=8"], replications=None)
+    [('strategy.workers', 8)]
+
+    Parameters
+    ----------
+    texts
+        As typed.
+    more
+        Keys of ``run`` with their values; None where the option is not given.
+    """
+    own = [(f"run.{name}", value) for name, value in more.items() if value is not None]
+    return [*(parse_setting(text) for text in texts or ()), *own]
+
+
+def over_of(texts: Iterable[str] | None) -> dict[str, list[Any]]:
+    """``--over KEY=V1,V2,...``, as often as given.
+
+    Raises
+    ------
+    ScenarioError
+        One cannot be read, or a key is given twice.
+    """
+    found: dict[str, list[Any]] = {}
+    for key, values in map(parse_axis, texts or ()):
+        if key in found:
+            raise ScenarioError(f"--over {key[:80]}: is given twice; write all its values into one --over, separated by commas")
+        found[key] = values
+    return found
+
+
+def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
+    """``--price [NAME=]PRICE``, as often as given; None where it is not.
+
+    >>> prices_of(["lab=0.40/h", "0.20/h"])
+    {'lab': '0.40/h', '*': '0.20/h'}
+
+    Raises
+    ------
+    InputError
+        There is no name before ``=``, or a name is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, price = text.rpartition("=")
+        name = name.strip()
+        if equals and not name:
+            raise InputError(f"--price {quoted(text)}: a name stands before '=', such as --price ethernet-1g=0.40/h")
+        if (name or _EVERY) in found:
+            whose = f"the price of {name}" if name else "a price for every cluster without one"
+            raise InputError(f"--price {quoted(text)}: {whose} is given twice; keep one of them")
+        found[name or _EVERY] = price
+    return found or None
+
+
+def names_of(text: str | None, option: str) -> list[str]:
+    """Names separated by commas, each once.
+
+    Raises
+    ------
+    InputError
+        One is empty.
+    """
+    if text is None:
+        return []
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(names):
+        raise InputError(f"{option} {text[:80]!r}: must be names separated by commas, none of them empty")
+    return names
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Split ``key=value``; the value is TOML where it parses as TOML, else text.
+
+    Raises
+    ------
+    ScenarioError
+        There is no ``=``, or no key.
+    """
+    key, equals, raw = text.partition("=")
+    key = key.strip()
+    if not equals or not is_dotted_key(key):
+        raise ScenarioError(
+            f"--set {quoted(text)}: must be key=value with a dotted key of at most {DEEPEST} parts, such as strategy.workers=8"
+        )
+    return key, _parse_value(raw)
+
+
+def parse_axis(text: str) -> tuple[str, list[Any]]:
+    """Read ``key=v1,v2,...``; each value is TOML where it parses as TOML, else text.
+
+    >>> parse_axis("strategy.workers=1,2,4")
+    ('strategy.workers', [1, 2, 4])
+
+    Raises
+    ------
+    ScenarioError
+        There is no key, or no value.
+    """
+    key, equals, raw = text.partition("=")
+    key = key.strip()
+    if not equals or not is_dotted_key(key):
+        raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8")
+    try:
+        values = list(tomllib.loads(f"values = [{raw}]\n")["values"])
+    except (ValueError, RecursionError):
+        values = [_parse_value(part) for part in raw.split(",")]
+    if not values or values == [""]:
+        raise ScenarioError(f"--over {text[:80]!r}: has no values; write {key}=v1,v2,...")
+    return key, values
+
+
+def _parse_value(raw: str) -> Any:
+    """TOML where it parses as TOML, else text."""
+    try:
+        table = tomllib.loads(f"value = {raw}\n")
+    except (ValueError, RecursionError):
+        return raw.strip()
+    return table["value"] if len(table) == 1 else raw.strip()

@@ -1,0 +1,557 @@
+"""Results files: one outcome of a scenario per line, written, read, gone on with and tried again."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
+
+from paceline.sweeping.backends import WorkersLostError
+from paceline.sweeping.lines import CutOffError, Line, Outcome, begins_line, checked_outcome_of, line_in, line_of, outcome_of, timed
+from simulator.errors import InputError, ResultsError, SimulationError
+from simulator.results import Failure, Result
+from simulator.scenario import Scenario
+from simulator.table import frame_of, html_of
+from simulator.validation_errors import quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ResultsFile", "iter_results", "read_results"]
+
+_TIMES, _AHEAD, _RETRY = ".times.ndjson", ".ahead.ndjson", ".retry"
+_REPLACE = "choose another `out`, or `force=True` to replace it"
+_NAMED = 3
+
+
+class ResultsFile(Sequence[Outcome]):
+    """A file with one outcome per line, in the order of the scenarios: a sequence of them.
+
+    :meth:`read` reads any such file. :meth:`open` opens one that a sweep or a plan writes, or
+    begins it; while it is open, no other process can open it. Lines go past all buffers of the
+    process: however it ends, the file holds whole lines and at most the beginning of one more,
+    which the next to write cuts off. Its bytes depend on the scenarios alone. Three files lie beside it:
+
+    - ``NAME.times.ndjson``: the duration of each simulation. A time is written before its line, so that
+      none can be missing; one too many is cut off when the next is written.
+    - ``.NAME.ndjson.ahead.ndjson``: lines that were finished before those in front of them, with their
+      times in them; it is there only as long as there are such. They are not synced: they survive the end of the process,
+      perhaps not that of the machine.
+    - ``.NAME.ndjson.retry``: a copy in which failures are tried again; it takes the file's place when it is whole.
+
+    Attributes
+    ----------
+    path
+        The file.
+    hashes
+        The scenario's hash of each line.
+    failed
+        Numbers, from 0, of the lines that hold a failure.
+    ahead
+        Lines that wait for their turn, by their number.
+    notes
+        Sentences on what a reader must know about the file, such as that it was cut off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.hashes: list[str] = []
+        self.failed: list[int] = []
+        self.ahead: dict[int, Line] = {}
+        self.notes: tuple[str, ...] = ()
+        self._held: list[Outcome] | None = None
+        self._ends = array("Q")
+        self._tail = b""
+        self._file: BinaryIO
+        self._new = False
+        self._beside: dict[str, BinaryIO] = {}
+
+    # -- a sequence ---------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def __iter__(self) -> Iterator[Outcome]:
+        if self._held is not None:
+            yield from self._held
+            return
+        with self.path.open("rb") as file:
+            for index, line in zip(range(len(self)), file, strict=False):
+                yield self._outcome(index, line)
+
+    @overload
+    def __getitem__(self, index: int) -> Outcome: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Outcome]: ...
+    def __getitem__(self, index: int | slice) -> Outcome | list[Outcome]:
+        places = range(len(self))[index]
+        if not isinstance(places, int):
+            return [self[place] for place in places]
+        return self._held[places] if self._held is not None else self._outcome(places, self._text(places))
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """All results, in the order of the file; equal workloads and clusters of theirs are one object."""
+        return tuple(outcome for outcome in self if isinstance(outcome, Result))
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Scenarios that could not be simulated, in the order of the file."""
+        return tuple(outcome for outcome in (self[place] for place in self.failed) if isinstance(outcome, Failure))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per outcome, failures last: the settings that differ, then :data:`simulator.rows.COLUMNS`."""
+        return frame_of((*self.results, *self.failures))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows, with the most important figures."""
+        caption = f"Results of {len(self)} scenarios. {' '.join(self.notes)}".rstrip()
+        return html_of((*self.results, *self.failures), caption, total=len(self))
+
+    def _text(self, index: int) -> bytes:
+        """A line as it stands in the file."""
+        begin = self._ends[index - 1] if index else 0
+        with self.path.open("rb") as file:
+            file.seek(begin)
+            return file.read(self._ends[index] - begin)
+
+    def _outcome(self, index: int, text: bytes) -> Outcome:
+        try:
+            return outcome_of(text)
+        except ValueError:
+            raise ResultsError(f"{self.path}:{index + 1}: is no result of this version; {_REPLACE}") from None
+
+    # -- reading ------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, path: str | Path) -> ResultsFile:
+        """Read the results that a sweep wrote.
+
+        A last line that was cut off (the sweep was interrupted while writing) is left out,
+        and a note says so. Another tells of scenarios that failed.
+
+        Raises
+        ------
+        ResultsError
+            The file is missing, not readable or holds no result; or a line is no JSON, no
+            result, or of a newer schema.
+
+        Examples
+        --------
+        >>> import paceline
+        >>> from tempfile import TemporaryDirectory
+        >>> settings = {"run.steps": 10, "run.replications": 3}
+        >>> with TemporaryDirectory() as folder:
+        ...     swept = paceline.sweep("ring", {"strategy.workers": [1, 2]}, settings=settings, out=f"{folder}/ring.ndjson", jobs=1)
+        ...     read = paceline.read_results(f"{folder}/ring.ndjson")
+        >>> read.to_frame()["replicas"].tolist()
+        [1, 2]
+        """
+        its, notes = cls(Path(path)), list[str]()
+        its._held = list(iter_results(its.path, notes))
+        its.hashes = [outcome.scenario_hash for outcome in its._held]
+        its.failed = [at for at, outcome in enumerate(its._held) if isinstance(outcome, Failure)]
+        cut_off = bool(notes)
+        if its.failed:
+            reasons = "; ".join(dict.fromkeys(failure.failed.text for failure in its.failures[:_NAMED]))
+            more = "; ..." if len(its.failed) > _NAMED else ""
+            notes.append(f"{len(its.failed)} of {len(its)} scenarios failed: {reasons}{more}")
+        if len(its.failed) == len(its):
+            if its.failed:
+                raise ResultsError(f"{path}: holds no result: {notes[-1]}")
+            whole = "complete " if cut_off else ""
+            raise ResultsError(f"{path}: holds no {whole}result; `paceline sweep` writes them")
+        its.notes = tuple(notes)
+        return its
+
+    # -- opening and closing ------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: Path, *, force: bool = False) -> ResultsFile:
+        """Open the results file of a sweep or plan to go on with it, or begin one; a context manager.
+
+        Parameters
+        ----------
+        path
+            The results file.
+        force
+            Begin anew if there is a file that is none.
+
+        Raises
+        ------
+        InputError
+            It is no regular file, has the name of a file of times, cannot be read or written, or is
+            being written by another process.
+        ResultsError
+            It is there and is no results file of this version.
+        """
+        shown = f"`out` {str(path)[:120]!r}"
+        if path.exists() and not path.is_file():
+            raise InputError(f"{shown}: is no regular file, so no sweep can go on in it; choose another path")
+        if path.name.endswith(_TIMES):
+            raise InputError(f"{shown}: names like this are for the times of other sweeps; choose another name, such as results.ndjson")
+        new, its = not path.exists(), cls(path)
+        try:
+            its._file = path.open("a+b")
+        except OSError as error:
+            raise InputError(f"{shown}: cannot be read and written: {error.strerror}; choose another path") from None
+        try:
+            its._lock(shown)
+            its._new = new
+            if new:  # what lies beside it belonged to one that is gone
+                cls.ahead_of(path).unlink(missing_ok=True)
+            its._remove_retry()
+            its._take_notice(force=force)
+        except BaseException:
+            its.close()
+            raise
+        return its
+
+    def __enter__(self) -> ResultsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others write to it; one without any line is removed, unless lines that wait for their turn lie beside it."""
+        if self._new and not len(self) and not self._file.closed and not self.ahead_of(self.path).exists():
+            self.path.unlink(missing_ok=True)
+        self._file.close()
+        for file in self._beside.values():
+            file.close()
+        self._beside.clear()
+
+    def clear(self) -> None:
+        """Begin anew, with no line."""
+        self._file.truncate(0)
+        self.hashes, self.failed, self._ends, self._tail = [], [], array("Q"), b""
+        if (times := self._beside.pop(_TIMES, None)) is not None:
+            times.close()
+
+    def _lock(self, shown: str) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{shown}: another process is writing to it; wait until it has ended, or choose another path") from None
+        except OSError:
+            return  # a file system without locks
+        if not os.path.exists(self.path) or not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path)):
+            raise InputError(f"{shown}: was just replaced by another process; run the command again")
+
+    def _take_notice(self, *, force: bool) -> None:
+        """Find all whole lines, and what is left behind them."""
+        self._file.seek(0)
+        for text in self._file:
+            if not text.endswith(b"\n") and begins_line(text):
+                self._tail = text
+                return
+            if (line := line_in(text)) is None:
+                if force:
+                    self.clear()
+                    return
+                where = (
+                    f"{self.path}:{len(self) + 1}: is no result" if len(self) else f"{self.path}: is there already and is no results file"
+                )
+                raise ResultsError(f"{where} of this version; {_REPLACE}")
+            self._note(line._replace(text=text))
+
+    def _note(self, line: Line) -> None:
+        """Take notice of the line behind the last."""
+        if line.failed:
+            self.failed.append(len(self))
+        self.hashes.append(line.scenario_hash)
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(line.text))
+
+    # -- going on -----------------------------------------------------------------------
+
+    def go_on_with(self, scenarios: Sequence[Scenario], *, force: bool = False) -> None:
+        """Make sure that it is the beginning of what these scenarios give, and find what was finished ahead.
+
+        Parameters
+        ----------
+        scenarios
+            Those whose outcomes are to be written, in order.
+        force
+            Begin anew if it is not.
+
+        Raises
+        ------
+        ResultsError
+            It holds results of other scenarios; the message says where, and what differs.
+        """
+        if (fault := self._fault(scenarios)) is not None:
+            if not force:
+                raise ResultsError(f"{fault}; {_REPLACE}")
+            self.clear()
+        path = self.ahead_of(self.path)
+        written, waiting = set(self.hashes), dict[str, Line]()
+        foreign = False
+        if path.exists():
+            with path.open("rb") as file:
+                for text in file:
+                    if not text.endswith(b"\n"):
+                        break
+                    if (line := line_in(text)) is None:
+                        foreign = True
+                    elif line.scenario_hash not in written:
+                        waiting[line.scenario_hash] = line
+        for place in range(len(self), len(scenarios)):
+            if not waiting:
+                break
+            if (its := waiting.pop(scenarios[place].hash, None)) is not None:
+                self.ahead[place] = its
+        if waiting or foreign:
+            if not force:
+                raise ResultsError(f"{path}: holds the results of another sweep; {_REPLACE}")
+            self.ahead.clear()
+        if not self.ahead:
+            path.unlink(missing_ok=True)
+
+    def _fault(self, scenarios: Sequence[Scenario]) -> str | None:
+        """Where and how it differs from what these scenarios give; None where it does not."""
+        for index, found in enumerate(self.hashes):
+            if index >= len(scenarios):
+                return f"{self.path}:{index + 1}: holds the results of another sweep, of {len(self):,} scenarios and not {len(scenarios):,}"
+            if scenarios[index].hash != found:
+                return f"{self.path}:{index + 1}: holds the results of another sweep{self._difference(index, scenarios[index])}"
+        index = len(self)
+        if self._tail and (index >= len(scenarios) or not begins_line(self._tail, scenarios[index].hash)):
+            return f"{self.path}:{index + 1}: holds the results of another sweep"
+        return None
+
+    def _difference(self, index: int, scenario: Scenario) -> str:
+        """What the scenario of a line has otherwise than the one that should be there."""
+        try:
+            there = self[index].scenario
+        except ResultsError:
+            return ""
+        found = list(_differing(there.model_dump(mode="json"), scenario.model_dump(mode="json")))
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return f", where {found[0]}{more}" if found else ""
+
+    def times_s(self) -> dict[str, float | None]:
+        """Duration of each simulation by the hash of its scenario, as far as they are known."""
+        path = self.times_of(self.path)
+        if not path.is_file():
+            return {}
+        with path.open("rb") as file:
+            return dict(entry for line in file if (entry := _time_in(line)) is not None)
+
+    @staticmethod
+    def times_of(path: Path) -> Path:
+        """The file of times that belongs to a results file."""
+        return path.with_suffix(_TIMES)
+
+    @staticmethod
+    def ahead_of(path: Path) -> Path:
+        """Where lines wait that were finished before those in front of them."""
+        return path.with_name(f".{path.name}{_AHEAD}")
+
+    # -- writing ------------------------------------------------------------------------
+
+    def append(self, outcome: Outcome) -> None:
+        """Write an outcome, as :meth:`write`."""
+        self.write([line_of(outcome)])
+
+    def write(self, lines: Iterable[Line] = (), *, sync: bool = True) -> None:
+        """Write lines, each followed by those that waited for it; then, unless told otherwise, wait until they are on disk.
+
+        Raises
+        ------
+        SimulationError
+            They cannot be written, as on a full disk; what was written before is kept.
+        """
+        with _explained(self.path):
+            self._catch_up()
+            for line in lines:
+                self._write(line)
+                self._catch_up()
+            if sync:
+                os.fsync(self._file.fileno())
+            if _AHEAD in self._beside and not self.ahead:
+                self._beside.pop(_AHEAD).close()
+                self.ahead_of(self.path).unlink(missing_ok=True)
+
+    def write_ahead(self, place: int, line: Line) -> None:
+        """Write down a line that is there before its turn; it goes to its place with the line in front of it.
+
+        Raises
+        ------
+        SimulationError
+            It cannot be written, as on a full disk.
+        """
+        path = self.ahead_of(self.path)
+        with _explained(path):
+            if _AHEAD not in self._beside:
+                file = self._beside[_AHEAD] = path.open("a+b")
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+            _put(self._beside[_AHEAD], timed(line))
+        self.ahead[place] = line
+
+    def retried(self, again: Iterator[Outcome], progress: Callable[[int, int], None]) -> ResultsFile:
+        """Itself with new outcomes in place of the failures; until the last is there, the old file stands.
+
+        Parameters
+        ----------
+        again
+            The outcomes, in order.
+        progress
+            Called with failures done and in all.
+
+        Returns
+        -------
+        ResultsFile
+            The new one, open; this one is closed.
+        """
+        times_s, failed, done = self.times_s(), set(self.failed), 0
+        new = ResultsFile.open(self.path.with_name(f".{self.path.name}{_RETRY}"), force=True)
+        try:
+            progress(done, len(failed))
+            for place, scenario_hash in enumerate(self.hashes):
+                if place in failed:
+                    new.append(next(again))
+                    progress(done := done + 1, len(failed))
+                else:
+                    new.write([Line(self._text(place), scenario_hash, times_s.get(scenario_hash), failed=False)], sync=False)
+            os.fsync(new._file.fileno())
+            os.replace(self.times_of(new.path), self.times_of(self.path))
+            os.replace(new.path, self.path)
+        except BaseException:
+            new.close()
+            self._remove_retry()
+            raise
+        new.path, new.ahead, self.ahead = self.path, self.ahead, {}
+        self.close()
+        return new
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Around simulations whose outcomes are written.
+
+        Raises
+        ------
+        WorkersLostError
+            Their processes are gone; it says that what is finished is kept here, where something is.
+        """
+        try:
+            yield
+        except WorkersLostError as error:
+            files = [str(path) for path, lines in ((self.path, self.hashes), (self.ahead_of(self.path), self.ahead)) if lines]
+            if not files:
+                raise
+            raise WorkersLostError(error.what, error.advice, f"finished results are kept in {' and '.join(files)}") from None
+
+    def _catch_up(self) -> None:
+        """Write the lines that waited for the last one."""
+        while (line := self.ahead.get(len(self))) is not None:
+            self._write(line)
+            del self.ahead[len(self) - 1]
+
+    def _write(self, line: Line) -> None:
+        if _TIMES not in self._beside:
+            self._beside[_TIMES] = self._open_times()
+        _put(self._beside[_TIMES], json.dumps({"scenario_hash": line.scenario_hash, "wall_time_s": line.took_s}).encode() + b"\n")
+        if self._tail:
+            self._file.truncate(self._ends[-1] if self._ends else 0)
+            self._tail = b""
+        _put(self._file, line.text)
+        self._note(line)
+
+    def _open_times(self) -> BinaryIO:
+        """The file of times, cut off behind the last line that is whole and of an outcome that is there."""
+        file, written = self.times_of(self.path).open("a+b"), set(self.hashes)
+        file.seek(0)
+        end = 0
+        for text, _ in zip(file, range(len(self)), strict=False):
+            entry = _time_in(text)
+            if entry is None or entry[0] not in written:
+                break
+            end += len(text)
+        file.truncate(end)
+        return file
+
+    def _remove_retry(self) -> None:
+        """Remove what a retry has left that was stopped."""
+        path = self.path.with_name(f".{self.path.name}{_RETRY}")
+        path.unlink(missing_ok=True)
+        self.times_of(path).unlink(missing_ok=True)
+
+
+read_results = ResultsFile.read
+
+
+def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome]:
+    """The outcomes that a sweep wrote, one by one, in the order of the file; a last line that was cut off is left out.
+
+    Parameters
+    ----------
+    path
+        The file; it may also be put together by hand, with empty lines and keys in any order.
+    notes
+        Gets a sentence where the last line was cut off.
+
+    Raises
+    ------
+    ResultsError
+        As :meth:`ResultsFile.read`, once the line is reached; a file that holds nothing is none.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                if not text.strip():
+                    continue
+                try:
+                    yield checked_outcome_of(text)
+                except ResultsError as error:
+                    if not isinstance(error, CutOffError) or line.endswith(b"\n"):
+                        raise ResultsError(f"{path}:{number}: {error}") from None
+                    if notes is not None:
+                        notes.append(
+                            f"The results file ends in the middle of line {number}, as after an interrupted sweep; that line is left out."
+                        )
+    except FileNotFoundError:
+        raise ResultsError(f"{path}: there is no such file; check the path, or write it with `paceline sweep`") from None
+    except (OSError, ValueError) as error:  # a ValueError where the path has a zero byte
+        raise ResultsError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from None
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SimulationError(f"{path}: cannot be written: {error.strerror}; finished results are kept: run again when it can") from None
+
+
+def _put(file: BinaryIO, data: bytes) -> None:
+    """Write to the end of a file that was opened to append, past Python's buffer: nothing is left in it that could come late."""
+    while data:
+        data = data[os.write(file.fileno(), data) :]
+
+
+def _time_in(text: bytes) -> tuple[str, float | None] | None:
+    """Hash and seconds of a line of the file of times; None where it is cut off or no such line."""
+    try:
+        entry = json.loads(text)
+        return (str(entry["scenario_hash"]), entry["wall_time_s"]) if text.endswith(b"\n") else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _differing(there: Any, here: Any, where: str = "") -> Iterator[str]:
+    """Each dotted key that differs, with both values where they are short."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in (*there, *(key for key in here if key not in there)):
+            yield from _differing(there.get(key), here.get(key), f"{where}.{key}" if where else key)
+    elif there != here:
+        was, now = ("left out" if value is None else quoted(value) for value in (there, here))
+        both_short = not any(isinstance(value, (Mapping, list)) for value in (there, here))
+        yield f"{where} was {was} and is now {now}" if both_short else f"{where} differs"

@@ -1,0 +1,221 @@
+"""Scenarios into outcomes: in order, as a stream, on processes of this machine or of a cluster."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
+
+from paceline.sweeping.backends import Workers, local_workers
+from paceline.sweeping.lines import Line, Outcome, line_of
+from paceline.sweeping.on_dask import check_dask_address, dask_workers
+from paceline.sweeping.on_ray import check_ray_address, ray_workers
+from simulator.engine.choosing import check
+from simulator.errors import EngineWarning, InputError, PacelineError
+from simulator.resolve import Resolved, resolve
+from simulator.results import Failed, Failure, Result
+from simulator.run import simulate
+from simulator.scenario import Scenario
+
+__all__ = ["Backend", "Runner"]
+
+Backend = Literal["local", "dask", "ray"]
+SentT = TypeVar("SentT")
+
+
+class Runner:
+    """Simulates scenarios in parallel, giving the outcomes in the order of the scenarios.
+
+    The outcomes depend on the scenarios alone, not on backend or number of jobs. Used as a
+    context manager, it keeps the connection to a cluster for several runs.
+
+    Parameters
+    ----------
+    jobs
+        Processes, or tasks at a time; 0 takes all cores, of the cluster where there is one.
+    backend
+        ``"local"``: processes of this machine. ``"dask"``, ``"ray"``: a cluster of theirs,
+        which runs what it is sent: use one that you trust, on your own network.
+    scheduler
+        Address of the cluster: ``tcp://host:port`` of a Dask scheduler; ``host:port``,
+        ``ray://host:port`` or ``auto`` of Ray, which starts a cluster of its own on this machine if it is left out.
+
+    Raises
+    ------
+    InputError
+        There is no such backend, jobs are negative, or the scheduler does not fit the backend.
+    """
+
+    def __init__(self, *, jobs: int = 0, backend: Backend = "local", scheduler: str | None = None) -> None:
+        if backend not in get_args(Backend):
+            raise InputError(f"`backend` {str(backend)[:40]!r}: must be local, dask or ray")
+        if jobs < 0:
+            raise InputError(f"`jobs` {jobs}: must be at least 0, which takes all cores")
+        if backend == "local" and scheduler is not None:
+            raise InputError(f"`scheduler` {scheduler[:80]!r}: is of a cluster; say which kind with `backend` dask or `backend` ray")
+        if backend == "dask":
+            check_dask_address(scheduler)
+        if backend == "ray":
+            check_ray_address(scheduler)
+        self.jobs, self.backend, self.scheduler = jobs, backend, scheduler
+        self._connected = ExitStack()
+        self._workers: Workers | None = None
+
+    def __enter__(self) -> Runner:
+        self._workers = self._connected.enter_context(self._connection())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._workers = None
+        self._connected.close()
+
+    def run(self, scenarios: Iterable[Scenario]) -> Generator[Outcome, None, None]:
+        """Simulate scenarios; each outcome comes as soon as it and all before it are there.
+
+        No more than some scenarios are read, and held, ahead of the outcome that is waited for.
+
+        Parameters
+        ----------
+        scenarios
+            What to simulate.
+
+        Yields
+        ------
+        Result or Failure
+            A failure where the simulation of a scenario ended in an error of
+            :class:`~simulator.errors.PacelineError`; the others go on.
+
+        Raises
+        ------
+        InputError
+            The cluster cannot be reached, or does not have this version of Paceline; or ``run.engine`` cannot run on this machine.
+        SimulationError
+            A worker process was killed, or the cluster was lost.
+        """
+        with closing(self._groups(_answer, scenarios)) as groups:
+            for window, answers in groups:
+                yield from map(_outcome, window, answers)
+
+    def lines(
+        self, scenarios: Iterable[Scenario], early: Callable[[int, Line], None] | None = None
+    ) -> Generator[Sequence[Line], None, None]:
+        """The same as lines of a results file, made where the scenarios are simulated; those that come together in one list.
+
+        ``early`` is called at once with number and line of a scenario that is done before one in front of it, where
+        processes of this machine simulate; the line comes again in its turn.
+        """
+        with closing(self._groups(_line, scenarios, early)) as groups:
+            for _, lines in groups:
+                yield lines
+
+    def _groups(
+        self,
+        function: Callable[[Scenario | Resolved], _Sent[SentT]],
+        scenarios: Iterable[Scenario],
+        early: Callable[[int, SentT], None] | None = None,
+    ) -> Generator[tuple[Sequence[Scenario], Sequence[SentT]], None, None]:
+        """Scenarios, one after the other, and what a function has sent back of each; those that come together at once."""
+        waiting = iter(scenarios)
+        first = list(itertools.islice(waiting, 1))
+        if not first:
+            return
+        if self.backend == "local":
+            check(first[0].run.engine)
+        with ExitStack() as stack:
+            workers = self._workers or stack.enter_context(self._connection())
+            begin, noted = 0, set[str]()
+            while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
+                first = []
+                tell = None if early is None else partial(_told, early, begin)
+                at = 0
+                with closing(workers.groups(function, [_resolved(scenario) for scenario in window], tell)) as groups:
+                    for group in groups:
+                        for text in [text for sent in group for text in sent.notes if text not in noted]:
+                            noted.add(text)
+                            warnings.warn(text, EngineWarning, stacklevel=2)
+                        yield window[at : at + len(group)], [sent.answer for sent in group]
+                        at += len(group)
+                begin += len(window)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Workers]:
+        with ExitStack() as stack:
+            if self.backend == "dask":
+                assert self.scheduler is not None
+                yield stack.enter_context(dask_workers(self.jobs, self.scheduler))
+            elif self.backend == "ray":
+                yield stack.enter_context(ray_workers(self.jobs, self.scheduler))
+            else:
+                yield stack.enter_context(local_workers(self.jobs))
+
+
+Answer = Failed | dict[str, Any]
+"""Why there is no result, or the result's fields without the scenario, which is here already."""
+
+
+class _Sent(NamedTuple, Generic[SentT]):
+    """What a worker sends back."""
+
+    answer: SentT
+    notes: tuple[str, ...]
+    """What it would have warned of, had anybody looked: what its engine could not do."""
+
+
+def _resolved(scenario: Scenario) -> Scenario | Resolved:
+    """Resolved here, where the user's catalogue is; what cannot be is told by who simulates it."""
+    try:
+        return resolve(scenario)
+    except PacelineError:
+        return scenario
+
+
+def _answer(scenario: Scenario | Resolved) -> _Sent[Answer]:
+    """Simulate one scenario, in a worker."""
+    return _noting(lambda: _simulated(scenario))
+
+
+def _line(scenario: Scenario | Resolved) -> _Sent[Line]:
+    """Simulate one scenario, in a worker, and write down what comes of it."""
+    given = scenario.given if isinstance(scenario, Resolved) else scenario
+    return _noting(lambda: line_of(_outcome(given, _simulated(scenario))))
+
+
+def _noting(made: Callable[[], SentT]) -> _Sent[SentT]:
+    """What a function makes, and what it warns of an engine meanwhile."""
+    notes: list[str] = []
+    show = warnings.showwarning
+
+    def keep(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, EngineWarning):
+            notes.append(str(message))
+        else:
+            show(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", EngineWarning)
+        warnings.showwarning = keep
+        answer = made()
+    return _Sent(answer, tuple(notes))
+
+
+def _simulated(scenario: Scenario | Resolved) -> Answer:
+    try:
+        result = simulate(scenario)
+    except PacelineError as error:
+        return Failed(kind=type(error).__name__, text=" ".join(str(error).split()))
+    return {name: getattr(result, name) for name in Result.model_fields if name != "scenario"}
+
+
+def _told(early: Callable[[int, SentT], None], begin: int, number: int, sent: _Sent[SentT]) -> None:
+    """Tell of an answer before its turn."""
+    early(begin + number, sent.answer)
+
+
+def _outcome(scenario: Scenario, answer: Answer) -> Outcome:
+    """An answer, with the scenario that it is of."""
+    if isinstance(answer, Failed):
+        return Failure(scenario_hash=scenario.hash, scenario=scenario, failed=answer)
+    return Result.model_construct(scenario=scenario, **answer)

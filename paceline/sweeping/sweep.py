@@ -1,0 +1,204 @@
+"""sweep: scenarios into outcomes, kept in a results file, and gone on with where it was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from paceline.sweeping.lines import Line, Outcome, timeless
+from paceline.sweeping.results_file import ResultsFile
+from paceline.sweeping.runner import Backend, Runner
+from simulator.errors import SimulationError
+from simulator.results import Failure, Result
+from simulator.scenario import Scenario
+from simulator.table import frame_of, html_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Sweep", "sweep"]
+
+Progress = Callable[[int, int], None]
+_NAMED = 3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep(Sequence[Outcome]):
+    """Outcomes of a sweep, in the order of its scenarios.
+
+    Those that were written to a file are read from it whenever they are asked for: going
+    through them one by one takes no more memory than one.
+
+    Attributes
+    ----------
+    path
+        The results file; None where all outcomes are held.
+    """
+
+    path: Path | None
+    _outcomes: tuple[Outcome, ...] | ResultsFile = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def __repr__(self) -> str:
+        where = "" if self.path is None else f" in {self.path}"
+        return f"<Sweep: {len(self)} scenarios{where}>"
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return iter(self._outcomes)
+
+    @overload
+    def __getitem__(self, index: int) -> Outcome: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Outcome]: ...
+    def __getitem__(self, index: int | slice) -> Outcome | list[Outcome]:
+        places = range(len(self))[index]
+        return self._outcomes[places] if isinstance(places, int) else [self._outcomes[place] for place in places]
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per scenario: the settings that differ, then :data:`simulator.rows.COLUMNS`."""
+        return frame_of(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows, with the most important figures."""
+        return html_of(self, f"Sweep of {len(self)} scenarios", total=len(self))
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """All results, without the failures; equal workloads and clusters of theirs are one object."""
+        return tuple(outcome for outcome in self if isinstance(outcome, Result))
+
+    @property
+    def failed(self) -> Sequence[int]:
+        """Numbers, from 0, of the scenarios that could not be simulated."""
+        held = self._outcomes
+        return held.failed if isinstance(held, ResultsFile) else [at for at, its in enumerate(held) if isinstance(its, Failure)]
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Scenarios that could not be simulated, and why."""
+        return tuple(outcome for outcome in (self[place] for place in self.failed) if isinstance(outcome, Failure))
+
+    def check(self, name: Callable[[int], str] | None = None) -> None:
+        """Do nothing where every scenario has a result.
+
+        Parameters
+        ----------
+        name
+            What to call scenario 0, 1, ...; left out: by number, from 1.
+
+        Raises
+        ------
+        SimulationError
+            Some failed; the message tells the reasons of the first.
+        """
+        if not self.failed:
+            return
+        called = name if name is not None else (lambda place: f"scenario {place + 1}")
+        first = [f"{called(place)}: {its.failed.text}" for place in self.failed[:_NAMED] if isinstance(its := self[place], Failure)]
+        more = f"; and {len(self.failed) - len(first)} more" if len(self.failed) > len(first) else ""
+        kept = "" if self.path is None else f"; {self.path} tells of them all, `retry_failed=True` simulates them again"
+        raise SimulationError(f"{len(self.failed)} of {len(self)} scenarios failed: {'; '.join(first)}{more}{kept}")
+
+
+def sweep(
+    scenarios: Sequence[Scenario],
+    out: Path | None = None,
+    *,
+    jobs: int = 0,
+    backend: Backend = "local",
+    scheduler: str | None = None,
+    force: bool = False,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+    agree: Callable[[range], None] | None = None,
+) -> Sweep:
+    """Simulate scenarios in parallel, and write each outcome to a results file.
+
+    A scenario whose simulation fails is written as a failure, and the others go on. The
+    file's bytes depend on the scenarios alone. Stopped at any moment and called again,
+    it goes on after the last whole line.
+
+    Parameters
+    ----------
+    scenarios
+        What to simulate, in order; a :class:`~paceline.sweeping.grid.Grid` builds each when its turn comes.
+    out
+        The results file; outcomes that it already has, in this order, are kept. None: outcomes are held in memory.
+    jobs, backend, scheduler
+        Where and on how many processes, as in :class:`~paceline.sweeping.runner.Runner`.
+    force
+        Begin anew if ``out`` holds another sweep.
+    retry_failed
+        Simulate again those that the file has as failures.
+    progress
+        Called with scenarios done and in all.
+    agree
+        Called with the places of the scenarios that are yet to be simulated, before any is; raises where they shall not be.
+
+    Raises
+    ------
+    InputError
+        ``out`` cannot be written or is being written, or the cluster cannot be used.
+    ResultsError
+        ``out`` holds results of another sweep, or is no results file.
+    SimulationError
+        A worker process was killed; a results file keeps earlier outcomes.
+    """
+    runner = Runner(jobs=jobs, backend=backend, scheduler=scheduler)
+    tell = progress if progress is not None else _silent
+    total = len(scenarios)
+    if out is None:
+        if agree is not None:
+            agree(range(total))
+        tell(0, total)
+        held: list[Outcome] = []
+        with closing(runner.run(scenarios)) as outcomes:
+            for outcome in outcomes:
+                held.append(timeless(outcome))
+                tell(len(held), total)
+        return Sweep(None, tuple(held))
+    with ResultsFile.open(out, force=force) as file:
+        file.go_on_with(scenarios, force=force)
+        if agree is not None:
+            agree(range(len(file), total))
+        if not (retry_failed and file.failed):
+            return _gone_on(file, scenarios, runner, tell)
+        with closing(runner.run(scenarios[place] for place in file.failed)) as again:
+            retried = file.retried(again, tell)
+    with retried:
+        return _gone_on(retried, scenarios, runner, tell)
+
+
+def _gone_on(file: ResultsFile, scenarios: Sequence[Scenario], runner: Runner, tell: Progress) -> Sweep:
+    """The sweep, once what is missing is written: what was finished ahead in an earlier run is not simulated again."""
+    total = len(scenarios)
+    rest = [place for place in range(len(file), total) if place not in file.ahead]
+    tell(len(file) + len(file.ahead), total)
+
+    def early(number: int, line: Line) -> None:
+        file.write_ahead(rest[number], line)
+        tell(len(file) + len(file.ahead), total)
+
+    done = 0
+    try:
+        file.write()
+        # closed, it ends its processes also where this one is stopped between two outcomes
+        with file.keeping(), closing(runner.lines((scenarios[place] for place in rest), early)) as groups:
+            for lines in groups:
+                places, done = rest[done : done + len(lines)], done + len(lines)
+                # one that came early may be there already, written with the line in front of it
+                file.write(line for place, line in zip(places, lines, strict=True) if place >= len(file))
+                tell(len(file) + len(file.ahead), total)
+    except KeyboardInterrupt:
+        tell(len(file) + len(file.ahead), total)  # perhaps it came between a line and the word of it
+        raise
+    return Sweep(file.path, file)
+
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""

@@ -1,0 +1,328 @@
+"""Results files and sweeps as a library: what is kept, what is refused, and that lines come back as they were written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paceline
+from paceline.sweeping import ResultsFile, Runner, grid, iter_results, read_results, sweep
+from paceline.sweeping.backends import KILLED, WorkersLostError
+from paceline.sweeping.lines import Line, line_of, outcome_of
+from simulator import Scenario, simulate
+from simulator.errors import InputError, ResultsError, SimulationError
+from simulator.resolve import Resolved
+from simulator.results import Failure, Result
+
+Build = Callable[..., Scenario]
+
+
+def many(scenario: Build, workers: tuple[int, ...] = (1, 2, 3), **run: Any) -> list[Scenario]:
+    base = scenario(strategy={"kind": "multi-worker-mirrored", "workers": 1}, run={"steps": 5, "warmup_steps": 1, **run})
+    return list(grid(base, [("strategy.workers", list(workers))]))
+
+
+def failing(scenario: Build) -> list[Scenario]:
+    """Three, of which the second ends in an error."""
+    whole = many(scenario)
+    broken = grid(whole[1], [("workload.jitter", [{"kind": "gamma", "shape": 1e-4}])])[0]
+    with pytest.raises(SimulationError):
+        simulate(broken)
+    return [whole[0], broken, whole[2]]
+
+
+def test_a_file_gives_back_what_was_appended(scenario: Build, tmp_path: Path) -> None:
+    results = [simulate(one) for one in many(scenario)]
+    timeless = [result.model_copy(update={"wall_time_s": None}) for result in results]
+    with ResultsFile.open(tmp_path / "j.ndjson") as file:
+        for number, result in enumerate(results[:2]):
+            file.append(result)
+            assert list(file) == timeless[: number + 1]
+    with ResultsFile.open(tmp_path / "j.ndjson") as file:
+        assert file.hashes == [result.scenario_hash for result in results[:2]]
+        assert [file[0], file[-1]] == file[:] == timeless[:2]
+        assert file.times_s() == {result.scenario_hash: result.wall_time_s for result in results[:2]}
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker process that is killed after the first scenario of a run."""
+
+    def run(_: Runner, scenarios: Iterable[Scenario]) -> Iterator[Result]:
+        yield simulate(next(iter(scenarios)))
+        raise WorkersLostError(*KILLED)
+
+    def lines(runner: Runner, scenarios: Iterable[Scenario], early: object = None) -> Iterator[list[Line]]:
+        for outcome in run(runner, scenarios):
+            yield [line_of(outcome)]
+
+    monkeypatch.setattr(Runner, "run", run)
+    monkeypatch.setattr(Runner, "lines", lines)
+
+
+_KILLED, _AGAIN = "a worker process was killed, perhaps for want of memory; ", "run again with fewer `jobs`"
+
+
+@pytest.mark.usefixtures("killed")
+def test_results_are_said_to_be_kept_only_where_a_file_keeps_them(scenario: Build, tmp_path: Path) -> None:
+    out = tmp_path / "j.ndjson"
+    with pytest.raises(SimulationError) as lost:
+        sweep(many(scenario), out=None)
+    assert str(lost.value) == _KILLED + _AGAIN
+    with pytest.raises(SimulationError) as lost:
+        sweep(many(scenario), out=out)
+    assert str(lost.value) == f"{_KILLED}finished results are kept in {out}: {_AGAIN}"
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_plan_says_that_results_are_kept_only_where_they_are(scenario: Build, tmp_path: Path) -> None:
+    base, out = many(scenario)[0], tmp_path / "p.ndjson"
+    for path, kept in ((None, ""), (out, f"finished results are kept in {out}: ")):
+        with pytest.raises(SimulationError) as lost:
+            paceline.plan(base, target_throughput="100 samples/s", workers=[1, 2], confidence=0.5, out=path)
+        assert str(lost.value) == _KILLED + kept + _AGAIN
+
+
+def test_a_file_without_a_line_keeps_nothing(tmp_path: Path) -> None:
+    with ResultsFile.open(tmp_path / "j.ndjson") as file, pytest.raises(WorkersLostError) as lost, file.keeping():
+        raise WorkersLostError(*KILLED)
+    assert str(lost.value) == _KILLED + _AGAIN
+
+
+def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
+    path = tmp_path / "j.ndjson"
+    result = simulate(many(scenario)[0])
+    other = f"from pathlib import Path\nfrom paceline.sweeping import ResultsFile\nResultsFile.open(Path({str(path)!r}))"
+    with ResultsFile.open(path) as file:
+        file.append(result)
+        refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
+        assert refused.returncode == 1
+        assert f"InputError: `out` {str(path)!r}: another process is writing to it" in refused.stderr
+        file.append(result)
+    assert subprocess.run([sys.executable, "-c", other], check=False).returncode == 0
+    assert len(path.read_bytes().splitlines()) == 2
+
+
+def test_a_new_file_without_a_line_leaves_no_file(tmp_path: Path) -> None:
+    with ResultsFile.open(tmp_path / "j.ndjson"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"remember the milk", b"{}\n", b'{"schema_version":2}\n', b"\xff\xfe\n", b"\0" * 100, b"\n"])
+def test_what_is_no_results_file_is_refused_and_not_touched(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "j.ndjson"
+    path.write_bytes(content)
+    with pytest.raises(ResultsError, match="is there already and is no results file of this version; choose another `out`, or"):
+        ResultsFile.open(path)
+    assert path.read_bytes() == content
+    with ResultsFile.open(path, force=True) as file:
+        assert len(file) == 0
+
+
+def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_path: Path) -> None:
+    path = tmp_path / "j.ndjson"
+    line = simulate(many(scenario)[0]).to_json()
+    for garbage in ("hello", line[:-9], line.replace(',"seed"', ',,"seed"')):
+        path.write_text(f"{line}\n{garbage}\n{line}\n")
+        with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result of this version"):
+            ResultsFile.open(path)
+
+
+def test_times_survive_whatever_was_cut(scenario: Build, tmp_path: Path) -> None:
+    scenarios = many(scenario, (1, 2, 3, 4))
+    path, times = tmp_path / "j.ndjson", tmp_path / "j.times.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole, all_times = path.read_bytes(), times.read_bytes()
+    ends = [index + 1 for index, letter in enumerate(all_times) if letter == ord("\n")]
+    lines = whole.splitlines(keepends=True)
+    # killed before a line, between time and line, within a time, within a line
+    for kept, clock in ((2, ends[1]), (2, ends[2]), (2, ends[1] + 20), (2, ends[2] - 1), (3, ends[1])):
+        path.write_bytes(b"".join(lines[:kept]) + lines[kept][:50])
+        times.write_bytes(all_times[:clock])
+        sweep(scenarios, path, jobs=1)
+        assert path.read_bytes() == whole
+        found = [json.loads(line) for line in times.read_text().splitlines()]
+        hashes = [one.hash for one in scenarios]
+        assert [entry["scenario_hash"] for entry in found] == (hashes if kept == 2 else [*hashes[:2], hashes[3]])
+        assert all(entry["wall_time_s"] > 0 for entry in found)
+        assert times.read_bytes().startswith(all_times[: ends[1]])
+
+
+def test_results_do_not_stand_where_another_sweep_would_put_its_times(scenario: Build, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="names like this are for the times of other sweeps; choose another name"):
+        sweep(many(scenario), tmp_path / "r.times.ndjson", jobs=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_times_of_another_sweep_are_not_taken_over(scenario: Build, tmp_path: Path) -> None:
+    scenarios = many(scenario)
+    sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
+    (tmp_path / "r.ndjson").write_bytes(b"".join((tmp_path / "r.ndjson").read_bytes().splitlines(keepends=True)[:2]))
+    (tmp_path / "r.times.ndjson").write_text('{"scenario_hash": "0123456789abcdef", "wall_time_s": 1.0}\n' * 2)
+    sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
+    assert [json.loads(line)["scenario_hash"] for line in (tmp_path / "r.times.ndjson").read_text().splitlines()] == [scenarios[2].hash]
+
+
+def test_a_failure_is_written_and_the_others_go_on(scenario: Build, tmp_path: Path) -> None:
+    scenarios = failing(scenario)
+    for jobs in (1, 2):
+        swept = sweep(scenarios, tmp_path / f"{jobs}.ndjson", jobs=jobs)
+        assert [type(outcome) for outcome in swept] == [Result, Failure, Result]
+        assert (len(swept), len(swept.results), swept.failed) == (3, 2, [1])
+        assert swept.failures[0].scenario == scenarios[1]
+        assert swept.failures[0].failed.kind == "SimulationError"
+        with pytest.raises(SimulationError, match=r"^1 of 3 scenarios failed: scenario 2: .*check the times"):
+            swept.check()
+    assert (tmp_path / "1.ndjson").read_bytes() == (tmp_path / "2.ndjson").read_bytes()
+    read = read_results(tmp_path / "1.ndjson")
+    assert (read.results, read.failures) == (swept.results, swept.failures)
+    assert read.notes[0].startswith("1 of 3 scenarios failed: ")
+    assert list(iter_results(tmp_path / "1.ndjson")) == list(swept)
+
+
+def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.ndjson"
+    scenarios = many(scenario, (1, 2, 3, 4))
+    sweep(scenarios, tmp_path / "whole.ndjson", jobs=1)
+
+    def moody(one: Resolved) -> Result:
+        if one.given.replicas in (2, 4):
+            raise SimulationError("not in the mood\nfor this")
+        return simulate(one)
+
+    monkeypatch.setattr("paceline.sweeping.runner.simulate", moody)
+    swept = sweep(scenarios, path, jobs=1)
+    assert [failure.failed.text for failure in swept.failures] == ["not in the mood for this"] * 2
+    times = (tmp_path / "r.times.ndjson").read_text().splitlines()
+    before = path.read_bytes()
+    assert sweep(scenarios, path, jobs=1, retry_failed=True).failed == [1, 3]
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    assert sweep(scenarios, path, jobs=1).failed == [1, 3]
+    assert path.read_bytes() == before
+    # killed while it tries again: the old file stands, and what is left of the new one is in nobody's way
+    (tmp_path / ".r.ndjson.retry").write_text("half of")
+    told: list[tuple[int, int]] = []
+    again = sweep(scenarios, path, jobs=1, retry_failed=True, progress=lambda *done: told.append(done))
+    assert again.failed == []
+    assert told == [(0, 2), (1, 2), (2, 2), (4, 4)]
+    assert path.read_bytes() == (tmp_path / "whole.ndjson").read_bytes()
+    now = (tmp_path / "r.times.ndjson").read_text().splitlines()
+    assert (now[0], now[2]) == (times[0], times[2])
+    assert all(json.loads(line)["wall_time_s"] > 0 for line in now)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["r.ndjson", "r.times.ndjson", "whole.ndjson", "whole.times.ndjson"]
+
+
+def test_a_retry_that_is_stopped_changes_nothing(scenario: Build, tmp_path: Path) -> None:
+    path = tmp_path / "r.ndjson"
+    scenarios = failing(scenario)
+    sweep(scenarios, path, jobs=1)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def stop(done: int, total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(scenarios, path, jobs=1, retry_failed=True, progress=stop)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_sweep_without_a_file_is_held(scenario: Build, tmp_path: Path) -> None:
+    scenarios = many(scenario)
+    held = sweep(scenarios, jobs=1)
+    written = sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
+    assert held.path is None
+    assert [outcome.to_json() for outcome in held] == (tmp_path / "r.ndjson").read_text().splitlines()
+    assert list(held) == list(written)
+    assert held[-1] == written[-1]
+    assert held[1:] == written[1:]
+    held.check()
+    with pytest.raises(IndexError):
+        written[3]
+
+
+def test_lines_with_the_same_workload_share_it(scenario: Build, tmp_path: Path) -> None:
+    scenarios = many(scenario, tuple(range(1, 9)))
+    sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
+    results = read_results(tmp_path / "r.ndjson").results
+    assert len({id(result.scenario.workload) for result in results}) == 1
+    assert len({id(result.scenario.cluster) for result in results}) == 1
+    lines = (tmp_path / "r.ndjson").read_text().splitlines()
+    assert [result.to_json() for result in results] == lines
+    # laid out otherwise, as by another program, they are read all the same
+    spaced = tmp_path / "spaced.ndjson"
+    spaced.write_text("".join(json.dumps(dict(reversed(json.loads(line).items()))) + "\n" for line in lines))
+    assert read_results(spaced).results == results
+
+
+def test_a_section_that_begins_like_another_is_told_apart(scenario: Build) -> None:
+    one, other = (simulate(many(partial(scenario, workload={"name": name}))[0]) for name in ('a"}', 'a"}b'))
+    for result in (one, other, one):
+        assert outcome_of(result.to_json().encode()) == result
+
+
+@pytest.mark.parametrize("cut", [-1, -2, -400, 900, 60])
+def test_a_file_cut_anywhere_is_read_up_to_the_cut(scenario: Build, tmp_path: Path, cut: int) -> None:
+    lines = [simulate(one).to_json().encode() for one in many(partial(scenario, workload={"name": "größer ☃" * 40}))]
+    file = tmp_path / "r.ndjson"
+    begin = 45 + lines[1].index("☃".encode()) if cut == 900 else cut
+    for more in range(3):  # within a letter of three bytes too
+        file.write_bytes(lines[0] + b"\n" + lines[1][: begin + more if cut == 900 else begin])
+        read = read_results(file)
+        assert len(read.results) == 1
+        assert "ends in the middle of line 2" in read.notes[0]
+        assert len(list(iter_results(file))) == 1
+
+
+def test_a_file_of_failures_only_tells_why(scenario: Build, tmp_path: Path) -> None:
+    sweep(failing(scenario)[1:2], tmp_path / "r.ndjson", jobs=1)
+    with pytest.raises(ResultsError, match=r"r.ndjson: holds no result: 1 of 1 scenarios failed: .*check the times"):
+        read_results(tmp_path / "r.ndjson")
+
+
+def test_a_runner_reads_no_more_scenarios_than_it_must(scenario: Build) -> None:
+    asked = 0
+
+    def endless() -> Iterator[Scenario]:
+        nonlocal asked
+        one = many(scenario, (1,))[0]
+        while True:
+            asked += 1
+            yield one
+
+    outcomes = Runner(jobs=1).run(endless())
+    next(outcomes)
+    outcomes.close()  # type: ignore[attr-defined]
+    assert asked <= 64
+
+
+def test_a_bug_is_no_failure(scenario: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(one: Scenario) -> Result:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("paceline.sweeping.runner.simulate", broken)
+    with pytest.raises(ZeroDivisionError):
+        sweep(many(scenario), tmp_path / "r.ndjson", jobs=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runners_refuse_what_does_not_fit() -> None:
+    for options, message in (
+        ({"backend": "slurm"}, "must be local, dask or ray"),
+        ({"jobs": -1}, "`jobs` -1: must be at least 0"),
+        ({"scheduler": "tcp://a:1"}, "say which kind with `backend`"),
+        ({"backend": "dask"}, "needs the address of its scheduler"),
+        ({"backend": "dask", "scheduler": "http://a:1"}, "needs the address of its scheduler"),
+        ({"backend": "ray", "scheduler": "tcp://a:1"}, "must be host:port, ray://host:port or auto"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Runner(**options)  # type: ignore[arg-type]
