@@ -217,5 +217,5 @@ def test_files_are_written_whole(results: list[Result], tmp_path: Path) -> None:
 
 def test_a_folder_that_is_a_file_is_refused(results: list[Result], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match="--tables"):
+    with pytest.raises(InputError, match="file"):
         write_tables(tables_of(results), tmp_path / "file")
