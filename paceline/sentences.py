@@ -12,7 +12,10 @@ from simulator.figures import Limit
 from simulator.results import Result
 from simulator.text import format_share, format_usd_per_hour, format_usd_sum
 
-__all__ = ["cost_in_words", "interval_in_words", "limit_in_words"]
+__all__ = ["NOT_CERTAIN", "cost_in_words", "interval_in_words", "limit_in_words"]
+
+NOT_CERTAIN = "effect not certain"
+"""Of a change whose interval, run by run, holds 0."""
 
 _EXPOSED = "communication that no computing hides takes {exposed} of each step"
 _WORDS = {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import rich.table
 
-__all__ = ["Cell", "Column", "Row", "Table", "Tabular", "csv_cell", "flat", "frame_of", "html_of"]
+__all__ = ["FORMULA", "Cell", "Column", "Row", "Table", "Tabular", "csv_cell", "flat", "frame_of", "html_of"]
 
 Cell = str | int | float | bool | None
 """A plain value; None where there is none."""
@@ -36,7 +36,7 @@ _MOST_ITEMS = 32
 _MOST_ROWS = 20
 _LONGEST_CELL = 200
 _LONGEST_LINE = 1000
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection")."""
 _MARKDOWN = re.compile(r"([\\`*_\[\]|#~])")
 _TEXT_KINDS: tuple[Kind, ...] = ("text", "any")
@@ -239,7 +239,7 @@ def csv_cell(value: Cell) -> str:
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return f"'{value}" if value.startswith(FORMULA) else value
     return repr(value)
 
 

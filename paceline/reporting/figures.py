@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis
-from simulator.text import format_change, format_duration, format_number, format_share, format_usd, plot_text
+from paceline.sentences import NOT_CERTAIN
+from simulator.text import format_change, format_duration, format_number, format_share, format_usd, plot_text, written
 from simulator.workload import Workload
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     assert its.low is not None
     assert its.high is not None
     colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
-    told = format_change(its.gain, 0 if abs(its.gain) >= _SMALL else 1) if its.seen else "effect not certain"
+    gain = written(its.gain, "whole_change" if abs(its.gain) >= _SMALL else "change") if its.seen else NOT_CERTAIN
     drawn.add_bar(
         orientation="h",
         x=[its.gain],
@@ -246,7 +247,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}{'' if its.seen else ', effect not certain'}<br>"
+            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}{'' if its.seen else f', {NOT_CERTAIN}'}<br>"
             f"90% interval, run by run: {format_change(its.low)} to {format_change(its.high)}<br>"
             f"then limited by: {plot_text(its.reason)}"
         ],
@@ -265,7 +266,7 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
     drawn.add_annotation(
         x=max(its.high, its.gain) if side else min(its.low, its.gain),
         y=at,
-        text=f"{plot_text(its.name)} {told}" if its.seen else f"{plot_text(its.name)}: {told}",
+        text=f"{plot_text(its.name)} {gain}" if its.seen else f"{plot_text(its.name)}: {gain}",
         xanchor="left" if side else "right",
         xshift=6 if side else -6,
         showarrow=False,

@@ -21,7 +21,7 @@ from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
 from paceline.reporting.planned import all_candidates, goal_text, plan_tables
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
-from paceline.sentences import limit_in_words
+from paceline.sentences import NOT_CERTAIN, limit_in_words
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
@@ -37,6 +37,7 @@ from simulator.text import (
     format_share,
     format_usd,
     format_usd_per_hour,
+    kind_of,
     listed,
     listed_numbers,
     sentence,
@@ -61,15 +62,15 @@ SCRIPTS = (
     "data.js",
     "state.js",
     "axes.js",
-    "strokes.js",
+    "traces.js",
     "tables.js",
     "pairs.js",
     "scaling.js",
     "against.js",
     "staleness.js",
     "steps.js",
-    "around.js",
-    "busy.js",
+    "sensitivity.js",
+    "utilisation.js",
     "controls.js",
     "main.js",
 )
@@ -254,7 +255,7 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
     drawn = sensitivity_figure(changes)
     known = [change for change in changes if change.gain is not None]
     shown = [
-        f"{clean(change.name)}: {format_change(change.gain) if change.seen else 'effect not certain'}"
+        f"{clean(change.name)}: {format_change(change.gain) if change.seen else NOT_CERTAIN}"
         for change in known[:_MOST_SAID]
         if change.gain is not None
     ]
@@ -349,6 +350,6 @@ def _environment() -> jinja2.Environment:
         symbol=marker_symbol,
         written=written,
     )
-    environment.globals["interval"] = format_interval
+    environment.globals.update(interval=format_interval, kind_of=kind_of)
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     return environment

@@ -367,6 +367,7 @@ class ResultsFile(Sequence[Outcome]):
         SimulationError
             They cannot be written, as on a full disk; what was written before is kept.
         """
+        waiting = bool(self.ahead)
         with _explained(self.path):
             self._catch_up()
             for line in lines:
@@ -374,8 +375,9 @@ class ResultsFile(Sequence[Outcome]):
                 self._catch_up()
             if sync:
                 os.fsync(self._file.fileno())
-            if _AHEAD in self._beside and not self.ahead:
-                self._beside.pop(_AHEAD).close()
+            if waiting and not self.ahead:
+                if (ahead := self._beside.pop(_AHEAD, None)) is not None:
+                    ahead.close()
                 self.ahead_of(self.path).unlink(missing_ok=True)
 
     def write_ahead(self, place: int, line: Line) -> None:
