@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from paceline.comparing import rivals_of, verdict
-from paceline.sentences import cost_in_words, interval_in_words
+from paceline.sentences import cost_in_words, variance_in_words
 from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
@@ -259,8 +259,8 @@ def show_result(result: Result) -> None:
     lines.add_row("of a step", ", ".join(shares))
     for heading, text in _particulars(result):
         lines.add_row(heading, text)
-    for text in interval_in_words(result):
-        lines.add_row("interval", Text(text))
+    if variance := variance_in_words(result):
+        lines.add_row("interval", Text(variance))
     for taken in result.assumed:
         lines.add_row("assumed", Text(f"{taken.path} = {taken.value}: {taken.reason}"))
     for its in result.coverage:
