@@ -23,7 +23,7 @@ from simulator.errors import ScenarioError
 from simulator.figures import Estimate
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.text import format_rate, format_seconds
+from simulator.text import format_rate, written
 
 __all__ = ["improved", "improvements"]
 
@@ -135,7 +135,7 @@ def _links(scenario: Scenario) -> Iterator[_Change]:
         rates = f"{format_rate(link.bandwidth_bytes_per_s)} to {format_rate(2 * link.bandwidth_bytes_per_s)}"
         yield _tried("network", "2x network", f"links between nodes from {rates}{capped}", lambda: with_network(scenario, 2.0))
         if link.latency_s > 0:
-            times = f"{format_seconds(link.latency_s)} to {format_seconds(link.latency_s / 2)}"
+            times = f"{written(link.latency_s, 'setting_s')} to {written(link.latency_s / 2, 'setting_s')}"
             yield _tried("latency", "half latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 0.5))
         else:
             yield _Change("latency", "half latency", "nothing to gain: the cluster's latency between nodes is 0")

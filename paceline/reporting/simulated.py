@@ -27,7 +27,7 @@ from simulator.observing.recording import Recording
 from simulator.replication import replicate
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.text import format_rate, format_seconds, written
+from simulator.text import format_rate, written
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Improvement, Plan
@@ -360,7 +360,7 @@ def _worse(scenario: Scenario) -> Iterator[tuple[str, str, str, Callable[[], Sce
             lambda: with_network(scenario, 0.5),
         )
         if link.latency_s > 0:
-            times = f"{format_seconds(link.latency_s)} to {format_seconds(2 * link.latency_s)}"
+            times = f"{written(link.latency_s, 'setting_s')} to {written(2 * link.latency_s, 'setting_s')}"
             yield "latency", "2x latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 2.0)
     if not scenario.servers and strategy.uses_inner_links(scenario.layout):
         text = f"links inside a node from {_halved(cluster.intra_node.bandwidth_bytes_per_s)}"
