@@ -28,6 +28,10 @@ if TYPE_CHECKING:
         report,
         simulate,
         sweep,
+        testbed,
+        testbed_fit,
+        testbed_predict,
+        testbed_read,
         validate,
         validate_matrix,
         validate_published,
@@ -42,8 +46,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Comparison", "Matrix", "Plan", "Refitted", "Report", "Result", "Scenario", "Sweep", "Validation", "Workload",
-    "calibrate", "compare", "load", "plan", "read_matrix", "read_results", "refit", "report", "simulate", "sweep", "validate",
-    "validate_matrix", "validate_published",
+    "calibrate", "compare", "load", "plan", "read_matrix", "read_results", "refit", "report", "simulate", "sweep", "testbed",
+    "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_matrix", "validate_published",
 ]  # fmt: skip
 
 _HOME = {
@@ -58,6 +62,10 @@ _HOME = {
             "report",
             "simulate",
             "sweep",
+            "testbed",
+            "testbed_fit",
+            "testbed_predict",
+            "testbed_read",
             "validate",
             "validate_matrix",
             "validate_published",

@@ -17,16 +17,19 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union
 import numpy as np
 from pydantic import ConfigDict, Field, InstanceOf, ValidationError, validate_call
 
+from paceline.lengthy import Lengthy
 from simulator.cluster import Price
 from simulator.errors import InputError
 from simulator.records import Observer
 from simulator.results import Result
 from simulator.scenario import Scenario
+from simulator.spec import Spec
 from simulator.text import listed
 from simulator.validation_errors import quoted, rule_of
 
 __all__ = [
     "Answer",
+    "Asking",
     "Backend",
     "Count",
     "Counts",
@@ -40,9 +43,12 @@ __all__ = [
     "Progress",
     "Quantity",
     "Scheduler",
+    "Seed",
     "Settings",
     "Source",
     "Stages",
+    "Steps",
+    "TestbedSource",
     "Text",
     "Thresholds",
     "checked",
@@ -81,6 +87,12 @@ Prices: TypeAlias = Annotated[
 ]
 """Of a node for an hour, by the name of its cluster, such as ``{"ethernet-1g": "0.40/h"}``; alone, or under ``"*"``, of all without one."""
 
+TestbedSource: TypeAlias = Annotated[str | Path | Mapping[str, Any] | InstanceOf[Spec] | None, MustBe("a file, or nested tables")]
+"""A setting of the testbed: a file, nested tables as a file has them, one that is loaded already, or None for the one that needs none."""
+
+Seed: TypeAlias = Annotated[int, Field(ge=0), MustBe("a whole number from 0 on")]
+"""Of everything random: the same seed gives the same."""
+
 Answer: TypeAlias = Annotated[InstanceOf[Result], MustBe("a result, such as `paceline.simulate` gives")]
 """The result of one scenario."""
 
@@ -113,6 +125,12 @@ Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, s
 
 Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function")]
 """Called with what is done and what there is in all."""
+
+Steps: TypeAlias = Annotated[Callable[[float, int], None] | None, MustBe("a function")]
+"""Called with what is done, the last in part, and what there is in all."""
+
+Asking: TypeAlias = Annotated[Callable[[Lengthy], None] | None, MustBe("a function")]
+"""Called before what takes hours; raises where it should not be."""
 
 Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
 """Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""

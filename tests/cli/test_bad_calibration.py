@@ -100,6 +100,7 @@ def test_a_damaged_file_is_bad_input(folder: Path, paceline: Runner, command: st
     assert contents(folder) == before
 
 
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
 def test_a_damaged_file_leaves_the_testbed_nothing_to_fit(folder: Path, paceline: Runner) -> None:
     (folder / "m.ndjson").write_bytes(b"broken\n")
     answer = paceline("testbed", "fit", "m.ndjson", "-o", "machine.json")
