@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field, InstanceOf
 from paceline import comparing
 from paceline.arguments import (
     Answer,
+    Asking,
     Backend,
     Count,
     Counts,
@@ -40,14 +41,18 @@ from paceline.arguments import (
     Settings,
     Source,
     Stages,
+    Steps,
     TestbedSource,
     Text,
     Thresholds,
     checked,
 )
+from paceline.catalogue import Format
+from paceline.lengthy import agree_to_measure, agree_to_one, agree_to_plan, agree_to_sweep
+from paceline.planning.answer import Plan
 from simulator.catalog import scenario_file
 from simulator.errors import CalibrationError, InputError, PacelineWarning
-from simulator.files import check_writable
+from simulator.files import check_writable, write_whole
 from simulator.loading import load_scenario, pairs_of, table_of
 from simulator.prices import parse_prices
 from simulator.results import Result
@@ -60,13 +65,15 @@ if TYPE_CHECKING:
     from calibrate.validation.against_points import PointsCase, Refitted
     from calibrate.validation.matrix import Matrix
     from calibrate.validation.validation import Validation
-    from paceline.planning.answer import Plan
+    from paceline.catalogue import Catalogue
+    from paceline.observing import Observation
     from paceline.reporting.report import Report
     from paceline.sweeping import Sweep
+    from simulator.program.printing import Printed
     from simulator.workload import Workload
 
 __all__ = [
-    "calibrate", "compare", "load", "plan", "read_matrix", "refit", "report", "simulate", "sweep",
+    "calibrate", "compare", "load", "models", "observe", "plan", "preview", "read_matrix", "refit", "report", "schema", "simulate", "sweep",
     "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_matrix", "validate_published",
 ]  # fmt: skip
 
@@ -111,7 +118,8 @@ def simulate(
     *,
     prices: Prices = None,
     observer: Observing = None,
-    progress: Annotated[Callable[[float, int], None] | None, MustBe("a function")] = None,
+    progress: Steps = None,
+    agree: Asking = None,
 ) -> Result:
     """Simulate one scenario.
 
@@ -126,6 +134,8 @@ def simulate(
     progress
         Called with replications done, and what share of the present one, and with how many there are in all: after each, and
         in long ones after each some thousand steps.
+    agree
+        Called before what takes hours, with a :class:`~paceline.lengthy.Lengthy`; raises where it should not be. None agrees.
 
     Returns
     -------
@@ -147,7 +157,86 @@ def simulate(
     """
     from simulator.run import simulate as run
 
-    return run(load_scenario(scenario, settings, parse_prices(prices)), observer=observer, progress=progress)
+    loaded = load_scenario(scenario, settings, parse_prices(prices))
+    agree_to_one(loaded, agree)
+    return run(loaded, observer=observer, progress=progress)
+
+
+@checked
+def observe(
+    scenario: Source,
+    settings: Settings = (),
+    *,
+    prices: Prices = None,
+    trace: File | None = None,
+    tensorboard: Folder | None = None,
+    audit: bool = False,
+    progress: Steps = None,
+    agree: Asking = None,
+) -> Observation:
+    """Simulate one scenario, and look closely at its first replication.
+
+    Parameters
+    ----------
+    scenario, settings, prices, progress, agree
+        As for :func:`simulate`.
+    trace
+        Write a Chrome trace, with the messages' arrows and the critical path of a step: open it
+        at ui.perfetto.dev or chrome://tracing.
+    tensorboard
+        Write scalars and histograms, step by step, into this folder: ``tensorboard --logdir``.
+    audit
+        Check every law of a sound simulation.
+
+    Returns
+    -------
+    Observation
+        The ``result``, the ``laws`` that were checked, and the sentence on what bounds a step.
+
+    Raises
+    ------
+    ScenarioError, SimulationError
+        As of :func:`simulate`.
+    InputError
+        A file cannot be written, or is the scenario's own.
+    InvariantError
+        A law is broken; the message names law and event.
+
+    Examples
+    --------
+    >>> seen = observe("ring", {"strategy.workers": 2, "run.steps": 5, "run.replications": 3}, audit=True)
+    >>> seen.result.replicas, "parts_sum_to_the_step" in seen.laws
+    (2, True)
+    """
+    from paceline.observing import observe as look
+
+    loaded = load_scenario(scenario, settings, parse_prices(prices))
+    agree_to_one(loaded, agree)
+    return look(loaded, trace=_path(trace), tensorboard=_path(tensorboard), audit=audit, reads=_file_of(scenario), progress=progress)
+
+
+@checked
+def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None) -> Printed:
+    """What simulating a scenario would do: its links, ranks, the operations of a step and the rules; nothing is simulated.
+
+    Parameters
+    ----------
+    scenario, settings, prices
+        As for :func:`load`.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken.
+
+    Examples
+    --------
+    >>> len(preview("ring", {"strategy.workers": 4}).program.ranks)
+    4
+    """
+    from simulator.preview import preview as made
+
+    return made(load_scenario(scenario, settings, parse_prices(prices)))
 
 
 @checked
@@ -189,7 +278,9 @@ def sweep(
     backend: Backend = "local",
     scheduler: Scheduler = None,
     force: bool = False,
+    retry_failed: bool = False,
     progress: Progress = None,
+    agree: Asking = None,
 ) -> Sweep:
     """Simulate every combination of some values.
 
@@ -212,8 +303,12 @@ def sweep(
         Where they run: on this machine, or on a Dask or Ray cluster at that address.
     force
         Begin anew if ``out`` holds the results of another sweep.
+    retry_failed
+        Simulate again what failed in an earlier run.
     progress
         Called with scenarios done and in all.
+    agree
+        As for :func:`simulate`.
 
     Returns
     -------
@@ -240,9 +335,12 @@ def sweep(
     from paceline.sweeping import axes_of, grid
     from paceline.sweeping import sweep as run
 
-    journal = _writable(out, scenario)
+    file = _writable(out, scenario)
     made = grid(scenario, axes_of(over), pairs_of(settings), prices=parse_prices(prices))
-    return run(made, journal, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
+    return run(
+        made, file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, retry_failed=retry_failed, progress=progress,
+        agree=lambda places: agree_to_sweep(made, places, agree, jobs=jobs),
+    )  # fmt: skip
 
 
 @checked
@@ -270,6 +368,7 @@ def plan(
     scheduler: Scheduler = None,
     force: bool = False,
     progress: Progress = None,
+    agree: Asking = None,
 ) -> Plan:
     """Find the configuration that reaches a goal best.
 
@@ -311,8 +410,9 @@ def plan(
         ``"BUY:4000USD,years:4,power:0.5kW"`` (also ``electricity:0.30USD/kWh``, ``use:0.6`` of all
         hours). A price alone, or under ``"*"``, is for every cluster that has none.
     out
-        A results file of what is simulated; an interrupted plan goes on in it.
-    jobs, backend, scheduler, force, progress
+        A results file ``NAME.ndjson`` of what is simulated; an interrupted plan goes on in it. The answer
+        is written beside it, as ``NAME.plan.json``: :func:`report` takes both.
+    jobs, backend, scheduler, force, progress, agree
         As for :func:`sweep`. The answer does not depend on them.
 
     Returns
@@ -344,26 +444,35 @@ def plan(
         target_throughput=target_throughput, samples=samples, epochs=epochs, deadline=deadline, budget=budget, confidence=confidence,
         prefer=prefer,
     )  # fmt: skip
-    journal = _writable(out, scenario)
+    file = _writable(out, scenario)
     space = space_of(
         scenario, settings=pairs_of(settings), clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers,
         servers=servers, scaling=scaling, prices=parse_prices(prices),
     )  # fmt: skip
-    return search(space, goal, out=journal, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
+    agree_to_plan([list(line.scenarios.values()) for line in space.lines], agree, jobs=jobs)
+    answer = search(space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
+    if file is not None:
+        write_whole(file.with_suffix(".plan.json"), answer.to_json() + "\n")
+    return answer
 
 
 @checked
 def report(
     source: Any,
-    out: File = "report.html",
+    out: File | None = None,
     *,
+    plan: Annotated[InstanceOf[Plan] | str | Path, MustBe("a plan, or the path of one that `paceline.plan` wrote")] | None = None,
     title: Text = "",
     measured: File | None = None,
     what_ifs: bool = True,
+    figures: Folder | None = None,
+    formats: Annotated[Sequence[Literal["png", "svg"]], MustBe("a list of 'png' and 'svg'")] = ("png", "svg"),
+    tables: Folder | None = None,
+    force: bool = False,
     jobs: Jobs = 0,
-    progress: Progress = None,
+    progress: Stages = None,
 ) -> Report:
-    """Write a report of some results: one HTML file that opens offline.
+    """Write a report of some results: one HTML file that opens offline, and if wanted its figures and tables as files.
 
     Parameters
     ----------
@@ -371,7 +480,10 @@ def report(
         A result, several, a sweep, a plan, a results file (its path, or what :func:`read_results` read),
         or several paths to compare.
     out
-        Where to write; a file that is there is replaced.
+        Where to write; a report that is there is replaced. Left out: beside the (first) results file, ending in
+        ``.html``, or ``report.html``.
+    plan
+        What a plan answered, if these are its results.
     title
         Heading of the page; left out: the workload's name.
     measured
@@ -380,17 +492,27 @@ def report(
     what_ifs
         Simulate the report's answer again, which takes some seconds, for the timeline of
         some of its steps and for what one change at a time would gain.
+    figures
+        Write each figure as an image into this folder; needs Chromium and the extra ``figures`` of this package.
+    formats
+        Of the images.
+    tables
+        Write each table as CSV into this folder.
+    force
+        Replace a file at ``out`` that is no report.
     jobs
-        Processes for that; 0 takes all cores.
+        Processes for the what-ifs; 0 takes all cores.
     progress
-        Called with what-ifs done and in all.
+        Called with what is done, what there is in all, and of what: ``"what-ifs"`` or ``"figures"``.
 
     Raises
     ------
     ResultsError
         There is no result, or a file cannot be read.
     InputError
-        ``out`` cannot be written, or is one of the files that are read.
+        ``out`` cannot be written, is no report, or is one of the files that are read.
+    StoppedReport
+        Ctrl-C came while what-ifs were simulated: the report is written without them.
 
     Examples
     --------
@@ -405,9 +527,46 @@ def report(
     from paceline.reporting.report import report as write
 
     return write(
-        source, Path(out), title=title, measured=None if measured is None else Path(measured), what_ifs=what_ifs, jobs=jobs,
-        progress=progress,
+        source, _path(out), plan=Path(plan) if isinstance(plan, str) else plan, title=title, measured=_path(measured), what_ifs=what_ifs,
+        figures=_path(figures), formats=tuple(formats), tables=_path(tables), force=force, jobs=jobs, progress=progress,
     )  # fmt: skip
+
+
+@checked
+def models() -> Catalogue:
+    """The workloads, clusters and devices that a scenario can name with ``use``.
+
+    Examples
+    --------
+    >>> found = models()
+    >>> found["ethernet-25g"].kind, found["ethernet-25g"].file.name
+    ('cluster', 'ethernet-25g.toml')
+    """
+    from paceline.catalogue import Catalogue
+
+    return Catalogue()
+
+
+@checked
+def schema(format: Format | None = None) -> dict[str, Any]:  # noqa: A002
+    """The JSON Schema of a file format, or of all by their names.
+
+    A quantity may be given as text with a unit under its short name (``latency = "20 us"``)
+    or as a number under its full name (``latency_s = 2e-5``).
+
+    Parameters
+    ----------
+    format
+        ``"scenario"``, ``"workload"``, ``"cluster"``, ``"device"`` or ``"result"``; None: all five.
+
+    Examples
+    --------
+    >>> sorted(schema()), schema("cluster")["title"]
+    (['cluster', 'device', 'result', 'scenario', 'workload'], 'Cluster')
+    """
+    from paceline.catalogue import schema_of, schemas
+
+    return schemas() if format is None else schema_of(format)
 
 
 @checked
@@ -769,7 +928,7 @@ def validate(
     markdown: File | None = None,
     rows: File | None = None,
     force: bool = False,
-    agree: Annotated[Callable[[Sequence[Scenario]], None] | None, MustBe("a function")] = None,
+    agree: Asking = None,
     command: Text = "",
     progress: Stages = None,
 ) -> Validation:
@@ -799,7 +958,7 @@ def validate(
     force
         Replace files that are no output of Paceline.
     agree
-        Called with the scenarios once all is checked and before they are simulated; what it raises ends the call.
+        As for :func:`simulate`.
     command
         By which the page says that it was made; this call, if left out.
     progress
@@ -836,8 +995,7 @@ def validate(
     files = ValidationFiles(_path(out), _path(markdown), _path(rows), force=force)
     files.check(_read_by(scenario, measured))
     scenarios = case.scenarios
-    if agree is not None:
-        agree(scenarios)
+    agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
     validation = validate_points(case, _simulating(progress)).made_by(command or "paceline.validate").judged(limits)
     files.write(validation)
     return validation
@@ -856,7 +1014,7 @@ def refit(
     markdown: File | None = None,
     rows: File | None = None,
     force: bool = False,
-    agree: Annotated[Callable[[Sequence[Scenario]], None] | None, MustBe("a function")] = None,
+    agree: Asking = None,
     command: Text = "",
     progress: Stages = None,
 ) -> Refitted:
@@ -912,8 +1070,7 @@ def refit(
     files = ValidationFiles(_path(out), _path(markdown), _path(rows), _path(out_scenario), force=force)
     files.check(_read_by(scenario, measured))
     scenarios = case.scenarios
-    if agree is not None:
-        agree(scenarios)
+    agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
     command = command or "paceline.refit"
     with local_workers(0) as workers:
 
@@ -982,7 +1139,7 @@ def read_matrix(
             )
         check_writable(target)
         if target.is_file() and target.stat().st_size and not force:
-            raise InputError(f"`out_matrix`: {str(target)!r} is there already; overwrite it with `force=True`, or choose another")
+            raise InputError(f"`out_matrix`: {str(target)!r}: is there already; overwrite it with `force=True`, or choose another")
         write_whole(target, random_text(found.drawn_by, len(found.held_out)))
     return found
 
@@ -1001,7 +1158,7 @@ def validate_matrix(
     markdown: File | None = None,
     rows: File | None = None,
     force: bool = False,
-    agree: Annotated[Callable[[float], None] | None, MustBe("a function")] = None,
+    agree: Asking = None,
     command: Text = "",
     progress: Stages = None,
 ) -> Validation:
@@ -1019,11 +1176,8 @@ def validate_matrix(
         A Python that has TensorFlow; this one, if left out.
     timeout_s
         Seconds after which one run is given up.
-    thresholds, out, markdown, rows, force, command, progress
+    thresholds, out, markdown, rows, force, agree, command, progress
         As for :func:`validate`.
-    agree
-        Called with the seconds that measuring takes by a guess, once all is checked and before it begins; what it raises ends
-        the call.
 
     Returns
     -------
@@ -1062,8 +1216,11 @@ def validate_matrix(
     folder = Path(measurements)
     pending = pending_settings(chosen, folder)
     check_matrix(chosen, pending, folder, python=python, timeout_s=timeout_s)
-    if agree is not None:
-        agree(sum(guessed_run_s(one, chosen.repeats) for one in pending))
+    about = (
+        f"{len(chosen.fit)} settings to fit, {len(chosen.held_out)} held out, {chosen.repeats} repeats each; raw measurements go to "
+        f"{folder}, and what is there already is used"
+    )
+    agree_to_measure(about, sum(guessed_run_s(one, chosen.repeats) for one in pending), agree)
     found = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
     if platform is not None:
         found.platform.write(Path(platform))
@@ -1137,7 +1294,7 @@ def _points_case(scenario: Source, measured: str | Path, settings: Settings, uni
 
 def _read_by(scenario: Any, measured: str | Path) -> list[Path]:
     """The files that a validation reads."""
-    return [*([scenario_file(scenario)] if isinstance(scenario, (str, Path)) else []), Path(measured)]
+    return [file for file in (_file_of(scenario), Path(measured)) if file is not None]
 
 
 def _simulating(progress: Stages) -> Callable[[Sequence[Scenario]], Sequence[Result]]:
@@ -1161,6 +1318,11 @@ def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
 
 
+def _file_of(scenario: Any) -> Path | None:
+    """The file that a scenario is read from; None where it is none."""
+    return scenario_file(scenario) if isinstance(scenario, (str, Path)) else None
+
+
 def _writable(out: str | Path | None, scenario: Any) -> Path | None:
     """A results file to write, if there is to be one; its folder is made.
 
@@ -1169,5 +1331,4 @@ def _writable(out: str | Path | None, scenario: Any) -> Path | None:
     InputError
         It cannot be written, or is the file of the scenario.
     """
-    reads = scenario_file(scenario) if isinstance(scenario, (str, Path)) else None
-    return None if out is None else check_writable(Path(out), reads=reads)
+    return None if out is None else check_writable(Path(out), reads=_file_of(scenario))

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union
 import numpy as np
 from pydantic import ConfigDict, Field, InstanceOf, ValidationError, validate_call
 
+from paceline.lengthy import Lengthy
 from simulator.cluster import Price
 from simulator.errors import InputError
 from simulator.records import Observer
@@ -28,6 +29,7 @@ from simulator.validation_errors import quoted, rule_of
 
 __all__ = [
     "Answer",
+    "Asking",
     "Backend",
     "Count",
     "Counts",
@@ -45,6 +47,7 @@ __all__ = [
     "Settings",
     "Source",
     "Stages",
+    "Steps",
     "TestbedSource",
     "Text",
     "Thresholds",
@@ -122,6 +125,12 @@ Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, s
 
 Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function")]
 """Called with what is done and what there is in all."""
+
+Steps: TypeAlias = Annotated[Callable[[float, int], None] | None, MustBe("a function")]
+"""Called with what is done, the last in part, and what there is in all."""
+
+Asking: TypeAlias = Annotated[Callable[[Lengthy], None] | None, MustBe("a function")]
+"""Called before what takes hours; raises where it should not be."""
 
 Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
 """Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""

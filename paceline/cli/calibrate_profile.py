@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from paceline.cli.calibrating import command_line, numbers_of
-from paceline.cli.showing import note
+from paceline.cli.terminal import note
 from simulator.errors import InputError
 from simulator.text import format_bytes, format_seconds
 from simulator.workload import Workload

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from paceline.cli.calibrating import numbers_of
-from paceline.cli.showing import note
+from paceline.cli.terminal import note
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
 

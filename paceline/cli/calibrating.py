@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from paceline.cli.ending import Terminated, keeping
-from paceline.cli.showing import note, progress_bar
+from paceline.cli.terminal import note, progress_bar
 from simulator.cluster import Cluster
 from simulator.errors import InputError
 from simulator.text import format_rate, format_seconds

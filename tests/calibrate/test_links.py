@@ -12,7 +12,7 @@ import pytest
 
 import calibrate
 from calibrate.measurements import read_measurements
-from calibrate.probing import PROBES, run_probe
+from calibrate.probing import run_probe
 from calibrate.profiling import serve_link
 from calibrate.records import Transfer
 from simulator.errors import CalibrationError, InputError

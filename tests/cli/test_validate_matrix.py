@@ -191,10 +191,10 @@ def test_drawn_settings_are_listed_and_written_without_a_run(paceline: Runner, f
 
 
 def test_what_takes_long_is_asked_about(paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.cli.validate_matrix.check_matrix", lambda *_, **__: None)
+    monkeypatch.setattr("calibrate.validation.matrix.check_matrix", lambda *_, **__: None)
     answer = paceline("validate", "--matrix", "random:1", "--count", "200", "--measurements", str(folder), "--json")
     assert answer.code == 2
-    assert "--matrix: its runs take about" in answer.stderr
+    assert "random-1-200: its runs take about" in answer.stderr
     assert "needs --yes" in answer.stderr
 
 
@@ -207,8 +207,8 @@ def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
     # the settings of the file stand in for those that a seed would draw
     table = read_toml(folder / "mine.toml")
     monkeypatch.setattr(
-        "paceline.cli.validate_matrix.random_matrix",
-        lambda seed, count, python: matrix_of({**table, "name": f"random-{seed}-{count}"}, "random", python=python),
+        "calibrate.validation.random_matrix.random_matrix",
+        lambda seed, count, **_: matrix_of({**table, "name": f"random-{seed}-{count}"}, "random").model_copy(update={"drawn_by": seed}),
     )
     document = folder / "fidelity.md"
     for seed in ("20", "21"):

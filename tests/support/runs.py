@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from simulator.recorder import Measured
+from simulator.engine.recorder import Measured
 
 from simulator import Scenario
 from simulator.observing.recording import Recording

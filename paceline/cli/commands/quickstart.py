@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,12 +37,10 @@ def quickstart(
     from calibrate import fit_workload, profile_runs, write_workload
     from calibrate.measurements import new_file
     from calibrate.profiling import MEASUREMENTS
+    from paceline import api
     from paceline.cli.calibrating import measuring, warn_of_measurements
     from paceline.cli.ending import keeping
-    from paceline.cli.showing import note, progress_bar, show_table
-    from paceline.reporting import write_report
-    from paceline.reporting.extras import extras_of
-    from paceline.sweeping import grid, sweep
+    from paceline.cli.terminal import note, progress_bar, show_table, stages_bar
     from simulator import catalog
     from simulator.files import check_writable
 
@@ -61,18 +59,15 @@ def quickstart(
     write_workload(workload, workload_file)
 
     note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")
-    scenarios = [
-        scenario for strategy in _strategies() for scenario in grid(_table(workload_file, strategy), [("strategy.workers", _WORKERS)])
-    ]
+    over: dict[str, list[Any]] = {"strategy": _strategies(), "strategy.workers": _WORKERS}
     with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is kept: {workload_file}"):
-        swept = sweep(scenarios, results_file, jobs=jobs, force=True, progress=advance)
+        swept = api.sweep(_table(workload_file), over, out=results_file, jobs=jobs, force=True, progress=advance)
     swept.check()
     results = swept.results
 
     note("3/3  drawing the report")
-    with progress_bar("what-ifs") as advance, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
-        extras = extras_of(results, None, None, jobs, progress=advance)
-    write_report(results, out, notes=extras.notes, timeline=extras.timeline, sensitivity=extras.changes)
+    with stages_bar() as parts, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
+        api.report(swept, out, force=True, jobs=jobs, progress=parts)
     if json:
         for result in results:
             typer.echo(result.to_json())
@@ -87,10 +82,9 @@ def _strategies() -> list[dict[str, object]]:
     return [{"kind": "multi-worker-mirrored"}, {**server, "mode": "sync"}, {**server, "mode": "async"}]
 
 
-def _table(workload_file: Path, strategy: dict[str, object]) -> dict[str, object]:
+def _table(workload_file: Path) -> dict[str, object]:
     return {
         "workload": {"use": str(workload_file), "batch_per_replica": 32},
         "cluster": {"use": "ethernet-25g"},
-        "strategy": strategy,
         "run": {"steps": 40, "warmup_steps": 8, "seed": 1, "grouping": "per-server"},
     }

@@ -85,7 +85,7 @@ def run(
     """
     from paceline.api import testbed
     from paceline.cli.options import settings_of
-    from paceline.cli.showing import show_json
+    from paceline.cli.terminal import show_json
 
     with _measuring() as advance:
         found = testbed(
@@ -119,7 +119,7 @@ def show(
     Example: [bold]paceline testbed show measurements/*-testbed-*.ndjson[/bold]
     """
     from paceline.api import testbed_read
-    from paceline.cli.showing import show_json
+    from paceline.cli.terminal import show_json
 
     found = [testbed_read(file) for file in files]
     if json:
@@ -154,7 +154,7 @@ def fit(
     Example: [bold]paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json[/bold]
     """
     from paceline.api import testbed_fit
-    from paceline.cli.showing import note, progress_bar
+    from paceline.cli.terminal import note, progress_bar
 
     with progress_bar("fitting") as advance:
         platform = testbed_fit(files, name=name, out=out, seed=seed, progress=advance)
@@ -188,7 +188,7 @@ def predict(
     """
     from paceline.api import testbed_predict
     from paceline.cli.options import settings_of
-    from paceline.cli.showing import show_json
+    from paceline.cli.terminal import show_json
 
     found = testbed_predict(platform, setting, settings_of(settings), replications=replications, seed=seed, python=python)
     if json:
@@ -204,7 +204,7 @@ def predict(
 def _measuring() -> Iterator[Callable[[float, int], None]]:
     """A progress bar around the repeats; where they are stopped or fail, says how many are kept."""
     from paceline.cli.ending import StoppedError
-    from paceline.cli.showing import note, progress_bar
+    from paceline.cli.terminal import note, progress_bar
     from simulator.errors import CalibrationError
 
     try:
