@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.further import workers_of
-from paceline.planning.wording import figure, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
+from paceline.sentences import paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
 from simulator.left_out import left_out_in_words
-from simulator.text import format_usd_per_hour, format_usd_sum
+from simulator.text import format_throughput, format_usd_per_hour, format_usd_sum
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -176,12 +176,12 @@ def _legend(console: Console, candidates: Sequence[Candidate]) -> None:
 
 def _brief(rate: float) -> str:
     """The end of an interval in at most five characters."""
-    return figure(rate) if rate < 10_000 else f"{rate / 1e3:.3g}k" if rate < 999_500 else f"{rate / 1e6:.3g}M"
+    return format_throughput(rate) if rate < 10_000 else f"{rate / 1e3:.3g}k" if rate < 999_500 else f"{rate / 1e6:.3g}M"
 
 
 def _short(rate: float) -> str:
     """A throughput in at most seven characters."""
-    return figure(rate) if rate < 100_000 else f"{rate / 1e3:,.0f}k" if rate < 1e7 else f"{rate:.2g}"
+    return format_throughput(rate) if rate < 100_000 else f"{rate / 1e3:,.0f}k" if rate < 1e7 else f"{rate:.2g}"
 
 
 def _improvements(console: Console, plan: Plan) -> None:

@@ -13,7 +13,8 @@ from simulator.figures import Estimate
 from simulator.text import format_duration, format_number, format_share, format_usd, plot_text
 
 if TYPE_CHECKING:
-    from paceline.planning.answer import Candidate, Goal, Plan
+    from paceline.planning.answer import Candidate, Plan
+    from paceline.planning.goal import Goal
 
 __all__ = ["all_candidates", "goal_text", "pareto", "plan_grids"]
 

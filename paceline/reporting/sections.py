@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from paceline.planning.wording import servers_note, time_note, work_note, workers_note
 from paceline.reporting.answer import name_at
 from paceline.reporting.context import Report
 from paceline.reporting.coordinates import scaling_of
 from paceline.reporting.grids import Column, Grid
 from paceline.reporting.planned import all_candidates, goal_text, pareto, plan_grids
+from paceline.sentences import servers_note, time_note, work_note, workers_note
 from simulator.text import clean, format_change, format_share
 
 if TYPE_CHECKING:

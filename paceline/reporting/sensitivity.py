@@ -10,11 +10,10 @@ import plotly.graph_objects as go
 from paceline.comparing import compare, has_effect
 from paceline.planning.answer import Improvement
 from paceline.planning.improvements import improvements
-from paceline.planning.simulations import Simulations
 from paceline.reporting.axes import INK, MUTED, layout
 from paceline.reporting.halving import Halving, halvings
 from paceline.reporting.shortened import all_reduces_a_step
-from paceline.sweeping import Outcome, Runner
+from paceline.sweeping import Outcome, Runner, Simulations
 from simulator.errors import SimulationError
 from simulator.figures import Estimate
 from simulator.intervals import FEWEST_REPLICATIONS

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from support.scenarios import scenario_table
 
 from paceline.planning import Goal, goal_of, plan, space_of
-from paceline.planning.goals import required_rate
+from paceline.planning.goal import required_rate
 from paceline.planning.space import Space
 from simulator import simulate
 from simulator.cost import usd_per_hour

@@ -12,8 +12,7 @@ import pytest
 from support.scenarios import scenario_table
 
 from paceline.planning import Plan, goal_of, plan, space_of
-from paceline.planning.answer import Goal
-from paceline.planning.goals import required_rate
+from paceline.planning.goal import Goal, required_rate
 from paceline.planning.space import Space
 from paceline.reporting.planned import all_candidates
 from simulator import simulate
@@ -229,7 +228,10 @@ def test_the_nearest_of_several_strategies_is_the_nearest_of_all(
 
 
 def test_a_confidence_beyond_the_replications_is_refused_with_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"--confidence 0.99 is more than 19 replications support, which is 0.95: give --replications 99"):
+    with pytest.raises(
+        InputError,
+        match=r"`confidence` 0.99 is more than 19 replications support, which is 0.95: give `settings=\{'run.replications': 99\}`",
+    ):
         planned(space_of(table(RING)), goal_of(target_throughput=1.0, confidence=0.99))
 
 
@@ -291,7 +293,7 @@ def test_devices_that_differ_in_memory_alone_are_one_and_what_was_taken_for_gran
 
 
 def test_servers_for_a_strategy_without_any_are_refused() -> None:
-    with pytest.raises(InputError, match=r"--servers '1,2': no strategy considered has parameter servers; leave it out"):
+    with pytest.raises(InputError, match=r"`servers` '1,2': no strategy considered has parameter servers; leave it out"):
         space_of(table(RING), strategies=["ring"], servers=[1, 2])
     assert len(space_of(table(RING), strategies=["ring", "async-ps"], servers=[1], workers=[1]).lines) == 2
 
@@ -307,11 +309,11 @@ def test_of_as_many_devices_without_a_price_fewer_nodes_come_first() -> None:
 
 
 def test_an_unknown_cluster_and_a_range_too_wide_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"--clusters 'ethernet-26g': there is no cluster named"):
+    with pytest.raises(ScenarioError, match=r"`clusters` 'ethernet-26g': there is no cluster named"):
         space_of(table(RING), clusters=["ethernet-26g"])
     with pytest.raises(InputError, match="the ranges name 400,000 configurations"):
         space_of(table(RING), workers="1..100000", scaling="both", over=[("run.seed", [1, 2])])
-    with pytest.raises(InputError, match=r"--over strategy.workers and --workers name the same numbers"):
+    with pytest.raises(InputError, match=r"`over` strategy.workers and `workers` name the same numbers"):
         space_of(table(RING), workers="1..4", over=[("strategy.workers", [1, 2])])
 
 

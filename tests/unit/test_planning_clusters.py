@@ -11,7 +11,7 @@ from support.scenarios import scenario_table
 
 import paceline
 from paceline.planning import Plan, goal_of, plan, space_of
-from paceline.planning.wording import _figures
+from paceline.planning.sentences import _figures
 from paceline.reporting.planned import pareto, plan_grids
 from simulator.cost import time_of_samples_s
 from simulator.figures import Bottleneck, Breakdown, Utilisation
@@ -95,7 +95,7 @@ def test_a_cluster_without_a_price_and_one_that_cannot_be_say_so(machines: dict[
     all_ = {**machines, "odd": str(tmp_path / "odd.toml")}
     found = by_name(planned(all_, goal_of(samples=1e6, budget="50 USD"), workers=[1, 2], settings=measured))
     assert found["bare"].best is None or not found["bare"].best.meets
-    assert "no price, so that nothing can be said of a budget: give --price " in found["bare"].text
+    assert "no price is known, so that nothing can be said of a budget" in found["bare"].text
     assert found["odd"].best is None
     assert found["odd"].text.startswith("not possible: ")
     assert "'Abacus'" in found["odd"].text
