@@ -38,7 +38,7 @@ def machines(tmp_path: Path) -> dict[str, str]:
 def planned(machines: dict[str, str], goal: Any, *, price: list[str] | None = None, **options: Any) -> Plan:
     table = scenario_table(strategy=RING, workload=JITTER, run={"replications": 19})
     settings = options.pop("settings", ())
-    space = space_of(table, clusters=list(machines.values()), prices=parse_prices(price or []), settings=settings, **options)
+    space = space_of(table, clusters=list(machines.values()), prices=parse_prices(dict(text.split("=", 1) for text in price or [])), settings=settings, **options)
     return plan(space, goal, jobs=1)
 
 
