@@ -11,19 +11,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from calibrate.measurements import read_measurements
 from simulator.errors import CalibrationError, InputError
 
-__all__ = ["Progress", "kept_in", "run_probe", "run_probes", "run_reader", "serve_probe", "stop"]
+__all__ = ["PROBES", "Progress", "kept_in", "keeping", "run_probe", "run_probes", "run_reader", "serve_probe", "stop"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is going on."""
 
-_PROBES = Path(__file__).parent / "probes"
+PROBES = Path(__file__).parent / "probes"
 _PROGRESS_PREFIX = "@probe "
 _EXIT_NO_TENSORFLOW = 4
 _EXIT_USAGE = 5
@@ -99,7 +99,7 @@ def run_probes(
         try:
             for arguments, out in runs:
                 errors.append(stack.enter_context(tempfile.TemporaryFile()))
-                command = [executable, "-B", str(_PROBES / script), *arguments, "--out", str(out)]
+                command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
                 children.append(
                     subprocess.Popen(  # noqa: S603 - the Python that the user named
                         command,
@@ -147,7 +147,7 @@ def run_reader(script: str, arguments: Sequence[str], out: Path, python: str | N
         That Python has no TensorFlow, it took too long, or it broke.
     """
     executable = python or sys.executable
-    command = [executable, "-B", str(_PROBES / script), *arguments, "--out", str(out)]
+    command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
     try:
         done = subprocess.run(  # noqa: S603 - the Python that the user named
             command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=_environment(), timeout=timeout_s
@@ -189,7 +189,7 @@ def serve_probe(script: str, arguments: Sequence[str], python: str | None, ready
     try:
         # the probe ends when its standard input is closed, so also when this process is killed
         child = subprocess.Popen(  # noqa: S603 - the Python that the user named
-            [executable, str(_PROBES / script), *arguments],
+            [executable, str(PROBES / script), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -266,6 +266,16 @@ def stop(child: subprocess.Popen[Any]) -> None:
             os.killpg(child.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=_GRACE_S)
+
+
+@contextlib.contextmanager
+def keeping(out: Path) -> Iterator[None]:
+    """Around measuring: Ctrl-C, which goes on its way, says what of it is kept, where ``out`` is the first file."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        stopped.args = (kept_in(out),)
+        raise
 
 
 def kept_in(out: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrate.measurements import new_file
-from calibrate.probing import Progress, run_probe, run_probes, serve_probe
+from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
 from simulator.errors import CalibrationError, InputError
 
 __all__ = [
@@ -151,9 +151,10 @@ def profile_runs(
         raise InputError(f"`runs={runs}`: must be at least 1, better 3")
     first = out or new_file(folder, name, "step")
     paths = [first, *(first.with_name(f"{first.stem}-run{number}{first.suffix}") for number in range(2, runs + 1))]
-    for number, path in enumerate(paths):
-        report = _part(progress, number, runs) if progress is not None else None
-        profile_step(target, name, out=path, folder=folder, progress=report, **options)
+    with keeping(first):
+        for number, path in enumerate(paths):
+            report = _part(progress, number, runs) if progress is not None else None
+            profile_step(target, name, out=path, folder=folder, progress=report, **options)
     return paths
 
 
@@ -244,7 +245,8 @@ def profile_at_once(
                 extra = ["--launch", str(launch), "--cores", own, "--together", f"{meeting}:{process}:{processes}"]
                 path = _made(folder, first.with_name(f"{first.stem}-launch{launch}-process{process + 1}{first.suffix}"))
                 runs.append(([*arguments, *extra], path))
-            run_probes("step.py", runs, python, timeout_s)
+            with keeping(first):
+                run_probes("step.py", runs, python, timeout_s)
         paths += [path for _, path in runs]
     if progress is not None:
         progress(launches, launches, "measured at once")
@@ -296,7 +298,8 @@ def profile_link(
     path = _made(folder, out or new_file(folder, name, "links"))
     arguments = ["--sizes", ",".join(str(one) for one in sizes), "--rounds", str(rounds)]
     arguments += ["--peer", peer] if peer else []
-    run_probe("links.py", arguments, path, python, timeout_s, progress)
+    with keeping(path):
+        run_probe("links.py", arguments, path, python, timeout_s, progress)
     return path
 
 

@@ -10,9 +10,9 @@ from simulator.figures import Estimate
 from simulator.intervals import paired_ratio, wins
 from simulator.results import Result
 
-__all__ = ["Comparison", "compare", "has_effect", "rivals_of", "share_draws", "verdict"]
+__all__ = ["NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "verdict"]
 
-_NOTHING = 0.0005
+NOTHING = 0.0005
 """A change of throughput that reads as 0.0%."""
 _AS_TIMES = 2.0
 """From this ratio on, times are easier to read than per cent."""
@@ -49,7 +49,7 @@ def compare(ours: Result, theirs: Result) -> Comparison:
     if not share_draws(ours, theirs):
         one, other = ours.throughput_samples_per_s, theirs.throughput_samples_per_s
         # ends that a short run lets fall to zero would make the ratio infinite
-        low, high = one.low / max(other.high, other.mean), one.high / max(other.low, _NOTHING * other.mean)
+        low, high = one.low / max(other.high, other.mean), one.high / max(other.low, NOTHING * other.mean)
         return Comparison(Estimate(mean=one.mean / other.mean, low=low, high=high))
     mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
     return Comparison(
@@ -73,7 +73,7 @@ def share_draws(ours: Result, theirs: Result) -> bool:
 
 def has_effect(ratio: Estimate) -> bool:
     """Whether an interval of ratios leaves out 1, and the mean is not 1 as far as anybody reads."""
-    return not ratio.low <= 1.0 <= ratio.high and abs(ratio.mean - 1.0) >= _NOTHING
+    return not ratio.low <= 1.0 <= ratio.high and abs(ratio.mean - 1.0) >= NOTHING
 
 
 def rivals_of(results: Sequence[Result], best: int) -> list[int]:
@@ -131,13 +131,13 @@ def _by(ratio: Estimate, why: str = "") -> str:
 
 def _between(ratio: Estimate) -> str:
     low, high = ratio.low - 1, ratio.high - 1
-    if max(abs(low), abs(high)) < _NOTHING:
-        return f"by less than {_NOTHING:.2%}"
+    if max(abs(low), abs(high)) < NOTHING:
+        return f"by less than {NOTHING:.2%}"
     return f"between {_slower(low)} and {_slower(high)}"
 
 
 def _slower(change: float) -> str:
-    return "equal" if abs(change) < _NOTHING else f"{_share(abs(change))} {'faster' if change > 0 else 'slower'}"
+    return "equal" if abs(change) < NOTHING else f"{_share(abs(change))} {'faster' if change > 0 else 'slower'}"
 
 
 def _share(share: float) -> str:

@@ -13,13 +13,14 @@ from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
 from simulator.intervals import paired_ratio
 from simulator.results import Result
-from simulator.text import format_share, format_throughput, format_usd_per_hour, format_usd_sum
+from simulator.text import format_share, format_usd_per_hour, format_usd_sum, written
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
     from paceline.planning.goal import Goal
 
 __all__ = [
+    "NOT_CERTAIN",
     "change_in_words",
     "cost_in_words",
     "interval_in_words",
@@ -31,6 +32,9 @@ __all__ = [
     "work_note",
     "workers_note",
 ]
+
+NOT_CERTAIN = "effect not certain"
+"""Of a change whose interval, run by run, holds 0."""
 
 _EXPOSED = "communication that no computing hides takes {exposed} of each step"
 _WORDS = {
@@ -115,7 +119,7 @@ def cost_in_words(result: Result) -> str | None:
 def staleness_in_words(result: Result) -> str:
     """How old gradients are; nothing where none is."""
     stale = result.staleness
-    return f"gradients {format_throughput(stale.mean)} updates old on average (p95 {stale.p95})" if stale.max else ""
+    return f"gradients {written(stale.mean, 'brief')} updates old on average (p95 {stale.p95})" if stale.max else ""
 
 
 def paired_in_words(candidate: Candidate) -> str:

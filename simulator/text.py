@@ -1,8 +1,9 @@
 """How every number, quantity, interval and list is written for a reader: here, and nowhere else.
 
 Values come in SI units (seconds, bytes, bytes per second), shares as 0 to 1, money in US dollars.
-Sentences about results and plans stand in :mod:`paceline.sentences`, names of strategies with
-the strategies.
+How each kind of value is written is data, :data:`FORMATS`, which :func:`written` goes by, and so does
+the script of a report, which gets it as JSON (:func:`formats_data`). Sentences about results and
+plans stand in :mod:`paceline.sentences`, names of strategies with the strategies.
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ import html
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Final, Literal
 
 __all__ = [
+    "FORMATS",
     "LONGEST",
+    "NONE",
+    "Format",
     "Kind",
     "clause",
     "clean",
@@ -23,6 +29,7 @@ __all__ = [
     "format_change",
     "format_compact",
     "format_duration",
+    "format_hourly",
     "format_interval",
     "format_number",
     "format_rate",
@@ -32,6 +39,9 @@ __all__ = [
     "format_usd",
     "format_usd_per_hour",
     "format_usd_sum",
+    "formats_data",
+    "kind_of",
+    "kind_of_setting",
     "listed",
     "listed_numbers",
     "plot_text",
@@ -42,115 +52,238 @@ __all__ = [
 LONGEST = 72
 """Characters of a name that a legend or a heading shows."""
 
-Kind = Literal["text", "count", "number", "precise", "seconds", "share", "change", "usd", "hourly", "sum", "any"]
-"""How the values of a column are written: :func:`written`. What a reader may multiply is "precise" and "hourly", with five
-significant digits, and "sum", with four; "any" goes by the type of the value."""
+NONE: Final = "–"
+"""In place of a value that there is none of."""
 
+Kind = Literal[
+    "text", "any", "count", "number", "brief", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes", "rate", "share", "change",
+    "whole_change",
+    "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
+]  # fmt: skip
+"""What a value is, and with that how it is written (:data:`FORMATS`).
+
+``any``
+    A plain value of any type, to five significant digits.
+``count``, ``number``, ``brief``, ``precise``
+    A whole number; any number to three significant digits; the same without zeros at the end, for sentences;
+    one that a reader may multiply, to five.
+``compact``, ``tick``
+    A number with k, M, G or T in place of thousands: to three digits for narrow tables, to six for axes.
+``seconds``, ``bytes``, ``rate``
+    Measured or predicted, to three digits in the unit that fits. Rates, in bytes per second, are written
+    in bits, as networks are sold.
+``rough_seconds``
+    An estimate of how long something takes, to two digits.
+``share``, ``change``, ``whole_change``
+    Per cent; a change has its sign, for axes without a digit after the point.
+``usd``, ``hourly``
+    US dollars to three digits and cents at least; the price of an hour, which a reader may multiply, to five.
+``setting``, ``setting_s``, ``setting_bytes``, ``setting_rate``
+    What a user gave, to six digits without the zeros that nobody wrote: :func:`kind_of_setting`.
+"""
+
+Units = tuple[tuple[float, str], ...]
+"""Sizes of units, the largest first, each with what stands behind the number."""
+
+_TIMES: Units = ((3600.0, " h"), (60.0, " min"), (1.0, " s"), (1e-3, " ms"), (1e-6, " µs"), (1e-9, " ns"))
+_SIZES: Units = ((2.0**40, " TiB"), (2.0**30, " GiB"), (2.0**20, " MiB"), (2.0**10, " KiB"), (1.0, " B"))
+_RATES: Units = ((1.25e11, " Tbit/s"), (1.25e8, " Gbit/s"), (1.25e5, " Mbit/s"), (125.0, " kbit/s"), (0.125, " bit/s"))
+_THOUSANDS: Units = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _LONGEST_CELL = 400
 _LONGEST_SENTENCE = 600
 _END_OF_SENTENCE = re.compile(r"[.!?] +(?=[A-Z])")
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_LEAST_EXPONENT, _MOST_EXPONENT = -4, 15
 
 
-def clean(text: str, longest: int = LONGEST) -> str:
-    """Text as it may stand in a heading: no control or direction marks, not too long."""
-    plain = "".join(char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else " " for char in text[: longest * 4])
-    plain = " ".join(plain.split()) or "(no name)"
-    return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
+@dataclass(frozen=True)
+class Format:
+    """How a kind of number is written. Digits before the point are always all shown, halves are rounded away from zero.
+
+    Attributes
+    ----------
+    units
+        The first of which there is at least one is taken, else the last.
+    digits
+        Significant digits, at least.
+    least_places, most_places
+        Digits after the point, whatever :attr:`digits` asks for.
+    whole_from
+        No digit after the point from this number on.
+    keeps_zeros
+        Whether numbers from one on keep zeros at the end, so that all have as many digits; below one they always go.
+    signed
+        Whether positive numbers have a sign, and zero ``±``.
+    prefix
+        What stands before the number.
+    least
+        Below this size, but above zero, only that it is less is written: ``"<0.1%"``.
+    unit
+        Of the plain value, which a heading of CSV names.
+    """
+
+    units: Units = ((1.0, ""),)
+    digits: int = 3
+    least_places: int = 0
+    most_places: int = 20
+    whole_from: float = 1e15
+    keeps_zeros: bool = True
+    signed: bool = False
+    prefix: str = ""
+    least: float = 0.0
+    unit: str = ""
+
+    def write(self, value: float) -> str:
+        """A number in SI units as text; ``inf`` and ``nan`` as they are."""
+        if not math.isfinite(value):
+            return str(value)
+        size = abs(value)
+        if 0 < size < self.least:
+            return f"<{self.write(self.least)}"
+        scale, unit = self._unit(size)
+        text = self._number(size / scale)
+        sign = "−" if value < 0 else "+" if self.signed else ""
+        if not any(digit in "123456789" for digit in text):
+            sign = "±" if self.signed else ""
+        return f"{sign}{self.prefix}{text}{unit}"
+
+    def _unit(self, size: float) -> tuple[float, str]:
+        # 0.9996 of a unit reads as one of it
+        enough = 1 - 0.5 * 10**-self.digits if size else 1.0
+        return next(((scale, unit) for scale, unit in self.units if (size or 1.0) >= scale * enough), self.units[-1])
+
+    def _number(self, number: float) -> str:
+        decimal = Decimal(number)
+        significant = Context(prec=self.digits, rounding=ROUND_HALF_UP).plus(decimal)
+        exponent = significant.adjusted() if number else 0
+        if exponent >= _MOST_EXPONENT or (exponent < _LEAST_EXPONENT and self.most_places > -exponent):
+            mantissa, power = f"{significant:.{self.digits - 1}e}".split("e")
+            return f"{mantissa if self.keeps_zeros else mantissa.rstrip('0').rstrip('.')}e{int(power):+03}"
+        places = 0 if number >= self.whole_from else min(max(self.digits - 1 - exponent, self.least_places), self.most_places)
+        rounded = decimal.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+        whole, _, after = f"{rounded:,f}".partition(".")
+        if not self.keeps_zeros or rounded < 1:
+            after = after[: self.least_places] + after[self.least_places :].rstrip("0")
+        return f"{whole}.{after}" if after else whole
 
 
-def _scaled(value: float, units: list[tuple[float, str]], digits: int = 3) -> str:
-    scale, unit = next(((scale, unit) for scale, unit in units if abs(value) >= scale * 0.9995), units[-1])
-    number = value / scale
-    # 1,000 to 1,023 of a unit of bytes are not 1e+03
-    return f"{number:.0f} {unit}" if 10**digits - 0.5 <= abs(number) < 1e6 else f"{number:.{digits}g} {unit}"
+_NUMBER = Format()
+_SECONDS = Format(_TIMES, unit="s")
+_BYTES = Format(_SIZES, keeps_zeros=False, unit="bytes")
+_RATE = Format(_RATES, keeps_zeros=False, unit="bytes/s")
+_CHANGE = Format(((0.01, "%"),), least_places=1, most_places=1, signed=True, unit="share")
+_USD = Format(least_places=2, whole_from=1000.0, keeps_zeros=False, prefix="$", unit="USD")
+_COMPACT = Format(_THOUSANDS, keeps_zeros=False)
+
+FORMATS: Mapping[Kind, Format] = {
+    "any": Format(digits=5, keeps_zeros=False),
+    "count": Format(most_places=0),
+    "number": _NUMBER,
+    "brief": replace(_NUMBER, keeps_zeros=False),
+    "precise": replace(_NUMBER, digits=5),
+    "compact": _COMPACT,
+    "tick": replace(_COMPACT, digits=6),
+    "seconds": _SECONDS,
+    "rough_seconds": Format(_TIMES[:3], digits=2, keeps_zeros=False, unit="s"),
+    "bytes": _BYTES,
+    "rate": _RATE,
+    "share": Format(((0.01, "%"),), digits=2, most_places=1, least=0.001, unit="share"),
+    "change": _CHANGE,
+    "whole_change": replace(_CHANGE, least_places=0, most_places=0),
+    "usd": _USD,
+    "hourly": replace(_USD, digits=5, whole_from=1e15),
+    "sum": _USD,
+    "setting": Format(digits=6, keeps_zeros=False),
+    "setting_s": replace(_SECONDS, digits=6, keeps_zeros=False),
+    "setting_bytes": replace(_BYTES, digits=6),
+    "setting_rate": replace(_RATE, digits=6),
+}
+"""How each kind of number is written; text and truth are written as they are."""
+
+_ENDINGS: tuple[tuple[str, Kind, Kind], ...] = (
+    ("_bytes_per_s", "rate", "setting_rate"),
+    ("_bytes", "bytes", "setting_bytes"),
+    ("_s", "seconds", "setting_s"),
+    ("", "number", "setting"),
+)
 
 
-def format_seconds(value_s: float, digits: int = 3) -> str:
-    """Seconds for reading, such as ``"12.5 ms"``, to ``digits`` significant digits."""
-    return _scaled(value_s, [(3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], digits)
+def formats_data() -> dict[str, dict[str, Any]]:
+    """:data:`FORMATS` as plain data, ready to become JSON: for each kind the attributes of its :class:`Format`."""
+    return {kind: asdict(its) for kind, its in FORMATS.items()}
 
 
-def format_bytes(value_bytes: float) -> str:
-    """Bytes for reading, in powers of 1024, such as ``"97.5 MiB"``."""
-    return _scaled(value_bytes, [(2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")])
+def written(value: str | float | None, kind: Kind) -> str:
+    """A value as a reader sees it.
+
+    Examples
+    --------
+    >>> [written(value, "seconds") for value in (0.013, 4000)], written(0.0004, "share"), written(25e9 / 8, "setting_rate")
+    (['13.0 ms', '1.11 h'], '<0.1%', '25 Gbit/s')
+    """
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        return clean(value, _LONGEST_CELL) if value else ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and kind in ("any", "count"):
+        return f"{value:,}"
+    return FORMATS.get(kind, _NUMBER).write(value)
 
 
-def format_rate(value_bytes_per_s: float) -> str:
-    """Bytes per second for reading, in bits as networks are sold: ``"25 Gbit/s"``."""
-    return _scaled(value_bytes_per_s * 8, [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")])
+def kind_of(name: str) -> Kind:
+    """How a number that was measured or predicted is written, by the end of its name: ``per_sample_s``."""
+    return next(kind for ending, kind, _ in _ENDINGS if name.endswith(ending))
 
 
-def format_throughput(per_s: float) -> str:
-    """A throughput in as few characters as tell it: ``"1,235"``, ``"12.3"``, ``"0.0617"``."""
-    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
-
-
-def format_usd_per_hour(usd: float) -> str:
-    """A price of an hour with five significant digits, cents at least: ``0.20``, ``0.526``, ``21.958``."""
-    if not usd:
-        return "0.00"
-    places = max(2, 4 - math.floor(math.log10(abs(usd))))
-    text = f"{usd:,.{min(places, 12)}f}"
-    whole, _, cents = text.partition(".")
-    return f"{whole}.{cents[:2]}{cents[2:].rstrip('0')}"
-
-
-def format_usd_sum(usd: float) -> str:
-    """A sum that was worked out, to four significant digits: ``40.83``, ``1,235``; cents at most, where it has any."""
-    if not usd or usd < 1:
-        return f"{usd:.3g}" if 0 < usd < 0.1 else f"{usd:.3f}".removesuffix("0")
-    places = 3 - math.floor(math.log10(usd))
-    return f"{round(usd, places):,.{min(max(places, 0), 2)}f}"
+def kind_of_setting(name: str) -> Kind:
+    """How a number that a user gave is written, by the end of its name: ``latency_s``, ``bandwidth_bytes_per_s``."""
+    return next(kind for ending, _, kind in _ENDINGS if name.endswith(ending))
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A number to ``digits`` significant digits, thousands apart: ``"81,200"``, ``"0.0123"``."""
-    if value == 0 or not math.isfinite(value):
-        return "0" if value == 0 else str(value)
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    if abs(value) >= 1e15 or places > 6:
-        return f"{value:.{digits - 1}e}"
-    text = f"{round(value, places):,.{max(0, places)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text and abs(value) < 1 else text
+    """A number to ``digits`` significant digits at least, thousands apart: ``"81,234"``, ``"12.0"``, ``"0.0123"``."""
+    return replace(_NUMBER, digits=digits).write(value)
 
 
-def format_compact(value: float) -> str:
-    """A number for the tick of an axis: ``"20k"``."""
-    for scale, prefix in _PREFIXES:
-        if value >= scale:
-            return f"{value / scale:g}{prefix}"
-    return f"{value:g}"
+def format_seconds(value_s: float, digits: int = 3) -> str:
+    """A time to ``digits`` significant digits: ``"13.0 ms"``."""
+    return replace(FORMATS["seconds"], digits=digits).write(value_s)
 
 
-def format_duration(value_s: float) -> str:
-    """A time to three significant digits, always as many: ``"13.0 ms"``."""
-    number, unit = format_seconds(value_s).split(" ")
-    return f"{format_number(float(number))} {unit}"
+def format_bytes(value_bytes: float) -> str:
+    """Bytes in powers of 1024: ``"97.5 MiB"``."""
+    return FORMATS["bytes"].write(value_bytes)
 
 
-def format_usd(value: float) -> str:
-    """An amount of money: ``"$1,230"``, ``"$64.80"``, ``"$0.0611"``."""
-    return f"${value:,.0f}" if value >= 1000 else f"${value:.2f}" if value >= 0.1 else f"${format_number(value)}"
-
-
-def format_interval(name: str, ends: Sequence[float]) -> str:
-    """The interval of a parameter, as times where its name ends in ``_s``."""
-    low, high = (format_duration(end) if name.endswith("_s") else format_number(end) for end in ends)
-    return f"{low} to {high}"
+def format_rate(value_bytes_per_s: float) -> str:
+    """Bytes per second in bits, as networks are sold: ``"25 Gbit/s"``."""
+    return FORMATS["rate"].write(value_bytes_per_s)
 
 
 def format_share(share: float) -> str:
     """A share: ``"79%"``, ``"4.2%"`` where it is small, ``"<0.1%"`` where it is next to nothing."""
-    if 0 < share < 0.001:
-        return "<0.1%"
-    return f"{share:.1%}" if 0 < abs(share) < 0.0995 else f"{share:.0%}"
+    return FORMATS["share"].write(share)
 
 
-def format_change(share: float, digits: int = 1) -> str:
+def format_change(share: float) -> str:
     """A change with its sign: ``"+83.0%"``, ``"−50.0%"``, ``"±0.0%"``."""
-    text = f"{abs(share):.{digits}%}"
-    return f"{'±' if float(text[:-1]) == 0 else '+' if share > 0 else '−'}{text}"
+    return FORMATS["change"].write(share)
+
+
+def format_usd(value: float) -> str:
+    """An amount of money: ``"$1,235"``, ``"$64.80"``, ``"$0.0611"``."""
+    return FORMATS["usd"].write(value)
+
+
+def format_hourly(usd: float) -> str:
+    """A price of an hour with five significant digits, cents at least: ``"$0.20"``, ``"$0.526"``, ``"$21.958"``."""
+    return FORMATS["hourly"].write(usd)
+
+
+def format_interval(low: float, high: float, kind: Kind = "number") -> str:
+    """Both ends of an interval: ``"12.3 ms to 13.0 ms"``."""
+    return f"{written(low, kind)} to {written(high, kind)}"
 
 
 def listed_numbers(values: Sequence[int]) -> str:
@@ -187,32 +320,30 @@ def clause(text: str) -> str:
     return plain if plain.endswith("…") else plain + "."
 
 
-def written(value: str | float | None, kind: Kind) -> str:
-    """A value as a reader sees it."""
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return clean(value, _LONGEST_CELL) if value else ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    match kind:
-        case "any":
-            return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.5g}"
-        case "count":
-            return f"{value:,.0f}"
-        case "seconds":
-            return format_duration(value)
-        case "share":
-            return format_share(value)
-        case "change":
-            return format_change(value)
-        case "usd":
-            return format_usd(value)
-        case "precise":
-            return format_number(value, 5)
-        case "hourly":
-            return f"${format_usd_per_hour(value)}"
-        case "sum":
-            return f"${format_usd_sum(value)}"
-        case _:
-            return format_number(value)
+def clean(text: str, longest: int = LONGEST) -> str:
+    """Text as it may stand in a heading: no control or direction marks, not too long."""
+    plain = "".join(char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else " " for char in text[: longest * 4])
+    plain = " ".join(plain.split()) or "(no name)"
+    return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
+
+
+# names of before, until nobody uses them
+
+
+format_duration = format_seconds
+format_throughput = format_number
+
+
+def format_compact(value: float) -> str:
+    """A number for the tick of an axis: ``"20k"``."""
+    return FORMATS["tick"].write(value)
+
+
+def format_usd_per_hour(usd: float) -> str:
+    """A price of an hour without its sign."""
+    return format_hourly(usd).removeprefix("$")
+
+
+def format_usd_sum(usd: float) -> str:
+    """A sum without its sign."""
+    return format_usd(usd).removeprefix("$")

@@ -90,8 +90,7 @@ def slowdowns(readings: Readings) -> list[float]:
 
 def _counted(readings: Readings) -> list[OneRun]:
     """Runs of processes apart, each of which had a core, and which nothing else disturbed."""
-    cores = float(readings.files[0].fingerprint.model_dump().get("cores", 1))
-    if readings.setting.mode != "apart" or readings.setting.workers > cores:
+    if readings.setting.mode != "apart" or readings.setting.workers > readings.cores:
         return []
     return [run for run in readings.runs if (run.others_share or 0.0) <= _OTHERS and _turns(run)]
 

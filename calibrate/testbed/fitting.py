@@ -68,7 +68,7 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
         There is no run with a single worker and servers, without which nothing can be said.
     """
     if not any(one.setting.workers == 1 and one.setting.servers for one in readings):
-        raise CalibrationError("no run has one worker and a server; measure one, such as `paceline testbed run --mode async --workers 1`")
+        raise CalibrationError("no run has one worker and a server; measure one, such as `paceline testbed run --set workers=1`")
     found: dict[str, Parameter] = {key: Parameter.prior(key) for key in MEANINGS}
     found |= timed_directly(readings, cores)
     served = [one for one in readings if one.setting.link is None and one.setting.servers and is_fitted(one.setting)]
@@ -225,7 +225,7 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
 
 
 def _step_s(one: Readings, values: dict[str, float], cores: float, replications: int = 2) -> float:
-    """Seconds an update as simulated."""
+    """Seconds per update as simulated."""
     # with constant compute the steps of a ring are alike
     setting = one.setting.model_copy(update={"steps": 2}) if one.setting.mode == "ring" else one.setting
     return 1.0 / simulate(scenario_of(setting, values, cores, replications=replications)).updates_per_s.mean

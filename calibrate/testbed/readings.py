@@ -113,6 +113,11 @@ class Readings:
     files: tuple[Measurements, ...]
 
     @property
+    def cores(self) -> float:
+        """Of the machine that it was measured on; 1 where the file does not say."""
+        return float(self.files[0].fingerprint.model_dump().get("cores", 1))
+
+    @property
     def updates_per_s(self) -> tuple[float, ...]:
         """Of each repeat."""
         return tuple(run.updates_per_s for run in self.runs)

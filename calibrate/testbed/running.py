@@ -14,16 +14,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from calibrate.measurements import new_file
+from calibrate.measurements import new_file, read_measurements
 from calibrate.probing import Progress, run_probe
+from calibrate.records import Repeat
 from calibrate.testbed.model import builder_of
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
 from simulator.distributions import Distribution
-from simulator.errors import InputError
+from simulator.errors import CalibrationError, InputError, PacelineWarning
+from simulator.files import check_folder
 
 __all__ = [
     "busiest_share",
@@ -32,8 +36,8 @@ __all__ = [
     "guessed_run_s",
     "guessed_step_s",
     "measure_setting",
-    "new_file_for",
     "obstacle_to_shaped_links",
+    "on_available_links",
 ]
 
 _TASK_BYTES = 120 * 2**20
@@ -112,6 +116,26 @@ def check_congestion(name: str, where: str) -> None:
         raise InputError(f"{where}: {name!r} is no congestion control of this machine; it has {', '.join(sorted(available))}")
 
 
+def on_available_links(setting: TestbedSetting, source: str, *, chosen: bool) -> TestbedSetting:
+    """The setting as this machine can run it: on loopback, with a warning, where links cannot be shaped and nobody has chosen them.
+
+    Raises
+    ------
+    InputError
+        Somebody has; or the machine lacks the congestion control.
+    """
+    if setting.link is None:
+        return setting
+    obstacle = obstacle_to_shaped_links(setting.link.sharing)
+    if obstacle is None:
+        check_congestion(setting.link.congestion, f"{source}: link.congestion")
+        return setting
+    if chosen:
+        raise InputError(f'{source}: link: links cannot be shaped: {obstacle}; or use link = "loopback"')
+    warnings.warn(PacelineWarning(f"links cannot be shaped: {obstacle}. Running on loopback instead."), stacklevel=2)
+    return setting.model_copy(update={"link": None})
+
+
 def faults_of_machine(settings: Sequence[TestbedSetting], repeats: int, folder: Path, python: str | None = None) -> list[str]:
     """Why settings cannot be run on this machine, a line for each reason.
 
@@ -151,10 +175,10 @@ def _without_tensorflow(python: str | None) -> list[str]:
     try:
         done = subprocess.run([executable, "-c", _HAS_TENSORFLOW], capture_output=True, check=False, timeout=60)  # noqa: S603
     except OSError as error:
-        return [f"--python {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow"]
+        return [f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow"]
     except subprocess.TimeoutExpired:
-        return [f"--python {executable!r}: did not start within 60 s"]
-    return [f"{executable} has no TensorFlow; name a Python that has it (--python)"] if done.returncode else []
+        return [f"`python`: {executable!r} did not start within 60 s"]
+    return [f"{executable} has no TensorFlow; name a Python that has it (`python`)"] if done.returncode else []
 
 
 def _beyond_memory(settings: Sequence[TestbedSetting]) -> list[str]:
@@ -181,7 +205,7 @@ def _beyond_disk(settings: Sequence[TestbedSetting], repeats: int, folder: Path)
     needed = sum(repeats * one.workers * one.steps * _STEP_BYTES for one in settings)
     if needed <= free:
         return []
-    return [f"--measurements {str(folder)!r}: takes about {needed / 2**30:.2f} GiB, and {free / 2**30:.2f} GiB are free there"]
+    return [f"`measurements`: {str(folder)!r}: takes about {needed / 2**30:.2f} GiB, and {free / 2**30:.2f} GiB are free there"]
 
 
 # -- about how long --------------------------------------------------------------------
@@ -238,11 +262,6 @@ def _of_slowest(law: Distribution, workers: int) -> float:
 # -- the run -----------------------------------------------------------------------------
 
 
-def new_file_for(setting: TestbedSetting, folder: Path) -> Path:
-    """A file that is not there yet, for the measurements of a setting; its name holds the setting's hash."""
-    return new_file(folder, f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
-
-
 def measure_setting(
     setting: TestbedSetting,
     folder: Path,
@@ -252,7 +271,6 @@ def measure_setting(
     timeout_s: float = 600.0,
     python: str | None = None,
     progress: Progress | None = None,
-    out: Path | None = None,
 ) -> Readings:
     """Run a real TensorFlow cluster as the setting says, and measure it.
 
@@ -272,8 +290,6 @@ def measure_setting(
         The user's Python; this one, if None.
     progress
         Called while it runs.
-    out
-        The file, in place of a new one in ``folder``.
 
     Raises
     ------
@@ -281,10 +297,12 @@ def measure_setting(
         There is no such Python, or real compute is asked of a model without code, or its code is not there.
     CalibrationError
         A task died, or hung, or the machine does not reach the rate; names what was kept.
+    KeyboardInterrupt
+        The run was stopped. A note of it, as of CalibrationError, says how many repeats had come to
+        their end, and where they are.
     """
-    path = out or new_file_for(setting, folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
+    path = new_file(check_folder(folder), f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
+    with _noting_what_is_kept(path, repeats), tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
         spec = Path(scratch) / "setting.json"
         wanted = setting.for_probe(repeats, seed, timeout_s)
         if setting.compute.kind == "real":
@@ -295,3 +313,21 @@ def measure_setting(
             "testbed/run.py", ["--setting", str(spec), "--parent", str(os.getpid())], path, python, timeout_s * repeats + 60.0, progress
         )
     return read_run(path)
+
+
+@contextmanager
+def _noting_what_is_kept(path: Path, repeats: int) -> Iterator[None]:
+    """Where the run is stopped or fails, notes with the error how many repeats are kept; a stopped run without any leaves no file."""
+    try:
+        yield
+    except (KeyboardInterrupt, CalibrationError) as error:
+        try:
+            whole = len(read_measurements(path).of(Repeat)) if path.exists() else 0
+        except CalibrationError:  # cut off in its first line
+            whole = 0
+        if whole:
+            error.add_note(f"{whole} of {repeats} repeats had come to their end; read them with `paceline testbed show {path}`")
+        elif isinstance(error, KeyboardInterrupt):
+            path.unlink(missing_ok=True)
+            error.add_note("no repeat had come to its end, so nothing is kept")
+        raise

@@ -324,9 +324,7 @@ def _too_long(matrix: Matrix, timeout_s: float) -> list[str]:
     for one in matrix.settings:
         lasts_s = one.steps * guessed_step_s(one)
         if lasts_s > timeout_s - _EACH_S:
-            found.append(
-                f"{one.label}: {one.steps:,} steps take about {lasts_s:,.0f} s, longer than `timeout_s={timeout_s:g}` allows; give fewer steps"
-            )
+            found.append(f"{one.label}: {one.steps:,} steps take about {lasts_s:,.0f} s, over `timeout_s={timeout_s:g}`; give fewer steps")
     return found
 
 

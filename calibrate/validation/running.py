@@ -6,7 +6,7 @@ import contextlib
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -76,28 +76,19 @@ class MatrixValidation:
                 "else.",
             ),
             tables=(_parameters(self.platform), _fitted(rows)),
-            details=(_meanings(self.platform),),
+            details=(_reasons(self.platform),),
             extra={"platform": self.platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by},
         )
 
 
 def _parameters(platform: Platform) -> Table:
-    columns = (
-        Column("parameter", "text"),
-        Column("value", "number"),
-        Column("low", "number", "90% from"),
-        Column("high", "number", "90% to"),
-        Column("determined", "any", left=True),
-    )
-    rows = tuple((name, one.value, one.low, one.high, one.determined) for name, one in platform.parameters.items())
     note = "Seconds and bytes. A parameter that the runs do not determine keeps a documented prior."
-    return Table("What was fitted", columns, rows, "parameters", note)
+    return replace(platform.table(), title="What was fitted", name="parameters", note=note)
 
 
-def _meanings(platform: Platform) -> Table:
-    columns = (Column("parameter", "text"), Column("meaning", "text"), Column("why", "text", "by what"))
-    rows = tuple((name, MEANINGS[name], one.why) for name, one in platform.parameters.items())
-    return Table("What each parameter is, and what determines it", columns, rows, "meanings")
+def _reasons(platform: Platform) -> Table:
+    rows = tuple((name, one.why) for name, one in platform.parameters.items())
+    return Table("What determines each parameter", (Column("parameter", "text"), Column("why", "text", "by what")), rows, "reasons")
 
 
 def _fitted(rows: tuple[Compared, ...]) -> Table:

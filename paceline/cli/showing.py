@@ -105,10 +105,10 @@ def show_table(results: Sequence[Result]) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from paceline.reporting.naming import series_names
+    from paceline.reporting.coordinates import names_of
 
     console = Console()
-    names = series_names(results)
+    names = names_of(results)
     for name in dict.fromkeys(names):
         console.print(_table(name, [result for result, its in zip(results, names, strict=True) if its == name]))
         console.print()

@@ -126,8 +126,7 @@ def _refitted(case: _Case, wanted: Wanted, out_scenario: Path | None) -> None:
     import tomlkit
 
     from calibrate.validation.discrepancy import own_discrepancy
-    from calibrate.validation.refit import refit
-    from calibrate.validation.refit import refitted_table
+    from calibrate.validation.refit import refit, refitted_table
     from paceline.cli.telling_refit import about_refit, refit_data, refit_tables
 
     given = case.scenarios(case.table)

@@ -13,7 +13,7 @@ from paceline.planning.space import Space
 from paceline.sentences import change_in_words, paired_in_words, staleness_in_words
 from simulator.cost import placement_of
 from simulator.results import Failure
-from simulator.text import format_seconds, format_throughput, format_usd, format_usd_per_hour, format_usd_sum
+from simulator.text import format_seconds, format_usd, format_usd_per_hour, format_usd_sum, written
 from simulator.workload import Workload
 
 __all__ = [
@@ -33,10 +33,10 @@ _LITTLE = 0.01
 def goal_in_words(goal: Goal) -> str:
     """What is asked for: ``100,000 samples in 12 h``."""
     if goal.target_throughput_samples_per_s is not None:
-        return f"{format_throughput(goal.target_throughput_samples_per_s)} samples/s"
+        return f"{_rate(goal.target_throughput_samples_per_s)} samples/s"
     total = goal.total_samples
     assert total is not None
-    limits = [f"in {format_seconds(goal.deadline_s)}"] if goal.deadline_s is not None else []
+    limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
     limits += [f"for {format_usd(goal.budget_usd).removeprefix('$')} USD"] if goal.budget_usd is not None else []
     return f"{total:,.0f} samples {' and '.join(limits)}"
 
@@ -49,7 +49,7 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, str, str]:
 def _figures(candidate: Candidate, total: float | None) -> str:
     """Throughput, time and cost of a candidate: cost is the price of an hour times the time, to the digits that are shown."""
     rate = candidate.result.throughput_samples_per_s
-    parts = [f"{_precisely(rate.mean)} samples/s (90% of runs: {format_throughput(rate.low)} to {format_throughput(rate.high)})"]
+    parts = [f"{written(rate.mean, 'any')} samples/s (90% of runs: {_rate(rate.low)} to {_rate(rate.high)})"]
     if candidate.time_s is not None and total is not None:
         parts.append(
             f"{format_seconds(candidate.time_s.mean, _EXACT)} for the training{_at_mean(candidate.time_s.mean, total / rate.mean)}"
@@ -83,9 +83,8 @@ _EXACT = 5
 """Significant digits of figures that a reader may multiply."""
 
 
-def _precisely(rate: float) -> str:
-    """A throughput to five significant digits, thousands apart."""
-    return f"{rate:,.0f}" if rate >= 10**_EXACT - 0.5 else f"{rate:,.{_EXACT}g}"
+def _rate(per_s: float) -> str:
+    return written(per_s, "brief")
 
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
@@ -107,8 +106,8 @@ def _answer(plan: Plan, chosen: Point) -> str:
         return f"Nothing considered reaches {asked}; nearest comes {named}: {figures}, but it has no price."
     return (
         f"Nothing considered reaches {asked}; nearest comes {named}: {figures}. With a confidence of {goal.confidence:.4g} it "
-        f"gives {format_throughput(reached)} of the {format_throughput(needed)} samples/s it needs, "
-        f"so {format_throughput(needed / reached)} times that would be needed."
+        f"gives {_rate(reached)} of the {_rate(needed)} samples/s it needs, "
+        f"so {_rate(needed / reached)} times that would be needed."
     )
 
 
@@ -272,7 +271,7 @@ def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point 
         if failed:
             return f"could not be simulated: {failed}"
         most = max(points, key=lambda point: point.ceiling / point.needed)
-        rates = f"{format_throughput(most.ceiling)} samples/s of {format_throughput(most.needed)} needed"
+        rates = f"{_rate(most.ceiling)} samples/s of {_rate(most.needed)} needed"
         return f"too slow at every size allowed: by closed forms at most {rates}"
     confidence = judge.confidence(nearest)
     asked = judge.goal.confidence
@@ -284,4 +283,4 @@ def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point 
 
 def _needs(judge: Judge, point: Point) -> str:
     reached = judge.margin(point) * point.needed
-    return f"{format_throughput(reached)} samples/s with the confidence asked for, {format_throughput(point.needed)} needed"
+    return f"{_rate(reached)} samples/s with the confidence asked for, {_rate(point.needed)} needed"

@@ -9,7 +9,19 @@ from typing import Any
 
 from simulator.text import format_compact
 
-__all__ = ["INK", "MUTED", "PAPER", "band_colour", "layout", "linear_axis", "log_axis", "marker_symbol", "series_colour", "workers_axis"]
+__all__ = [
+    "INK",
+    "MUTED",
+    "PAPER",
+    "band_colour",
+    "layout",
+    "linear_axis",
+    "log_axis",
+    "marker_symbol",
+    "series_colour",
+    "style",
+    "workers_axis",
+]
 
 # Colours are names of the page's CSS variables: the page's script puts in their values,
 # so that figures follow the reader's light or dark theme.
@@ -40,6 +52,11 @@ def marker_symbol(index: int) -> str:
     return _SYMBOLS[(index + index // _COLOURS) % len(_SYMBOLS)]
 
 
+def style() -> dict[str, Any]:
+    """What the page's script draws with: the layout and the axis that all figures begin with, and steps of round ticks in a decade."""
+    return {"layout": layout(), "axis": _axis(""), "round": [list(steps) for steps in _ROUND], "fewest": _FEWEST_TICKS}
+
+
 def layout(**changes: Any) -> dict[str, Any]:
     """The layout of a figure; the legend stands beside it, in the page."""
     base: dict[str, Any] = {
@@ -48,7 +65,7 @@ def layout(**changes: Any) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": _FONT, "size": 12, "color": MUTED},
-        "margin": {"l": 42, "r": 12, "t": 12, "b": 44},
+        "margin": {"l": 46, "r": 14, "t": 12, "b": 44},
         "showlegend": False,
         "hovermode": "closest",
         "hoverlabel": {"bgcolor": PAPER, "bordercolor": _RULE, "align": "left", "font": {"family": _FONT, "color": INK, "size": 13}},

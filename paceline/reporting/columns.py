@@ -1,29 +1,33 @@
-"""All points of a report as columns: what the page's script draws figures and fills tables from."""
+"""All points of a report as plain data: what the page's script draws figures and fills tables from.
+
+The script knows no column, heading, unit or format of its own: it gets the columns of
+:mod:`simulator.rows` that it shows, the formats of :mod:`simulator.text`, and how figures look
+from :mod:`paceline.reporting.axes`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
-from paceline.reporting.coordinates import Coordinates
-from simulator.cost import placement_of, server_nodes, usd_per_hour, usd_per_million_samples
+from paceline.comparing import NOTHING
+from paceline.reporting.axes import band_colour, marker_symbol, series_colour, style
+from paceline.reporting.coordinates import ABSENT, Coordinates, Key
+from paceline.sentences import NOT_CERTAIN
 from simulator.discrepancy import Z_90
-from simulator.figures import Estimate, Histogram
+from simulator.figures import Breakdown, Histogram
 from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results import Result
-from simulator.text import clean
+from simulator.rows import COLUMNS
+from simulator.table import FORMULA, Cell, Column
+from simulator.text import NONE, clean, formats_data, kind_of_setting, written
 
 __all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs"]
 
-PARTS = {
-    "input": "Input",
-    "compute": "Compute",
-    "exposed_communication": "Exposed communication",
-    "waiting": "Waiting for others",
-    "apply": "Apply",
-}
-"""The parts of a step, in the order in which they are stacked."""
+PARTS = {part: COLUMNS[f"{part}_s"].heading for part in Breakdown.model_fields}
+"""The parts of a step and what they are called, in the order in which they are stacked."""
 
 MOST_BINS = 48
 """Bars of a histogram of staleness; more values than that share bars."""
@@ -32,67 +36,70 @@ MOST_RUNS = 100
 """Of a result with more replications as many are embedded, for comparing one with another run by run."""
 
 _LONGEST_TEXT = 600
+_COUNTED = {"replicas": "replica", "strategy.servers": "server"}
+"""Keys whose values are told as a number of things."""
+_STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
+"""How a result stands to what was measured, by its grade."""
 
-_NUMBERS: dict[str, Callable[[Result], float | int | None]] = {
-    "throughput": lambda result: result.throughput_samples_per_s.mean,
-    "low": lambda result: result.throughput_samples_per_s.low,
-    "high": lambda result: result.throughput_samples_per_s.high,
-    "error": lambda result: result.monte_carlo_error,
-    "updates": lambda result: result.updates_per_s.mean,
-    "speedup": lambda result: result.speedup.mean,
-    "speedup_low": lambda result: result.speedup.low,
-    "speedup_high": lambda result: result.speedup.high,
-    "efficiency": lambda result: result.scaling_efficiency.mean,
-    "efficiency_low": lambda result: result.scaling_efficiency.low,
-    "efficiency_high": lambda result: result.scaling_efficiency.high,
-    "wasted": lambda result: result.wasted_samples_per_s,
-    "dropped": lambda result: result.dropped_share,
-    "step_mean": lambda result: result.step_time_s.mean,
-    "step_p50": lambda result: result.step_time_s.p50,
-    "step_p95": lambda result: result.step_time_s.p95,
-    "step_p99": lambda result: result.step_time_s.p99,
-    "input": lambda result: result.breakdown_s.input,
-    "compute": lambda result: result.breakdown_s.compute,
-    "exposed_communication": lambda result: result.breakdown_s.exposed_communication,
-    "waiting": lambda result: result.breakdown_s.waiting,
-    "apply": lambda result: result.breakdown_s.apply,
-    "hidden_communication": lambda result: result.hidden_communication_s,
-    "stale_mean": lambda result: result.staleness.mean if _asynchronous(result) else None,
-    "stale_p50": lambda result: result.staleness.p50 if _asynchronous(result) else None,
-    "stale_p95": lambda result: result.staleness.p95 if _asynchronous(result) else None,
-    "stale_p99": lambda result: result.staleness.p99 if _asynchronous(result) else None,
-    "stale_max": lambda result: result.staleness.max if _asynchronous(result) else None,
-    "devices_busy": lambda result: result.utilisation.devices,
-    "links_busy": lambda result: result.utilisation.links,
-    "busiest_link": lambda result: result.utilisation.busiest_link,
-    "servers_busy": lambda result: result.utilisation.servers if result.scenario.servers else None,
-    "busiest_server": lambda result: result.utilisation.busiest_server if result.scenario.servers else None,
-    "cores_busy": lambda result: result.utilisation.cores if result.scenario.cluster.shared_cores else None,
-    "replicas": lambda result: result.replicas,
-    "servers": lambda result: result.scenario.servers or None,
-    "nodes": lambda result: placement_of(result.scenario).nodes,
-    "devices_per_node": lambda result: result.scenario.cluster.devices_per_node,
-    "server_nodes": lambda result: server_nodes(result.scenario) or None,
-    "batch": lambda result: result.scenario.batch,
-    "steps": lambda result: result.scenario.run.steps if result.scenario.run.job_steps is None else None,
-    "job_steps": lambda result: result.scenario.run.job_steps,
-    "replications": lambda result: result.scenario.run.replications,
-    "seed": lambda result: result.seed,
-    "hourly": lambda result: usd_per_hour(result.scenario),
-    "beyond": lambda result: int(result.extrapolated),
-    "calibrated": lambda result: int(result.scenario.workload.calibrated is not None),
-}
-"""What is embedded under which name; times in seconds, rates in samples/s, shares 0 to 1; none where it does not apply."""
+_COST = ("usd_per_million_samples", "usd_per_million_samples_low", "usd_per_million_samples_high")
+_EFFICIENCY = ("scaling_efficiency", "scaling_efficiency_low", "scaling_efficiency_high")
+_RATE = ("throughput_samples_per_s", "throughput_low", "throughput_high")
+_SPEEDUP = ("speedup", "speedup_low", "speedup_high")
+_STALENESS = ("staleness_mean", "staleness_p50", "staleness_p95", "staleness_p99", "staleness_max")
+_STEP = tuple(f"{part}_s" for part in PARTS)
+_BUSY = ("devices_busy", "links_busy", "busiest_link_busy", "servers_busy", "busiest_server_busy", "cores_busy")
+_OF_SERVERS = ("servers", "servers_busy", "busiest_server_busy")
 
-_TEXTS: dict[str, Callable[[Result], str]] = {
-    "limit": lambda result: result.bottleneck.label,
-    "grade": lambda result: result.grade,
-    "limit_text": lambda result: result.bottleneck.text,
-    "link_name": lambda result: result.utilisation.busiest_link_name,
-    "all_reduce": lambda result: "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),
-    "placement": lambda result: placement_of(result.scenario).text,
-    "hash": lambda result: result.scenario_hash,
+_TABLES: dict[str, tuple[str, ...]] = {
+    "throughput": (*_RATE, *_SPEEDUP),
+    "efficiency": _EFFICIENCY,
+    "cost": (*_COST, "usd_per_hour"),
+    "staleness": _STALENESS,
+    "steps": (*_STEP, "step_mean_s", "hidden_communication_s"),
+    "busy": (*_BUSY, "busiest_link", "all_reduce"),
+    "results": (
+        *_RATE, "monte_carlo_error_samples_per_s", *_SPEEDUP, *_EFFICIENCY, "updates_per_s",
+        "step_mean_s", "step_p50_s", "step_p95_s", "step_p99_s", *_STEP, "hidden_communication_s",
+        *_STALENESS, "dropped_share", "wasted_samples_per_s", *_BUSY,
+        "replicas", "servers", "devices_per_node", "batch_per_replica", "steps_of_a_replica", "job_steps", "replications", "usd_per_hour",
+        *_COST, "bottleneck_label", "busiest_link", "all_reduce", "placement", "extrapolated", "warnings", "warning_texts",
+        "seed", "scenario_hash",
+    ),
+}  # fmt: skip
+"""Columns of the tables behind figures, after those that say which point a row is of."""
+
+_COMPUTED: dict[str, tuple[Column, ...]] = {
+    "against": (
+        Column("Strategy", "text"), Column("Scaling", "text"), Column("Against", "text"), Column("Scaling of that", "text"),
+        Column("Faster by", "change"), Column("Low", "change"), Column("High", "change"),
+        Column("Faster in runs", "count"), Column("Of runs", "count"),
+    ),
+    "around": (
+        Column("What is changed", "text"), Column("Scaling", "text"), Column("From", "text"), Column("To", "text"),
+        Column("Throughput changes by", "change"), Column("Low", "change"), Column("High", "change"),
+        COLUMNS["throughput_samples_per_s"],
+    ),
+    "distribution": (
+        Column("Strategy", "text"), Column("Scaling", "text"), Column("Replicas", "count"),
+        Column("Staleness from", "count"), Column("to", "count"), Column("Share of updates", "share"),
+    ),
+}  # fmt: skip
+"""Columns of tables whose rows are not points: the script computes them from what is chosen."""
+
+_NOT_IN_TABLES = ("nodes", "standing", "bottleneck_text")
+_FURTHER = {
+    its.name: its
+    for its in (
+        Column("cores_busy", "share", "Cores busy", "share of the cores in use that all nodes share"),
+        Column("bottleneck_label", "text", "Limited by", "what limits the throughput, in a few words"),
+        Column("all_reduce", "text", "All-reduce", "algorithms and protocols that were taken"),
+        Column("warning_texts", "text", "What they say", "the warnings themselves"),
+        Column("standing", "text", "Standing", "how the result stands to what was measured"),
+        Column("extrapolated", "text", COLUMNS["extrapolated"].heading, "in words"),
+        Column("seed", "text", COLUMNS["seed"].heading, "with all its digits"),
+    )
 }
+"""Columns that the page has beside those of :data:`simulator.rows.COLUMNS`, or in another form."""
 
 
 def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, measured: Sequence[tuple[int, float]] = ()) -> dict[str, Any]:
@@ -112,44 +119,145 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
     Returns
     -------
     dict
-        ``keys``, ``groups`` and ``curves``; ``curve`` (of each result) and ``at`` (for each key,
-        of each result, the index of its value); ``numbers`` and ``texts``: a column for each
-        name, texts as [distinct texts, index of each result]; ``cost``: mean, low and high in
-        US dollars for a million samples; ``warnings``: [distinct sentences, indices of each
-        result]; ``parts``: of a step, with what they are called; ``chosen``: curve and indices
-        of values to begin with; ``measured``: as given; ``histograms``: of each result none, or
-        [first staleness, width of a bin, counts]; ``runs``: of each result its throughput in
-        each replication, of the first :data:`MOST_RUNS`; ``moves``: of each result a number for
-        the move of its workload to another device, -1 for none; ``half_widths``: for each number
-        of runs below 19 :func:`simulator.intervals.normal_half_width`; ``doubts``: of each result
-        the parts of its discrepancy, [number of the cause, slower, faster]; ``z_90``: standard
-        deviations to an end of a normal 90% interval.
+        ``keys``, ``groups``, ``curves``
+            With everything that is written of them.
+        ``curve``, ``at``
+            Of each result its curve; for each key, of each result, the index of its value.
+        ``columns``, ``tables``
+            For each name ``heading``, ``kind`` and ``values``, which for text are indices into ``texts``, one or
+            several; for each figure the names of its columns, or the columns where the script computes the rows.
+        ``hollow``, ``parts``, ``busy``
+            Whether a result lies beyond what was measured; columns of a step's parts, each with its colour, and of busy shares.
+        ``chosen``, ``measured``
+            Curve and indices of values to begin with; as given.
+        ``histograms``
+            Of each result none, or [first staleness, width of a bin, counts].
+        ``runs``, ``draws``, ``moves``, ``doubts``
+            Of each result its throughput in each replication, of the first :data:`MOST_RUNS`; a number for its seed and
+            replications; one for the move of its workload to another device, -1 for none; the parts of its
+            discrepancy, [number of the cause, slower, faster].
+        ``half_widths``, ``z_90``, ``nothing``
+            For each number of runs below 19 :func:`simulator.intervals.normal_half_width`; standard deviations to an end of
+            a normal 90% interval; the change that reads as none.
+        ``formats``, ``none``, ``formula``, ``style``, ``words``
+            How it is written, drawn and said.
     """
-    costs = [usd_per_million_samples(result) for result in results]
+    rows = [_row(result) for result in results]
+    known = {**COLUMNS, **_FURTHER}
+    named = dict.fromkeys([*chain(*_TABLES.values()), *_NOT_IN_TABLES])
+    columns = _points(results, at) | {name: _column(known[name], [row.get(name) for row in rows]) for name in named}
+    columns["warning_texts"] = {**_heading(_FURTHER["warning_texts"]), **_warnings(results)}
     return {
-        "keys": [{"path": key.path, "name": key.name, "kind": key.kind, "values": list(key.values)} for key in at.keys],
+        "keys": [_key(key) for key in at.keys],
         "groups": [{"id": group.id, "name": group.name, "labels": list(group.labels)} for group in at.groups],
-        "curves": [{"name": curve.name, "labels": list(curve.labels)} for curve in at.curves],
+        "curves": [
+            {
+                "name": curve.name,
+                "labels": list(curve.labels),
+                "colour": series_colour(index),
+                "band": band_colour(index),
+                "symbol": marker_symbol(index),
+            }
+            for index, curve in enumerate(at.curves)
+        ],
         "curve": list(at.curve_of),
         "at": [[place[index] for place in at.places] for index in range(len(at.keys))],
-        "numbers": {name: [_number(read(result)) for result in results] for name, read in _NUMBERS.items()},
-        "texts": {
-            name: _indexed([clean(read(result), _LONGEST_TEXT) if read(result) else "" for result in results])
-            for name, read in _TEXTS.items()
-        },
-        "cost": {part: [None if cost is None else _number(getattr(cost, part)) for cost in costs] for part in Estimate.model_fields},
-        "warnings": _warnings(results),
-        "parts": [[part, name] for part, name in PARTS.items()],
+        "columns": columns,
+        "tables": _tables(columns, at) | {name: [_heading(its) for its in columns] for name, columns in _COMPUTED.items()},
+        "hollow": [int(result.extrapolated) for result in results],
+        "parts": [[f"{part}_s", f"var(--part-{part.replace('_', '-')})"] for part in PARTS],
+        "busy": list(_BUSY),
         "chosen": {"curve": at.curve_of[chosen], "at": [max(0, place) for place in at.places[chosen]]},
         "measured": [[index, value] for index, value in measured],
         "histograms": [_histogram(result.staleness.histogram) if _asynchronous(result) else None for result in results],
         **_pairing(results),
+        "formats": formats_data(),
+        "none": NONE,
+        "formula": "".join(FORMULA),
+        "style": style(),
+        "words": {"uncertain": NOT_CERTAIN},
     }
 
 
 def first_runs(result: Result) -> Result:
     """A result with at most :data:`MOST_RUNS` of its runs: what one on the page is compared by with another, in figures and in text."""
     return result.model_copy(update={"throughput_of_each_replication": result.throughput_of_each_replication[:MOST_RUNS]})
+
+
+def _row(result: Result) -> dict[str, Cell]:
+    """Every figure of a result that the page shows; none where it does not apply."""
+    row = result.row()
+    if not _asynchronous(result):
+        row |= dict.fromkeys(_STALENESS)
+    if not result.scenario.servers:
+        row |= dict.fromkeys(_OF_SERVERS)
+    return row | {
+        "cores_busy": result.utilisation.cores if result.scenario.cluster.shared_cores else None,
+        "bottleneck_label": result.bottleneck.label,
+        "all_reduce": "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),
+        "standing": _standing(result),
+        "extrapolated": written(result.extrapolated, "any"),
+        "seed": str(result.seed),
+    }
+
+
+def _standing(result: Result) -> str:
+    if result.extrapolated:
+        return "beyond what was measured"
+    if result.scenario.workload.calibrated is None:
+        return "what was measured is not recorded"
+    return _STANDING.get(result.grade, "within what was measured")
+
+
+def _points(results: Sequence[Result], at: Coordinates) -> dict[str, dict[str, Any]]:
+    """Columns that say which point a row is of; the scaling is named in every table."""
+    named = [at.name_of(index) for index in range(len(results))]
+    columns = {
+        "configuration": _column(Column("configuration", "text", "Strategy"), named),
+        "scaling": _column(COLUMNS["scaling"], [result.scenario.scaling for result in results]),
+    }
+    for index, key in enumerate(at.keys):
+        values = [None if place[index] == ABSENT else key.values[place[index]] for place in at.places]
+        columns[f"key.{key.path}"] = _column(Column(key.path, kind_of_setting(key.path), key.name), values)
+    return columns
+
+
+def _tables(columns: dict[str, dict[str, Any]], at: Coordinates) -> dict[str, list[str]]:
+    """Names of the columns of each table; ``shown`` are those of all results that say anything."""
+    keys = [f"key.{key.path}" for index, key in enumerate(at.keys) if len(key.values) > 1 or index == 0]
+    point = ["configuration", "scaling", *keys, "nodes"]
+    named = {columns[name]["heading"] for name in point}
+    tables = {
+        figure: [*point, *(name for name in names if figure != "results" or columns[name]["heading"] not in named)]
+        for figure, names in _TABLES.items()
+    }
+    return tables | {"shown": [name for name in tables["results"] if name != "warning_texts" and _says_anything(columns[name])]}
+
+
+def _says_anything(column: dict[str, Any]) -> bool:
+    return any(column["texts"] if "texts" in column else column["values"])
+
+
+def _column(its: Column, values: Sequence[Cell]) -> dict[str, Any]:
+    if its.kind == "text":
+        texts, indices = _indexed([clean(str(value), _LONGEST_TEXT) if value else "" for value in values])
+        return {**_heading(its), "texts": texts, "values": indices}
+    return {**_heading(its), "values": [_number(value) for value in values]}
+
+
+def _heading(its: Column) -> dict[str, str]:
+    return {"heading": its.title, "kind": its.kind}
+
+
+def _key(key: Key) -> dict[str, Any]:
+    kind, counted = kind_of_setting(key.path), _COUNTED.get(key.path)
+    texts = [written(value, kind) for value in key.values]
+    lower = key.name[:1].lower() + key.name[1:]
+    told = [
+        f"{text} {counted}{'' if value == 1 else 's'}" if counted else f"{lower} {text}"
+        for text, value in zip(texts, key.values, strict=True)
+    ]
+    return {"path": key.path, "name": key.name, "kind": kind, "values": list(key.values), "texts": texts, "told": told}
 
 
 def _pairing(results: Sequence[Result]) -> dict[str, Any]:
@@ -159,10 +267,13 @@ def _pairing(results: Sequence[Result]) -> dict[str, Any]:
     known = list(dict.fromkeys(its.model_dump_json() for its in moved if its is not None))
     doubts = [its.discrepancy.parts if its.discrepancy is not None else () for its in results]
     causes = {name: index for index, name in enumerate(dict.fromkeys(part.name for parts in doubts for part in parts))}
+    draws = list(dict.fromkeys((its.seed, its.scenario.run.replications) for its in results))
     return {
         "runs": runs,
+        "draws": [draws.index((its.seed, its.scenario.run.replications)) for its in results],
         "doubts": [[[causes[part.name], part.slower, part.faster] for part in parts] for parts in doubts],
         "z_90": Z_90,
+        "nothing": NOTHING,
         "moves": [-1 if its is None else known.index(its.model_dump_json()) for its in moved],
         "half_widths": {str(count): normal_half_width(count) for count in sorted(set(map(len, runs))) if 1 < count < FEWEST_REPLICATIONS},
     }
@@ -172,21 +283,22 @@ def _asynchronous(result: Result) -> bool:
     return result.scenario.strategy.pace.asynchronous
 
 
-def _number(value: float | int | None) -> float | int | None:
+def _number(value: Cell) -> Cell:
     """JSON knows no infinity."""
-    return value if value is None or math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _indexed(texts: Sequence[str]) -> list[Any]:
+def _indexed(texts: Sequence[str]) -> tuple[list[str], list[int]]:
     places: dict[str, int] = {}
     indices = [places.setdefault(text, len(places)) for text in texts]
-    return [list(places), indices]
+    return list(places), indices
 
 
-def _warnings(results: Sequence[Result]) -> list[Any]:
+def _warnings(results: Sequence[Result]) -> dict[str, Any]:
+    """Sentences of several results are there once."""
     places: dict[str, int] = {}
     of = [[places.setdefault(clean(warned.text, _LONGEST_TEXT), len(places)) for warned in result.warnings] for result in results]
-    return [list(places), of]
+    return {"texts": list(places), "values": of}
 
 
 def _histogram(histogram: Histogram) -> list[Any] | None:

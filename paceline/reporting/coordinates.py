@@ -1,18 +1,33 @@
-"""What tells the points of a report apart: labels to choose by, and swept numbers to slide over."""
+"""What tells results apart, and what they are called: labels to choose by, swept numbers to slide over, settings in words."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paceline.reporting.naming import setting_text, settings_of
+from pydantic import BaseModel
+
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
-from simulator.text import clean
+from simulator.text import clean, format_bytes, format_rate, format_seconds
 
-__all__ = ["ABSENT", "Coordinates", "Curve", "Group", "Key", "coordinates_of", "scaling_of"]
+__all__ = [
+    "ABSENT",
+    "Coordinates",
+    "Curve",
+    "Group",
+    "Key",
+    "coordinates_of",
+    "names_of",
+    "setting_text",
+    "settings_of",
+    "varied_settings",
+]
+
+_PROSE = ("description", "provenance", "fit", "calibrated", "uncertainty", "variables", "schema_version")
+_OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.global_batch", "workload.precision")
 
 ABSENT = -1
 """Place of a point on a key that it does not have, such as servers of an all-reduce."""
@@ -109,10 +124,13 @@ class Coordinates:
         """The name of the curve that a result lies on."""
         return self.curves[self.curve_of[result]].name
 
-
-def scaling_of(scenario: Scenario) -> Literal["weak", "strong"]:
-    """Weak: the batch of each replica is fixed; strong: that of all together."""
-    return "weak" if scenario.workload.batch_per_replica is not None else "strong"
+    def title_of(self, result: int) -> str:
+        """The same, and its settings where more than the number of replicas is swept."""
+        parts = [self.name_of(result)]
+        for key, place in list(zip(self.keys, self.places[result], strict=True))[1:]:
+            if len(key.values) > 1 and place >= 0:
+                parts.append(setting_text(key.path, key.values[place]))
+        return " · ".join(parts)
 
 
 def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> Coordinates:
@@ -134,7 +152,7 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     settings = [settings_of(scenario) for scenario in scenarios]
     base = [scenario.strategy.title(servers=False) for scenario in scenarios]
     named = [
-        (name, scenario.workload.name, scenario.cluster.name, source, scaling_of(scenario))
+        (name, scenario.workload.name, scenario.cluster.name, source, scenario.scaling)
         for name, scenario, source in zip(base, scenarios, sources, strict=True)
     ]
     keys: list[str] = []
@@ -159,6 +177,12 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     rows = _numbered(rows, columns)
     found = tuple(_key(path, column) for path, column in zip(["replicas", *keys], columns, strict=True))
     return _assembled(_distinct_names(found), columns, rows)
+
+
+def names_of(results: Sequence[Result]) -> list[str]:
+    """What each result is called beside the others: its curve, and its settings where more than the number of replicas is swept."""
+    at = coordinates_of(results)
+    return [at.title_of(index) for index in range(len(results))]
 
 
 def _tellers(path: str, named: tuple[str, ...]) -> Hashable:
@@ -278,3 +302,51 @@ def _curve_name(groups: Sequence[Group], labels: Sequence[int]) -> str:
     several = [(group, label) for group, label in zip(groups, labels, strict=True) if len(group.labels) > 1 or group.id == "strategy"]
     parts = [f"{group.labels[label]} scaling" if group.id == "scaling" else group.labels[label] for group, label in several]
     return " · ".join(parts)
+
+
+def varied_settings(results: Sequence[Result]) -> list[str]:
+    """Dotted names of the settings that are not the same in all results, those left out that the name of a section says already."""
+    found = _varied([settings_of(result.scenario) for result in results])
+    if any(path.startswith("workload.moved") for path in found):  # with another device all times are others; the cluster's name says it
+        found = [path for path in found if not path.startswith("workload.") or path in _OF_ANY_DEVICE]
+    for section in ("workload", "cluster"):
+        if f"{section}.name" in found:  # another workload differs in everything; its name says it
+            found = [path for path in found if path == f"{section}.name" or not path.startswith(f"{section}.")]
+    return found
+
+
+def settings_of(scenario: Scenario) -> dict[str, Any]:
+    """Every setting of a scenario under its dotted name, prose and tables of measurements left out."""
+    flat: dict[str, Any] = {}
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, BaseModel):
+            value = {name: getattr(value, name) for name in type(value).model_fields}
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if key not in _PROSE:
+                    walk(f"{prefix}.{key}" if prefix else key, inner)
+        else:
+            flat[prefix] = value
+
+    walk("", scenario)
+    return flat
+
+
+def setting_text(path: str, value: Any) -> str:
+    """A setting in words, such as ``"bandwidth 10 Gbit/s"``."""
+    *_, leaf = path.split(".")
+    if leaf == "name":
+        return clean(str(value), 40)
+    if value is None:
+        return f"{leaf.replace('_', ' ')} not set"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        for suffix, write in (("_bytes_per_s", format_rate), ("_bytes", format_bytes), ("_s", format_seconds)):
+            if leaf.endswith(suffix):
+                return f"{leaf.removesuffix(suffix).replace('_', ' ')} {write(value)}"
+        value = f"{value:g}" if isinstance(value, float) else value
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    if isinstance(value, tuple):
+        value = ", ".join(str(getattr(item, "name", item)) for item in value) or "none"
+    return f"{leaf.replace('_', ' ')} {clean(str(value), 40)}"

@@ -68,9 +68,9 @@ def report(
     """Write a report; parameters and errors as of :func:`paceline.report`."""
     from paceline.planning.answer import Plan
     from paceline.reporting import write_report
-    from paceline.reporting.extras import Extras, extras_of
     from paceline.reporting.gathering import gather
     from paceline.reporting.measured import overlay_of
+    from paceline.reporting.simulated import SimulatedSections, simulated_sections
     from paceline.sweeping import ResultsFile, Sweep
 
     target = out
@@ -102,11 +102,11 @@ def report(
         outcomes = [_outcome(source)]
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     overlay = overlay_of(measured, results, labels) if measured is not None else None
-    extras = extras_of(results, labels, chosen, jobs, progress=progress) if what_ifs and results else Extras()
-    notes += extras.notes
+    simulated = simulated_sections(results, labels, chosen, jobs, progress=progress) if what_ifs and results else SimulatedSections()
+    notes += simulated.notes
     write_report(
-        results, target, notes=notes, labels=labels, plan=chosen, measured=overlay, timeline=extras.timeline, sensitivity=extras.changes,
-        title=title,
+        results, target, notes=notes, labels=labels, plan=chosen, measured=overlay, timeline=simulated.timeline,
+        sensitivity=simulated.sensitivity, title=title,
     )  # fmt: skip
     return Report(target, target.stat().st_size, tuple(notes), outcomes)
 

@@ -89,7 +89,7 @@ def test_the_other_tables_hold_what_is_drawn(page: Page, report: Path) -> None:
     for trace in named(page, "busy"):
         (row,) = [row for row in page.table("busy") if row["Strategy"] == trace["name"]]
         assert [value for value in trace["x"] if value is not None] == [
-            row[name] for name in ("Devices", "Links, mean", "Busiest link", "Servers, mean", "Busiest server") if row[name] != "–"
+            row[name] for name in ("Devices busy", "Links busy", "Busiest link", "Servers busy", "Busiest server") if row[name] != "–"
         ]
 
 
@@ -140,7 +140,7 @@ def test_efficiency_has_its_own_interval_and_every_table_its_nodes(page: Page, r
         (its.scaling_efficiency.mean, its.scaling_efficiency.low, its.scaling_efficiency.high, placement_of(its.scenario).nodes)
         for its in results
     }
-    assert {(row["Efficiency"], row["Low"], row["High"], row["Nodes"]) for row in rows} <= known
+    assert {(row["Efficiency"], row["Low efficiency"], row["High efficiency"], row["Nodes"]) for row in rows} <= known
     for figure in ("throughput", "cost", "staleness", "steps", "busy"):
         assert all(row["Nodes"] >= row["Replicas"] for row in page.table(figure)), figure
     assert "16 replicas on 16 nodes with 1 device each" in page.run("return document.getElementById('card-where').textContent")

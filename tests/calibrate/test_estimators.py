@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from calibrate.fit.estimators import AffineCost, ChainSlope
 from simulator.errors import CalibrationError
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(base=st.floats(0.0, 1.0), slope=st.floats(1e-9, 1e-2), scale=st.sampled_from([1e-6, 1e-3, 1.0]))
 def test_exact_data_are_met_exactly(base: float, slope: float, scale: float) -> None:
     sizes = np.array([1.0, 16.0, 64.0, 1024.0])

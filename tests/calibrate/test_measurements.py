@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 import calibrate
 from calibrate.measurements import new_file, read_measurements
@@ -105,7 +106,7 @@ def test_a_new_file_never_is_an_old_one(tmp_path: Path) -> None:
     assert len(names) == 5
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50)
 @given(data=st.data())
 def test_garbage_is_refused_or_read_but_never_a_traceback(synthetic: Any, data: st.DataObject) -> None:
     records = synthetic.step_records(synthetic.Truth(batches=(4, 8), rounds=3), synthetic.gamma_of(0.1))

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.networks import wiring_of
 from support.scenarios import scenario_table
 
@@ -136,7 +137,7 @@ def assert_equal(one: tuple[Measured, Records], other: tuple[Measured, Records])
     }
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60)
 @given(programs())
 def test_random_collectives(case: tuple[Scenario, Program]) -> None:
     assert_equal(by_simpy(*case), by_compiled(*case))

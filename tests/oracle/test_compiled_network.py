@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.network_cases import Case, by_compiled, by_simpy, tables_of
 
 from simulator.engine.compiled.ample import shared_crossings
@@ -72,22 +73,19 @@ def cases(draw: st.DrawFn, *, most_paths: int = 10, most_messages: int = 25) -> 
     )
 
 
-SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-
-
-@settings(SETTINGS, max_examples=1500)
+@examples(500)
 @given(cases())
 def test_both_networks_are_equal_to_the_last_bit(case: Case) -> None:
     assert by_compiled(case) == by_simpy(case)
 
 
-@settings(SETTINGS, max_examples=60)
+@examples(30)
 @given(cases(most_paths=40, most_messages=150), st.integers(1, 20))
 def test_larger_ones_are_too_in_slices(case: Case, most_things: int) -> None:
     assert by_compiled(case, most_things) == by_simpy(case)
 
 
-@settings(SETTINGS, max_examples=300)
+@examples(120)
 @given(cases(most_paths=20, most_messages=40), st.sampled_from([0, 1]))
 def test_they_are_equal_where_the_whole_component_is_shared_out_anew(case: Case, patience: int) -> None:
     """Repairing the shares port by port hardly ever takes so long; here it may not take any longer."""
@@ -105,7 +103,7 @@ def test_they_are_equal_where_the_whole_component_is_shared_out_anew(case: Case,
     event(f"filled: {bool(filled)}")
 
 
-@settings(SETTINGS, max_examples=300)
+@examples(120)
 @given(cases(most_paths=30, most_messages=1))
 def test_the_same_ports_are_left_out(case: Case) -> None:
     ports = [Port(str(number), capacity, Limits(*limits)) for number, (capacity, *limits) in enumerate(case.ports)]

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.networks import wiring_of
 from support.scenarios import scenario_table
 
@@ -185,7 +186,7 @@ def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
     return built, program_of(built, partitions, routines)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(80)
 @given(programs())
 def test_random_groups(case: tuple[Scenario, Program]) -> None:
     assert_equal(*case)

@@ -7,7 +7,8 @@ import math
 from collections import defaultdict
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from support.examples import examples
 from support.random_scenarios import plain_scenarios, random_scenarios
 from support.scenarios import scenario_table
 
@@ -18,8 +19,6 @@ from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 from simulator.records import EVERYBODY, NOTHING, Service, Transfer, begin_of, end_of
 from simulator.replication import replicate
-
-SETTINGS = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 VARIABLES = [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": (index + 1) / 4} for index in range(4)]
 LOAD = {"variables": VARIABLES, "server": {"base_s": 2e-4}, "jitter": {"kind": "gamma", "shape": 4.0}}
@@ -103,7 +102,7 @@ def check_causes(recording, *, at_once):
         assert end_of(work[step.cause]) == step.end_s
 
 
-@SETTINGS
+@examples(40)
 @given(random_scenarios())
 def test_causes_end_before_what_they_let_begin_and_leave_no_time_unexplained(scenario):
     recording = recorded(scenario)
@@ -115,7 +114,7 @@ def test_causes_end_before_what_they_let_begin_and_leave_no_time_unexplained(sce
         assert all(segment.record is not None for segment in path.segments)
 
 
-@SETTINGS
+@examples(40)
 @given(plain_scenarios())
 def test_a_path_covers_its_step_without_gaps(scenario):
     recording = recorded(scenario)
@@ -144,7 +143,7 @@ def test_paths_and_traces_of_every_mechanism(name):
     check_trace(json.loads(chrome_trace(recording, paths[-1], replicas_per_device=scenario.cluster.replicas_per_device)))
 
 
-@SETTINGS
+@examples(40)
 @given(plain_scenarios())
 def test_a_trace_nests_and_its_arrows_have_two_ends(scenario):
     recording = recorded(scenario)

@@ -7,9 +7,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.engines import Outcome, difference, run
+from support.examples import examples
 from support.random_scenarios import random_scenarios, seeded_scenarios
 
 from simulator import Scenario
@@ -23,7 +24,7 @@ def both(scenario: Scenario, replication: int, *, observer: bool) -> str | None:
     return difference(reference, compiled)
 
 
-@settings(max_examples=3000, deadline=None, derandomize=True, suppress_health_check=ALL)
+@examples(800)
 @given(random_scenarios(), st.sampled_from((True, True, False)), st.integers(0, 1))
 def agree(scenario: Scenario, observer: bool, replication: int) -> None:
     assert both(scenario, replication, observer=observer) is None

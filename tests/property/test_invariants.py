@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_scenarios import plain_scenarios
 
 from simulator import scenario_from_table, simulate
 from simulator.invariants import audit
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(plain_scenarios())
 def test_every_law_holds(scenario):
     recording = audit(scenario)
     assert recording.steps
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@examples(40)
 @given(plain_scenarios())
 def test_results_are_consistent(scenario):
     result = simulate(scenario)
@@ -38,7 +39,7 @@ def test_results_are_consistent(scenario):
     assert again.model_copy(update={"wall_time_s": None}).to_json() == result.model_copy(update={"wall_time_s": None}).to_json()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@examples(20)
 @given(plain_scenarios(), st.sampled_from([0.5, 2.0, 8.0]))
 def test_time_scales(scenario, factor):
     """All bandwidths divided, all latencies and times multiplied by a power of two: all times are multiplied, exactly."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
@@ -132,7 +133,7 @@ COMBINED = st.tuples(
 )
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@examples(120)
 @given(COMBINED)
 def test_every_law_holds_in_combinations(parts):
     strategy, cluster, run, workers = parts

@@ -1,4 +1,4 @@
-"""2,000 mutations of valid files: each gives a result, or an error of ours that says so, and nothing else."""
+"""Mutations of valid files: each gives a result, or an error of ours that says so, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.measurements import Truth, gamma_of, step_records
 
 from calibrate import fit_workload
@@ -191,11 +192,6 @@ def damaged(draw: st.DrawFn, valid: bytes) -> bytes:
     return bytes(content)
 
 
-def mutations(count: int) -> Callable[[Any], Any]:
-    quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=count, derandomize=True, deadline=None, database=None, suppress_health_check=quiet)
-
-
 def kept(what: Callable[[], Any], kind: type[PacelineError] = PacelineError, code: int = 2) -> Any:
     """What a call gives; None where it refuses as it should."""
     try:
@@ -235,13 +231,13 @@ def test_the_originals_are_valid(strategy: Table, folder: Path) -> None:
     assert load_scenario(file).hash == scenario_from_table(table, "s.toml").hash
 
 
-@mutations(500)
+@examples(150)
 @given(table=st.sampled_from(STRATEGIES).flatmap(lambda strategy: mutated(scenario_table(strategy))))
 def test_scenario_tables(table: Table) -> None:
     run(kept(lambda: scenario_from_table(table, "s.toml")))
 
 
-@mutations(300)
+@examples(100)
 @given(table=st.sampled_from(STRATEGIES).flatmap(lambda strategy: mutated(scenario_table(strategy))))
 def test_scenario_files(table: Table, folder: Path) -> None:
     file = folder / "scenario.toml"
@@ -249,7 +245,7 @@ def test_scenario_files(table: Table, folder: Path) -> None:
     run(kept(lambda: load_scenario(file)))
 
 
-@mutations(300)
+@examples(100)
 @given(content=st.sampled_from(STRATEGIES).flatmap(lambda strategy: damaged(as_file(scenario_table(strategy)).encode())))
 def test_scenario_bytes(content: bytes, folder: Path) -> None:
     file = folder / "scenario.toml"
@@ -257,7 +253,7 @@ def test_scenario_bytes(content: bytes, folder: Path) -> None:
     run(kept(lambda: load_scenario(file)))
 
 
-@mutations(200)
+@examples(60)
 @given(table=mutated(WORKLOAD), content=damaged(as_file(WORKLOAD).encode()))
 def test_workload_files(table: Table, content: bytes, folder: Path) -> None:
     file = folder / "workload.toml"
@@ -266,7 +262,7 @@ def test_workload_files(table: Table, content: bytes, folder: Path) -> None:
         kept(lambda: load_workload(file))
 
 
-@mutations(100)
+@examples(40)
 @given(table=mutated(CLUSTER), content=damaged(as_file(CLUSTER).encode()))
 def test_cluster_files(table: Table, content: bytes, folder: Path) -> None:
     file = folder / "cluster.toml"
@@ -282,7 +278,7 @@ def _lines(rows: list[Table]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-@mutations(150)
+@examples(40)
 @given(row=mutated(RESULTS[2]), content=damaged(_lines(RESULTS)))
 def test_results_files(row: Table, content: bytes, folder: Path) -> None:
     file = folder / "results.ndjson"
@@ -312,7 +308,7 @@ def measured(draw: st.DrawFn) -> bytes:
     return _lines(rows)
 
 
-@mutations(100)
+@examples(40)
 @given(rows=measured(), content=damaged(_lines(MEASURED)))
 def test_measurement_files(rows: bytes, content: bytes, folder: Path) -> None:
     # a damaged file is bad input, exit code 2; measurements that cannot be fitted are a failed run

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
+from support.examples import examples
 from support.scenarios import scenario_table
 
 from paceline.planning.bounds import Ceilings
@@ -103,7 +104,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         return draw(scenarios())
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100)
 @given(scenario=scenarios())
 def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
     rates = np.array(simulate(scenario).throughput_of_each_replication)

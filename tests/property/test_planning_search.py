@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
+from support.examples import examples
 from support.scenarios import scenario_table
 
 from paceline.planning import Goal, goal_of, plan, space_of
@@ -64,7 +65,7 @@ def margin_of(goal: Goal, result: Result) -> float:
     return min(result.throughput_of_each_replication) / required_rate(goal, usd_per_hour(result.scenario))
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(25)
 @given(table=tables(), goal=goals())
 def test_the_search_finds_the_best_of_all(table: dict[str, Any], goal: Goal) -> None:
     def space() -> Space:

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args, get_origin
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_scenarios import built, random_scenarios, random_table, seeded_scenarios
 
 from simulator import Scenario
@@ -96,7 +97,7 @@ def test_every_option_occurs_often_enough(record_property: Callable[[str, object
     assert not [line for line in table if int(line.split()[0]) < LEAST]
 
 
-@settings(max_examples=800, deadline=None, derandomize=True, suppress_health_check=ALL)
+@examples(200)
 @given(random_scenarios(), st.integers(0, 2))
 def test_programs_obey_their_laws(scenario: Scenario, replication: int) -> None:
     streams = Streams(scenario.run.seed, replication)
@@ -104,7 +105,7 @@ def test_programs_obey_their_laws(scenario: Scenario, replication: int) -> None:
     check_program(compile_program(drawn, streams), drawn)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=ALL)
+@examples(150)
 @given(random_scenarios())
 def test_runs_obey_their_laws(scenario: Scenario) -> None:
     audit(scenario)

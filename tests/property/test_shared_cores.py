@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.modes import LOAD
 from support.scenarios import scenario_table
 
@@ -68,12 +69,7 @@ def built(parts: tuple[Any, ...]) -> Scenario:
         raise
 
 
-many = settings(
-    max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
-
-
-@many
+@examples(60)
 @given(SCENARIOS)
 def test_every_law_holds(parts):
     scenario = built(parts)
@@ -85,7 +81,7 @@ def test_every_law_holds(parts):
     assert sum(segment.end_s - segment.start_s for segment in segments) == pytest.approx(step.end_s - step.start_s, rel=1e-9)
 
 
-@settings(many, max_examples=60)
+@examples(20)
 @given(SCENARIOS)
 def test_simulated_again_it_is_the_same_to_the_byte(parts):
     scenario = built(parts)
@@ -112,7 +108,7 @@ def seconds_of_work(strategy: dict[str, Any], pool: tuple[Any, ...], run: dict[s
     return float(measured.in_use_s["cores"][0]) * cores, measured.window_s
 
 
-@settings(many, max_examples=100)
+@examples(30)
 @given(POOLS, st.integers(12, 40), st.sampled_from([0.0, 1e-3]))
 def test_the_cores_do_all_the_work_of_a_drained_job_and_nothing_else(pool, steps, dispatch_s):
     transport, cores, device_is_host, _, servers = pool
@@ -130,7 +126,7 @@ def test_the_cores_do_all_the_work_of_a_drained_job_and_nothing_else(pool, steps
     assert run_s >= done_s / cores * (1 - 1e-9)
 
 
-@settings(many, max_examples=60)
+@examples(20)
 @given(POOLS, st.sampled_from(["ring", "bidirectional-ring"]))
 def test_the_cores_do_all_the_work_of_an_all_reduce_and_nothing_else(pool, algorithm):
     transport, cores, device_is_host, ranks, _ = pool

@@ -7,8 +7,9 @@ import math
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from simulator.errors import UnitError
 from simulator.units import Dimension, parse_quantity
@@ -31,7 +32,7 @@ SPACES = st.sampled_from(["", " "])
 DIMENSIONS: st.SearchStrategy[Dimension] = st.sampled_from(("information", "rate"))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(NUMBERS, SPACES, AMOUNTS, TIMES, DIMENSIONS)
 @example("10", " ", "mbit", "/s", "rate")
 @example("64", " ", "mb", "", "information")
@@ -47,7 +48,7 @@ def test_what_is_accepted_has_a_prefix_of_the_list(number: str, space: str, amou
         assert value == pytest.approx(float(number) * scale * per_s, rel=1e-12), text
 
 
-@settings(deadline=None)
+@examples(100)
 @given(NUMBERS, SPACES, AMOUNTS, TIMES, st.sampled_from(("time", "information", "rate")))
 @example("10", "", "GBPS", "", "rate")
 @example("10", "", "gb", "/S", "rate")

@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from support.examples import examples
 from support.modes import LOAD, MODES
 from support.random_scenarios import random_scenarios
 from support.scenarios import scenario_table
@@ -23,8 +24,6 @@ from simulator.observing.recording import Recording
 from simulator.observing.waiting import waits_for_others
 from simulator.records import EVERYBODY, Span, Step, Transfer, Wait, end_of
 from simulator.replication import replicate
-
-SETTINGS = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def recorded(scenario: Scenario) -> Recording:
@@ -147,7 +146,7 @@ def test_what_is_reported_as_waiting_is_what_the_causes_say(name):
     check_waiting(mode(name))
 
 
-@SETTINGS
+@examples(60)
 @given(random_scenarios())
 def test_of_random_scenarios_too(scenario):
     check_waiting(scenario)

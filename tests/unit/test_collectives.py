@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
 from simulator.collectives.chain import chain_schedule
@@ -158,7 +159,7 @@ def test_a_cycle_is_found():
     assert stuck(replace(ring, lanes_from=lanes)) == 4
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(100)
 @given(st.sampled_from(sorted(SCHEDULES)), st.integers(1, 40))
 def test_tables_say_what_the_schedule_says(name, ranks):
     """Message for message: sizes, what is awaited and what is met."""

@@ -6,8 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.modes import LOAD
 from support.scenarios import scenario_table
 
@@ -86,7 +87,7 @@ def test_many_streams_are_seeded_in_several_goes():
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("slowdown", [None, SLOWDOWN])
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(seed=st.integers(0, 2**64), replication=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_factors_are_those_of_a_generator_for_each_worker(law, slowdown, seed, replication, sizes):
     its, sample = LAWS[law]

@@ -14,7 +14,7 @@ from support.scenarios import scenario_table
 from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.goal import Goal, required_rate
 from paceline.planning.space import Space
-from paceline.reporting.planned import all_candidates
+from paceline.planning.tables import plan_tables
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s
 from simulator.cost import cost_of_samples, usd_per_hour
@@ -399,8 +399,8 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     )
     assert ssp.runners_up[0].result.staleness.max > 0
     assert re.search(r"; the best without is sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% slower\.$", ssp.why)
-    grid = all_candidates(answer)
-    place = [column.name for column in grid.columns].index("Staleness (updates)")
+    grid = plan_tables(answer)[-1]
+    place = [column.title for column in grid.columns].index("Staleness (updates)")
     assert [row[place] for row in grid.rows] == [f"{format_number(stale.mean)}, p95 {format_number(stale.p95)}", None]
     alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
     assert "none simulated without reaches the goal" in alone.why

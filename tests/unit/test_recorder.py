@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from simulator.engine.recorder import LISTED_WORKERS, InUse, Measured, Parts, Recorder
 from simulator.errors import SimulationError
@@ -75,7 +76,7 @@ def recorded(steps, updates, opens_at, workers, sizes, *, observer=None, apart=T
     return recorder.measured
 
 
-@settings(max_examples=15, deadline=None)
+@examples(10)
 @given(
     seed=st.integers(0, 10_000),
     workers=st.integers(1, 40),
@@ -173,7 +174,7 @@ def by_steps(workers, ended):
     return orders
 
 
-@settings(max_examples=40, deadline=None)
+@examples(30)
 @given(
     seed=st.integers(0, 1000),
     workers=st.integers(2, 70),

@@ -76,8 +76,8 @@ def test_hostile_texts_are_cut_and_cleaned() -> None:
     ("value", "kind", "text"),
     [
         (None, "number", "–"),
-        (1234.5, "number", "1,230"),
-        (1234.5, "count", "1,234"),
+        (1234.5, "number", "1,235"),
+        (1234.5, "count", "1,235"),
         (0.0123, "seconds", "12.3 ms"),
         (0.123, "share", "12%"),
         (-0.0312, "change", "−3.1%"),

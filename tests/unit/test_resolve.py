@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
@@ -27,7 +28,7 @@ def of(mode: str, left_out: bool = True) -> Scenario:
 
 
 @given(st.sampled_from(sorted(MODES)), st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_resolving_leaves_nothing_out_and_is_done_once(mode, left_out):
     written = of(mode, left_out)
     found = resolve(written)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.scenarios import scenario_table
 
 from calibrate.validation.points import Setting, compared, read_points, scenarios_at
@@ -101,7 +102,7 @@ def test_what_is_no_file(tmp_path):
         read_points(tmp_path)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(80)
 @given(content=st.one_of(st.binary(max_size=200), st.text(alphabet='workersthughpu,;\t\n"#0123456789.-e ', max_size=120).map(str.encode)))
 def test_any_bytes_are_read_or_refused(tmp_path, content):
     try:

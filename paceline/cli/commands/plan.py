@@ -204,13 +204,13 @@ def plan(
         note(f"wrote {out} ({answer.simulated} scenarios) and {kept}; draw them with: paceline report {out} --plan {kept}")
     if report is not None:
         from paceline.reporting import write_report
-        from paceline.reporting.extras import extras_of
+        from paceline.reporting.simulated import simulated_sections
 
         results = [candidate.result for candidate in answer.candidates]
         with progress_bar("what-ifs") as advance, keeping(lambda: f"the plan is kept: {out.with_suffix('.plan.json')}" if out else ""):
-            extras = extras_of(results, None, answer, jobs, progress=advance)
-        notes = (*answer.notes, *extras.notes)
-        write_report(results, report, plan=answer, notes=notes, timeline=extras.timeline, sensitivity=extras.changes)
+            simulated = simulated_sections(results, None, answer, jobs, progress=advance)
+        notes = (*answer.notes, *simulated.notes)
+        write_report(results, report, plan=answer, notes=notes, timeline=simulated.timeline, sensitivity=simulated.sensitivity)
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
         raise typer.Exit(_INFEASIBLE)

@@ -41,7 +41,7 @@ def quickstart(
     from paceline.cli.ending import keeping
     from paceline.cli.showing import note, progress_bar, show_table
     from paceline.reporting import write_report
-    from paceline.reporting.extras import extras_of
+    from paceline.reporting.simulated import simulated_sections
     from paceline.sweeping import grid, sweep
     from simulator import catalog
     from simulator.files import check_writable
@@ -71,8 +71,8 @@ def quickstart(
 
     note("3/3  drawing the report")
     with progress_bar("what-ifs") as advance, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
-        extras = extras_of(results, None, None, jobs, progress=advance)
-    write_report(results, out, notes=extras.notes, timeline=extras.timeline, sensitivity=extras.changes)
+        simulated = simulated_sections(results, None, None, jobs, progress=advance)
+    write_report(results, out, notes=simulated.notes, timeline=simulated.timeline, sensitivity=simulated.sensitivity)
     if json:
         for result in results:
             typer.echo(result.to_json())

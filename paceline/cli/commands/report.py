@@ -74,10 +74,10 @@ def report(
     from paceline.cli.showing import progress_bar
     from paceline.reporting import write_report
     from paceline.reporting.exporting import check_browser, export_figures
-    from paceline.reporting.extras import Extras, extras_of
     from paceline.reporting.gathering import gather
     from paceline.reporting.measured import overlay_of
-    from paceline.reporting.plans import read_plan, without_what_ifs
+    from paceline.reporting.planned import read_plan, without_what_ifs
+    from paceline.reporting.simulated import SimulatedSections, simulated_sections
     from simulator.files import check_folder, check_writable
 
     formats = formats_of(format_)
@@ -94,11 +94,11 @@ def report(
         check_folder(figures)
     if tables is not None:
         check_folder(tables)
-    extras = Extras()
+    simulated = SimulatedSections()
     if not no_simulate:
         with progress_bar("what-ifs") as advance:
-            extras = extras_of(found, labels, planned, jobs, progress=advance, stoppable=True)
-    notes += extras.notes
+            simulated = simulated_sections(found, labels, planned, jobs, progress=advance, stoppable=True)
+    notes += simulated.notes
     write_report(
         found,
         target,
@@ -106,8 +106,8 @@ def report(
         labels=labels,
         plan=planned,
         measured=overlay,
-        timeline=extras.timeline,
-        sensitivity=extras.changes,
+        timeline=simulated.timeline,
+        sensitivity=simulated.sensitivity,
         title=title,
     )
     for note in notes:
@@ -115,7 +115,7 @@ def report(
     for its in overlay.unmatched if overlay is not None else ():
         typer.echo(f"{measured}:{its.line}: {its.setting}: stands beside no prediction: {its.why}", err=True)
     typer.echo(f"Wrote {target}", err=True)
-    if extras.stopped:
+    if simulated.stopped:
         raise StoppedError(f"the report is written, without what-ifs: {target}")
     written: dict[str, object] = {"report": str(target), "results": len(found), "notes": notes, "bytes": target.stat().st_size}
     if tables is not None:
@@ -126,8 +126,8 @@ def report(
             labels=labels,
             plan=planned,
             measured=overlay,
-            timeline=extras.timeline,
-            sensitivity=extras.changes,
+            timeline=simulated.timeline,
+            sensitivity=simulated.sensitivity,
             failures=failures,
         )
         files = write_tables(content, tables)

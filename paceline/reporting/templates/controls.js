@@ -1,7 +1,31 @@
 // What a reader chooses with: native inputs, so that a keyboard and a screen reader work as everywhere.
 
 function inputs(selector) {
-  return [...document.querySelectorAll("#controls " + selector + ", #sliders " + selector)];
+  return [...document.querySelectorAll(`#controls ${selector}, #sliders ${selector}`)];
+}
+
+// fields that hold one value of the state, those that are there
+const FIELDS = {
+  "choose-x": { read: (state) => state.x, write: (state, text) => Object.assign(state, { x: Number(text) }) },
+  "choose-focus": { read: (state) => state.focus, write: focusOn },
+  "x-axis": axisField("xlog"),
+  "y-axis": axisField("ylog"),
+};
+
+function axisField(name) {
+  return {
+    read: (state) => (state[name] ? "log" : "linear"),
+    write: (state, text) => Object.assign(state, { [name]: text === "log" }),
+  };
+}
+
+// a curve that has nothing at the sliders' values takes them to where it has
+function focusOn(state, text) {
+  state.focus = Number(text);
+  if (pointAt(state.focus, state.at) < 0) {
+    const last = pointsOf[state.focus][pointsOf[state.focus].length - 1];
+    state.at = state.at.map((index, key) => (place(key, last) < 0 ? index : place(key, last)));
+  }
 }
 
 // set every input as the state says
@@ -11,31 +35,24 @@ function showState(state) {
   });
   inputs("[data-key]").forEach((slider) => {
     const key = Number(slider.dataset.key),
-      words = keyText(key, state.at[key]);
+      words = keys[key].texts[state.at[key]];
     slider.value = String(state.at[key]);
     slider.setAttribute("aria-valuetext", words);
     document.getElementById("value-" + key).textContent = words;
   });
-  const pick = (id, value) => {
-    const field = document.getElementById(id);
-    if (field) {
-      field.value = value;
-    }
-  };
-  pick("choose-x", String(state.x));
-  pick("choose-focus", String(state.focus));
-  pick("x-axis", state.xlog ? "log" : "linear");
-  pick("y-axis", state.ylog ? "log" : "linear");
+  Object.entries(FIELDS).forEach(([id, { read }]) =>
+    inputs("#" + id).forEach((field) => {
+      field.value = String(read(state));
+    }),
+  );
 }
 
 function showWhere(view) {
-  const words = settingsText(view.state.at),
-    without = view.shown.filter((each) => each.chosen < 0);
-  const names = without.map((each) => each.name);
-  const missing = names.length ? ` No result there of ${listed(names, 3)}.` : "";
+  const names = view.shown.filter((each) => each.chosen < 0).map((each) => each.name),
+    missing = names.length ? ` No result there of ${listed(names, 3)}.` : "",
+    what = keys.some((_, key) => swept(key)) ? "The sliders stand" : "Everything is";
   const told = view.shown.length ? missing : " Nothing is chosen: tick a box above.";
-  const what = keys.some((_, key) => swept(key)) ? "The sliders stand" : "Everything is";
-  document.getElementById("where").textContent = `${what} at ${words}.${told}`;
+  document.getElementById("where").textContent = `${what} at ${settingsText(view.state.at)}.${told}`;
 }
 
 function showLegends(view) {
@@ -45,68 +62,55 @@ function showLegends(view) {
   });
 }
 
-// the key figures of the curve in detail, at the sliders' values
-function showCards(view) {
-  const point = view.focus >= 0 ? pointAt(view.focus, view.state.at) : -1;
-  const put = (id, words) => {
-    document.getElementById("card-" + id).textContent = words;
+// the key figures of a point, by the card that shows them
+function cardsOf(point) {
+  const priced = value("usd_per_million_samples", point) !== null,
+    limit = value("bottleneck_label", point);
+  return {
+    throughput: shown("throughput_samples_per_s", point),
+    interval: `samples/s; ${interval("throughput_low", "throughput_high", point)}`,
+    efficiency: shown("scaling_efficiency", point),
+    speedup: `${interval("scaling_efficiency_low", "scaling_efficiency_high", point)}; ${shown("speedup", point)} times one replica alone`,
+    cost: priced ? shown("usd_per_million_samples", point) : "not known",
+    hourly: priced ? `a million samples; ${shown("usd_per_hour", point)} an hour` : "no price with a source",
+    step: shown("step_mean_s", point),
+    p95: `95% below ${shown("step_p95_s", point)}`,
+    limit: limit.charAt(0).toUpperCase() + limit.slice(1),
+    range: value("standing", point),
   };
-  put("name", view.focus >= 0 ? curves[view.focus].name : "Nothing is chosen");
-  put("where", `at ${settingsText(view.state.at)}${point < 0 ? "" : ": " + text("placement", point)}`);
-  if (point < 0) {
-    ["throughput", "efficiency", "cost", "step", "limit"].forEach((id) => put(id, "–"));
-    ["interval", "speedup", "hourly", "p95"].forEach((id) => put(id, "no result at these settings"));
-    put("range", "");
-    return;
-  }
-  put("throughput", amount(number("throughput", point)));
-  put("interval", `samples/s; ${amount(number("low", point))} to ${amount(number("high", point))}`);
-  put("efficiency", percent(number("efficiency", point)));
-  put("speedup", `${efficiencyEnds(point)}; ${amount(number("speedup", point))} times one replica alone`);
-  put("cost", cost("mean", point) === null ? "not known" : dollars(cost("mean", point)));
-  put("hourly", cost("mean", point) === null ? "no price with a source" : `a million samples; ${dollars(number("hourly", point))} an hour`);
-  put("step", duration(number("step_mean", point)));
-  put("p95", `95% below ${duration(number("step_p95", point))}`);
-  const limit = text("limit", point);
-  put("limit", limit.charAt(0).toUpperCase() + limit.slice(1));
-  const graded = {
-    checked: "checked against real runs of its kind",
-    interpolation: "between what was measured",
-  }[text("grade", point)];
-  const within = number("calibrated", point) ? graded || "within what was measured" : "what was measured is not recorded";
-  put("range", number("beyond", point) ? "beyond what was measured" : within);
+}
+
+function showCards(view) {
+  const none = "no result at these settings",
+    empty = { interval: none, speedup: none, hourly: none, p95: none, range: "" };
+  ["throughput", "efficiency", "cost", "step", "limit"].forEach((id) => Object.assign(empty, { [id]: data.none }));
+  const where = `at ${settingsText(view.state.at)}${view.here < 0 ? "" : ": " + value("placement", view.here)}`;
+  const cards = { name: view.name || "Nothing is chosen", where, ...(view.here < 0 ? empty : cardsOf(view.here)) };
+  Object.entries(cards).forEach(([id, words]) => {
+    document.getElementById("card-" + id).textContent = words;
+  });
 }
 
 function copyLink(note) {
-  const link = window.location.href;
   const byHand = () => {
-    const field = element("input", { type: "text", value: link, readOnly: true });
-    field.setAttribute("aria-label", "Link to this view");
+    const field = element("input", { type: "text", value: window.location.href, readOnly: true, attributes: { "aria-label": "Link to this view" } });
     note.replaceChildren(field);
     field.select();
   };
-  if (!navigator.clipboard) {
-    byHand();
-    return;
-  }
-  navigator.clipboard.writeText(link).then(() => {
+  const said = () => {
     note.textContent = "Copied.";
-  }, byHand);
+  };
+  if (navigator.clipboard) {
+    navigator.clipboard.writeText(window.location.href).then(said, byHand);
+  } else {
+    byHand();
+  }
 }
 
-// pass on what is chosen: change(state) alters a copy of the state
+// pass on what is chosen: change(state) alters the state
 function listen(update) {
   inputs("[data-group]").forEach((box) =>
-    box.addEventListener("change", () =>
-      update((state) => {
-        const off = state.off[box.dataset.group];
-        if (box.checked) {
-          off.delete(Number(box.value));
-        } else {
-          off.add(Number(box.value));
-        }
-      }),
-    ),
+    box.addEventListener("change", () => update((state) => state.off[box.dataset.group][box.checked ? "delete" : "add"](Number(box.value)))),
   );
   inputs("[data-key]").forEach((slider) =>
     slider.addEventListener("input", () =>
@@ -115,33 +119,9 @@ function listen(update) {
       }),
     ),
   );
-  const on = (id, change) => {
-    const field = document.getElementById(id);
-    if (field) {
-      field.addEventListener("change", () => update((state) => change(state, field.value)));
-    }
-  };
-  on("choose-x", (state, value) => {
-    state.x = Number(value);
-  });
-  on("x-axis", (state, value) => {
-    state.xlog = value === "log";
-  });
-  on("y-axis", (state, value) => {
-    state.ylog = value === "log";
-  });
-  on("choose-focus", (state, value) => {
-    state.focus = Number(value);
-    // a curve that has nothing at the sliders' values takes them to where it has
-    if (pointAt(state.focus, state.at) < 0) {
-      const last = pointsOf[state.focus][pointsOf[state.focus].length - 1];
-      keys.forEach((_, key) => {
-        if (place(key, last) >= 0) {
-          state.at[key] = place(key, last);
-        }
-      });
-    }
-  });
+  Object.entries(FIELDS).forEach(([id, { write }]) =>
+    inputs("#" + id).forEach((field) => field.addEventListener("change", () => update((state) => write(state, field.value)))),
+  );
   document.getElementById("copy-link").addEventListener("click", () => copyLink(document.getElementById("copied")));
   document.getElementById("reset").addEventListener("click", () => update((state) => Object.assign(state, initialState())));
 }

@@ -1,53 +1,51 @@
 // The embedded points, and which of them a choice shows.
 
 const data = JSON.parse(document.getElementById("points").textContent);
-const keys = data.keys,
-  groups = data.groups,
-  curves = data.curves,
-  parts = data.parts;
+const { keys, groups, curves } = data;
 const pointsOf = curves.map(() => []);
 data.curve.forEach((curve, point) => pointsOf[curve].push(point));
 
-function number(name, point) {
-  return data.numbers[name][point];
+function value(column, point) {
+  const { texts, values } = data.columns[column],
+    held = values[point];
+  if (!texts) {
+    return held;
+  }
+  return Array.isArray(held) ? held.map((index) => texts[index]).join(" ") : texts[held];
 }
-function text(name, point) {
-  const [texts, indices] = data.texts[name];
-  return texts[indices[point]];
+
+// the same as a reader sees it
+function shown(column, point) {
+  return written(value(column, point), data.columns[column].kind);
 }
-function cost(part, point) {
-  return data.cost[part][point];
+
+function interval(low, high, point) {
+  return `${shown(low, point)} to ${shown(high, point)}`;
 }
+
+function nameOf(point) {
+  return curves[data.curve[point]].name;
+}
+
+function scaling(curve) {
+  const index = groups.findIndex((each) => each.id === "scaling");
+  return groups[index].labels[curves[curve].labels[index]];
+}
+
 function place(key, point) {
   return data.at[key][point];
 }
-function keyValue(key, point) {
-  return place(key, point) < 0 ? null : keys[key].values[place(key, point)];
-}
-function keyText(key, index) {
-  return ofKind(keys[key].values[index], keys[key].kind);
-}
-function scaling(curve) {
-  return label("scaling", curve);
-}
-function label(group, curve) {
-  const index = groups.findIndex((each) => each.id === group);
-  return groups[index].labels[curves[curve].labels[index]];
-}
+
 function swept(key) {
   return keys[key].values.length > 1;
 }
-function keyCounted(key, index) {
-  const name = keys[key].name,
-    value = keyText(key, index);
-  const counted = { replicas: " replica", "strategy.servers": " server" }[keys[key].path];
-  if (counted) {
-    return value + counted + (keys[key].values[index] === 1 ? "" : "s");
-  }
-  return name.charAt(0).toLowerCase() + name.slice(1) + " " + value;
+
+// the value of a key at a point, in words
+function keyText(key, point) {
+  return place(key, point) < 0 ? "any" : keys[key].texts[place(key, point)];
 }
 
-// the axis of points that differ in one key alone, all others being at the sliders' values
+// points that differ in one key alone, all others being at the sliders' values
 function line(curve, key, at) {
   const held = pointsOf[curve].filter((point) =>
     keys.every((_, other) => other === key || place(other, point) < 0 || place(other, point) === at[other]),
@@ -56,47 +54,41 @@ function line(curve, key, at) {
 }
 
 function pointAt(curve, at) {
-  const found = pointsOf[curve].find((point) => keys.every((_, key) => place(key, point) < 0 || place(key, point) === at[key]));
+  const found = curve < 0 ? undefined : line(curve, -1, at)[0];
   return found === undefined ? -1 : found;
-}
-
-function shownCurves(state) {
-  return curves
-    .map((_, curve) => curve)
-    .filter((curve) => groups.every((group, index) => !state.off[group.id].has(curves[curve].labels[index])));
 }
 
 // what a state shows: for each curve that is chosen its points over x, and the one at the sliders' values
 function viewOf(state) {
-  const shown = shownCurves(state);
-  const lines = shown.map((curve) => {
-    const points = line(curve, state.x, state.at);
-    const flat = points.length > 0 && place(state.x, points[0]) < 0;
-    return { curve, name: curves[curve].name, points, flat, chosen: pointAt(curve, state.at) };
-  });
-  const focus = shown.includes(state.focus) ? state.focus : shown.length ? shown[0] : -1;
+  const ticked = ({ labels }) => groups.every((group, index) => !state.off[group.id].has(labels[index]));
+  const lines = curves
+    .map(({ name, labels }, curve) => ({ name, labels, curve }))
+    .filter(ticked)
+    .map(({ name, curve }) => {
+      const points = line(curve, state.x, state.at);
+      return { curve, name, points, flat: points.length > 0 && place(state.x, points[0]) < 0, chosen: pointAt(curve, state.at) };
+    });
+  const focused = lines.find((each) => each.curve === state.focus) || lines[0];
   return {
     state,
+    key: keys[state.x],
+    shown: lines,
     lines: lines.filter((each) => each.points.length),
     chosen: lines.filter((each) => each.chosen >= 0),
-    shown: lines,
-    focus,
+    focus: focused ? focused.curve : -1,
+    here: focused ? focused.chosen : -1,
+    name: focused ? focused.name : "",
   };
 }
 
-function xName(view) {
-  return keys[view.state.x].name;
-}
-function xKey(view) {
-  return keys[view.state.x];
+function inWords(told) {
+  return keys.map((_, key) => (swept(key) || key === 0 ? told(key) : "")).filter((words) => words);
 }
 
-// the settings of the sliders in words
+// the settings of the sliders, and those of a point
 function settingsText(at) {
-  return listed(
-    keys
-      .map((_, key) => key)
-      .filter((key) => swept(key) || key === 0)
-      .map((key) => keyCounted(key, at[key])),
-  );
+  return listed(inWords((key) => keys[key].told[at[key]]));
+}
+function pointSettings(point) {
+  return inWords((key) => keys[key].told[place(key, point)]).join(", ");
 }

@@ -1,130 +1,40 @@
-// Numbers as people read them: the same rules as the page's text follows.
+// How values are written: the one reader of the formats that the data give for each kind of value.
 
-function amount(value, digits = 3) {
-  if (value === 0 || !Number.isFinite(value)) {
-    return value === 0 ? "0" : String(value);
+function unitOf(size, format) {
+  // 0.9996 of a unit reads as one of it
+  const enough = size ? 1 - 0.5 * 10 ** -format.digits : 1;
+  return format.units.find(([scale]) => (size || 1) >= scale * enough) || format.units[format.units.length - 1];
+}
+
+function digitsOf(number, { digits, least_places, most_places, whole_from, keeps_zeros }) {
+  const [mantissa, exponent] = number.toExponential(digits - 1).split("e"),
+    power = Number(exponent);
+  if (power >= 15 || (power < -4 && most_places > -power)) {
+    const size = String(Math.abs(power)).padStart(2, "0");
+    return `${keeps_zeros ? mantissa : mantissa.replace(/\.?0+$/, "")}e${power < 0 ? "-" : "+"}${size}`;
   }
-  const places = digits - 1 - Math.floor(Math.log10(Math.abs(value)));
-  if (Math.abs(value) >= 1e15 || places > 6) {
-    return value.toExponential(digits - 1).replace(/e([+-])(\d)$/, "e$10$2");
-  }
-  const scale = 10 ** -places;
-  const rounded = places < 0 ? Math.round(value / scale) * scale : value;
-  const text = rounded.toLocaleString("en-US", { minimumFractionDigits: Math.max(0, places), maximumFractionDigits: Math.max(0, places) });
-  return text.includes(".") && Math.abs(value) < 1 ? text.replace(/\.?0+$/, "") : text;
+  const places = number >= whole_from ? 0 : Math.min(Math.max(digits - 1 - power, least_places), most_places);
+  const [whole, after = ""] = number.toFixed(places).split(".");
+  const kept = keeps_zeros && whole !== "0" ? after : after.slice(0, least_places) + after.slice(least_places).replace(/0+$/, "");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (kept ? "." + kept : "");
 }
 
-function percent(share) {
-  if (share > 0 && share < 0.001) {
-    return "<0.1%";
-  }
-  const digits = Math.abs(share) > 0 && Math.abs(share) < 0.0995 ? 1 : 0;
-  return (share * 100).toFixed(digits) + "%";
-}
-
-function dollars(value) {
-  if (value >= 1000) {
-    return "$" + count(value);
-  }
-  return "$" + (value >= 0.1 ? value.toFixed(2) : amount(value));
-}
-
-function change(share) {
-  const size = (Math.abs(share) * 100).toFixed(1);
-  return (Number(size) === 0 ? "\u00b1" : share < 0 ? "\u2212" : "+") + size + "%";
-}
-
-// for ticks
-function wholeChange(share) {
-  return share === 0 ? "0%" : change(share).replace(/\.\d%$/, "%");
-}
-
-function count(value) {
-  return Math.round(value).toLocaleString("en-US");
-}
-
-// a number in the largest unit that leaves at least one of it
-function scaled(value, units) {
-  const unit = units.find(([size]) => Math.abs(value) >= size * (1 - 1e-9)) || units[units.length - 1];
-  return [value / unit[0], unit[1]];
-}
-
-const TIMES = [
-  [3600, "h"],
-  [60, "min"],
-  [1, "s"],
-  [1e-3, "ms"],
-  [1e-6, "µs"],
-  [1e-9, "ns"],
-];
-const RATES = [
-  [1e12, "Tbit/s"],
-  [1e9, "Gbit/s"],
-  [1e6, "Mbit/s"],
-  [1e3, "kbit/s"],
-  [1, "bit/s"],
-];
-const SIZES = [
-  [2 ** 40, "TiB"],
-  [2 ** 30, "GiB"],
-  [2 ** 20, "MiB"],
-  [2 ** 10, "KiB"],
-  [1, "B"],
-];
-
-function duration(value) {
-  const [number, unit] = value === 0 ? [0, "s"] : scaled(value, TIMES);
-  return amount(number) + " " + unit;
-}
-
-function short(value) {
-  return String(Number(value.toPrecision(6)));
-}
-
-function ofKind(value, kind) {
-  if (kind === "rate") {
-    const [number, unit] = scaled(value * 8, RATES);
-    return short(number) + " " + unit;
-  }
-  if (kind === "bytes") {
-    const [number, unit] = scaled(value, SIZES);
-    return short(number) + " " + unit;
-  }
-  if (kind === "seconds") {
-    const [number, unit] = value === 0 ? [0, "s"] : scaled(value, TIMES);
-    return short(number) + " " + unit;
-  }
-  return Number.isInteger(value) ? count(value) : short(value);
-}
-
-// a cell of a table as a reader sees it
 function written(value, kind) {
   if (value === null || value === undefined) {
-    return "–";
+    return data.none;
   }
   if (typeof value === "string") {
     return value;
   }
-  switch (kind) {
-    case "count":
-      return count(value);
-    case "seconds":
-      return duration(value);
-    case "share":
-      return percent(value);
-    case "change":
-      return change(value);
-    case "usd":
-      return dollars(value);
-    case "rate":
-    case "bytes":
-    case "time":
-      return ofKind(value, kind === "time" ? "seconds" : kind);
-    case "plain":
-      return short(value);
-    default:
-      return amount(value);
+  const format = data.formats[kind] || data.formats.number,
+    size = Math.abs(value);
+  if (size > 0 && size < format.least) {
+    return "<" + written(format.least, kind);
   }
+  const [scale, unit] = unitOf(size, format),
+    digits = digitsOf(size / scale, format);
+  const sign = value < 0 ? "\u2212" : format.signed ? "+" : "";
+  return (/[1-9]/.test(digits) ? sign : format.signed ? "\u00b1" : "") + format.prefix + digits + unit;
 }
 
 // text for inside a figure, where plotly would read tags and entities
@@ -137,9 +47,6 @@ function cut(text, longest) {
 }
 
 function listed(parts, most = parts.length) {
-  const shown = parts.slice(0, most);
-  if (parts.length > most) {
-    shown.push(parts.length - most + " more");
-  }
-  return shown.length > 1 ? shown.slice(0, -1).join(", ") + " and " + shown[shown.length - 1] : shown.join("");
+  const shown = parts.length > most ? [...parts.slice(0, most), `${parts.length - most} more`] : parts;
+  return shown.length > 1 ? `${shown.slice(0, -1).join(", ")} and ${shown[shown.length - 1]}` : shown.join("");
 }

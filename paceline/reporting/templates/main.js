@@ -10,7 +10,7 @@ const live = [
   staleDistributionFigure,
   stepsHereFigure,
   stepsOverFigure,
-  tornadoFigure,
+  sensitivityFigure,
   linkFigure,
   busyFigure,
 ].filter((figure) => plotElement(figure.id));
@@ -61,10 +61,6 @@ function askToDraw() {
   setTimeout(drawWaiting, 0);
 }
 
-function redrawAll() {
-  names.forEach(drawOne);
-}
-
 // tables behind figures are made when they are opened, and follow the state while they are open
 function fillBehind(details) {
   const figure = live.find((each) => each.id === details.dataset.of);
@@ -73,31 +69,27 @@ function fillBehind(details) {
 
 // the longest table comes last, so that no figure waits for it
 function fillResults() {
-  const grid = document.getElementById("all-results");
+  const grid = document.getElementById("all-results"),
+    points = data.curve.map((_, point) => point);
   if (!grid.hasChildNodes()) {
-    fillTable(grid, "results", "All results", resultsTable(false), resultsTable(true));
+    fillTable(grid, "results", "All results", tableOf("shown", points), tableOf("results", points));
   }
 }
 
 function show() {
   view = viewOf(state);
   showState(state);
-  showWhere(view);
-  showLegends(view);
-  showCards(view);
-  fillLimits(view);
+  [showWhere, showLegends, showCards, fillLimits].forEach((fill) => fill(view));
   document.querySelectorAll("details[data-of][open]").forEach(fillBehind);
   live.forEach((figure) => waiting.add(figure.id));
   askToDraw();
 }
 
-function update(change) {
+listen((change) => {
   change(state);
   keepInAddress(state);
   show();
-}
-
-listen(update);
+});
 window.addEventListener("hashchange", () => {
   state = stateFrom(window.location.hash);
   show();
@@ -110,7 +102,7 @@ document.querySelectorAll("details[data-of]").forEach((details) =>
   }),
 );
 buttonsOfStaticTables();
-followTheme(redrawAll);
+followTheme(() => names.forEach(drawOne));
 
 show();
 drawOne("throughput").then(() => {

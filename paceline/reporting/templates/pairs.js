@@ -1,9 +1,7 @@
 // Two points compared run by run: the rules of paceline/comparing.py and simulator/intervals.py.
 
-const NOTHING = 0.0005;
-
 function meanOf(values) {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
+  return values.reduce((sum, each) => sum + each, 0) / values.length;
 }
 
 // quantile whose rank is share x (n + 1), between its neighbours where that is no whole number
@@ -22,8 +20,7 @@ function predicted(values) {
     const sorted = values.slice().sort((one, other) => one - other);
     [low, high] = [ranked(sorted, 0.05), ranked(sorted, 0.95)];
   } else {
-    const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0),
-      half = narrow * Math.sqrt(squares / (values.length - 1));
+    const half = narrow * Math.sqrt(values.reduce((sum, each) => sum + (each - mean) ** 2, 0) / (values.length - 1));
     [low, high] = [Math.max(mean - half, 0), mean + half];
   }
   return { mean, low: Math.min(low, mean), high: Math.max(high, mean) };
@@ -31,22 +28,20 @@ function predicted(values) {
 
 // standard deviations of the logarithm of one point's throughput over another's, down and up: equal causes cancel
 function between(one, other) {
-  const changes = new Map();
-  for (const [cause, slower, faster] of data.doubts[one]) changes.set(cause, [-slower, faster]);
-  for (const [cause, slower, faster] of data.doubts[other]) {
+  const changes = new Map(data.doubts[one].map(([cause, slower, faster]) => [cause, [-slower, faster]]));
+  data.doubts[other].forEach(([cause, slower, faster]) => {
     const [more, less] = changes.get(cause) || [0, 0];
     changes.set(cause, [more + slower, less - faster]);
-  }
-  const ends = [...changes.values()];
-  return [
-    Math.hypot(...ends.map((pair) => Math.max(0, -pair[0], -pair[1]))),
-    Math.hypot(...ends.map((pair) => Math.max(0, ...pair))),
-  ];
+  });
+  const each = [...changes.values()];
+  return [Math.hypot(...each.map((pair) => Math.max(0, -pair[0], -pair[1]))), Math.hypot(...each.map((pair) => Math.max(0, ...pair)))];
 }
 
 // an interval of chance with what the model is off by
 function widened({ mean, low, high }, [down, up]) {
-  if ((!down && !up) || mean <= 0) return { mean, low, high };
+  if ((!down && !up) || mean <= 0) {
+    return { mean, low, high };
+  }
   const away = (end, sd) => Math.hypot(Math.log(end / mean), data.z_90 * sd);
   return {
     mean,
@@ -57,21 +52,18 @@ function widened({ mean, low, high }, [down, up]) {
 
 function shareDraws(one, other) {
   const apart = data.moves[one] >= 0 && data.moves[other] >= 0 && data.moves[one] !== data.moves[other];
-  const alike = ["seed", "replications"].every((name) => number(name, one) === number(name, other));
-  return alike && !apart && data.runs[one].length > 1 && data.runs[one].length === data.runs[other].length;
+  const [runs, others] = [data.runs[one].length, data.runs[other].length];
+  return !apart && data.draws[one] === data.draws[other] && runs > 1 && runs === others;
 }
 
 // throughput of one point over that of another, less 1; of how many pairs of runs, in how many of which it is the faster
 function compared(one, other) {
   if (!shareDraws(one, other)) {
-    const mean = number("throughput", other);
-    return {
-      gain: number("throughput", one) / mean - 1,
-      low: number("low", one) / Math.max(number("high", other), mean) - 1,
-      high: number("high", one) / Math.max(number("low", other), NOTHING * mean) - 1,
-      runs: 0,
-      wins: 0,
-    };
+    const rates = (point) => ["throughput_samples_per_s", "throughput_low", "throughput_high"].map((name) => value(name, point));
+    const [mean, low, high] = rates(one),
+      [middle, lowest, highest] = rates(other);
+    const ends = { low: low / Math.max(highest, middle) - 1, high: high / Math.max(lowest, data.nothing * middle) - 1 };
+    return { gain: mean / middle - 1, ...ends, runs: 0, wins: 0 };
   }
   const ratios = data.runs[one].map((rate, run) => rate / data.runs[other][run]),
     { mean, low, high } = widened(predicted(ratios), between(one, other));
@@ -79,23 +71,14 @@ function compared(one, other) {
 }
 
 function hasEffect(each) {
-  return !(each.low <= 0 && each.high >= 0) && Math.abs(each.gain) >= NOTHING;
+  return !(each.low <= 0 && each.high >= 0) && Math.abs(each.gain) >= data.nothing;
+}
+
+function gainText(each) {
+  return written(each.gain, "change") + (hasEffect(each) ? "" : `, ${data.words.uncertain}`);
 }
 
 function comparedText(each) {
-  const spread = `90% interval ${change(each.low)} to ${change(each.high)}`;
   const runs = each.runs ? `faster in ${each.wins} of ${each.runs} runs` : "from both intervals: the runs share no draws";
-  return [`throughput ${change(each.gain)}${hasEffect(each) ? "" : ", effect not certain"}`, `${spread}, ${runs}`];
-}
-
-function whiskers(each, axis = (gain) => gain) {
-  return {
-    type: "data",
-    symmetric: false,
-    array: each.map((its) => (its ? Math.max(0, axis(its.high) - axis(its.gain)) : 0)),
-    arrayminus: each.map((its) => (its ? Math.max(0, axis(its.gain) - axis(its.low)) : 0)),
-    color: INK,
-    thickness: 1,
-    width: 3,
-  };
+  return [`throughput ${gainText(each)}`, `90% interval ${written(each.low, "change")} to ${written(each.high, "change")}, ${runs}`];
 }

@@ -1,256 +1,184 @@
-// Figures over the swept key that x is: throughput, efficiency and cost.
+// Figures over the swept key that x is: throughput, efficiency, cost, mean staleness, and the busiest link.
 
-const SMALLEST_SHOWN = 1e-3,
-  SAME_IDEAL = 0.05;
-
-function yAxis(view, values, prefix = "") {
-  return view.state.ylog ? logAxis(values, "", prefix) : linearAxis(Math.max(...values), "", { tickformat: ",~s", tickprefix: prefix });
-}
-
-function pointSettings(point) {
-  return keys
-    .map((_, key) => key)
-    .filter((key) => place(key, point) >= 0 && (swept(key) || key === 0))
-    .map((key) => keyCounted(key, place(key, point)))
-    .join(", ");
-}
+const SAME_IDEAL = 0.05,
+  MOST_TOLD = 7;
 
 function pointLines(point) {
-  return [`<b>${plotText(cut(curves[data.curve[point]].name, 60))}</b>`, plotText(pointSettings(point))];
+  return [`<b>${plotText(cut(nameOf(point), 60))}</b>`, plotText(pointSettings(point))];
 }
 
 function hoverText(point, ...more) {
-  const lines = [...pointLines(point), plotText(text("placement", point)), ...more];
-  return (number("beyond", point) ? [...lines, "beyond what was measured"] : lines).join("<br>");
-}
-
-function efficiencyEnds(point) {
-  return `${percent(number("efficiency_low", point))} to ${percent(number("efficiency_high", point))}`;
+  const lines = [...pointLines(point), plotText(value("placement", point)), ...more];
+  return (data.hollow[point] ? [...lines, "beyond what was measured"] : lines).join("<br>");
 }
 
 function rateText(point) {
-  const spread = `90% interval ${amount(number("low", point))} to ${amount(number("high", point))}`;
   return hoverText(
     point,
-    `${amount(number("throughput", point))} samples/s`,
-    spread,
-    `speed-up ${amount(number("speedup", point))} (${amount(number("speedup_low", point))} to ${amount(number("speedup_high", point))})`,
-    `efficiency ${percent(number("efficiency", point))} (${efficiencyEnds(point)})`,
+    `${shown("throughput_samples_per_s", point)} samples/s`,
+    `90% interval ${interval("throughput_low", "throughput_high", point)}`,
+    `speed-up ${shown("speedup", point)} (${interval("speedup_low", "speedup_high", point)})`,
+    `efficiency ${shown("scaling_efficiency", point)} (${interval("scaling_efficiency_low", "scaling_efficiency_high", point)})`,
   );
 }
 
 // what is seen, for those who do not see it: each curve's ends, and where it stands at the sliders
-function described(view, what, y, write) {
-  if (!view.lines.length) {
+function described(view, lines, what, column) {
+  if (!lines.length) {
     return what + ". No result at these settings.";
   }
-  const told = view.lines.slice(0, 7).map((each) => {
-    const first = each.points[0],
-      last = each.points[each.points.length - 1],
-      held = [`${write(y(first))}${each.flat ? "" : " at " + keyText(view.state.x, place(view.state.x, first))}`];
-    if (last !== first) {
-      held.push(`${write(y(last))} at ${keyText(view.state.x, place(view.state.x, last))}`);
-    }
-    const here =
-      each.chosen >= 0 && each.chosen !== first && each.chosen !== last
-        ? `, ${write(y(each.chosen))} at the chosen ${keyText(view.state.x, view.state.at[view.state.x])}`
-        : "";
-    return `${each.name}: ${held.join(" to ")}${here}`;
+  const told = lines.slice(0, MOST_TOLD).map(({ name, points, flat, chosen }) => {
+    const stands = (point, where = "") => shown(column, point) + (flat ? "" : ` at ${where}${keyText(view.state.x, point)}`);
+    const [first, last] = [points[0], points[points.length - 1]];
+    const here = points.includes(chosen) && chosen !== first && chosen !== last ? `, ${stands(chosen, "the chosen ")}` : "";
+    return `${name}: ${stands(first)}${last === first ? "" : " to " + stands(last)}${here}`;
   });
-  if (view.lines.length > 7) {
-    told.push(`${view.lines.length - 7} more`);
+  if (lines.length > MOST_TOLD) {
+    told.push(`${lines.length - MOST_TOLD} more`);
   }
-  return `${what} against ${xName(view).toLowerCase()}. ${told.join("; ")}.`;
+  return `${what} against ${view.key.name.toLowerCase()}. ${told.join("; ")}.`;
 }
 
-function overX(view, columns) {
-  return tableOf(
-    [...pointColumns(), ...columns],
-    view.lines.flatMap((each) => each.points),
-  );
+// what a figure over a key has beside its column: `ends` of the interval, `log` for whether its axis may be logarithmic, `ticks`
+// of the axis, what it reaches `atLeast`, traces `under` and `above` its curves, and what it says where there is nothing to `draw`
+function figureOverKey(id, column, { what, hover, ends = [], log = false, ticks = {}, atLeast = 0, under, above, none, table = id }) {
+  const mean = (point) => value(column, point);
+  const held = (view) =>
+    view.lines
+      .map((each) => ({ ...each, points: each.points.filter((point) => mean(point) !== null) }))
+      .filter((each) => each.points.length);
+  return {
+    id,
+    draw(view, width) {
+      const known = held(view),
+        // a log axis has no place for zero, nor for an end that is next to nothing or without end
+        logarithmic = log && view.state.ylog && known.some((each) => each.points.some((point) => mean(point) > 0)),
+        lines = logarithmic ? known.map((each) => ({ ...each, points: each.points.filter((point) => mean(point) > 0) })) : known,
+        low = (point) => Math.max(value(ends[0], point), logarithmic ? mean(point) * SMALLEST_SHOWN : 0),
+        high = (point) => Math.min(value(ends[1], point), mean(point) / SMALLEST_SHOWN);
+      const drawn = lines.filter((each) => each.points.length),
+        [below, over] = [under, above].map((traces) => (traces ? traces(view) : []));
+      if (!drawn.length) {
+        return emptyFigure(none);
+      }
+      const values = (point) => (ends.length ? [low(point), high(point)] : [mean(point)]),
+        seen = [...below, ...over].flatMap((trace) => trace.y).concat(drawn.flatMap((each) => each.points.flatMap(values)));
+      return {
+        data: [
+          ...below,
+          ...(ends.length ? drawn.map((each) => bandTrace(view, each, low, mean, high)) : []),
+          ...drawn.map((each) => curveTrace(view, each, mean, hover)),
+          ...over,
+          ...ringTraces(view, drawn, mean),
+        ],
+        layout: layoutOf({
+          margin: keyMargin(view.key),
+          xaxis: keyAxis(view.key, view.state.xlog, width),
+          yaxis: logarithmic ? logAxis(seen, ticks.tickprefix) : linearAxis(Math.max(atLeast, ...seen), ticks),
+          shapes: chosenLine(view),
+        }),
+      };
+    },
+    describe: (view) => described(view, held(view), what, column),
+    table: (view) => overX(view, table, held(view)),
+  };
+}
+
+function overReplicas(view) {
+  return view.key.path === "replicas" && swept(view.state.x);
 }
 
 function idealTraces(view) {
-  if (xKey(view).path !== "replicas" || !swept(view.state.x)) {
-    return [];
-  }
   const singles = [],
     [low, high] = ends(view);
   // n times this is where the efficiency is 100%; curves of one workload differ a little in it, since the speed-up is a mean of ratios
-  view.lines.forEach((each) => {
-    const first = each.points[0],
-      single = number("throughput", first) / number("speedup", first);
+  view.lines.forEach(({ points: [first] }) => {
+    const single = value("throughput_samples_per_s", first) / value("speedup", first);
     if (single > 0 && !singles.some((other) => Math.abs(other - single) <= SAME_IDEAL * Math.max(other, single))) {
       singles.push(single);
     }
   });
-  return singles.map((single) =>
-    referenceTrace([low, high], [single * low, single * high], `Ideal: ${amount(single)} samples/s from each replica`),
-  );
+  const words = (single) => `Ideal: ${written(single, "number")} samples/s from each replica`;
+  return overReplicas(view) ? singles.map((single) => referenceTrace([low, high], [single * low, single * high], words(single))) : [];
 }
 
-function measuredTrace(view) {
-  const at = new Map();
-  view.lines.filter((each) => !each.flat).forEach((each) => each.points.forEach((point) => at.set(point, each.curve)));
-  const held = data.measured.filter(([point]) => at.has(point));
-  if (!held.length) {
-    return [];
-  }
-  return [
-    {
-      type: "scatter",
-      mode: "markers",
-      name: "measured",
-      legendgroup: "measured",
-      hoverinfo: "text",
-      x: held.map(([point]) => xOf(view, point)),
-      y: held.map(([, value]) => value),
-      hovertext: held.map(([point, value]) =>
-        hoverText(
-          point,
-          `<b>measured ${amount(value)} samples/s</b>`,
-          `predicted ${amount(number("throughput", point))}, ${change(number("throughput", point) / value - 1)}`,
-        ),
-      ),
-      marker: { symbol: "x-thin", size: 10, color: INK, line: { color: INK, width: 2 } },
-    },
-  ];
+function measuredTraces(view) {
+  const drawn = new Set(view.lines.filter((each) => !each.flat).flatMap((each) => each.points)),
+    held = data.measured.filter(([point]) => drawn.has(point));
+  const text = ([point, rate]) =>
+    hoverText(
+      point,
+      `<b>measured ${written(rate, "number")} samples/s</b>`,
+      `predicted ${shown("throughput_samples_per_s", point)}, ${written(value("throughput_samples_per_s", point) / rate - 1, "change")}`,
+    );
+  const crosses = scatterTrace({
+    name: "measured",
+    legendgroup: "measured",
+    x: held.map(([point]) => xOf(view, point)),
+    y: held.map(([, rate]) => rate),
+    hovertext: held.map(text),
+    marker: { symbol: "x-thin", size: 10, color: INK, line: { color: INK, width: 2 } },
+  });
+  return held.length ? [crosses] : [];
 }
 
-const throughputFigure = {
-  id: "throughput",
-  draw(view, width) {
-    const mean = (point) => number("throughput", point),
-      high = (point) => number("high", point);
-    // a log axis has no place for zero
-    const low = (point) => (view.state.ylog ? Math.max(number("low", point), mean(point) * SMALLEST_SHOWN) : number("low", point));
-    const ideals = idealTraces(view),
-      measured = measuredTrace(view);
-    const seen = view.lines
-      .flatMap((each) => each.points.flatMap((point) => [low(point), high(point)]))
-      .concat(...ideals.map((trace) => trace.y), ...measured.map((trace) => trace.y));
-    return {
-      data: [
-        ...ideals,
-        ...view.lines.map((each) => bandTrace(view, each, low, mean, high)),
-        ...view.lines.map((each) => curveTrace(view, each, mean, rateText)),
-        ...measured,
-        ...ringTraces(view, view.lines, mean),
-      ],
-      layout: layoutOf({
-        margin: keyMargin(view.state.x),
-        xaxis: keyAxis(view.state.x, view.state.xlog, width),
-        yaxis: yAxis(view, seen),
-        shapes: chosenLine(view),
-      }),
-    };
-  },
-  describe(view) {
-    return described(
-      view,
-      "Throughput in samples/s",
-      (point) => number("throughput", point),
-      (value) => amount(value),
-    );
-  },
-  table(view) {
-    return overX(
-      view,
-      [
-        ["Throughput (samples/s)", "number", "throughput"],
-        ["Low", "number", "low"],
-        ["High", "number", "high"],
-        ["Speed-up", "number", "speedup"],
-        ["Low speed-up", "number", "speedup_low"],
-        ["High speed-up", "number", "speedup_high"],
-      ].map((column) => numberColumn(...column)),
-    );
-  },
-};
+const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s", {
+  what: "Throughput in samples/s",
+  hover: rateText,
+  ends: ["throughput_low", "throughput_high"],
+  log: true,
+  ticks: { tickformat: ",~s" },
+  under: idealTraces,
+  above: measuredTraces,
+});
 
-const efficiencyFigure = {
-  id: "efficiency",
-  draw(view, width) {
-    const mean = (point) => number("efficiency", point),
-      low = (point) => number("efficiency_low", point),
-      high = (point) => number("efficiency_high", point);
-    const top = Math.max(1, ...view.lines.flatMap((each) => each.points.map(high)));
-    return {
-      data: [
-        referenceTrace(ends(view), [1, 1], "Ideal: 100%"),
-        ...view.lines.map((each) => bandTrace(view, each, low, mean, high)),
-        ...view.lines.map((each) => curveTrace(view, each, mean, rateText)),
-        ...ringTraces(view, view.lines, mean),
-      ],
-      layout: layoutOf({
-        margin: keyMargin(view.state.x),
-        xaxis: keyAxis(view.state.x, view.state.xlog, width),
-        yaxis: linearAxis(top, "", { tickformat: ".0%" }),
-        shapes: chosenLine(view),
-      }),
-    };
-  },
-  describe(view) {
-    return described(view, "Scaling efficiency", (point) => number("efficiency", point), percent);
-  },
-  table(view) {
-    return overX(view, [
-      numberColumn("Efficiency", "share", "efficiency"),
-      numberColumn("Low", "share", "efficiency_low"),
-      numberColumn("High", "share", "efficiency_high"),
-    ]);
-  },
-};
+const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {
+  what: "Scaling efficiency",
+  hover: rateText,
+  ends: ["scaling_efficiency_low", "scaling_efficiency_high"],
+  ticks: { tickformat: ".0%" },
+  under: (view) => [referenceTrace(ends(view), [1, 1], "Ideal: 100%")],
+});
 
-const costFigure = {
-  id: "cost",
-  draw(view, width) {
-    const priced = view.lines
-      .map((each) => ({ ...each, points: each.points.filter((point) => cost("mean", point) !== null) }))
-      .filter((each) => each.points.length);
-    if (!priced.length) {
-      return emptyFigure("Nothing that is chosen has a price.");
-    }
-    const mean = (point) => cost("mean", point),
-      low = (point) => cost("low", point);
-    // where the low end of the throughput is next to nothing, the cost has no end worth drawing
-    const high = (point) => Math.min(cost("high", point), mean(point) / SMALLEST_SHOWN);
-    const texts = (point) =>
-      hoverText(
-        point,
-        `${dollars(mean(point))} for a million samples`,
-        `90% interval ${dollars(low(point))} to ${dollars(cost("high", point))}`,
-        `${dollars(number("hourly", point))} an hour for ${count(number("nodes", point))} nodes`,
-      );
-    const seen = priced.flatMap((each) => each.points.flatMap((point) => [low(point), high(point)]));
-    return {
-      data: [
-        ...priced.map((each) => bandTrace(view, each, low, mean, high)),
-        ...priced.map((each) => curveTrace(view, each, mean, texts)),
-        ...ringTraces(view, priced, mean),
-      ],
-      layout: layoutOf({
-        margin: keyMargin(view.state.x),
-        xaxis: keyAxis(view.state.x, view.state.xlog, width),
-        yaxis: yAxis(view, seen, "$"),
-        shapes: chosenLine(view),
-      }),
-    };
+const costFigure = figureOverKey("cost", "usd_per_million_samples", {
+  what: "US dollars for a million samples",
+  hover: (point) =>
+    hoverText(
+      point,
+      `${shown("usd_per_million_samples", point)} for a million samples`,
+      `90% interval ${interval("usd_per_million_samples_low", "usd_per_million_samples_high", point)}`,
+      `${shown("usd_per_hour", point)} an hour for ${shown("nodes", point)} nodes`,
+    ),
+  ends: ["usd_per_million_samples_low", "usd_per_million_samples_high"],
+  log: true,
+  ticks: { tickformat: ",~s", tickprefix: "$" },
+  none: "Nothing that is chosen has a price.",
+});
+
+const staleMeanFigure = figureOverKey("staleness", "staleness_mean", {
+  what: "Mean staleness in updates",
+  hover: (point) =>
+    hoverText(
+      point,
+      `mean staleness ${shown("staleness_mean", point)}`,
+      `95% below ${shown("staleness_p95", point)}, at most ${shown("staleness_max", point)}`,
+    ),
+  log: true,
+  under(view) {
+    const counts = overReplicas(view) ? view.key.values.filter((each) => each > 1) : [];
+    return counts.length ? [referenceTrace(counts, counts.map((each) => each - 1), "n − 1")] : [];
   },
-  describe(view) {
-    return described(
-      view,
-      "US dollars for a million samples",
-      (point) => cost("mean", point),
-      (value) => (value === null ? "no price" : dollars(value)),
-    );
+  none: "Nothing that is chosen is asynchronous.",
+});
+
+const linkFigure = figureOverKey("links", "busiest_link_busy", {
+  what: "Busy share of the busiest link",
+  hover(point) {
+    const name = value("busiest_link", point);
+    const busiest = `busiest link ${shown("busiest_link_busy", point)} busy${name ? ": " + plotText(cut(name, 60)) : ""}`;
+    return hoverText(point, busiest, `all links ${shown("links_busy", point)}`);
   },
-  table(view) {
-    const parts = [
-      ["Cost of a million samples", "mean"],
-      ["Low", "low"],
-      ["High", "high"],
-    ].map(([name, part]) => ({ name, kind: "usd", of: (point) => cost(part, point) }));
-    return overX(view, [...parts, numberColumn("Cost of an hour", "usd", "hourly")]);
-  },
-};
+  ticks: { tickformat: ".0%" },
+  atLeast: 1,
+  table: "busy",
+});

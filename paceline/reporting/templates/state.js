@@ -2,10 +2,7 @@
 
 function initialState() {
   return {
-    x: Math.max(
-      0,
-      keys.findIndex((_, key) => swept(key)),
-    ),
+    x: Math.max(0, keys.findIndex((_, key) => swept(key))),
     at: data.chosen.at.slice(),
     off: Object.fromEntries(groups.map((group) => [group.id, new Set()])),
     xlog: true,
@@ -15,22 +12,16 @@ function initialState() {
 }
 
 function hashOf(state) {
-  const words = new URLSearchParams();
-  words.set("x", keys[state.x].path);
+  const words = new URLSearchParams({ x: keys[state.x].path });
   keys.forEach((key, index) => {
     if (swept(index)) {
       words.set("at." + key.path, String(key.values[state.at[index]]));
     }
   });
-  if (!state.xlog) {
-    words.set("xaxis", "linear");
-  }
-  if (!state.ylog) {
-    words.set("yaxis", "linear");
-  }
-  groups.forEach((group) => {
-    if (state.off[group.id].size) {
-      words.set("hide." + group.id, [...state.off[group.id]].sort((a, b) => a - b).join("."));
+  ["x", "y"].filter((axis) => !state[axis + "log"]).forEach((axis) => words.set(axis + "axis", "linear"));
+  groups.forEach(({ id }) => {
+    if (state.off[id].size) {
+      words.set("hide." + id, [...state.off[id]].sort((a, b) => a - b).join("."));
     }
   });
   words.set("of", String(state.focus));
@@ -41,29 +32,21 @@ function hashOf(state) {
 function stateFrom(hash) {
   const state = initialState(),
     words = new URLSearchParams(hash.replace(/^#/, ""));
+  const numberBelow = (word, end) => (/^\d+$/.test(word) && Number(word) < end ? Number(word) : -1);
   const x = keys.findIndex((key, index) => key.path === words.get("x") && (swept(index) || index === state.x));
-  if (x >= 0) {
-    state.x = x;
-  }
+  state.x = x < 0 ? state.x : x;
   keys.forEach((key, index) => {
-    const found = key.values.findIndex((value) => String(value) === words.get("at." + key.path));
-    if (found >= 0) {
-      state.at[index] = found;
-    }
+    const found = key.values.findIndex((each) => String(each) === words.get("at." + key.path));
+    state.at[index] = found < 0 ? state.at[index] : found;
   });
   state.xlog = words.get("xaxis") !== "linear";
   state.ylog = words.get("yaxis") !== "linear";
-  groups.forEach((group) => {
-    (words.get("hide." + group.id) || "").split(".").forEach((index) => {
-      if (/^\d+$/.test(index) && Number(index) < group.labels.length) {
-        state.off[group.id].add(Number(index));
-      }
-    });
+  groups.forEach(({ id, labels }) => {
+    const hidden = (words.get("hide." + id) || "").split(".").map((word) => numberBelow(word, labels.length));
+    hidden.filter((index) => index >= 0).forEach((index) => state.off[id].add(index));
   });
-  const focus = words.get("of");
-  if (focus !== null && /^\d+$/.test(focus) && Number(focus) < curves.length) {
-    state.focus = Number(focus);
-  }
+  const focus = numberBelow(words.get("of") || "", curves.length);
+  state.focus = focus < 0 ? state.focus : focus;
   return state;
 }
 

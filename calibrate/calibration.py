@@ -1,0 +1,110 @@
+"""From a model, a link or profiles to a fitted specification, in one call each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from calibrate.fit.link import fit_link
+from calibrate.fit.profile import fit_profiles
+from calibrate.fit.step import fit_workload
+from calibrate.measurements import read_measurements
+from calibrate.profiling import obstacle_to_at_once, profile_at_once, profile_link, profile_runs
+from calibrate.xplane.profiles import Profiled
+from calibrate.xplane.variables import variables_of
+from simulator.cluster import Cluster
+from simulator.errors import InputError, PacelineWarning
+from simulator.workload import Workload
+
+__all__ = ["calibrate_link", "calibrate_profile", "calibrate_step"]
+
+
+def calibrate_step(
+    target: str,
+    name: str,
+    *,
+    command: str = "",
+    runs: int = 3,
+    at_once: int = 1,
+    launches: int = 5,
+    accept_disturbed: bool = False,
+    **options: Any,
+) -> Workload:
+    """Time steps in separate runs, and then in several processes at once where that is asked for and possible, and fit a workload.
+
+    Warns where processes at once are asked for, but not possible.
+
+    Parameters
+    ----------
+    target, name, options
+        As for :func:`calibrate.profile_step`.
+    command
+        What made it, for the provenance.
+    runs
+        As for :func:`calibrate.profile_runs`.
+    at_once, launches
+        Processes at the same time, and how often they are started, as for :func:`calibrate.profile_at_once`; 1 measures none.
+    accept_disturbed
+        As for :func:`calibrate.fit_workload`.
+    """
+    files = profile_runs(target, name, runs=runs, **options)
+    if at_once > 1:
+        obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)
+        if obstacle:
+            warnings.warn(
+                f"`at_once={at_once}` is left out: {obstacle}; what processes of one machine share stays open", PacelineWarning, stacklevel=2
+            )
+        else:
+            fit_workload(files, name, accept_disturbed=accept_disturbed)  # what cannot be trusted is refused before more is measured
+            files += profile_at_once(target, name, processes=at_once, launches=launches, out=files[0], **options)
+    return fit_workload(files, name, command, accept_disturbed=accept_disturbed)
+
+
+def calibrate_link(name: str, *, command: str = "", **options: Any) -> Cluster:
+    """Time transfers, and fit latency and bandwidth of a link.
+
+    Parameters
+    ----------
+    name, options
+        As for :func:`calibrate.profile_link`.
+    command
+        What made it, for the provenance.
+    """
+    return fit_link(profile_link(name, **options), name, command)
+
+
+def calibrate_profile(
+    profiled: Profiled,
+    name: str,
+    *,
+    model: str | None = None,
+    checkpoint: Path | None = None,
+    variables: Path | None = None,
+    python: str | None = None,
+    timeout_s: float | None = None,
+    command: str = "",
+    precision: str = "float32",
+) -> Workload:
+    """Read the sizes of a model's variables, and fit a workload to profiles.
+
+    Parameters
+    ----------
+    profiled, name, command, precision
+        As for :func:`calibrate.fit_profiles`.
+    model, checkpoint, variables, python, timeout_s
+        As for :func:`calibrate.xplane.variables.variables_of`.
+
+    Raises
+    ------
+    InputError
+        Nothing tells the sizes of the variables, or it cannot be used.
+    """
+    found = variables_of(model, checkpoint, variables, python, timeout_s)
+    if found is None:
+        raise InputError(
+            "`profiles`: no workload is written, since a profile does not tell the sizes of the variables; "
+            "add `model`, `checkpoint` or `variables`"
+        )
+    return fit_profiles(profiled, found, name, command, precision=precision)

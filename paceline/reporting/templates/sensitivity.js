@@ -1,0 +1,84 @@
+// Sensitivity over the swept grid: what the next value of each key, to either side, does to the throughput, run by run.
+
+// for each key the points beside the one at the sliders, those that change most first
+function neighbours(view) {
+  const beside = (key, point) => (point === undefined ? [] : [{ point, text: keyText(key, point), ...compared(point, view.here) }]);
+  const rows = keys.map((each, key) => {
+    const points = view.here >= 0 && place(key, view.here) >= 0 ? line(view.focus, key, view.state.at) : [],
+      index = points.indexOf(view.here);
+    const [[less], [more]] = [points[index - 1], points[index + 1]].map((point) => beside(key, point));
+    return { name: each.name, here: points.length ? keyText(key, view.here) : "", less, more, each: [less, more].filter((its) => its) };
+  });
+  const size = (row) => Math.max(...row.each.map(({ gain }) => Math.abs(gain)));
+  return rows.filter((row) => row.each.length).sort((one, other) => size(other) - size(one));
+}
+
+const sensitivityFigure = {
+  id: "around",
+  height: (view) => 60 + 56 * Math.max(1, neighbours(view).length),
+  draw(view, width) {
+    const rows = neighbours(view),
+      half = (width - 20) / 2;
+    if (!rows.length) {
+      return emptyFigure("No neighbour on the grid at these settings.");
+    }
+    const labelled = rows.flatMap((row, index) =>
+      row.each.map((each) => {
+        const words = hasEffect(each) ? `${each.text} ${written(each.gain, "change")}` : `${each.text}: ${data.words.uncertain}`,
+          kept = LETTER_PX * words.length < 0.55 * half ? words : each.text,
+          end = Math.max(each.gain >= 0 ? each.high : -each.low, 0);
+        return { ...each, index, words: kept, end, room: Math.min(0.75, (LETTER_PX * kept.length + 12) / half) };
+      }),
+    );
+    const reach = Math.max(0.01, ...labelled.flatMap((each) => [each.end / (1 - each.room), -each.low, each.high]));
+    const hover = (row, each) => {
+      const title = `<b>${plotText(row.name)} ${each.text}</b> in place of ${row.here}`;
+      return [title, plotText(value("placement", each.point)), ...comparedText(each)].join("<br>");
+    };
+    const trace = (side, colour) => {
+      const [gains, lows, highs] = ["gain", "low", "high"].map((name) => rows.map((row) => (row[side] ? row[side][name] : null)));
+      return barTrace({
+        name: side,
+        legendgroup: side,
+        y: rows.map((_, row) => row),
+        x: gains,
+        width: 0.4,
+        offset: -0.16,
+        cliponaxis: false,
+        marker: { color: colour, line: { width: 0 } },
+        error_x: whiskers(gains, lows, highs, WHISKER),
+        hovertext: rows.map((row) => (row[side] ? hover(row, row[side]) : "")),
+      });
+    };
+    const values = labelled.map(({ gain, end, index, words }) => {
+      const [sign, xanchor] = gain >= 0 ? [1, "left"] : [-1, "right"];
+      return { ...LABEL, x: sign * end, y: index + 0.04, xanchor, xshift: 6 * sign, text: plotText(words) };
+    });
+    const names = rows.map((row, index) => rowLabel(plotText(cut(`${row.name}, now ${row.here}`, Math.floor(width / 6.8))), index, 0.2));
+    const range = { range: [-reach, reach], tickformat: "+.0%", nticks: 6, zeroline: true, zerolinecolor: MUTED, fixedrange: true };
+    return {
+      data: [trace("less", "var(--series-6)"), trace("more", "var(--series-1)")],
+      layout: layoutOf({
+        barmode: "overlay",
+        margin: { l: 8, r: 12, t: 14, b: 32 },
+        annotations: [...names, ...values],
+        xaxis: axisOf("", range),
+        yaxis: rowsAxis(rows.length, 0.65),
+      }),
+    };
+  },
+  describe(view) {
+    const told = neighbours(view).map((row) => {
+      return `${row.name} in place of ${row.here}: ${row.each.map((each) => `${each.text} ${gainText(each)}`).join(", ")}`;
+    });
+    const title = `Change of throughput to the next value on the grid, ${view.name} at ${settingsText(view.state.at)}`;
+    return `${title}. ${told.join("; ") || "No neighbour"}.`;
+  },
+  table(view) {
+    const cells = (row, each) => {
+      const names = [row.name, scaling(view.focus), row.here, each.text];
+      return [...names, each.gain, each.low, each.high, value("throughput_samples_per_s", each.point)];
+    };
+    return computedTable("around", neighbours(view).flatMap((row) => row.each.map((each) => cells(row, each))));
+  },
+};

@@ -1,0 +1,45 @@
+// How busy the network and the servers are at the chosen settings.
+
+function usedResources(view) {
+  return data.busy.filter((column) => view.chosen.some((each) => value(column, each.chosen) !== null));
+}
+
+const busyFigure = {
+  id: "busy",
+  height: (view) => 60 + usedResources(view).length * Math.max(34, 14 + 9 * view.chosen.length),
+  draw(view) {
+    const used = usedResources(view),
+      names = used.map((column) => data.columns[column].heading);
+    if (!view.chosen.length) {
+      return emptyFigure();
+    }
+    const text = (column, point) => `<b>${data.columns[column].heading}</b>: ${value(column, point) === null ? "none" : shown(column, point)}`;
+    return {
+      data: view.chosen.map(({ name, curve, chosen }) =>
+        barTrace({
+          name: plotText(name),
+          legendgroup: "s" + curve,
+          marker: { color: curves[curve].colour, line: { width: 0 } },
+          x: used.map((column) => value(column, chosen)),
+          y: used.map((_, row) => row),
+          hovertext: used.map((column) => [...pointLines(chosen), text(column, chosen)].join("<br>")),
+        }),
+      ),
+      layout: layoutOf({
+        barmode: "group",
+        bargap: 0.28,
+        margin: { l: 98, r: 14, t: 12, b: 32 },
+        xaxis: shareAxis(1.02),
+        yaxis: rowsAxis(used.length, 0.5, names),
+      }),
+    };
+  },
+  describe: (view) =>
+    chosenTold(view, "Busy shares", (point) =>
+      usedResources(view)
+        .filter((column) => value(column, point) !== null)
+        .map((column) => `${data.columns[column].heading.toLowerCase()} ${shown(column, point)}`)
+        .join(", "),
+    ),
+  table: (view) => tableOf("busy", view.chosen.map((each) => each.chosen)),
+};
