@@ -15,7 +15,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paceline.api import calibrate, compare, load, plan, report, simulate, sweep
+    from calibrate.validation.against_points import Refitted
+    from calibrate.validation.matrix import Matrix
+    from calibrate.validation.validation import Validation
+    from paceline.api import (
+        calibrate,
+        compare,
+        load,
+        plan,
+        read_matrix,
+        refit,
+        report,
+        simulate,
+        sweep,
+        validate,
+        validate_matrix,
+        validate_published,
+    )
     from paceline.comparing import Comparison
     from paceline.planning.answer import Plan
     from paceline.reporting.report import Report
@@ -25,17 +41,37 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Comparison", "Plan", "Report", "Result", "Scenario", "Sweep", "Workload",
-    "calibrate", "compare", "load", "plan", "read_results", "report", "simulate", "sweep",
+    "Comparison", "Matrix", "Plan", "Refitted", "Report", "Result", "Scenario", "Sweep", "Validation", "Workload",
+    "calibrate", "compare", "load", "plan", "read_matrix", "read_results", "refit", "report", "simulate", "sweep", "validate",
+    "validate_matrix", "validate_published",
 ]  # fmt: skip
 
 _HOME = {
-    **dict.fromkeys(("calibrate", "compare", "load", "plan", "report", "simulate", "sweep"), "paceline.api"),
+    **dict.fromkeys(
+        (
+            "calibrate",
+            "compare",
+            "load",
+            "plan",
+            "read_matrix",
+            "refit",
+            "report",
+            "simulate",
+            "sweep",
+            "validate",
+            "validate_matrix",
+            "validate_published",
+        ),
+        "paceline.api",
+    ),
     **dict.fromkeys(("Result", "Scenario"), "simulator"),
     "Comparison": "paceline.comparing",
+    "Matrix": "calibrate.validation.matrix",
     "Plan": "paceline.planning.answer",
+    "Refitted": "calibrate.validation.against_points",
     "Report": "paceline.reporting.report",
     "Sweep": "paceline.sweeping",
+    "Validation": "calibrate.validation.validation",
     "Workload": "simulator.workload",
     "read_results": "paceline.sweeping",
 }

@@ -42,7 +42,9 @@ __all__ = [
     "Scheduler",
     "Settings",
     "Source",
+    "Stages",
     "Text",
+    "Thresholds",
     "checked",
     "refusal",
 ]
@@ -111,6 +113,14 @@ Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, s
 
 Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function")]
 """Called with what is done and what there is in all."""
+
+Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
+"""Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""
+
+Thresholds: TypeAlias = Annotated[
+    Mapping[str, str | float] | None, MustBe("thresholds with their values, such as {'max_median': '2%', 'min_coverage': 0.8}")
+]
+"""What a validation must reach, by name: ``max_median``, ``max_worst``, ``max_staleness``, ``max_distance``, ``min_coverage``."""
 
 Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`")]
 """Receives every record of the first replication."""

@@ -56,17 +56,18 @@ NONE: Final = "–"
 """In place of a value that there is none of."""
 
 Kind = Literal[
-    "text", "any", "count", "number", "brief", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes", "rate", "share", "change",
-    "whole_change",
-    "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
+    "text", "any", "count", "number", "throughput", "brief", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes", "rate",
+    "share", "error", "change", "whole_change", "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
 
 ``any``
     A plain value of any type, to five significant digits.
-``count``, ``number``, ``brief``, ``precise``
-    A whole number; any number to three significant digits; the same without zeros at the end, for sentences;
-    one that a reader may multiply, to five.
+``count``, ``number``
+    A whole number; any number to three significant digits.
+``throughput``, ``brief``, ``precise``
+    What readers compare line by line, to three digits and a whole number at least; the same without zeros at the end,
+    for sentences; what they may multiply, to five.
 ``compact``, ``tick``
     A number with k, M, G or T in place of thousands: to three digits for narrow tables, to six for axes.
 ``seconds``, ``bytes``, ``rate``
@@ -74,8 +75,10 @@ Kind = Literal[
     in bits, as networks are sold.
 ``rough_seconds``
     An estimate of how long something takes, to two digits.
-``share``, ``change``, ``whole_change``
-    Per cent; a change has its sign, for axes without a digit after the point.
+``share``, ``error``
+    Per cent, with a digit after the point where it is small; an error has its sign.
+``change``, ``whole_change``
+    Per cent with its sign, always with a digit after the point, so that ends of intervals are told apart; for axes without.
 ``usd``, ``hourly``
     US dollars to three digits and cents at least; the price of an hour, which a reader may multiply, to five.
 ``setting``, ``setting_s``, ``setting_bytes``, ``setting_rate``
@@ -97,14 +100,16 @@ _LEAST_EXPONENT, _MOST_EXPONENT = -4, 15
 
 @dataclass(frozen=True)
 class Format:
-    """How a kind of number is written. Digits before the point are always all shown, halves are rounded away from zero.
+    """How a kind of number is written; halves are rounded away from zero.
 
     Attributes
     ----------
     units
         The first of which there is at least one is taken, else the last.
     digits
-        Significant digits, at least.
+        Significant digits.
+    whole
+        Whether digits before the point are shown beyond them; else zeros stand there.
     least_places, most_places
         Digits after the point, whatever :attr:`digits` asks for.
     whole_from
@@ -123,6 +128,7 @@ class Format:
 
     units: Units = ((1.0, ""),)
     digits: int = 3
+    whole: bool = True
     least_places: int = 0
     most_places: int = 20
     whole_from: float = 1e15
@@ -159,17 +165,18 @@ class Format:
             mantissa, power = f"{significant:.{self.digits - 1}e}".split("e")
             return f"{mantissa if self.keeps_zeros else mantissa.rstrip('0').rstrip('.')}e{int(power):+03}"
         places = 0 if number >= self.whole_from else min(max(self.digits - 1 - exponent, self.least_places), self.most_places)
-        rounded = decimal.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+        rounded = (decimal if self.whole or exponent < self.digits else significant).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
         whole, _, after = f"{rounded:,f}".partition(".")
         if not self.keeps_zeros or rounded < 1:
             after = after[: self.least_places] + after[self.least_places :].rstrip("0")
         return f"{whole}.{after}" if after else whole
 
 
-_NUMBER = Format()
+_NUMBER = Format(whole=False)
 _SECONDS = Format(_TIMES, unit="s")
 _BYTES = Format(_SIZES, keeps_zeros=False, unit="bytes")
 _RATE = Format(_RATES, keeps_zeros=False, unit="bytes/s")
+_SHARE = Format(((0.01, "%"),), digits=2, most_places=1, unit="share")
 _CHANGE = Format(((0.01, "%"),), least_places=1, most_places=1, signed=True, unit="share")
 _USD = Format(least_places=2, whole_from=1000.0, keeps_zeros=False, prefix="$", unit="USD")
 _COMPACT = Format(_THOUSANDS, keeps_zeros=False)
@@ -178,15 +185,17 @@ FORMATS: Mapping[Kind, Format] = {
     "any": Format(digits=5, keeps_zeros=False),
     "count": Format(most_places=0),
     "number": _NUMBER,
-    "brief": replace(_NUMBER, keeps_zeros=False),
-    "precise": replace(_NUMBER, digits=5),
+    "throughput": Format(),
+    "brief": Format(keeps_zeros=False),
+    "precise": Format(digits=5),
     "compact": _COMPACT,
     "tick": replace(_COMPACT, digits=6),
     "seconds": _SECONDS,
     "rough_seconds": Format(_TIMES[:3], digits=2, keeps_zeros=False, unit="s"),
     "bytes": _BYTES,
     "rate": _RATE,
-    "share": Format(((0.01, "%"),), digits=2, most_places=1, least=0.001, unit="share"),
+    "share": replace(_SHARE, least=0.001),
+    "error": replace(_SHARE, signed=True),
     "change": _CHANGE,
     "whole_change": replace(_CHANGE, least_places=0, most_places=0),
     "usd": _USD,
@@ -242,7 +251,7 @@ def kind_of_setting(name: str) -> Kind:
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A number to ``digits`` significant digits at least, thousands apart: ``"81,234"``, ``"12.0"``, ``"0.0123"``."""
+    """A number to ``digits`` significant digits, thousands apart: ``"81,200"``, ``"12.0"``, ``"0.0123"``."""
     return replace(_NUMBER, digits=digits).write(value)
 
 
@@ -331,7 +340,11 @@ def clean(text: str, longest: int = LONGEST) -> str:
 
 
 format_duration = format_seconds
-format_throughput = format_number
+
+
+def format_throughput(per_s: float) -> str:
+    """A throughput: ``"1,235"``, ``"12.3"``."""
+    return FORMATS["throughput"].write(per_s)
 
 
 def format_compact(value: float) -> str:

@@ -283,8 +283,8 @@ def _constants(known: Sequence[Constant]) -> Table:
     columns = (
         Column("constant", "text"),
         Column("value", "number"),
-        Column("low", "number", "90% from"),
-        Column("high", "number", "90% to"),
+        Column("low", "number", "5%"),
+        Column("high", "number", "95%"),
         Column("determined_by", "text", "determined by"),
         Column("meaning", "text"),
     )

@@ -284,8 +284,8 @@ def _tables(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterat
             Column("quantity", "text"),
             Column("from", kind),
             Column("to", kind),
-            Column("low", kind, "90% from"),
-            Column("high", kind, "90% to"),
+            Column("low", kind, "5%"),
+            Column("high", kind, "95%"),
             Column("factor", "number"),
             Column("most_determined_by", "text", "most determined by"),
             Column("factor_without", "number", "factor without it", "none: without it the factor is not determined"),
@@ -293,9 +293,9 @@ def _tables(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterat
         note = f"All keys of a quantity move by its factor. {keys}. Intervals hold with the quantities that are not moved as they are."
         yield Table(_MOVED if len(rows) == 1 else f"{_MOVED}: {_NAMES[kind]}", columns, tuple(its), "moved", note)
     if fitted.held:
-        columns = (Column("quantity", "text"), Column("why", "text"))
-        note = "These stay as the scenario has them: the points do not tell."
-        yield Table("What the points do not determine", columns, tuple(fitted.held.items()), "held", note)
+        reasons = Column("quantity", "text"), Column("why", "text")
+        note = "These stay as the scenario has them: the points do not say more."
+        yield Table("What the points do not determine", reasons, tuple(fitted.held.items()), "held", note)
 
 
 _NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}

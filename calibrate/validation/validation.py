@@ -253,13 +253,20 @@ class Validation:
         return Table.of([_cells(row) for row in self.rows]).to_frame()
 
     def _repr_html_(self) -> str:
-        rows = [
-            {"group": score.group, "settings": score.settings} | {name: getattr(score, name) for name in _SHOWN} for score in self.scores
-        ]
+        rows: list[dict[str, Cell]] = [{"group": score.group, **{name: getattr(score, name) for name in _SHOWN}} for score in self.scores]
         return Table.of(rows, self.title).without_empty_columns().to_html()
 
 
-_SHOWN = ("median_error", "median_absolute_error", "worst_error", "worst_setting", "noise_floor", "inside", "median_relative_width")
+_SHOWN = (
+    "settings",
+    "median_error",
+    "median_absolute_error",
+    "worst_error",
+    "worst_setting",
+    "noise_floor",
+    "inside",
+    "median_relative_width",
+)
 """Of a score, in a notebook."""
 
 

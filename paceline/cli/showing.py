@@ -6,11 +6,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from paceline.comparing import rivals_of, verdict
-from paceline.sentences import cost_in_words, interval_in_words
+from paceline.sentences import cost_in_words, variance_in_words
 from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
@@ -20,7 +20,7 @@ from simulator.text import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["note", "progress_bar", "show_result", "show_table"]
+__all__ = ["note", "progress_bar", "show_result", "show_table", "stages_bar"]
 
 Advance = Callable[[float, int], None]
 
@@ -66,6 +66,21 @@ def progress_bar(title: str) -> Iterator[Advance]:
 
 _SPEED_OVER_S = 600.0
 _TOLD_EVERY_S = 30.0
+
+
+@contextmanager
+def stages_bar() -> Iterator[Callable[[int, int, str], None]]:
+    """Progress of work of several parts: a bar for each, titled by what is counted."""
+    bars: dict[str, Advance] = {}
+    with ExitStack() as shown:
+
+        def advance(done: int, total: int, what: str) -> None:
+            if what not in bars:
+                shown.close()
+                bars[what] = shown.enter_context(progress_bar(what))
+            bars[what](done, total)
+
+        yield advance
 
 
 def _progress_lines(title: str) -> Advance:
@@ -259,8 +274,8 @@ def show_result(result: Result) -> None:
     lines.add_row("of a step", ", ".join(shares))
     for heading, text in _particulars(result):
         lines.add_row(heading, text)
-    for text in interval_in_words(result):
-        lines.add_row("interval", Text(text))
+    if variance := variance_in_words(result):
+        lines.add_row("interval", Text(variance))
     for taken in result.assumed:
         lines.add_row("assumed", Text(f"{taken.path} = {taken.value}: {taken.reason}"))
     for its in result.coverage:

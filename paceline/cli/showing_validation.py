@@ -1,18 +1,21 @@
-"""A validation on stdout: scores, further tables, and every setting."""
+"""A validation on stdout: scores, further tables, and every setting; and the settings of a matrix."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paceline.reporting.validation.content import Table, Validation
+from calibrate.validation.validation import Validation
+from paceline.reporting.validation.content import Table
 from paceline.reporting.validation.facts import rows_table, scores_table, signed, summary
 from simulator.text import clean
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-__all__ = ["show_validation"]
+    from calibrate.validation.matrix import Matrix
+
+__all__ = ["show_matrix", "show_validation"]
 
 _NARROW = ("setting", "measured", "predicted", "90% interval", "error", "noise", "error of staleness")
 _SHORT = {"error of staleness": "stale", "90% interval": "90%"}
@@ -40,19 +43,34 @@ def show_validation(validation: Validation) -> None:
                 style="dim",
             )
         console.print()
-    for table in (each for each in validation.tables if not each.long):
+    for table in validation.tables:
         if len(table.rows) > _LONG_TABLE:
             console.print(Padding(Text(f"{table.title}: {len(table.rows):,} rows; --out, --markdown and --json have them"), (0, 0, 1, 0)))
             continue
-        console.print(_grid(table))
-        if table.text:
-            console.print(Padding(Text(clean(table.text, 1000)), (0, 0, 1, 2)), style="dim")
+        console.print(table.to_rich())
+        console.print(Padding(Text(clean(table.note, 1000)), (0, 0, 1, 2)) if table.note else "", style="dim")
     for group in validation.groups:
         console.print(_rows(validation, group))
     if any(row.fitted for row in validation.rows):
         console.print("* took part in the fit, so it counts in no score", style="dim")
     for note in validation.notes:
         console.print(Padding(Text(clean(note, 1000)), (0, 0, 0, 2)), style="dim")
+
+
+def show_matrix(matrix: Matrix) -> None:
+    """Print the settings of a matrix, with about how long each takes."""
+    from rich.console import Console
+
+    from paceline.cli.asking import told_s
+
+    console = Console()
+    console.print(matrix.to_table().to_rich())
+    console.print(
+        f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "
+        f"{told_s(matrix.guessed_s)} in all, a guess from rates and means",
+        markup=False,
+        highlight=False,
+    )
 
 
 def _scores(validation: Validation) -> Grid:

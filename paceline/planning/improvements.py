@@ -135,7 +135,7 @@ def _links(scenario: Scenario) -> Iterator[_Change]:
         rates = f"{format_rate(link.bandwidth_bytes_per_s)} to {format_rate(2 * link.bandwidth_bytes_per_s)}"
         yield _tried("network", "2x network", f"links between nodes from {rates}{capped}", lambda: with_network(scenario, 2.0))
         if link.latency_s > 0:
-            times = " to ".join(written(its, "setting_s") for its in (link.latency_s, link.latency_s / 2))
+            times = f"{written(link.latency_s, 'setting_s')} to {written(link.latency_s / 2, 'setting_s')}"
             yield _tried("latency", "half latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 0.5))
         else:
             yield _Change("latency", "half latency", "nothing to gain: the cluster's latency between nodes is 0")

@@ -11,6 +11,7 @@ from paceline.reporting.columns import MOST_RUNS, first_runs
 from paceline.reporting.coordinates import Coordinates, coordinates_of
 from paceline.reporting.reproduce import Recipe, recipe_of
 from paceline.reporting.warnings import WarningGroup, warnings_of
+from paceline.sentences import doubled_in_words
 from simulator.cost import usd_per_hour, why_no_cost
 from simulator.errors import ResultsError
 from simulator.results import Result
@@ -182,11 +183,7 @@ def content_of(
     sources = list(labels) if labels is not None else [""] * len(results)
     last = {(source, result.scenario_hash): index for index, (source, result) in enumerate(zip(sources, results, strict=True))}
     unique = [results[index] for index in last.values()]
-    all_notes = list(notes)
-    if doubled := len(results) - len(unique):
-        all_notes.append(
-            f"{doubled} result{'s' if doubled > 1 else ''} of a scenario that is there twice {'are' if doubled > 1 else 'is'} left out."
-        )
+    all_notes = [*notes, *filter(None, [doubled_in_words(len(results) - len(unique))])]
     at = coordinates_of(unique, None if labels is None else [source for source, _ in last])
     names = [at.name_of(index) for index in range(len(unique))]
     workloads = tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(unique)}.values())[::-1]

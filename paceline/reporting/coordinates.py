@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
-from simulator.text import clean, format_bytes, format_rate, format_seconds
+from simulator.text import clean, kind_of_setting, written
 
 __all__ = [
     "ABSENT",
@@ -47,8 +47,8 @@ _NAMES = {
     "cluster.nodes": "Nodes",
     "run.seed": "Seed",
 }
-Kind = Literal["number", "rate", "bytes", "seconds"]
-_KINDS: tuple[tuple[str, Kind], ...] = (("_bytes_per_s", "rate"), ("_bytes", "bytes"), ("_s", "seconds"))
+_UNITS = ("_bytes_per_s", "_bytes", "_s")
+"""How names of settings end that have a unit; their values are written with it."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,12 @@ class Key:
         ``replicas``, or the dotted name of a setting.
     name
         What a reader calls it.
-    kind
-        How its values are written; they are in SI units.
     values
-        All that occur, ascending.
+        All that occur, ascending, in SI units; written as :func:`simulator.text.kind_of_setting` has it of the path.
     """
 
     path: str
     name: str
-    kind: Kind
     values: tuple[float, ...]
 
 
@@ -156,7 +153,7 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
         for name, scenario, source in zip(base, scenarios, sources, strict=True)
     ]
     keys: list[str] = []
-    told: list[str] = []
+    named_too: list[str] = []
     for path in _varied(settings):
         own = [each.get(path) for each in settings]
         if path not in _OWN and _constant_within(own, [_tellers(path, each) for each in named]):
@@ -165,10 +162,9 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
             if not _constant_within(own, named):
                 keys.append(path)
         elif path not in _OWN:
-            (told if _constant_within(own, named) or not _numeric(own) else keys).append(path)
-    variants = [
-        _variant(scenario, each, told, servers="strategy.servers" not in keys) for scenario, each in zip(scenarios, settings, strict=True)
-    ]
+            (named_too if _constant_within(own, named) or not _numeric(own) else keys).append(path)
+    servers = "strategy.servers" not in keys
+    variants = [_variant(scenario, each, named_too, servers=servers) for scenario, each in zip(scenarios, settings, strict=True)]
     rows: list[tuple[str, ...]] = [(variant, *each[1:]) for variant, each in zip(variants, named, strict=True)]
     keys = _until_apart(rows, [result.replicas for result in results], settings, keys)
     clusters = [scenario.cluster.name for scenario in scenarios]
@@ -210,8 +206,8 @@ def _numeric(values: Iterable[Any]) -> bool:
     return all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in values)
 
 
-def _variant(scenario: Scenario, own: dict[str, Any], told: Sequence[str], *, servers: bool) -> str:
-    parts = [setting_text(path, own[path]) for path in told if path in own]
+def _variant(scenario: Scenario, own: dict[str, Any], paths: Sequence[str], *, servers: bool) -> str:
+    parts = [setting_text(path, own[path]) for path in paths if path in own]
     shown = parts[:_MOST_NAMED] + ([f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else [])
     return " · ".join([scenario.strategy.title(servers=servers), *shown])
 
@@ -252,17 +248,15 @@ def _swept(path: str, values: list[Any], clusters: Sequence[str]) -> list[Any]:
 
 
 def _key(path: str, column: Sequence[Any]) -> Key:
-    leaf = path.rpartition(".")[2]
-    kind, suffix = next(((kind, suffix) for suffix, kind in _KINDS if leaf.endswith(suffix)), ("number", ""))
-    name = _NAMES.get(path) or leaf.removesuffix(suffix).replace("_", " ").capitalize()
-    return Key(path, clean(name, 40), kind, tuple(sorted({value for value in column if value is not None})))
+    name = _NAMES.get(path) or _in_words(path).capitalize()
+    return Key(path, clean(name, 40), tuple(sorted({value for value in column if value is not None})))
 
 
 def _distinct_names(keys: tuple[Key, ...]) -> tuple[Key, ...]:
     """Keys of one name get their section before it."""
     names = [key.name for key in keys]
     return tuple(
-        Key(key.path, clean(f"{key.path.replace('_', ' ').replace('.', ', ')}", 60).capitalize(), key.kind, key.values)
+        Key(key.path, clean(f"{key.path.replace('_', ' ').replace('.', ', ')}", 60).capitalize(), key.values)
         if names.count(key.name) > 1
         else key
         for key in keys
@@ -335,18 +329,20 @@ def settings_of(scenario: Scenario) -> dict[str, Any]:
 
 def setting_text(path: str, value: Any) -> str:
     """A setting in words, such as ``"bandwidth 10 Gbit/s"``."""
-    *_, leaf = path.split(".")
-    if leaf == "name":
+    if path.rpartition(".")[2] == "name":
         return clean(str(value), 40)
-    if value is None:
-        return f"{leaf.replace('_', ' ')} not set"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        for suffix, write in (("_bytes_per_s", format_rate), ("_bytes", format_bytes), ("_s", format_seconds)):
-            if leaf.endswith(suffix):
-                return f"{leaf.removesuffix(suffix).replace('_', ' ')} {write(value)}"
-        value = f"{value:g}" if isinstance(value, float) else value
     if isinstance(value, bool):
-        value = "on" if value else "off"
-    if isinstance(value, tuple):
-        value = ", ".join(str(getattr(item, "name", item)) for item in value) or "none"
-    return f"{leaf.replace('_', ' ')} {clean(str(value), 40)}"
+        text = "on" if value else "off"
+    elif isinstance(value, (int, float)):
+        text = written(value, kind_of_setting(path))
+    elif isinstance(value, tuple):
+        text = ", ".join(str(getattr(item, "name", item)) for item in value) or "none"
+    else:
+        text = "not set" if value is None else str(value)
+    return f"{_in_words(path)} {clean(text, 40)}"
+
+
+def _in_words(path: str) -> str:
+    """The last part of a setting's dotted name, without its unit."""
+    leaf = path.rpartition(".")[2]
+    return leaf.removesuffix(next((unit for unit in _UNITS if leaf.endswith(unit)), "")).replace("_", " ")

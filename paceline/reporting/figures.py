@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis
 from paceline.sentences import NOT_CERTAIN
-from simulator.text import format_change, format_duration, format_number, format_share, format_usd, plot_text, written
+from simulator.text import format_change, format_number, format_seconds, format_share, format_usd, plot_text, written
 from simulator.workload import Workload
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def calibration_figure(workload: Workload) -> go.Figure:
     for group, label, _, colour, _ in lines[1:]:
         measured = [float(getattr(point, f"{group}_s")) for point in points]
         texts = [
-            f"<b>{label}</b>, batch {point.batch:,}<br>measured mean {format_duration(value)}"
+            f"<b>{label}</b>, batch {point.batch:,}<br>measured mean {format_seconds(value)}"
             for point, value in zip(points, measured, strict=True)
         ]
         figure.add_scatter(
@@ -90,8 +90,8 @@ def calibration_figure(workload: Workload) -> go.Figure:
             "width": 5,
         },
         hovertext=[
-            f"<b>Step</b>, batch {point.batch:,}<br>median {format_duration(point.median_s)}<br>"
-            f"p5 {format_duration(point.p5_s)}, p95 {format_duration(point.p95_s)}<br>{point.steps:,} steps measured"
+            f"<b>Step</b>, batch {point.batch:,}<br>median {format_seconds(point.median_s)}<br>"
+            f"p5 {format_seconds(point.p5_s)}, p95 {format_seconds(point.p95_s)}<br>{point.steps:,} steps measured"
             for point in points
         ],
         marker={"color": "var(--series-1)", "size": 9},
@@ -169,7 +169,7 @@ _LABELS: dict[Kind, str] = {
 
 def _bar_hover(bar: Bar) -> str:
     critical = ", on the critical path" if bar.critical else ""
-    return f"<b>{_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {format_duration(bar.start_s)}"
+    return f"<b>{_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {format_seconds(bar.start_s)}"
 
 
 def _marked_s(bars: Sequence[Bar]) -> list[float]:
@@ -340,7 +340,7 @@ def _candidate_hover(each: Candidate, *, whole: bool) -> str:
     lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(where)}"]
     lines.append(f"{format_number(rate.mean)} samples/s (90% interval {format_number(rate.low)} to {format_number(rate.high)})")
     if whole and each.time_s is not None and each.cost_usd is not None:
-        lines.append(f"{format_duration(each.time_s.mean)} and {format_usd(each.cost_usd.mean)}")
+        lines.append(f"{format_seconds(each.time_s.mean)} and {format_usd(each.cost_usd.mean)}")
     elif each.usd_per_hour is not None:
         lines.append(f"{format_usd(each.usd_per_hour)} an hour")
     return "<br>".join([*lines, f"meets the goal with {format_share(each.confidence)} confidence"])

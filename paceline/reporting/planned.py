@@ -12,7 +12,7 @@ from paceline.planning.answer import Plan
 from paceline.planning.goal import Goal
 from simulator.errors import ResultsError
 from simulator.results import Result
-from simulator.text import format_duration, format_number, format_usd
+from simulator.text import format_number, format_seconds, format_usd, written
 
 __all__ = ["goal_text", "read_plan", "without_what_ifs"]
 
@@ -23,8 +23,8 @@ def goal_text(goal: Goal) -> str:
     """The goal in words, such as ``"20,000 samples/s"``."""
     if goal.target_throughput_samples_per_s is not None:
         return f"at least {format_number(goal.target_throughput_samples_per_s)} samples/s"
-    text = f"{format_number(goal.samples or 0)} samples" + (f" for {goal.epochs:g} epochs" if goal.epochs != 1 else "")
-    limits = [f"within {format_duration(goal.deadline_s)}"] if goal.deadline_s is not None else []
+    text = f"{format_number(goal.samples or 0)} samples" + (f" for {written(goal.epochs, 'setting')} epochs" if goal.epochs != 1 else "")
+    limits = [f"within {format_seconds(goal.deadline_s)}"] if goal.deadline_s is not None else []
     limits += [f"for at most {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
     return " ".join([text, " and ".join(limits)]).strip()
 

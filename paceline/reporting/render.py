@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
 from paceline.reporting.planned import goal_text
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
-from paceline.sentences import NOT_CERTAIN, limit_in_words, servers_note, time_note, work_note, workers_note
+from paceline.sentences import NOT_CERTAIN, limit_in_words, servers_note, time_note, variance_in_words, work_note, workers_note
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
@@ -31,12 +31,12 @@ from simulator.text import (
     clause,
     clean,
     format_change,
-    format_duration,
+    format_hourly,
     format_interval,
     format_number,
+    format_seconds,
     format_share,
     format_usd,
-    format_usd_per_hour,
     kind_of,
     listed,
     listed_numbers,
@@ -166,6 +166,7 @@ def render(report: Content) -> str:
             nodes=f"{nodes:,} node{'' if nodes == 1 else 's'}",
             left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
+            variance=variance_in_words(report.answer.result),
             gains=sorted((change for change in report.sensitivity if change.seen), key=lambda change: -(change.gain or 0.0)),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
             brief=brief_table(results, report.at, _MOST_PLAIN_ROWS),
@@ -340,14 +341,15 @@ def _environment() -> jinja2.Environment:
         amount=format_number,
         clause=clause,
         clean=clean,
+        count=partial(written, kind="count"),
         counts=listed_numbers,
         dollars=format_usd,
-        hourly=format_usd_per_hour,
+        hourly=format_hourly,
         joined=listed,
         lower_first=lambda text: text[:1].lower() + text[1:],
         percent=format_share,
-        plain=lambda value: f"{value:,.6g}",
-        seconds=format_duration,
+        plain=partial(written, kind="setting"),
+        seconds=format_seconds,
         sentence=sentence,
         symbol=marker_symbol,
         written=written,

@@ -26,12 +26,12 @@ from simulator.observing.recording import Recording
 from simulator.replication import replicate
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.text import format_rate, format_seconds
+from simulator.text import format_rate, written
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Improvement, Plan
 
-__all__ = ["Halving", "SimulatedSections", "changes_of", "halvings", "records_a_step", "shortened", "simulated_sections", "timeline_of"]
+__all__ = ["SimulatedSections", "changes_of", "halvings", "records_a_step", "shortened", "simulated_sections", "timeline_of"]
 
 _MOST_RECORDS = 300_000
 """Some seconds of simulation, and some hundred megabytes of records."""
@@ -187,12 +187,12 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
         warmup = min(scenario.run.warmup, steps // 3)
         scenario = scenario.shortened(steps, warmup)
         steps = scenario.run.steps
-        notes.append(f"Cut to the first {steps:,} steps of each replica, of {whole:,.0f}.")
+        notes.append(f"Cut to the first {steps:,} steps of each replica, of {written(whole, 'count')}.")
     return scenario, " ".join(notes)
 
 
 def records_a_step(scenario: Scenario, replicas: int) -> int:
-    """About how many records one step of so many replicas makes."""
+    """About how many records one step of that many replicas makes."""
     messages = 0
     if scenario.servers:
         tensors = scenario.strategy.tensors(scenario)
@@ -213,7 +213,7 @@ def all_reduces_a_step(scenario: Scenario) -> int:
 
 
 def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
-    """The same with so many replicas, each with as many samples as before."""
+    """The same with that many replicas, each with as many samples as before."""
     load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
     try:
         strategy = scenario.strategy.fewer(replicas, scenario.replicas)
@@ -261,7 +261,7 @@ def changes_of(result: Result, jobs: int = 0, progress: Callable[[int, int], Non
         better = [_of_improvement(what, its, run_in_words) for what, its in improved(scenario, base, run)]
         worse = halvings(scenario)
         outcomes = run([its.scenario for its in worse])
-    changes = better + [_of_halving(its, outcome, base, run_in_words) for its, outcome in zip(worse, outcomes, strict=True)]
+    changes = better + [_of_worse(its, outcome, base, run_in_words) for its, outcome in zip(worse, outcomes, strict=True)]
     return tuple(sorted(changes, key=lambda its: (its.gain is None, -abs(its.gain or 0.0), its.name)))
 
 
@@ -293,8 +293,8 @@ def _affordable(result: Result) -> tuple[Scenario, str]:
         steps = scenario.run.steps
     short = scenario.run.model_copy(update={"replications": replications})
     length = f"{steps:,} steps" if run.job_steps is None else f"{run.job_steps:,} steps of all workers together"
-    told = f"{replications} replications of {length}"
-    return scenario.model_copy(update={"run": short}), told
+    run_in_words = f"{replications} replications of {length}"
+    return scenario.model_copy(update={"run": short}), run_in_words
 
 
 def _of_improvement(what: str, its: Improvement, run: str) -> Change:
@@ -303,7 +303,7 @@ def _of_improvement(what: str, its: Improvement, run: str) -> Change:
     return _changed(its.name, its.text, its.effect, its.bottleneck, what, run)
 
 
-def _of_halving(its: Halving, outcome: Outcome, base: Result, run: str) -> Change:
+def _of_worse(its: _Halving, outcome: Outcome, base: Result, run: str) -> Change:
     if not isinstance(outcome, Result):
         return Change(its.name, its.text, None, None, None, outcome.failed.text, its.row)
     return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.label, its.row, run)
@@ -314,7 +314,7 @@ def _changed(name: str, text: str, ratio: Estimate, reason: str, row: str, run: 
 
 
 @dataclass(frozen=True)
-class Halving:
+class _Halving:
     """A change for the worse.
 
     Attributes
@@ -333,7 +333,7 @@ class Halving:
     scenario: Scenario
 
 
-def halvings(scenario: Scenario) -> tuple[Halving, ...]:
+def halvings(scenario: Scenario) -> tuple[_Halving, ...]:
     """Every halving that makes sense for a scenario: none of a link that it does not use, or of servers that it does not have.
 
     They undo what :func:`paceline.planning.improvements.improvements` does; one that breaks a rule of scenarios is left out.
@@ -341,7 +341,7 @@ def halvings(scenario: Scenario) -> tuple[Halving, ...]:
     found = []
     for row, name, text, change in _worse(scenario):
         try:
-            found.append(Halving(row, name, text, change()))
+            found.append(_Halving(row, name, text, change()))
         except ScenarioError:
             continue
     return tuple(found)
@@ -359,7 +359,7 @@ def _worse(scenario: Scenario) -> Iterator[tuple[str, str, str, Callable[[], Sce
             lambda: with_network(scenario, 0.5),
         )
         if link.latency_s > 0:
-            times = f"{format_seconds(link.latency_s)} to {format_seconds(2 * link.latency_s)}"
+            times = f"{written(link.latency_s, 'setting_s')} to {written(2 * link.latency_s, 'setting_s')}"
             yield "latency", "2x latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 2.0)
     if not scenario.servers and strategy.uses_inner_links(scenario.layout):
         text = f"links inside a node from {_halved(cluster.intra_node.bandwidth_bytes_per_s)}"

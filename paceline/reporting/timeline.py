@@ -15,7 +15,7 @@ from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 from simulator.observing.waiting import Stood, waits_for_others
 from simulator.records import EVERYBODY, Place, Service, Step, Transfer, Wait, begin_of
-from simulator.text import format_bytes, format_duration
+from simulator.text import format_bytes, format_seconds
 
 __all__ = ["PATH_KINDS", "Bar", "Kind", "Timeline", "laid_out"]
 
@@ -159,7 +159,7 @@ class _Drawn:
         for lane, pieces in self.lanes.items():
             if len(pieces) > _MOST_BARS and lane.kind != "critical path":
                 self.lanes[lane] = coarse(pieces, window_s / _MOST_BARS)
-                merged = f"Pieces shorter than {format_duration(window_s / _MOST_BARS)} are drawn as part of those beside them."
+                merged = f"Pieces shorter than {format_seconds(window_s / _MOST_BARS)} are drawn as part of those beside them."
                 self.left_out = [*(one for one in self.left_out if one != merged), merged]
 
     @property
@@ -216,7 +216,7 @@ def _text(lane: _Lane, piece: Piece) -> str:
         parts.append(f"{len(piece.works):,} {'messages' if transfers else 'pieces'}")
     if transfers:
         parts.append(format_bytes(sum(work.size_bytes for work in transfers)))
-    return ", ".join([*parts, format_duration(piece.length_s)])
+    return ", ".join([*parts, format_seconds(piece.length_s)])
 
 
 def _lane_of(kind: Literal["replica", "server"], place: Place) -> _Lane:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from simulator.figures import Warned
 from simulator.results import Result
+from simulator.text import written
 
 __all__ = ["WarningGroup", "warnings_of"]
 
@@ -86,4 +87,4 @@ def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: i
 
 
 def _written(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,.6g}"
+    return value if isinstance(value, str) else written(value, "setting")

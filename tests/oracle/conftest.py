@@ -6,21 +6,38 @@ Those of statistics need many replications: machine code makes them, and SimPy o
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 import pytest
 
 ENGINES = ("simpy", "compiled")
+SIMULATING = {"simulate", "replicate", "audit", "measured", "recorded", "steps_per_s", "seconds_per_update"}
 
 
-def _simulates(module: ModuleType) -> bool:
-    return any(hasattr(module, name) for name in ("simulate", "replicate", "measure", "measured"))
+def _names(code: CodeType) -> set[str]:
+    """All names that code speaks of, in the functions inside it as well."""
+    return set(code.co_names).union(*(_names(const) for const in code.co_consts if isinstance(const, CodeType)))
+
+
+def _simulates(module: ModuleType, code: CodeType, seen: set[str]) -> bool:
+    """Whether code runs an engine, itself or by functions and classes of its module."""
+    names = _names(code) - seen
+    seen |= names
+    owned = [value for name in names if getattr(value := getattr(module, name, None), "__module__", None) == module.__name__]
+    within = [
+        inspect.unwrap(function)
+        for value in owned
+        for function in (vars(value).values() if isinstance(value, type) else [value])
+        if isinstance(function, FunctionType) or hasattr(function, "__wrapped__")
+    ]
+    return bool(names & SIMULATING & vars(module).keys()) or any(_simulates(module, function.__code__, seen) for function in within)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of a module that simulates runs once with each engine; one of statistics with the faster one."""
-    if _simulates(metafunc.module):
+    """A test that simulates runs once with each engine; one of statistics with the faster one."""
+    if _simulates(metafunc.module, inspect.unwrap(metafunc.function).__code__, set()):
         engines = ENGINES[1:] if metafunc.definition.get_closest_marker("statistics") else ENGINES
         metafunc.parametrize("engine", engines, indirect=True, scope="module")
 

@@ -37,6 +37,7 @@ def ring(scenario, shared, *, workers=8, cluster=None, **strategy):
     return scenario(workload=load, cluster=cluster or {}, strategy=how, run=run)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("shared", "processes"), [(None, 8), (0.0, 8), (1.0, 8)])
 def test_the_slowest_process_decides(scenario, shared, processes):
     """One process a node: what processes of one machine share is drawn for each by itself, too."""
@@ -45,6 +46,7 @@ def test_the_slowest_process_decides(scenario, shared, processes):
     assert times_s.mean() == pytest.approx(expected_s, abs=4 * times_s.std() / np.sqrt(RUNS))
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("shared", "strategy", "cluster"),
     [
@@ -61,6 +63,7 @@ def test_what_is_shared_moves_all_alike(scenario, shared, strategy, cluster):
     assert times_s.std() / (COMPUTE_S + APPLY_S) == pytest.approx(CV, rel=0.25)
 
 
+@pytest.mark.statistics
 def test_an_interval_of_independent_processes_is_that_of_their_largest(scenario):
     """Eight independent draws differ less between runs than one common draw: the old way made intervals too wide."""
     apart, together = (step_s(simulate(ring(scenario, shared, cluster={"devices_per_node": 8}))).std() for shared in (0.0, 1.0))
@@ -69,6 +72,7 @@ def test_an_interval_of_independent_processes_is_that_of_their_largest(scenario)
     assert apart < 0.9 * together
 
 
+@pytest.mark.statistics
 def test_asynchronous_workers_average_over_processes(scenario):
     """Nobody waits: throughput is the sum of the workers' own rates, and mean(1 / factor) = 1 + cv^2 for lognormal factors of mean 1."""
     strategy = {"kind": "parameter-server", "mode": "async", "workers": 16, "servers": 1}
@@ -107,6 +111,7 @@ def of_64(scenario, load):
     )
 
 
+@pytest.mark.statistics
 def test_one_measured_straggler_is_not_certain(scenario):
     """With 64 workers one value in 200 slows every third step: whether it is there at all, another sample may say otherwise."""
     with_it, without = of_64(scenario, measured(sample(2.27), 200)), of_64(scenario, measured(sample(None), 200))
@@ -146,6 +151,7 @@ def test_no_step_is_faster_than_the_fastest_seen(scenario, strategy):
     assert min(whole) == pytest.approx(0.8 * COMPUTE_S, rel=0.02)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("shared", [0.0, 1.0])
 def test_a_speed_up_has_the_luck_of_its_own_processes_only(scenario, shared):
     """What processes of a machine share cancels; the one replica alone has their mean speed, not that of the first of them."""

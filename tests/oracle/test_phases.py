@@ -57,6 +57,7 @@ def test_without_jitter_workers_stay_together(scenario, workers):
     assert warned(result)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [2, 4, 9])
 @pytest.mark.parametrize("network", [{}, FAST])
 def test_exponential_compute_mixes_them(scenario, workers, network):
@@ -72,6 +73,7 @@ def test_exponential_compute_mixes_them(scenario, workers, network):
     assert result.phase.mixed_after_s < 20 * workers * 8e-3
 
 
+@pytest.mark.statistics
 def test_random_phases_are_mixed_from_the_beginning(scenario):
     """Without queues phases stay where they are, so each run keeps its own order; a quarter of them exceed the limit."""
     result = simulate(

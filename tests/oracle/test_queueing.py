@@ -107,6 +107,7 @@ def test_the_coordinator_hands_out_one_step_at_a_time(scenario, workers):
     assert simulate(built).breakdown_s.waiting == pytest.approx(waited_s, rel=1e-4)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("gap_ms", [0.0, 3.0, 30.0])
 @pytest.mark.parametrize("law", [{"kind": "exponential"}, {"kind": "gamma", "shape": 9.0}])
 def test_who_is_not_between_two_steps_is_in_flight(scenario, gap_ms, law):
@@ -146,6 +147,7 @@ def test_staleness_is_what_one_worker_fewer_has_in_flight(scenario, gap_ms):
         assert means == pytest.approx([want] * 20, abs=2 * workers / 400)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("servers", [2, 3])
 def test_each_server_counts_its_own_updates(scenario, servers):
     """A server's updates are as many as all; in the mean as many by others come between a read and an application there."""

@@ -9,11 +9,14 @@ one ends. Such runs decide by the workers' phases: 5.7 or 10 updates a second.
 from __future__ import annotations
 
 import heapq
+from functools import cache
 
 import numpy as np
 import pytest
+from support.runs import measured
+from support.scenarios import scenario_table
 
-from simulator.replication import replicate
+from simulator import scenario_from_table
 
 BYTES, WIRE_BYTES_PER_S, COMPUTE_S, GAP_S = 4 * 2**20, 5e7 / 1.03, 5e-3, 4e-3
 
@@ -95,10 +98,12 @@ PUBLISHED = {
 }
 
 
-def of_the_engine(scenario, workers: int, servers: int, steps: int, sigma: float, replications: int) -> tuple[np.ndarray, np.ndarray]:
+@cache
+def of_the_engine(workers: int, servers: int, steps: int, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Updates a second and mean staleness of 40 jobs, of 20 long ones."""
     weighted = {"discipline": "weighted", "weight_sigma": sigma} if sigma else {}
     third = {"base_s": COMPUTE_S / 3, "per_sample_s": 0.0}
-    built = scenario(
+    table = scenario_table(
         workload={
             "forward": third,
             "backward": {"base_s": COMPUTE_S * 2 / 3, "per_sample_s": 0.0},
@@ -113,17 +118,18 @@ def of_the_engine(scenario, workers: int, servers: int, steps: int, sigma: float
         },
         run={"job_steps": steps, "warmup_steps": 0, "drain": True},
     )  # fmt: skip
-    runs = [replicate(built, number) for number in range(replications)]
+    runs = measured(scenario_from_table(table, "small"), 20 if steps > 200 else 40)
     return np.array([run.updates / run.window_s for run in runs]), np.array([run.staleness.mean() for run in runs])
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("sigma", [0.0, 0.5])
 @pytest.mark.parametrize("job", PUBLISHED)
-def test_the_engine_is_the_small_model(scenario, job, sigma):
+def test_the_engine_is_the_small_model(job, sigma):
     """Means of updates a second and of staleness within four standard errors of their difference; so are their spreads."""
-    count = 20 if job[2] > 200 else 40
     rng = np.random.default_rng(job[0] * 1000 + job[1])
-    got, stale = of_the_engine(scenario, *job, sigma, count)
+    got, stale = of_the_engine(*job, sigma)
+    count = len(got)
     other, other_stale = np.array([small_model(*job, sigma, rng) for _ in range(count)]).T
     for mine, theirs in ((got, other), (stale, other_stale)):
         error = np.sqrt((mine.var(ddof=1) + theirs.var(ddof=1)) / count)
@@ -133,15 +139,16 @@ def test_the_engine_is_the_small_model(scenario, job, sigma):
     assert got.std() + 1e-3 * got.mean() == pytest.approx(other.std() + 1e-3 * got.mean(), rel=1.2)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("column", [0, 1])
 @pytest.mark.parametrize("job", PUBLISHED)
-def test_the_published_ranges_are_met(scenario, job, column):
+def test_the_published_ranges_are_met(job, column):
     """Range ends are extremes of an unstated number of runs, rounded to 1%; runs spread by up to 7%, such extremes by half of that.
 
     So 6% for the ends, against the 5% and 95% quantiles of 40 runs, and 1% for the mean to
     lie within them.
     """
-    got, _ = of_the_engine(scenario, *job, 0.5 * column, 20 if job[2] > 200 else 40)
+    got, _ = of_the_engine(*job, 0.5 * column)
     low, high = PUBLISHED[job][column]
     assert np.quantile(got, 0.05) == pytest.approx(low, rel=0.06)
     assert np.quantile(got, 0.95) == pytest.approx(high, rel=0.06)

@@ -82,6 +82,7 @@ def test_local_sgd_counts_whole_steps_wherever_the_window_lies(scenario, steps):
     assert at_once.throughput_samples_per_s.mean == pytest.approx(one_by_one.throughput_samples_per_s.mean, rel=2 / 30)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("steps", [90, 95, 100, 104])
 def test_local_sgd_by_messages_is_no_slower_where_steps_are_no_multiple(scenario, steps):
     """In the mean over runs: the window closes amid the steps of ranks that are ahead, as it opens."""

@@ -12,6 +12,7 @@ from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
 
 from simulator import simulate
 from simulator.closed_form import asynchronous_server_bound, harmonic, mean_value_analysis, ring_all_reduce_s, sync_step_exponential_s
+from simulator.invariants import audit
 
 EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}
 
@@ -64,6 +65,7 @@ def test_asynchronous_servers_link_is_a_shared_station(scenario, workers, megaby
     assert want <= asynchronous_server_bound(workers, demand_s, COMPUTE_S + demand_s)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("workers", [2, 5, 16])
 def test_mean_staleness_is_workers_less_one(scenario, workers):
     """Each worker reads the moment its update is applied, so that all others' updates lie in between: exactly, in the long run."""
@@ -80,8 +82,6 @@ def test_mean_staleness_is_workers_less_one(scenario, workers):
 
 def test_little(scenario):
     """Updates in flight = update rate x mean time from read to apply; what an update meets there is all but itself."""
-    from simulator.invariants import audit
-
     built = scenario(
         workload={**EXPONENTIAL, "server": {"base": "200 us"}},
         strategy={"kind": "parameter-server", "mode": "async", "workers": 8, "servers": 1},

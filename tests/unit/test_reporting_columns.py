@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from support.results import STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
@@ -25,28 +26,51 @@ def test_every_number_is_that_of_its_result() -> None:
     results = grid()
     held = json.loads(json.dumps(columns(results), allow_nan=False))
     for index, result in enumerate(results):
-        own = {name: column[index] for name, column in held["numbers"].items()}
-        assert own["throughput"] == result.throughput_samples_per_s.mean
-        assert (own["low"], own["high"]) == (result.throughput_samples_per_s.low, result.throughput_samples_per_s.high)
-        assert sum(own[part] for part in PARTS) == pytest.approx(own["step_mean"])
-        assert own["busiest_link"] == result.utilisation.busiest_link
-        assert own["replicas"] == result.replicas
-        cost = usd_per_million_samples(result)
+        own = {name: read(held, name, index) for name in held["columns"]}
+        rate, cost = result.throughput_samples_per_s, usd_per_million_samples(result)
+        assert (own["throughput_samples_per_s"], own["throughput_low"], own["throughput_high"]) == (rate.mean, rate.low, rate.high)
+        assert sum(own[f"{part}_s"] for part in PARTS) == pytest.approx(own["step_mean_s"])
+        assert own["busiest_link_busy"] == result.utilisation.busiest_link
+        assert own["key.replicas"] == result.replicas
         assert cost is not None
-        assert held["cost"]["mean"][index] == cost.mean
-        names, of = held["texts"]["hash"]
-        assert names[of[index]] == result.scenario_hash
-        warned, which = held["warnings"]
-        assert [warned[each] for each in which[index]] == [warning.text for warning in result.warnings]
+        assert own["usd_per_million_samples"] == cost.mean
+        assert own["scenario_hash"] == result.scenario_hash
+        assert own["seed"] == str(result.seed)
+        assert own["warning_texts"] == [warning.text for warning in result.warnings]
+
+
+def read(held: dict, name: str, index: int) -> Any:  # type: ignore[type-arg]
+    """What a column holds of a result; of texts the text, or all of them where there are several."""
+    column = held["columns"][name]
+    value = column["values"][index]
+    if "texts" not in column:
+        return value
+    return [column["texts"][each] for each in value] if isinstance(value, list) else column["texts"][value]
 
 
 def test_what_does_not_apply_is_none() -> None:
     held = columns([plausible(scenario_of(RING, 4)), plausible(scenario_of(ASYNC, 4))])
-    assert held["numbers"]["servers"] == [None, 4]
-    assert held["numbers"]["busiest_server"][0] is None
-    assert held["numbers"]["stale_mean"] == [None, 3]
+    assert held["columns"]["servers"]["values"] == [None, 4]
+    assert held["columns"]["busiest_server_busy"]["values"][0] is None
+    assert held["columns"]["staleness_mean"]["values"] == [None, 3]
     assert held["histograms"][0] is None
-    assert held["cost"]["mean"] == [None, None]
+    assert held["columns"]["usd_per_million_samples"]["values"] == [None, None]
+
+
+def test_tables_name_columns_that_are_there_and_leave_out_what_says_nothing() -> None:
+    held = columns(sweep(workers=(1, 4)))
+    for name in ("throughput", "efficiency", "cost", "staleness", "steps", "busy", "results", "shown"):
+        assert set(held["tables"][name]) <= set(held["columns"]), name
+        headings = [held["columns"][each]["heading"] for each in held["tables"][name]]
+        assert len(set(headings)) == len(headings), name
+    assert set(held["tables"]["results"]) - set(held["tables"]["shown"]) >= {"usd_per_hour", "cores_busy", "warning_texts"}
+    assert {column["kind"] for column in held["columns"].values()} - {"text"} <= set(held["formats"])
+
+
+def test_keys_come_with_their_texts() -> None:
+    held = {key["path"]: (key["texts"], key["told"]) for key in columns(grid())["keys"]}
+    assert held["replicas"] == (["1", "4", "16"], ["1 replica", "4 replicas", "16 replicas"])
+    assert held["cluster.inter_node.bandwidth_bytes_per_s"][1][0] == "network bandwidth 10 Gbit/s"
 
 
 def test_many_values_of_staleness_share_bins_and_none_is_lost() -> None:
@@ -68,7 +92,7 @@ def test_a_thousand_points_are_small() -> None:
 
 def test_hostile_texts_are_cut_and_cleaned() -> None:
     held = columns(hostile_sweep())
-    for texts, _ in (*held["texts"].values(), held["warnings"]):
+    for texts in (column["texts"] for column in held["columns"].values() if "texts" in column):
         assert all(len(text) <= 600 and text.isprintable() for text in texts)
 
 
@@ -76,7 +100,7 @@ def test_hostile_texts_are_cut_and_cleaned() -> None:
     ("value", "kind", "text"),
     [
         (None, "number", "–"),
-        (1234.5, "number", "1,235"),
+        (1234.5, "number", "1,230"),
         (1234.5, "count", "1,235"),
         (0.0123, "seconds", "12.3 ms"),
         (0.123, "share", "12%"),

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from paceline.cli.commands import Panel
 
+if TYPE_CHECKING:
+    from calibrate.validation.matrix import Matrix
+    from calibrate.validation.validation import Validation
+
 __all__ = ["validate"]
 
 PANEL, ORDER = Panel.MEASURE, 80
+_MISSED = 3
+"""Exit code where a threshold is missed."""
 
 
 def validate(
@@ -29,7 +35,7 @@ def validate(
             show_default=False,
         ),
     ] = None,
-    unit: Annotated[str, typer.Option("--unit", help="Unit of the throughput in POINTS.csv: samples/s or updates/s.")] = "samples/s",
+    unit: Annotated[Literal["samples/s", "updates/s"], typer.Option("--unit", help="Unit of the throughput in POINTS.csv.")] = "samples/s",
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="Set a key of the scenario, as in `paceline simulate`. Repeatable.", metavar="KEY=VALUE"),
@@ -49,7 +55,7 @@ def validate(
     published: Annotated[
         bool, typer.Option("--published", help="Instead: predict published tables from their smallest rows and hardware facts.")
     ] = False,
-    regime: Annotated[
+    regimes: Annotated[
         list[str] | None, typer.Option("--regime", help="With --published: one regime only. Repeatable.", show_default=False)
     ] = None,
     matrix: Annotated[
@@ -81,7 +87,9 @@ def validate(
     python: Annotated[
         str | None, typer.Option("--python", help="Python that has TensorFlow; default: this one.", show_default=False)
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which one run of the matrix is given up.")] = 600.0,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="Seconds after which one run of the matrix is given up.")
+    ] = 600.0,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Write an HTML page.", show_default=False)] = None,
     markdown: Annotated[
         Path | None,
@@ -147,39 +155,90 @@ def validate(
 
     Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
     """
-    from paceline.cli.validating import Wanted, thresholds_of
+    from paceline import api
+    from paceline.cli.asking import agree_to_sweep, cores_of
+    from paceline.cli.calibrating import command_line
+    from paceline.cli.options import settings_of
+    from paceline.cli.showing import note, progress_bar, stages_bar
+    from paceline.cli.showing_testbed import show_json
+    from paceline.cli.showing_validation import show_matrix, show_validation
+    from paceline.reporting.validation import as_data
     from simulator.errors import InputError
 
-    thresholds = thresholds_of(median=max_median, worst=max_worst, staleness=max_staleness, distance=max_distance, coverage=min_coverage)
-    wanted = Wanted(thresholds=thresholds, out=out, markdown=markdown, rows=rows, json=json, force=force)
-    if regime and not published:
+    on_points = scenario is not None or measured is not None
+    if regimes and not published:
         raise InputError("--regime: chooses among the published tables; give --published too")
     if measured is None and (refit or out_scenario is not None or set_):
         raise InputError(
             "--refit, --out-scenario and --set: are about a scenario and your own points; give SCENARIO.toml and --measured POINTS.csv"
         )
-    if matrix is not None and (published or scenario is not None or measured is not None):
+    if matrix is not None and (published or on_points):
         raise InputError("--matrix: goes without a scenario, --measured and --published; validate one after the other")
-    on_testbed = not (published or scenario is not None or measured is not None)
-    if not on_testbed and (count is not None or list_ or out_matrix is not None):
+    if (published or on_points) and (count is not None or list_ or out_matrix is not None):
         raise InputError("--count, --list and --out-matrix: are about a matrix; give --matrix random:SEED")
+    if published and on_points:
+        raise InputError("--published: goes without a scenario and --measured; validate one after the other")
+    if out_scenario is not None and not refit:
+        raise InputError("--out-scenario: is the scenario with refitted values; give --refit too")
+    limits = {
+        "max_median": max_median, "max_worst": max_worst, "max_staleness": max_staleness, "max_distance": max_distance,
+        "min_coverage": min_coverage,
+    }  # fmt: skip
+    common: dict[str, Any] = {
+        "thresholds": {name: text for name, text in limits.items() if text is not None}, "out": out, "markdown": markdown, "rows": rows,
+        "force": force, "command": command_line(),
+    }  # fmt: skip
     if published:
-        if scenario is not None or measured is not None:
-            raise InputError("--published: goes without a scenario and --measured; validate one after the other")
-        from paceline.cli.validate_published import validate_published
-
-        validate_published(regime or [], wanted)
-    elif scenario is not None or measured is not None:
+        with progress_bar("series") as advance:
+            found = api.validate_published(regimes or [], progress=lambda done, total, _: advance(done, total), **common)
+    elif on_points:
         if scenario is None or measured is None:
             raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")
-        from paceline.cli.validate_points import validate_points
-
-        validate_points(scenario, measured, unit, set_ or [], wanted, yes=yes, refit=refit, out_scenario=out_scenario)
+        common |= {
+            "settings": settings_of(set_),
+            "unit": unit,
+            "agree": lambda given: agree_to_sweep(given, range(len(given)), str(scenario), cores=cores_of(0), yes=yes),
+        }
+        with stages_bar() as progress:
+            if refit:
+                found = api.refit(scenario, measured, out_scenario=out_scenario, progress=progress, **common).validation
+            else:
+                found = api.validate(scenario, measured, progress=progress, **common)
     else:
-        from paceline.cli.validate_matrix import Measuring, list_matrix, plan_of, validate_on_testbed
-
-        plan = plan_of(matrix or "quick", count, out_matrix, python=python, force=force)
+        chosen = api.read_matrix(matrix or "quick", count=count, out_matrix=out_matrix, python=python, force=force)
+        if out_matrix is not None:
+            note(f"wrote {out_matrix}")
         if list_:
-            list_matrix(plan, as_json=json)
-        else:
-            validate_on_testbed(plan, Measuring(measurements, python, timeout, yes), wanted, platform)
+            show_json(chosen.as_data()) if json else show_matrix(chosen)
+            return
+        found = _measured(chosen, measurements, yes=yes, platform=platform, python=python, timeout_s=timeout_s, **common)
+    show_json(as_data(found)) if json else show_validation(found)
+    for path in filter(None, (platform, out_scenario, out, markdown, rows)):
+        note(f"wrote {path}" + (f"; use it with: paceline simulate {path}" if path == out_scenario else ""))
+    for line in found.missed:
+        note(f"paceline: threshold missed: {line}")
+    if found.missed:
+        raise typer.Exit(_MISSED)
+
+
+def _measured(matrix: Matrix, folder: Path, *, yes: bool, **how: Any) -> Validation:
+    """A matrix measured, after asking where that takes long; where it is stopped, says where the measurements are."""
+    from paceline import api
+    from paceline.cli.asking import agree_to_measure, told_s
+    from paceline.cli.ending import keeping
+    from paceline.cli.showing import note, progress_bar
+
+    def agree(took_s: float) -> None:
+        agree_to_measure(took_s, "--matrix", yes=yes)
+        about = f"about {told_s(took_s)} to measure" if took_s else "all measured before"
+        note(
+            f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each, {about}; "
+            f"raw measurements go to {folder}, and what is there already is used"
+        )
+
+    def kept() -> str:
+        some = any(folder.glob("*-testbed-*.ndjson"))
+        return f"what was measured is kept in {folder}; the same command goes on there" if some else ""
+
+    with progress_bar("settings") as advance, keeping(kept):
+        return api.validate_matrix(matrix, measurements=folder, agree=agree, progress=lambda done, total, _: advance(done, total), **how)

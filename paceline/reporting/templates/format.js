@@ -6,7 +6,7 @@ function unitOf(size, format) {
   return format.units.find(([scale]) => (size || 1) >= scale * enough) || format.units[format.units.length - 1];
 }
 
-function digitsOf(number, { digits, least_places, most_places, whole_from, keeps_zeros }) {
+function digitsOf(number, { digits, whole, least_places, most_places, whole_from, keeps_zeros }) {
   const [mantissa, exponent] = number.toExponential(digits - 1).split("e"),
     power = Number(exponent);
   if (power >= 15 || (power < -4 && most_places > -power)) {
@@ -14,9 +14,10 @@ function digitsOf(number, { digits, least_places, most_places, whole_from, keeps
     return `${keeps_zeros ? mantissa : mantissa.replace(/\.?0+$/, "")}e${power < 0 ? "-" : "+"}${size}`;
   }
   const places = number >= whole_from ? 0 : Math.min(Math.max(digits - 1 - power, least_places), most_places);
-  const [whole, after = ""] = number.toFixed(places).split(".");
-  const kept = keeps_zeros && whole !== "0" ? after : after.slice(0, least_places) + after.slice(least_places).replace(/0+$/, "");
-  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (kept ? "." + kept : "");
+  const rounded = whole || power < digits ? number : Number(number.toExponential(digits - 1));
+  const [before, after = ""] = rounded.toFixed(places).split(".");
+  const kept = keeps_zeros && before !== "0" ? after : after.slice(0, least_places) + after.slice(least_places).replace(/0+$/, "");
+  return before.replace(/\B(?=(\d{3})+$)/g, ",") + (kept ? "." + kept : "");
 }
 
 function written(value, kind) {

@@ -1,9 +1,10 @@
-"""How good predictions are, for people: one page and one Markdown section for every kind of validation."""
+"""How good predictions are: one page, one Markdown section and one JSON for every kind of validation."""
 
 from __future__ import annotations
 
-from paceline.reporting.validation.content import Table, Validation
+from paceline.reporting.validation.data import as_data
+from paceline.reporting.validation.files import ValidationFiles
 from paceline.reporting.validation.markdown import place_section, section
 from paceline.reporting.validation.page import render_validation, write_validation
 
-__all__ = ["Table", "Validation", "place_section", "render_validation", "section", "write_validation"]
+__all__ = ["ValidationFiles", "as_data", "place_section", "render_validation", "section", "write_validation"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.validation import Score
-from paceline.reporting.validation.content import Table, Validation
+from calibrate.validation.validation import Score, Validation
+from paceline.reporting.validation.content import Table
 from simulator.text import clean, format_number
 
 __all__ = ["NONE", "facts_of", "rows_table", "scores_table", "share", "signed", "summaries", "summary"]

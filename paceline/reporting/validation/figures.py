@@ -8,8 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from calibrate.validation.comparison import Compared
+from calibrate.validation.validation import Validation
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, marker_symbol, series_colour
-from paceline.reporting.validation.content import Validation
 from paceline.reporting.validation.facts import share, signed
 from simulator.text import format_number, plot_text
 

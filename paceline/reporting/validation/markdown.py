@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import re
 
-from paceline.reporting.validation.content import Table, Validation
+from calibrate.validation.validation import Validation
+from paceline.reporting.validation.content import Table, in_words
 from paceline.reporting.validation.facts import rows_table, scores_table, summaries
 from simulator.errors import InputError
 from simulator.text import clean
@@ -26,8 +27,8 @@ def section(validation: Validation) -> str:
     parts += [_text(sentence, 1000) for sentence in validation.about]
     if validation.scores:
         parts += _table(scores_table(validation))
-    for table in validation.tables:
-        parts += _table(table)
+    for table in (*validation.tables, *validation.details):
+        parts += _table(in_words(table))
     parts += _table(rows_table(validation))
     if validation.notes:
         parts += ["### Notes", "\n".join(f"- {_text(note, 1000)}" for note in validation.notes)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from calibrate.validation.comparison import Compared
+from calibrate.validation.validation import Validation
 from paceline.reporting.axes import INK, PAPER, band_colour, layout, log_axis, marker_symbol, series_colour, workers_axis
-from paceline.reporting.validation.content import Validation
 from paceline.reporting.validation.figures import hover
 from simulator.text import plot_text
 

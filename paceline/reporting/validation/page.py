@@ -9,10 +9,11 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from calibrate.validation.validation import Validation
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.figures import plain
 from paceline.reporting.render import GENERATOR
-from paceline.reporting.validation.content import Validation
+from paceline.reporting.validation.content import in_words
 from paceline.reporting.validation.facts import facts_of, rows_table, scores_table, share, summaries
 from paceline.reporting.validation.figures import FARTHEST, errors, errors_height, scatter
 from paceline.reporting.validation.overlay import curves_of, overlay
@@ -47,6 +48,7 @@ def render_validation(validation: Validation) -> str:
             summaries=summaries(validation),
             scores=scores_table(validation),
             rows=rows_table(validation),
+            tables=[in_words(table) for table in (*validation.tables, *validation.details)],
             headlines=[(what, facts_of(score)) for what, score in validation.headlines],
             groups=[{"index": index, "name": clean(name)} for index, name in enumerate(validation.groups)],
             curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
