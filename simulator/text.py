@@ -33,6 +33,7 @@ __all__ = [
     "format_interval",
     "format_number",
     "format_rate",
+    "format_rough_seconds",
     "format_seconds",
     "format_share",
     "format_throughput",
@@ -56,8 +57,9 @@ NONE: Final = "–"
 """In place of a value that there is none of."""
 
 Kind = Literal[
-    "text", "any", "count", "number", "throughput", "brief", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes", "rate",
-    "share", "error", "change", "whole_change", "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
+    "text", "any", "count", "number", "difference", "throughput", "brief", "precise", "compact", "tick", "seconds", "rough_seconds",
+    "bytes", "rate", "share", "error", "change", "whole_change", "usd", "hourly", "sum",
+    "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
 
@@ -65,6 +67,8 @@ Kind = Literal[
     A plain value of any type, to five significant digits.
 ``count``, ``number``
     A whole number; any number to three significant digits.
+``difference``
+    A number with its sign.
 ``throughput``, ``brief``, ``precise``
     What readers compare line by line, to three digits and a whole number at least; the same without zeros at the end,
     for sentences; what they may multiply, to five.
@@ -188,6 +192,7 @@ FORMATS: Mapping[Kind, Format] = {
     "throughput": Format(),
     "brief": Format(keeps_zeros=False),
     "precise": Format(digits=5),
+    "difference": replace(_NUMBER, signed=True),
     "compact": _COMPACT,
     "tick": replace(_COMPACT, digits=6),
     "seconds": _SECONDS,
@@ -258,6 +263,11 @@ def format_number(value: float, digits: int = 3) -> str:
 def format_seconds(value_s: float, digits: int = 3) -> str:
     """A time to ``digits`` significant digits: ``"13.0 ms"``."""
     return replace(FORMATS["seconds"], digits=digits).write(value_s)
+
+
+def format_rough_seconds(value_s: float) -> str:
+    """An estimate of how long something takes: ``"1.5 h"``."""
+    return FORMATS["rough_seconds"].write(value_s)
 
 
 def format_bytes(value_bytes: float) -> str:

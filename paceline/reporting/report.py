@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from paceline.planning.answer import Plan
+from paceline.reporting.exporting import Format, check_browser, export_figures
+from paceline.reporting.gathering import gather
+from paceline.reporting.measured import overlay_of
+from paceline.reporting.planned import read_plan, without_what_ifs
+from paceline.reporting.render import GENERATOR, write_report
+from paceline.reporting.simulated import SimulatedSections, simulated_sections
+from paceline.reporting.tables import tables_of, write_tables
+from paceline.sweeping import ResultsFile, Sweep
 from simulator.errors import InputError, SimulationError
-from simulator.files import check_writable
-from simulator.results import Outcome, Result
+from simulator.files import check_folder, check_writable
+from simulator.results import Failure, Outcome, Result
 from simulator.spec import Spec
 from simulator.table import Row, Table, frame_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from paceline.planning.answer import Plan
-    from paceline.sweeping import ResultsFile
+__all__ = ["Report", "Reported", "StoppedReport", "report"]
 
-__all__ = ["Report", "report"]
-
-Reported: TypeAlias = "Outcome | Iterable[Outcome] | Plan | ResultsFile | str | Path | Sequence[str | Path]"
+Reported: TypeAlias = Outcome | Iterable[Outcome] | Plan | ResultsFile | str | Path | Sequence[str | Path]
 """What a report can be of."""
+Progress: TypeAlias = Callable[[int, int, str], None]
+
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,12 @@ class Report:
         Its size.
     notes
         Sentences that it repeats on where its results come from.
+    unmatched
+        Measured settings that stand beside no prediction, each with its line of the file and the reason.
+    tables
+        CSV files that were written besides.
+    figures
+        Images that were written besides.
     outcomes
         What it shows.
     """
@@ -44,6 +60,9 @@ class Report:
     path: Path
     bytes: int
     notes: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
+    tables: tuple[Path, ...] = ()
+    figures: tuple[Path, ...] = ()
     outcomes: Sequence[Outcome] = field(default=(), repr=False)
 
     def to_frame(self) -> pd.DataFrame:
@@ -55,66 +74,136 @@ class Report:
         return Table.of([row], "Report").to_html()
 
 
+class StoppedReport(KeyboardInterrupt):
+    """Ctrl-C came while what-ifs were simulated: the report is written without them.
+
+    Attributes
+    ----------
+    report
+        What was written.
+    """
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(f"the report is written, without what-ifs: {report.path}")
+        self.report = report
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a report is of."""
+
+    results: Sequence[Result]
+    failures: Sequence[Failure] = ()
+    notes: tuple[str, ...] = ()
+    labels: list[str] | None = None
+    plan: Plan | None = None
+    files: tuple[Path, ...] = ()
+
+
 def report(
     source: Reported,
-    out: Path,
+    out: Path | None = None,
     *,
+    plan: Plan | Path | None = None,
     title: str = "",
     measured: Path | None = None,
     what_ifs: bool = True,
+    figures: Path | None = None,
+    formats: Sequence[Format] = ("png", "svg"),
+    tables: Path | None = None,
+    force: bool = False,
     jobs: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Write a report; parameters and errors as of :func:`paceline.report`."""
-    from paceline.planning.answer import Plan
-    from paceline.reporting import write_report
-    from paceline.reporting.gathering import gather
-    from paceline.reporting.measured import overlay_of
-    from paceline.reporting.simulated import SimulatedSections, simulated_sections
-    from paceline.sweeping import ResultsFile, Sweep
+    its = _with_plan(_source_of(source), plan)
+    overlay = overlay_of(measured, its.results, its.labels) if measured is not None else None
+    reads = [path for path in (measured, plan) if isinstance(path, Path)]
+    target = check_writable(_target(its.files, out, force=force, reads=reads))
+    if figures is not None:
+        check_browser()
+        check_folder(figures)
+    if tables is not None:
+        check_folder(tables)
+    simulated = _simulated(its, jobs, progress) if what_ifs and its.results else SimulatedSections()
+    notes = (*its.notes, *simulated.notes)
+    write_report(
+        its.results, target, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
+        sensitivity=simulated.sensitivity, title=title,
+    )  # fmt: skip
+    unmatched = tuple(
+        f"{measured}:{one.line}: {one.setting}: stands beside no prediction: {one.why}" for one in (overlay.unmatched if overlay else ())
+    )
+    done = Report(target, target.stat().st_size, notes, unmatched, outcomes=(*its.results, *its.failures))
+    if simulated.stopped:
+        raise StoppedReport(done)
+    written: tuple[Path, ...] = ()
+    if tables is not None:
+        content = tables_of(
+            its.results, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline, sensitivity=simulated.sensitivity,
+            failures=its.failures,
+        )  # fmt: skip
+        written = write_tables(content, tables)
+    images = export_figures(target, figures, formats, _part(progress, "figures")) if figures is not None else ()
+    return replace(done, tables=written, figures=images)
 
-    target = out
-    notes: list[str] = []
-    labels: list[str] | None = None
-    chosen: Plan | None = None
-    outcomes: Sequence[Outcome]
-    if isinstance(source, Outcome):
-        outcomes = [source]
-    elif isinstance(source, Plan):
-        chosen, outcomes = source, [candidate.result for candidate in source.candidates]
-    elif isinstance(source, Sweep):
-        outcomes = source
+
+def _part(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+    """Progress of a part of the work."""
+    return None if progress is None else lambda done, total: progress(done, total, what)
+
+
+def _simulated(its: _Source, jobs: int, progress: Progress | None) -> SimulatedSections:
+    return simulated_sections(its.results, its.labels, its.plan, jobs, progress=_part(progress, "what-ifs"), stoppable=True)
+
+
+def _source_of(source: object) -> _Source:
+    """Whatever has results.
+
+    Raises
+    ------
+    InputError
+        It has none, or a file is given twice.
+    ResultsError
+        A file cannot be read.
+    """
+    if isinstance(source, Plan):
+        return _Source([candidate.result for candidate in source.candidates], notes=source.notes, plan=source)
+    if isinstance(source, Sweep):
         try:
             source.check()
         except SimulationError as error:
-            notes.append(f"{error}.")
-    elif paths := _paths(source):
-        check_writable(target)
-        if any(path.exists() and target.exists() and path.samefile(target) for path in paths):
-            raise InputError(f"`out`: {str(target)!r}: is one of the results files; choose another path")
-        outcomes, labels, _, notes = gather(paths)
-    elif isinstance(source, ResultsFile):
-        outcomes = (*source.results, *source.failures)
-        notes += source.notes
-    elif isinstance(source, Iterable) and not isinstance(source, Spec):
-        outcomes = [_outcome(its) for its in source]
-    else:
-        outcomes = [_outcome(source)]
-    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-    overlay = overlay_of(measured, results, labels) if measured is not None else None
-    simulated = simulated_sections(results, labels, chosen, jobs, progress=progress) if what_ifs and results else SimulatedSections()
-    notes += simulated.notes
-    write_report(
-        results, target, notes=notes, labels=labels, plan=chosen, measured=overlay, timeline=simulated.timeline,
-        sensitivity=simulated.sensitivity, title=title,
-    )  # fmt: skip
-    return Report(target, target.stat().st_size, tuple(notes), outcomes)
+            return _of(source, (f"{error}.",))
+        return _of(source)
+    if isinstance(source, ResultsFile):
+        return _of(source, source.notes)
+    if paths := _paths(source):
+        held = gather(paths)
+        return _Source(held.results, held.failures, tuple(held.notes), held.labels, files=tuple(paths))
+    if isinstance(source, Iterable) and not isinstance(source, Spec):
+        return _of(source)
+    return _of([source])
 
 
-def _outcome(given: object) -> Outcome:
-    if not isinstance(given, Outcome):
-        raise InputError(f"`source`: must be results, a sweep, a plan or results files, not {type(given).__name__}")
-    return given
+def _of(outcomes: Iterable[object], notes: Sequence[str] = ()) -> _Source:
+    results, failures = [], []
+    for outcome in outcomes:
+        if isinstance(outcome, Result):
+            results.append(outcome)
+        elif isinstance(outcome, Failure):
+            failures.append(outcome)
+        else:
+            raise InputError(f"`source`: must be results, a sweep, a plan or results files, not {type(outcome).__name__}")
+    return _Source(results, failures, tuple(notes))
+
+
+def _with_plan(its: _Source, plan: Plan | Path | None) -> _Source:
+    """Results with the plan that they are of; what it simulated for its improvements alone is left out."""
+    if plan is None:
+        return its
+    answer = read_plan(plan) if isinstance(plan, Path) else plan
+    results, labels, notes = without_what_ifs(its.results, its.labels, answer)
+    return replace(its, results=results, labels=labels, notes=(*its.notes, *notes), plan=answer)
 
 
 def _paths(source: object) -> list[Path]:
@@ -124,3 +213,43 @@ def _paths(source: object) -> list[Path]:
     if not isinstance(source, Sequence) or not all(isinstance(part, (str, Path)) for part in source):
         return []
     return [Path(part) for part in source]
+
+
+def _target(files: Sequence[Path], out: Path | None, *, force: bool, reads: Sequence[Path]) -> Path:
+    """Where the page goes.
+
+    Raises
+    ------
+    InputError
+        It is a file that is read, or one that is no report of ours.
+    """
+    target = out if out is not None else _beside(files) if files else Path("report.html")
+    if os.path.exists(target):
+        for which, what in ((files, "one of the results files"), (reads, "a file that the report is made from")):
+            if any(os.path.exists(path) and os.path.samefile(target, path) for path in which):
+                raise InputError(f"{target}: is {what}; choose another `out`")
+    if os.path.isfile(target) and not force and not _is_ours(target):
+        raise InputError(
+            f"{target}: is there already and is no report of Paceline; overwrite it with `force=True`, or choose another `out`"
+        )
+    return target
+
+
+def _beside(files: Sequence[Path]) -> Path:
+    """Beside the first of the results files, named after all, or after the first where they are many."""
+    first = files[0]
+    if len(files) == 1:
+        return first.with_suffix(".html")
+    stems = [path.stem for path in files]
+    name = "-".join(stems) if len(stems) <= _MOST_NAMED else f"{first.stem}-and-{len(stems) - 1}-more"
+    return first.with_name(f"{name[:120]}.html")
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is empty or a report, which a new one may replace."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(4096)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; choose another `out`") from None
+    return not start or GENERATOR.encode() in start

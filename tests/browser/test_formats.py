@@ -7,9 +7,10 @@ import math
 from pathlib import Path
 from random import Random
 
+from support.pages import Page
+
 import paceline.reporting
 from simulator.text import FORMATS, NONE, formats_data, written
-from support.pages import Page
 
 FORMAT_JS = Path(paceline.reporting.__file__).parent / "templates" / "format.js"
 TIES = (

@@ -119,7 +119,10 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         ([*GOAL, "--clusters", "etherent-10g"], "there is no cluster named 'etherent-10g'; did you mean"),
         ([*GOAL, "--clusters", ","], "--clusters ',': must be names separated by commas"),
         ([*GOAL, "--strategies", "rign"], "did you mean ring?"),
-        ([*GOAL, "--confidence", "0.95"], "--confidence 0.95 is more than 2 replications support, which is 0.667: give --set run.replications=19"),
+        (
+            [*GOAL, "--confidence", "0.95"],
+            "--confidence 0.95 is more than 2 replications support, which is 0.667: give --set run.replications=19",
+        ),
         ([*GOAL, "--over", "strategy.workers=1,2", "--workers", "3"], "name the same numbers"),
         ([*GOAL, "--over", "run.seed="], "has no values"),
         ([*GOAL, "--out", "."], "--out '.': is a folder"),

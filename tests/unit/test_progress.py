@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.cli.showing import progress_bar
+from paceline.cli.terminal import progress_bar
 from simulator import load_scenario, simulate
 from simulator.engine.progress import Progress
 from simulator.scenario import Scenario

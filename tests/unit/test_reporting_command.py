@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import typer
+from paceline.cli.reporting import formats_of
 from support.results import STRATEGIES, planned, plausible, scenario_of
 from typer.testing import CliRunner
 
 from paceline.cli.commands.report import report
 from paceline.cli.ending import StoppedError
-from paceline.cli.reporting import formats_of
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.goal import Goal
 from paceline.reporting.gathering import gather

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,29 +13,12 @@ from paceline.cli.commands import Panel
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from simulator.accelerator import Accelerator
-    from simulator.catalog import Kind
-    from simulator.cluster import Cluster
-    from simulator.workload import Workload
 
 __all__ = ["app"]
 
 PANEL, ORDER = Panel.LOOK_UP, 110
 
 app = typer.Typer(no_args_is_help=True, help="List and show the workloads and clusters that a scenario can name with `use`, and devices.")
-
-_KINDS: tuple[Kind, ...] = ("workloads", "clusters", "devices")
-_MARKS = {"variables": "workloads", "inter_node": "clusters", "generation": "devices"}
-"""A key that the files of one kind, and no others, have."""
-
-
-def _load(kind: str, path: Path) -> Workload | Cluster | Accelerator:
-    from simulator.accelerator import load_accelerator
-    from simulator.loading import load_cluster, load_workload
-
-    if kind == "workloads":
-        return load_workload(path)
-    return load_cluster(path) if kind == "clusters" else load_accelerator(path)
 
 
 @app.command("list")
@@ -45,43 +27,17 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] =
 
     Example: [bold]paceline models list[/bold]
     """
-    from simulator import catalog
-    from simulator.errors import PacelineError
+    from paceline import api
 
-    rows: list[dict[str, Any]] = []
-    for kind in _KINDS:
-        for name, path in catalog.entries(kind).items():
-            row: dict[str, Any] = {"kind": kind[:-1], "name": name, "file": str(path)}
-            try:
-                spec = _load(kind, path)
-            except PacelineError as error:
-                row["description"] = f"cannot be used: {error}"
-            else:
-                row |= {"description": spec.description, **_particulars(spec)}
-            rows.append(row)
+    rows = [entry.summary() for entry in api.models()]
     if json:
         typer.echo(json_module.dumps(rows))
         return
     from rich.console import Console
 
     console = Console()
-    for kind in _KINDS:
-        console.print(_table(kind, [row for row in rows if row["kind"] == kind[:-1]]))
-
-
-def _particulars(spec: Workload | Cluster | Accelerator) -> dict[str, Any]:
-    """What the list tells of a kind besides its description, in SI; as its file has it."""
-    from simulator.cluster import Cluster
-    from simulator.workload import Workload
-
-    if isinstance(spec, Workload):
-        return {"device": spec.calibrated.device if spec.calibrated else ""}
-    if isinstance(spec, Cluster):
-        price = None if spec.price is None else spec.price.model_dump(mode="json")
-        return {"device": spec.device, "devices_per_node": spec.devices_per_node, "price": price}
-    kept = {"name", "aliases", "generation", "year", "memory_bytes", "memory_bandwidth_bytes_per_s", "peak_flops_per_s", "cores"}
-    told = spec.model_dump(mode="json", include=kept)
-    return {"device": told.pop("name"), **told, "float32_flops_per_s": spec.peak("float32")}
+    for kind in _COLUMNS:
+        console.print(_table(f"{kind}s", [row for row in rows if row["kind"] == kind]))
 
 
 Columns = dict[str, Callable[[Mapping[str, Any]], str]]
@@ -93,7 +49,7 @@ def _table(kind: str, rows: list[dict[str, Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    columns = _COLUMNS[kind]
+    columns = _COLUMNS[kind.removesuffix("s")]
     # a device's figures say more than its description, unless it has none
     remarks = ["" if kind == "devices" and "device" in row else row["description"] for row in rows]
     table = Table(title=kind, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -123,9 +79,9 @@ def _tera(row: Mapping[str, Any], name: str) -> str:
 
 
 _COLUMNS: dict[str, Columns] = {
-    "workloads": {"measured on": _device_of},
-    "clusters": {"device": _device_of, "USD/node h": _price_of},
-    "devices": {
+    "workload": {"measured on": _device_of},
+    "cluster": {"device": _device_of, "USD/node h": _price_of},
+    "device": {
         "device": _device_of,
         "generation": lambda row: row["generation"],
         "GB": lambda row: "" if row["memory_bytes"] is None else f"{row['memory_bytes'] / 1e9:.0f}",
@@ -149,21 +105,11 @@ def show(
 
     Example: [bold]paceline models show ethernet-25g[/bold]
     """
-    from simulator import catalog, loading
-    from simulator.errors import ScenarioError
+    from paceline import api
 
-    path = catalog.find_any(name, "models show")
-    keys = loading.read_toml(path)
-    kind = next((kind for mark, kind in _MARKS.items() if mark in keys), None)
-    if kind is None:
-        expected = "a workload, with variables, or a cluster, with an inter_node, or a device, with a generation"
-        raise ScenarioError(f"{path}: must be {expected}, and is none of them")
-    spec = _load(kind, path)
+    entry = api.models()[name]
+    spec = entry.spec  # a file that breaks a rule is not shown as if it could be used
     if json:
         typer.echo(spec.model_dump_json())
     else:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from None
-        typer.echo(f"# {path}\n{text}", nl=False)
+        typer.echo(f"# {entry.file}\n{entry.text}", nl=False)

@@ -156,61 +156,52 @@ def plan(
     --clusters ethernet-10g,ethernet-25g --strategies ring,sync-ps,async-ps --workers 1..64
     --price 0.40/h[/bold]
     """
-    from paceline.cli.asking import agree_to_plan, cores_of
+    from paceline import api
+    from paceline.cli.asking import asking
     from paceline.cli.ending import Counted, keeping
-    from paceline.cli.showing import note, progress_bar
     from paceline.cli.showing_plan import show_plan
-    from paceline.planning import goal_of, space_of
-    from paceline.planning import plan as find
+    from paceline.cli.terminal import note, progress_bar, stages_bar
     from simulator.catalog import scenario_file
-    from simulator.files import check_writable, write_whole
-    from simulator.prices import parse_prices
+    from simulator.files import check_writable
 
-    scenario = scenario_file(scenario)
-    goal = goal_of(
-        target_throughput=target_throughput,
-        samples=samples,
-        epochs=epochs,
-        deadline=deadline,
-        budget=budget,
-        confidence=confidence,
-        prefer=prefer,
-    )
-    pairs = settings_of(settings, replications=replications)
-    axes = list(over_of(over).items())
-    space = space_of(
-        scenario,
-        settings=pairs,
-        clusters=names_of(clusters, "--clusters"),
-        over=axes,
-        strategies=names_of(strategies, "--strategies"),
-        workers=workers,
-        servers=servers,
-        scaling=scaling,
-        prices=parse_prices(prices_of(prices)),
-    )
-    for path in (out, report):
-        if path is not None:
-            check_writable(path, reads=scenario)
-    agree_to_plan([list(line.scenarios.values()) for line in space.lines], str(scenario), cores=cores_of(jobs), yes=yes)
+    if report is not None:
+        check_writable(report, reads=scenario_file(scenario))
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
-        answer = find(space, goal, out=out, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=count)
+        answer = api.plan(
+            scenario,
+            target_throughput=target_throughput,
+            samples=samples,
+            epochs=epochs,
+            deadline=deadline,
+            budget=budget,
+            confidence=confidence,
+            prefer=prefer,
+            clusters=names_of(clusters, "--clusters"),
+            over=over_of(over),
+            strategies=names_of(strategies, "--strategies"),
+            workers=workers,
+            servers=servers,
+            scaling=scaling,
+            settings=settings_of(settings, replications=replications),
+            prices=prices_of(prices),
+            out=out,
+            jobs=jobs,
+            backend=backend,
+            scheduler=scheduler,
+            force=force,
+            progress=count,
+            agree=None if yes else asking(scenario, yes=yes),
+        )
     if json:
         typer.echo(answer.to_json())
     else:
         show_plan(answer)
+    kept = out.with_suffix(".plan.json") if out is not None else None
     if out is not None:
-        kept = write_whole(out.with_suffix(".plan.json"), answer.to_json() + "\n")
         note(f"wrote {out} ({answer.simulated} scenarios) and {kept}; draw them with: paceline report {out} --plan {kept}")
     if report is not None:
-        from paceline.reporting import write_report
-        from paceline.reporting.simulated import simulated_sections
-
-        results = [candidate.result for candidate in answer.candidates]
-        with progress_bar("what-ifs") as advance, keeping(lambda: f"the plan is kept: {out.with_suffix('.plan.json')}" if out else ""):
-            simulated = simulated_sections(results, None, answer, jobs, progress=advance)
-        notes = (*answer.notes, *simulated.notes)
-        write_report(results, report, plan=answer, notes=notes, timeline=simulated.timeline, sensitivity=simulated.sensitivity)
+        with stages_bar() as parts, keeping(lambda: f"the plan is kept: {kept}" if kept else ""):
+            api.report(answer, report, force=True, jobs=jobs, progress=parts)
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
         raise typer.Exit(_INFEASIBLE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,15 +34,10 @@ def quickstart(
 
     Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
     """
-    from calibrate import fit_workload, profile_runs, write_workload
-    from calibrate.measurements import new_file
-    from calibrate.profiling import MEASUREMENTS
-    from paceline.cli.calibrating import measuring, warn_of_measurements
+    from paceline import api
     from paceline.cli.ending import keeping
-    from paceline.cli.showing import note, progress_bar, show_table
-    from paceline.reporting import write_report
-    from paceline.reporting.simulated import simulated_sections
-    from paceline.sweeping import grid, sweep
+    from paceline.cli.measuring import measuring, note_of_measurements
+    from paceline.cli.terminal import note, progress_bar, show_table, stages_bar
     from simulator import catalog
     from simulator.files import check_writable
 
@@ -52,27 +47,24 @@ def quickstart(
 
     builder = f"{catalog.builder('cnn')}:build"
     note(f"1/3  profiling {builder} with TensorFlow")
-    raw = new_file(MEASUREMENTS, _NAME, "step")
-    with measuring(raw, "training steps") as profiled:
-        files = profile_runs(builder, _NAME, batches=_BATCHES, python=python, out=raw, progress=profiled)
-    # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
-    workload = fit_workload(files, _NAME, "paceline quickstart", accept_disturbed=True)
-    warn_of_measurements(workload.provenance)
-    write_workload(workload, workload_file)
+    with measuring("training steps") as profiled:
+        # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
+        workload = api.calibrate(
+            builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file, command="paceline quickstart",
+            progress=profiled,
+        )  # fmt: skip
+    note_of_measurements(workload.provenance)
 
     note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")
-    scenarios = [
-        scenario for strategy in _strategies() for scenario in grid(_table(workload_file, strategy), [("strategy.workers", _WORKERS)])
-    ]
+    over: dict[str, list[Any]] = {"strategy": _strategies(), "strategy.workers": _WORKERS}
     with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is kept: {workload_file}"):
-        swept = sweep(scenarios, results_file, jobs=jobs, force=True, progress=advance)
+        swept = api.sweep(_table(workload_file), over, out=results_file, jobs=jobs, force=True, progress=advance)
     swept.check()
     results = swept.results
 
     note("3/3  drawing the report")
-    with progress_bar("what-ifs") as advance, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
-        simulated = simulated_sections(results, None, None, jobs, progress=advance)
-    write_report(results, out, notes=simulated.notes, timeline=simulated.timeline, sensitivity=simulated.sensitivity)
+    with stages_bar() as parts, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
+        api.report(swept, out, force=True, jobs=jobs, progress=parts)
     if json:
         for result in results:
             typer.echo(result.to_json())
@@ -87,10 +79,9 @@ def _strategies() -> list[dict[str, object]]:
     return [{"kind": "multi-worker-mirrored"}, {**server, "mode": "sync"}, {**server, "mode": "async"}]
 
 
-def _table(workload_file: Path, strategy: dict[str, object]) -> dict[str, object]:
+def _table(workload_file: Path) -> dict[str, object]:
     return {
         "workload": {"use": str(workload_file), "batch_per_replica": 32},
         "cluster": {"use": "ethernet-25g"},
-        "strategy": strategy,
         "run": {"steps": 40, "warmup_steps": 8, "seed": 1, "grouping": "per-server"},
     }

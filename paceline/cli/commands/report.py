@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paceline.cli.commands import Panel
+
+if TYPE_CHECKING:
+    from paceline.reporting.exporting import Format
+    from paceline.reporting.report import Report
 
 __all__ = ["report"]
 
@@ -16,7 +21,7 @@ PANEL, ORDER = Panel.PREDICT, 50
 
 
 def report(
-    results: Annotated[
+    source: Annotated[
         list[Path],
         typer.Argument(metavar="RESULTS.ndjson", help="What `paceline sweep --out` wrote; several are compared.", show_default=False),
     ],
@@ -51,12 +56,15 @@ def report(
         Path | None,
         typer.Option(metavar="DIR", help="Also write each figure as an image; needs Chromium and the extra `figures` of this package."),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", metavar="png,svg", help="Formats of --figures, separated by commas.")] = "png,svg",
+    formats: Annotated[str, typer.Option("--format", metavar="png,svg", help="Formats of --figures, separated by commas.")] = "png,svg",
     tables: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each table as CSV.")] = None,
-    no_simulate: Annotated[
+    what_ifs: Annotated[
         bool,
-        typer.Option("--no-simulate", help="Leave out the timeline and the what-ifs, which simulate the answer again for some seconds."),
-    ] = False,
+        typer.Option(
+            "--simulate/--no-simulate",
+            help="Whether to simulate the answer again for some seconds, for the timeline and the what-ifs.",
+        ),
+    ] = True,
     jobs: Annotated[int, typer.Option(help="Processes for the what-ifs; 0 takes all cores.", min=0)] = 0,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is no report of ours.")] = False,
@@ -69,76 +77,71 @@ def report(
 
     Example: paceline report results.ndjson -o reports/resnet50.html --open
     """
+    from paceline import api
     from paceline.cli.ending import StoppedError
-    from paceline.cli.reporting import formats_of, open_page, target_of
-    from paceline.cli.showing import progress_bar
-    from paceline.reporting import write_report
-    from paceline.reporting.exporting import check_browser, export_figures
-    from paceline.reporting.gathering import gather
-    from paceline.reporting.measured import overlay_of
-    from paceline.reporting.planned import read_plan, without_what_ifs
-    from paceline.reporting.simulated import SimulatedSections, simulated_sections
-    from simulator.files import check_folder, check_writable
+    from paceline.cli.terminal import note, stages_bar
+    from paceline.reporting.report import StoppedReport
 
-    formats = formats_of(format_)
-    found, labels, failures, notes = gather(results)
-    planned = read_plan(plan) if plan is not None else None
-    if planned is not None:
-        found, labels, left_out = without_what_ifs(found, labels, planned)
-        notes += left_out
-    overlay = overlay_of(measured, found, labels) if measured is not None else None
-    target = target_of(results, out, force=force, reads=[path for path in (measured, plan) if path is not None])
-    check_writable(target)
-    if figures is not None:
-        check_browser()
-        check_folder(figures)
+    stopped = ""
+    try:
+        with stages_bar() as advance:
+            written = api.report(
+                source,
+                out,
+                plan=plan,
+                title=title,
+                measured=measured,
+                what_ifs=what_ifs,
+                figures=figures,
+                formats=_formats_of(formats),
+                tables=tables,
+                force=force,
+                jobs=jobs,
+                progress=advance,
+            )
+    except StoppedReport as stop:
+        written, stopped = stop.report, str(stop)
+    for text in (*written.notes, *written.unmatched):
+        note(text)
+    note(f"Wrote {written.path}")
+    if stopped:
+        raise StoppedError(stopped)
     if tables is not None:
-        check_folder(tables)
-    simulated = SimulatedSections()
-    if not no_simulate:
-        with progress_bar("what-ifs") as advance:
-            simulated = simulated_sections(found, labels, planned, jobs, progress=advance, stoppable=True)
-    notes += simulated.notes
-    write_report(
-        found,
-        target,
-        notes=notes,
-        labels=labels,
-        plan=planned,
-        measured=overlay,
-        timeline=simulated.timeline,
-        sensitivity=simulated.sensitivity,
-        title=title,
-    )
-    for note in notes:
-        typer.echo(note, err=True)
-    for its in overlay.unmatched if overlay is not None else ():
-        typer.echo(f"{measured}:{its.line}: {its.setting}: stands beside no prediction: {its.why}", err=True)
-    typer.echo(f"Wrote {target}", err=True)
-    if simulated.stopped:
-        raise StoppedError(f"the report is written, without what-ifs: {target}")
-    written: dict[str, object] = {"report": str(target), "results": len(found), "notes": notes, "bytes": target.stat().st_size}
-    if tables is not None:
-        from paceline.reporting.tables import tables_of, write_tables
-
-        content = tables_of(
-            found,
-            labels=labels,
-            plan=planned,
-            measured=overlay,
-            timeline=simulated.timeline,
-            sensitivity=simulated.sensitivity,
-            failures=failures,
-        )
-        files = write_tables(content, tables)
-        typer.echo(f"Wrote {len(files)} tables into {tables}", err=True)
-        written["tables"] = [str(file) for file in files]
+        note(f"Wrote {len(written.tables)} tables into {tables}")
     if figures is not None:
-        with progress_bar("figures") as advance:
-            files = export_figures(target, figures, formats, advance)
-        typer.echo(f"Wrote {len(files)} images into {figures}", err=True)
-        written["figures"] = [str(file) for file in files]
+        note(f"Wrote {len(written.figures)} images into {figures}")
     if as_json:
-        typer.echo(json.dumps(written))
-    if open_ and not open_page(target):
-        typer.echo(f"There is no browser to be found; open {target} yourself", err=True)
+        typer.echo(json.dumps(_as_data(written)))
+    if open_ and not webbrowser.open(written.path.resolve().as_uri()):
+        note(f"There is no browser to be found; open {written.path} yourself")
+
+
+def _formats_of(text: str) -> list[Format]:
+    """Read ``png,svg``.
+
+    Raises
+    ------
+    InputError
+        There is none, or one that figures cannot be written as.
+    """
+    from typing import get_args
+
+    from paceline.reporting.exporting import Format
+    from simulator.errors import InputError
+
+    known: tuple[Format, ...] = get_args(Format)
+    given = [part.strip().lower() for part in text.split(",")]
+    for part in given:
+        if part not in known:
+            raise InputError(f"--format {text[:40]!r}: {part[:40]!r} must be one of {', '.join(known)}; write such as --format png,svg")
+    return [kind for kind in known if kind in given]
+
+
+def _as_data(written: Report) -> dict[str, object]:
+    """What ``--json`` prints."""
+    from simulator.results import Result
+
+    results = sum(isinstance(outcome, Result) for outcome in written.outcomes)
+    data: dict[str, object] = {"report": str(written.path), "results": results, "notes": list(written.notes), "bytes": written.bytes}
+    files = {"tables": written.tables, "figures": written.figures}
+    return data | {name: [str(file) for file in its] for name, its in files.items() if its}

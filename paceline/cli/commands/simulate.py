@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paceline.cli.commands import Panel
 from paceline.cli.options import PRICE_HELP, YES_HELP, prices_of, settings_of
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
+
+    from paceline.observing import Observation
+    from simulator.program.printing import Listing, Printed
+    from simulator.scenario import Scenario
 
 __all__ = ["simulate"]
 
@@ -58,7 +67,7 @@ def simulate(
         typer.Option(
             "--program",
             help="Simulate nothing: print what would be simulated, its links, ranks, the operations of a step and the rules; with --json "
-            "all of it, a row a line.",
+            "all of it, one row per line.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
@@ -71,67 +80,120 @@ def simulate(
 
     Example: [bold]paceline simulate models/scenarios/async-ps.toml --set strategy.workers=64[/bold]
     """
-    from contextlib import ExitStack
+    from paceline import api
+    from paceline.cli.asking import asking
+    from paceline.cli.terminal import note, progress_bar, show_result
 
     if program:
-        _simulates_nothing({"--trace": trace is not None, "--tensorboard": tensorboard is not None, "--audit": audit})
-    from paceline.cli.asking import agree_to_one
-    from paceline.cli.showing import note, progress_bar, show_result
-    from simulator import load_scenario
-    from simulator import simulate as run
-    from simulator.catalog import scenario_file
-    from simulator.files import check_writable
-    from simulator.observing.recording import FanOut, Recording
-    from simulator.prices import parse_prices
-    from simulator.records import Observer
-
-    scenario = scenario_file(scenario)
-    given = parse_prices(prices_of(prices))
-    loaded = load_scenario(scenario, settings_of(settings), given)
-    if program:
-        from paceline.cli.showing_program import print_program
-
-        print_program(loaded, json=json)
+        _check_alone(trace=trace, tensorboard=tensorboard, audit=audit)
+        _print_program(api.load(scenario, settings_of(settings), prices=prices_of(prices)), json=json)
         return
-    agree_to_one(loaded, str(scenario), yes=yes)
-    observers: list[Observer] = []
-    recording = Recording()
-    if trace is not None:
-        check_writable(trace, reads=scenario)
-    if trace is not None or audit:
-        observers.append(recording)
-    with ExitStack() as open_files:
-        if tensorboard is not None:
-            from simulator.observing.tensorboard import TensorBoard
-
-            observers.append(open_files.enter_context(TensorBoard(tensorboard, loaded)))
-        with progress_bar("replications") as advance:
-            result = run(loaded, observer=FanOut(observers) if observers else None, progress=advance)
-    if trace is not None:
-        from paceline.cli.tracing import write_trace
-
-        write_trace(trace, loaded, recording)
-    if tensorboard is not None:
-        note(f"wrote {tensorboard}; open it with: tensorboard --logdir {shlex.quote(str(tensorboard))}")
-    laws: dict[str, str] = {}
-    if audit:
-        from paceline.cli.auditing import show_laws
-        from simulator.invariants import check_laws
-
-        laws = check_laws(loaded, recording)
+    with progress_bar("replications") as advance:
+        seen = api.observe(
+            scenario,
+            settings_of(settings),
+            prices=prices_of(prices),
+            trace=trace,
+            tensorboard=tensorboard,
+            audit=audit,
+            progress=advance,
+            agree=asking(scenario, yes=yes),
+        )
+    if seen.trace is not None:
+        note(f"wrote {seen.trace}; open it at ui.perfetto.dev or chrome://tracing")
+    if seen.bound:
+        note(seen.bound)
+    if seen.tensorboard is not None:
+        note(f"wrote {seen.tensorboard}; open it with: tensorboard --logdir {shlex.quote(str(seen.tensorboard))}")
     if json:
-        # the result's own format stays as it is, whatever is told beside it
-        told = result.to_json()
-        typer.echo(f'{{"result":{told},"audit":{{"laws":{dumps(list(laws))}}}}}' if audit else told)
+        # the result's own format stays as it is, whatever stands beside it
+        text = seen.result.to_json()
+        typer.echo(f'{{"result":{text},"audit":{{"laws":{dumps(list(seen.laws))}}}}}' if audit else text)
         return
-    show_result(result)
+    show_result(seen.result)
     if audit:
-        show_laws(laws, recording)
+        _show_laws(seen)
 
 
-def _simulates_nothing(given: dict[str, bool]) -> None:
+def _check_alone(**given: object) -> None:
     """Refuse options that look at a run, where none is made."""
     from simulator.errors import InputError
 
-    for option in (name for name, is_given in given.items() if is_given):
-        raise InputError(f"--program and {option}: --program simulates nothing that {option} could look at; leave one of them out")
+    for name in (name for name, value in given.items() if value):
+        raise InputError(f"--program and --{name}: --program simulates nothing that --{name} could look at; leave one of them out")
+
+
+def _show_laws(seen: Observation) -> None:
+    """The laws that hold, one per line, each with what it says."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    tick = "\u2713" if console.encoding.lower().startswith("utf") else "ok"
+    lines = Table.grid(padding=(0, 1, 0, 0))
+    for name, says in seen.laws.items():
+        lines.add_row(f"[green]{tick}[/green]", f"[bold]{name}[/bold]\n{says}")
+    console.print(f"audit of the first replication: {', '.join(f'{count:,} {kind}' for kind, count in seen.records.items())}")
+    console.print(lines)
+
+
+def _print_program(scenario: Scenario, *, json: bool) -> None:
+    """Print the program of a scenario: summed up, or with ``json`` every row of every table, one per line."""
+    from paceline import api
+    from simulator.program.printing import rows_of
+
+    printed = api.preview(scenario)
+    if json:
+        sys.stdout.writelines(f"{dumps(row, allow_nan=False)}\n" for row in rows_of(printed))
+    else:
+        _show_program(scenario, printed)
+
+
+def _show_program(scenario: Scenario, printed: Printed) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from simulator.program.printing import sentences_of, tables_of
+
+    console = Console(highlight=False)
+    for line in _heading(scenario, printed):
+        console.print(Text(line))
+    for listing in tables_of(printed):
+        console.print()
+        console.print(_grid(listing))
+    console.print()
+    console.print(Text("Rules", style="bold"))
+    for sentence in sentences_of(printed.program):
+        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+
+
+def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
+    """What the program is repeated over, and what it leaves to draws."""
+    from simulator.defaults import start_of
+    from simulator.text import format_seconds
+
+    run, load, layout = scenario.run, scenario.workload, scenario.layout
+    workers = "" if layout.workers == layout.replicas else f", {layout.workers:,} workers"
+    replicas = f"{layout.replicas:,} replicas{workers}, {layout.nodes:,} nodes"
+    yield f"{load.name} on {scenario.cluster.name}: {replicas}, {scenario.batch:,} samples a step each"
+    parts = ("forward", printed.forward_s), ("backward", printed.backward_s), ("apply", printed.apply_s)
+    means = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts if seconds)
+    yield f"mean compute of a rank on a device of speed 1: {means or 'none'}; jitter {load.jitter.kind}"
+    length = f"{run.steps:,} steps of each worker" if run.job_steps is None else f"{run.job_steps:,} steps of the job"
+    yield f"{length}, {run.warmup:,} of each not measured; {_BEGIN[start_of(scenario)]}; {run.replications:,} replications"
+
+
+_BEGIN = {
+    "together": "they begin together",
+    "staggered": "they begin spread over a time",
+    "random-phase": "they begin at random within the time of a step",
+}
+
+
+def _grid(listing: Listing) -> Grid:
+    """A table of the program for the terminal."""
+    from simulator.table import Column, Table
+
+    columns = tuple(Column(heading, "text", left=heading not in ("count", "number")) for heading in listing.columns)
+    return Table(listing.title, columns, tuple(map(tuple, listing.rows))).to_rich()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -59,30 +61,26 @@ def sweep(
     whatever it is sent, and what it sends back is run here: use one that you trust, on your own
     network, with ports that others cannot reach.
     """
-    from paceline.cli.asking import agree_to_sweep, cores_of
+    from paceline import api
+    from paceline.cli.asking import asking
     from paceline.cli.ending import Counted, keeping
-    from paceline.cli.showing import note, progress_bar
-    from paceline.sweeping import grid
-    from paceline.sweeping import sweep as run
-    from simulator.catalog import scenario_file
-    from simulator.files import check_writable
-    from simulator.prices import parse_prices
+    from paceline.cli.terminal import note, progress_bar
 
-    scenario = scenario_file(scenario)
-    pairs = settings_of(settings, replications=replications)
-    scenarios = grid(scenario, list(over_of(over).items()), pairs, prices=parse_prices(prices_of(prices)))
-    check_writable(out, reads=scenario)
+    axes = over_of(over)
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
-        swept = run(
-            scenarios,
-            out,
+        swept = api.sweep(
+            scenario,
+            axes,
+            settings=settings_of(settings, replications=replications),
+            prices=prices_of(prices),
+            out=out,
             jobs=jobs,
             backend=backend,
             scheduler=scheduler,
             force=force,
             retry_failed=retry_failed,
             progress=count,
-            agree=lambda places: agree_to_sweep(scenarios, places, str(scenario), cores=cores_of(jobs), yes=yes),
+            agree=None if yes else asking(scenario, yes=yes),
         )
     if json:
         with out.open(encoding="utf-8") as lines:
@@ -93,12 +91,18 @@ def sweep(
     good = len(swept) - len(swept.failed)
     if good:
         note(f"wrote {out} ({good} results); draw it with: paceline report {out}")
-    swept.check(lambda place: ", ".join(f"{key}={value}" for key, value in scenarios.combination(place).items()))
+    swept.check(lambda place: _combination(axes, place))
+
+
+def _combination(axes: Mapping[str, Sequence[object]], place: int) -> str:
+    """The keys and values of the scenario at a place of the grid."""
+    values = next(itertools.islice(itertools.product(*axes.values()), place, None))
+    return ", ".join(f"{key}={value}" for key, value in zip(axes, values, strict=True))
 
 
 def _show(swept: Sweep) -> None:
     """A table of all results, or of the first and the last where there are many."""
-    from paceline.cli.showing import note, show_table
+    from paceline.cli.terminal import note, show_table
     from simulator.results import Result
 
     shown = swept if len(swept) <= _ALL_SHOWN else [*swept[:_OF_EACH_END], *swept[-_OF_EACH_END:]]

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from paceline.cli.commands import Panel
-
-if TYPE_CHECKING:
-    from calibrate.validation.matrix import Matrix
-    from calibrate.validation.validation import Validation
 
 __all__ = ["validate"]
 
@@ -31,12 +27,12 @@ def validate(
             "--measured",
             metavar="POINTS.csv",
             help="Your own measured points: columns workers, throughput, and where they differ servers, batch and staleness (mean, in "
-            "updates). A line a run; lines with the same setting are repeats, which show the noise.",
+            "updates). A line for each run; lines with the same setting are repeats, which show the noise.",
             show_default=False,
         ),
     ] = None,
     unit: Annotated[Literal["samples/s", "updates/s"], typer.Option("--unit", help="Unit of the throughput in POINTS.csv.")] = "samples/s",
-    set_: Annotated[
+    settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Set a key of the scenario, as in `paceline simulate`. Repeatable.", metavar="KEY=VALUE"),
     ] = None,
@@ -44,7 +40,7 @@ def validate(
         bool,
         typer.Option(
             "--refit",
-            help="Fit compute, link and server cost of the scenario to the points; tells what moved, from what to what, which points "
+            help="Fit compute, link and server cost of the scenario to the points; shows what moved, from what to what, which points "
             "determine it and what they leave open, and predicts each point from the others.",
         ),
     ] = False,
@@ -156,19 +152,18 @@ def validate(
     Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
     """
     from paceline import api
-    from paceline.cli.asking import agree_to_sweep, cores_of
-    from paceline.cli.calibrating import command_line
-    from paceline.cli.options import settings_of
-    from paceline.cli.showing import note, progress_bar, stages_bar
-    from paceline.cli.showing_testbed import show_json
+    from paceline.cli.asking import asking
+    from paceline.cli.ending import keeping
+    from paceline.cli.options import command_line, settings_of
     from paceline.cli.showing_validation import show_matrix, show_validation
+    from paceline.cli.terminal import note, progress_bar, show_json, stages_bar
     from paceline.reporting.validation import as_data
     from simulator.errors import InputError
 
     on_points = scenario is not None or measured is not None
     if regimes and not published:
         raise InputError("--regime: chooses among the published tables; give --published too")
-    if measured is None and (refit or out_scenario is not None or set_):
+    if measured is None and (refit or out_scenario is not None or settings):
         raise InputError(
             "--refit, --out-scenario and --set: are about a scenario and your own points; give SCENARIO.toml and --measured POINTS.csv"
         )
@@ -195,9 +190,9 @@ def validate(
         if scenario is None or measured is None:
             raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")
         common |= {
-            "settings": settings_of(set_),
+            "settings": settings_of(settings),
             "unit": unit,
-            "agree": lambda given: agree_to_sweep(given, range(len(given)), str(scenario), cores=cores_of(0), yes=yes),
+            "agree": None if yes else asking(scenario, yes=yes),
         }
         with stages_bar() as progress:
             if refit:
@@ -211,7 +206,11 @@ def validate(
         if list_:
             show_json(chosen.as_data()) if json else show_matrix(chosen)
             return
-        found = _measured(chosen, measurements, yes=yes, platform=platform, python=python, timeout_s=timeout_s, **common)
+        common |= {"measurements": measurements, "platform": platform, "python": python, "timeout_s": timeout_s}
+        with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
+            found = api.validate_matrix(
+                chosen, agree=asking(chosen.name, yes=yes), progress=lambda done, total, _: advance(done, total), **common
+            )
     show_json(as_data(found)) if json else show_validation(found)
     for path in filter(None, (platform, out_scenario, out, markdown, rows)):
         note(f"wrote {path}" + (f"; use it with: paceline simulate {path}" if path == out_scenario else ""))
@@ -221,24 +220,7 @@ def validate(
         raise typer.Exit(_MISSED)
 
 
-def _measured(matrix: Matrix, folder: Path, *, yes: bool, **how: Any) -> Validation:
-    """A matrix measured, after asking where that takes long; where it is stopped, says where the measurements are."""
-    from paceline import api
-    from paceline.cli.asking import agree_to_measure, told_s
-    from paceline.cli.ending import keeping
-    from paceline.cli.showing import note, progress_bar
-
-    def agree(took_s: float) -> None:
-        agree_to_measure(took_s, "--matrix", yes=yes)
-        about = f"about {told_s(took_s)} to measure" if took_s else "all measured before"
-        note(
-            f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each, {about}; "
-            f"raw measurements go to {folder}, and what is there already is used"
-        )
-
-    def kept() -> str:
-        some = any(folder.glob("*-testbed-*.ndjson"))
-        return f"what was measured is kept in {folder}; the same command goes on there" if some else ""
-
-    with progress_bar("settings") as advance, keeping(kept):
-        return api.validate_matrix(matrix, measurements=folder, agree=agree, progress=lambda done, total, _: advance(done, total), **how)
+def _kept(measurements: Path) -> str:
+    """What a validation that was stopped leaves behind."""
+    some = any(measurements.glob("*-testbed-*.ndjson"))
+    return f"what was measured is kept in {measurements}; the same command goes on there" if some else ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paceline.comparing import rivals_of, verdict
 from paceline.sentences import cost_in_words, variance_in_words
@@ -15,12 +16,12 @@ from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
 from simulator.results import Result
-from simulator.text import format_bytes, format_seconds
+from simulator.text import format_bytes, format_rough_seconds, format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["note", "progress_bar", "show_result", "show_table", "stages_bar"]
+__all__ = ["note", "progress_bar", "show_json", "show_result", "show_table", "stages_bar"]
 
 Advance = Callable[[float, int], None]
 
@@ -28,6 +29,11 @@ Advance = Callable[[float, int], None]
 def note(message: str) -> None:
     """A remark for the person at the terminal."""
     print(message, file=sys.stderr)
+
+
+def show_json(data: Any) -> None:
+    """Plain data on stdout, as JSON."""
+    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager
@@ -65,7 +71,7 @@ def progress_bar(title: str) -> Iterator[Advance]:
 
 
 _SPEED_OVER_S = 600.0
-_TOLD_EVERY_S = 30.0
+_EVERY_S = 30.0
 
 
 @contextmanager
@@ -84,20 +90,20 @@ def stages_bar() -> Iterator[Callable[[int, int, str], None]]:
 
 
 def _progress_lines(title: str) -> Advance:
-    """Tells of progress in a line, at most one each half minute."""
+    """Progress in lines, at most one each half minute."""
     first: tuple[float, float] | None = None
-    told_s = 0.0
+    shown_s = 0.0
 
     def advance(done: float, total: int) -> None:
-        nonlocal first, told_s
+        nonlocal first, shown_s
         now_s = time.monotonic()
         if first is None:
-            first, told_s = (now_s, done), now_s
-        elif now_s - told_s >= _TOLD_EVERY_S:
+            first, shown_s = (now_s, done), now_s
+        elif now_s - shown_s >= _EVERY_S:
             begun_s, before = first
-            left = f", about {_duration((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
+            left = f", about {format_rough_seconds((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
             note(f"{title}: {_count(done)} of {total:,}{left}")
-            told_s = now_s
+            shown_s = now_s
 
     return advance
 
@@ -105,13 +111,6 @@ def _progress_lines(title: str) -> Advance:
 def _count(done: float) -> str:
     """A number of things done, of which the last may be under way."""
     return f"{done:,}" if done == int(done) else f"{done:,.2f}"
-
-
-def _duration(seconds: float) -> str:
-    """A time for waiting people: 40 s, 12 min, 3.5 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def show_table(results: Sequence[Result]) -> None:

@@ -1,0 +1,167 @@
+"""What a scenario can name with ``use``, and the JSON Schema of the files that say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
+
+from calibrate.testbed.setting import TestbedSetting
+from simulator import catalog
+from simulator.accelerator import Accelerator, load_accelerator
+from simulator.cluster import Cluster
+from simulator.errors import PacelineError, ScenarioError
+from simulator.loading import load_cluster, load_workload, read_toml
+from simulator.results import Result
+from simulator.scenario import Scenario
+from simulator.table import Table
+from simulator.workload import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pydantic import BaseModel
+
+__all__ = ["Catalogue", "Entry", "Format", "Kind", "schema_of", "schemas"]
+
+Kind: TypeAlias = Literal["workload", "cluster", "device"]
+Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "result", "testbed-setting"]
+"""The file formats."""
+
+_KINDS: dict[Kind, catalog.Kind] = {"workload": "workloads", "cluster": "clusters", "device": "devices"}
+_MARKS: dict[str, Kind] = {"variables": "workload", "inter_node": "cluster", "generation": "device"}
+"""A key that the files of one kind, and no others, have."""
+_FORMATS: dict[Format, type[BaseModel]] = {
+    "scenario": Scenario,
+    "workload": Workload,
+    "cluster": Cluster,
+    "device": Accelerator,
+    "result": Result,
+    "testbed-setting": TestbedSetting,
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A workload, cluster or device that a scenario can name.
+
+    Attributes
+    ----------
+    kind
+        Which of the three.
+    name
+        By which scenarios name it; of a file that is in no catalogue its path.
+    file
+        Where it stands.
+    """
+
+    kind: Kind
+    name: str
+    file: Path
+
+    @property
+    def spec(self) -> Workload | Cluster | Accelerator:
+        """All of it, every default filled in.
+
+        Raises
+        ------
+        ScenarioError
+            The file breaks a rule.
+        """
+        if self.kind == "workload":
+            return load_workload(self.file)
+        return load_cluster(self.file) if self.kind == "cluster" else load_accelerator(self.file)
+
+    @property
+    def text(self) -> str:
+        """The file as it stands.
+
+        Raises
+        ------
+        ScenarioError
+            It cannot be read.
+        """
+        try:
+            return self.file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ScenarioError(f"{self.file}: cannot be read: {error.strerror}") from None
+
+    def summary(self) -> dict[str, Any]:
+        """What a list says of it, in SI units; of a file that breaks a rule, which."""
+        row: dict[str, Any] = {"kind": self.kind, "name": self.name, "file": str(self.file)}
+        try:
+            spec = self.spec
+        except PacelineError as error:
+            return {**row, "description": f"cannot be used: {error}"}
+        return {**row, "description": spec.description, **_particulars(spec)}
+
+
+def _particulars(spec: Workload | Cluster | Accelerator) -> dict[str, Any]:
+    if isinstance(spec, Workload):
+        return {"device": spec.calibrated.device if spec.calibrated else ""}
+    if isinstance(spec, Cluster):
+        price = None if spec.price is None else spec.price.model_dump(mode="json")
+        return {"device": spec.device, "devices_per_node": spec.devices_per_node, "price": price}
+    kept = {"name", "aliases", "generation", "year", "memory_bytes", "memory_bandwidth_bytes_per_s", "peak_flops_per_s", "cores"}
+    figures = spec.model_dump(mode="json", include=kept)
+    return {"device": figures.pop("name"), **figures, "float32_flops_per_s": spec.peak("float32")}
+
+
+class Catalogue(Sequence[Entry]):
+    """Everything that a scenario can name: a sequence of entries, and by name or path each of them."""
+
+    def __init__(self) -> None:
+        self._entries = tuple(Entry(kind, name, path) for kind, folder in _KINDS.items() for name, path in catalog.entries(folder).items())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    @overload
+    def __getitem__(self, which: int | str) -> Entry: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[Entry]: ...
+    def __getitem__(self, which: int | slice | str) -> Entry | Sequence[Entry]:
+        """An entry by its place, its name (a cluster where others have the name too), or the path of its file.
+
+        Raises
+        ------
+        ScenarioError
+            There is none of this name; has the nearest ones. Or the file is none of the three kinds.
+        """
+        if not isinstance(which, str):
+            return self._entries[which]
+        path = catalog.find_any(which, "models")
+        keys = read_toml(path)
+        kind = next((kind for mark, kind in _MARKS.items() if mark in keys), None)
+        if kind is None:
+            expected = "a workload, with variables, or a cluster, with an inter_node, or a device, with a generation"
+            raise ScenarioError(f"{path}: must be {expected}, and is none of them")
+        return Entry(kind, which, path)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per entry: kind, name, file and description."""
+        columns = "kind", "name", "file", "description"
+        return Table.of([{name: row[name] for name in columns} for row in (entry.summary() for entry in self)]).to_frame()
+
+    def _repr_html_(self) -> str:
+        rows = [{"kind": entry.kind, "name": entry.name, "description": entry.summary()["description"]} for entry in self]
+        return Table.of(rows, "What a scenario can name with use").to_html()
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schema of every format, by its name."""
+    return {name: schema_of(name) for name in get_args(Format)}
+
+
+def schema_of(name: Format) -> dict[str, Any]:
+    """The JSON Schema of a format."""
+    found = _FORMATS[name].model_json_schema()
+    if name == "scenario":
+        # in a file, `use` names a catalogue entry, and the section's own keys overlay it
+        for section in ("workload", "cluster"):
+            named = {"type": "object", "required": ["use"], "properties": {"use": {"type": "string"}}}
+            found["properties"][section] = {"anyOf": [named, found["properties"][section]]}
+    return found

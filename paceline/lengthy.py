@@ -1,0 +1,195 @@
+"""What takes long, estimated before it is begun: simulations of hours, and trainings whose single step takes hours.
+
+Whoever starts them may be asked first: :data:`Agree`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from simulator.effort import check_memory, effort_s, memory_bytes, timed_effort_s
+from simulator.engine.choosing import likely_engine
+from simulator.resolve import resolve
+from simulator.scenario import Scenario
+from simulator.text import format_bytes, format_rate, format_rough_seconds, format_seconds
+
+__all__ = ["Agree", "Lengthy", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
+
+_LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
+"""What one scenario, and what many may take before it is asked about."""
+_LONG_MEASURING_S = 3600.0
+"""What real runs may take before it is asked about."""
+_SURE = 5.0
+"""How many times less the model must estimate for its estimate to be enough."""
+_LONG_STEP_S = 3600.0
+"""No step of a real training takes as long: of what is calibrated for 64 samples, somebody asks for millions."""
+_MANY = 100_000
+"""Replicas from which on a run takes a minute, and memory that is worth a word."""
+_SAMPLE = 1000
+_GOLDEN = 0.6180339887498949
+_SIMULATED_PER_LINE = 16
+"""Configurations of one line that a plan simulates at most, or nearly: it halves ranges."""
+
+
+@dataclass(frozen=True)
+class Lengthy:
+    """Work that takes long.
+
+    Attributes
+    ----------
+    what
+        What takes how long: "its 19 replications of 1,000 steps take about 3 h to simulate here".
+    instead
+        What would take less: "take fewer run.replications or run.steps".
+    limit_s
+        Seconds that such work may take before it is asked about; None where it is only worth a word.
+    """
+
+    what: str
+    instead: str = ""
+    limit_s: float | None = None
+
+
+Agree: TypeAlias = Callable[[Lengthy], None]
+"""Called before lengthy work is begun; raises where it should not be."""
+
+
+def agree_to_one(scenario: Scenario, agree: Agree | None) -> None:
+    """Ask whether to simulate a scenario, where that takes long; tell what one of very many replicas takes.
+
+    Raises
+    ------
+    InputError
+        There is not the memory for very many replicas.
+    """
+    if agree is None:
+        return
+    run = scenario.run
+    what = f"its {run.replications:,} replications of {_length(scenario)} take"
+    _ask([(1.0, scenario)], what, _LONG_ALONE_S, agree, cores=1)
+    if scenario.replicas < _MANY:
+        return
+    engine = likely_engine(scenario)
+    check_memory(scenario, engine)
+    took, memory = format_rough_seconds(effort_s(scenario, engine)), format_bytes(memory_bytes(scenario, engine))
+    agree(Lengthy(f"{scenario.replicas:,} replicas take about {took} and {memory} of memory (engine {engine})"))
+
+
+def agree_to_sweep(scenarios: Sequence[Scenario], places: Sequence[int], agree: Agree | None, *, jobs: int) -> None:
+    """Ask whether to simulate those scenarios at some places, where that takes long; of thousands, a part stands for all."""
+    if agree is None:
+        return
+    count = min(len(places), _SAMPLE)
+    chosen = places if count == len(places) else [places[int(number * _GOLDEN % 1.0 * len(places))] for number in range(count)]
+    sample = ((len(places) / count, scenarios[place]) for place in chosen)
+    _ask(sample, f"{len(places):,} scenario{'s take' if len(places) > 1 else ' takes'}", _LONG_S, agree, cores=_cores(jobs))
+
+
+def agree_to_plan(lines: Sequence[Sequence[Scenario]], agree: Agree | None, *, jobs: int) -> None:
+    """Ask whether to search a plan's configurations, where that takes long.
+
+    Parameters
+    ----------
+    lines
+        Configurations that differ in nothing but their workers, line by line; of each, as many count as a search looks at.
+    agree
+        Asks; None agrees to everything.
+    jobs
+        Processes; 0 takes all cores.
+    """
+    if agree is None:
+        return
+    weighed = ((min(1.0, _SIMULATED_PER_LINE / len(line)), scenario) for line in lines for scenario in line)
+    count = sum(map(len, lines))
+    what = f"the search of {count:,} configuration{'s' if count > 1 else ''} takes"
+    _ask(weighed, what, _LONG_S, agree, cores=_cores(jobs))
+
+
+def agree_to_measure(what: str, took_s: float, agree: Agree | None) -> None:
+    """Ask whether to begin real runs, where these take long, and say what they are.
+
+    Parameters
+    ----------
+    what
+        Is run, and where its measurements go.
+    took_s
+        Seconds that it is estimated to take; 0 where all is measured already.
+    agree
+        Asks; None agrees to everything.
+    """
+    if agree is None:
+        return
+    about = f"about {format_rough_seconds(took_s)}" if took_s else ""
+    if took_s > _LONG_MEASURING_S:
+        agree(Lengthy(f"its runs take {about} on this machine", "take fewer settings or repeats", _LONG_MEASURING_S))
+    agree(Lengthy(f"{what}; {f'{about} to measure' if took_s else 'all measured before'}"))
+
+
+def _cores(jobs: int) -> int:
+    """Cores that some jobs keep busy; those of a cluster are not known, and taken to be as many as here."""
+    here = os.cpu_count() or 1
+    return min(jobs, here) if jobs else here
+
+
+def _ask(weighed: Iterable[tuple[float, Scenario]], what: str, limit_s: float, agree: Agree, *, cores: int) -> None:
+    """Ask, where scenarios, each as often as its weight says, take longer together than the limit on so many cores."""
+    total_s, longest_s, step_s, longest, slowest = 0.0, 0.0, 0.0, None, None
+    for weight, given in weighed:
+        scenario = resolve(given).scenario
+        its_s = effort_s(scenario)
+        total_s += weight * its_s
+        if its_s > longest_s:
+            longest_s, longest = its_s, scenario
+        if (its_step_s := scenario.full_step_s) > step_s:
+            step_s, slowest = its_step_s, scenario
+    if longest is None or slowest is None:
+        return
+    took_s = max(total_s / cores, longest_s)
+    if took_s > limit_s / _SURE:
+        took_s *= timed_effort_s(longest) / longest_s
+    if took_s > limit_s:
+        agree(Lengthy(f"{what} about {format_rough_seconds(took_s)} to simulate here", "take fewer run.replications or run.steps", limit_s))
+    if step_s > _LONG_STEP_S:
+        agree(Lengthy(_about_step(slowest, step_s), _instead(slowest, step_s), _LONG_STEP_S))
+
+
+def _about_step(scenario: Scenario, step_s: float) -> str:
+    """How long a step takes, and what of it is out of all proportion."""
+    run, known = scenario.run, scenario.workload.calibrated
+    steps = run.total_steps(scenario.replicas) / scenario.replicas
+    all_s = format_rough_seconds(step_s * steps)
+    text = f"a step takes about {format_rough_seconds(step_s)} of training, so {_length(scenario)} take {all_s}"
+    if known is not None and scenario.batch > known.batch[1]:
+        text += f"; a batch of {scenario.batch:,} is {scenario.batch / known.batch[1]:,.0f} times the largest measured ({known.batch[1]:g})"
+    return text
+
+
+def _instead(scenario: Scenario, step_s: float) -> str:
+    """What to give in place of what makes a step so long: that without which it would be shortest."""
+    known, load, cluster = scenario.workload.calibrated, scenario.workload, scenario.cluster
+    name = scenario.strategy.link or "inter_node"
+    link = cluster.intra_node if name == "intra_node" else cluster.inter_node
+
+    def joined(**figures: float) -> Scenario:
+        return scenario.model_copy(update={"cluster": cluster.model_copy(update={name: link.model_copy(update=figures)})})
+
+    without = {
+        f"give a lower cluster.{name}.latency than {format_seconds(link.latency_s)}": joined(latency_s=0.0),
+        f"give a higher cluster.{name}.bandwidth than {format_rate(link.bandwidth_bytes_per_s)}": joined(bandwidth_bytes_per_s=math.inf),
+    }
+    most = 1.0 if known is None else known.batch[1]
+    if scenario.batch > most:
+        few = load.model_copy(update={"batch_per_replica": max(1, int(most)), "global_batch": None})
+        without["give a smaller batch"] = scenario.model_copy(update={"workload": few})
+    left_s = {text: other.full_step_s for text, other in without.items()}
+    best = min(left_s, key=left_s.__getitem__)
+    return best if left_s[best] < step_s / 2 else "give shorter times in the workload"
+
+
+def _length(scenario: Scenario) -> str:
+    run = scenario.run
+    return f"{run.steps:,} steps" if run.job_steps is None else f"a job of {run.job_steps:,} steps"

@@ -1,0 +1,111 @@
+"""A run looked at closely: as a trace, as TensorBoard's events, and against every law of a sound simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simulator.files import check_writable, write_whole
+from simulator.observing.recording import FanOut, Recording
+from simulator.records import Observer
+from simulator.results import Result
+from simulator.run import simulate
+from simulator.scenario import Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Observation", "observe"]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A result, and what was seen of its first replication.
+
+    Attributes
+    ----------
+    result
+        Of all replications.
+    laws
+        Laws that were checked, and hold, by name, with what each says; none without an audit.
+    records
+        How many facts they were checked on, by kind, such as ``"messages"``.
+    trace
+        The Chrome trace that was written.
+    bound
+        What bounds the step of median length, in a sentence; "" without a trace.
+    tensorboard
+        The folder with TensorBoard's events.
+    """
+
+    result: Result
+    laws: Mapping[str, str] = field(default_factory=dict)
+    records: Mapping[str, int] = field(default_factory=dict)
+    trace: Path | None = None
+    bound: str = ""
+    tensorboard: Path | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        """The result as one row."""
+        return self.result.to_frame()
+
+    def _repr_html_(self) -> str:
+        return self.result._repr_html_()
+
+
+def observe(
+    scenario: Scenario,
+    *,
+    trace: Path | None = None,
+    tensorboard: Path | None = None,
+    audit: bool = False,
+    reads: Path | None = None,
+    progress: Callable[[float, int], None] | None = None,
+) -> Observation:
+    """Simulate a scenario and look at its first replication; parameters and errors as of :func:`paceline.observe`.
+
+    ``reads`` is the scenario's file, which must not be written over.
+    """
+    recording = Recording()
+    observers: list[Observer] = [recording] if trace is not None or audit else []
+    if trace is not None:
+        check_writable(trace, reads=reads)
+    with ExitStack() as open_files:
+        if tensorboard is not None:
+            from simulator.observing.tensorboard import TensorBoard
+
+            observers.append(open_files.enter_context(TensorBoard(tensorboard, scenario)))
+        result = simulate(scenario, observer=FanOut(observers) if observers else None, progress=progress)
+    bound = "" if trace is None else _write_trace(trace, scenario, recording)
+    laws: Mapping[str, str] = {}
+    if audit:
+        from simulator.invariants import check_laws
+
+        laws = check_laws(scenario, recording)
+    return Observation(result, laws, _counted(recording) if audit else {}, trace, bound, tensorboard)
+
+
+def _write_trace(file: Path, scenario: Scenario, recording: Recording) -> str:
+    """Write the trace with the critical path of the measured step of median length; what bounds that step."""
+    from simulator.observing.chrome_trace import chrome_trace
+    from simulator.observing.critical_path import critical_path, median_step
+    from simulator.observing.step_bound import bound_of_step
+
+    measured = recording.steps[scenario.warmup * scenario.replicas :] or recording.steps
+    path = critical_path(recording, median_step(measured)) if measured else None
+    about = {"scenario_hash": scenario.hash, "seed": scenario.run.seed, "replication": 0}
+    write_whole(file, chrome_trace(recording, path, replicas_per_device=scenario.cluster.replicas_per_device, about=about))
+    return "" if path is None else bound_of_step(path)
+
+
+def _counted(recording: Recording) -> dict[str, int]:
+    counts = {
+        "steps": len(recording.steps),
+        "pieces of compute": len(recording.spans),
+        "messages": len(recording.transfers),
+        "services": len(recording.services),
+    }
+    return {kind: count for kind, count in counts.items() if count}
