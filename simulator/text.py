@@ -192,7 +192,7 @@ FORMATS: Mapping[Kind, Format] = {
     "any": Format(digits=5, keeps_zeros=False),
     "count": Format(most_places=0),
     "number": _NUMBER,
-    "throughput": Format(_MILLIONS),
+    "throughput": Format(_MILLIONS, keeps_zeros=False),
     "precise": Format(digits=5),
     "difference": replace(_NUMBER, signed=True),
     "compact": _COMPACT,
