@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from paceline.cli.reporting import formats_of
 from support.results import STRATEGIES, planned, plausible, scenario_of
 from typer.testing import CliRunner
 
-from paceline.cli.commands.report import report
+from paceline.cli.commands.report import _formats_of, report
 from paceline.cli.ending import StoppedError
 from paceline.planning.answer import Candidate, Goal, Plan
 from paceline.reporting.gathering import gather
@@ -237,5 +236,5 @@ def test_it_opens_the_page_it_wrote(results: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_formats_are_read_in_any_order() -> None:
-    assert formats_of("svg, PNG") == ("png", "svg")
-    assert formats_of("svg") == ("svg",)
+    assert _formats_of("svg, PNG") == ["png", "svg"]
+    assert _formats_of("svg") == ["svg"]
