@@ -18,7 +18,7 @@ from typing import IO, Any, TypeAlias
 from calibrate.measurements import read_measurements
 from simulator.errors import CalibrationError, InputError
 
-__all__ = ["PROBES", "Progress", "kept_in", "keeping", "run_probe", "run_probes", "run_reader", "serve_probe", "stop"]
+__all__ = ["PROBES", "Progress", "keeping", "kept_in", "run_probe", "run_probes", "run_reader", "serve_probe", "stop"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is going on."""

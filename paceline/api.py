@@ -13,7 +13,7 @@ or its :data:`~paceline.arguments.Settings`, are told once, in :mod:`paceline.ar
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, InstanceOf
 
 from paceline import comparing
 from paceline.arguments import (
+    Address,
     Answer,
     Asking,
     Backend,
@@ -29,48 +30,95 @@ from paceline.arguments import (
     Counts,
     File,
     Folder,
+    Function,
     Jobs,
     MustBe,
+    Name,
     Observing,
     Over,
+    Precision,
     Prices,
+    ProfilePlaces,
+    Profiles,
     Progress,
+    Python,
     Quantity,
     Scheduler,
+    Seed,
     Settings,
     Source,
     Stages,
     Steps,
+    TestbedSource,
     Text,
+    TfConfig,
     Thresholds,
+    Timeout,
     checked,
 )
 from paceline.catalogue import Format
-from paceline.lengthy import agree_to_one, agree_to_plan, agree_to_sweep
+from paceline.lengthy import agree_to_measure, agree_to_one, agree_to_plan, agree_to_sweep
 from paceline.planning.answer import Plan
 from simulator.catalog import scenario_file
-from simulator.errors import InputError
-from simulator.files import check_writable, write_whole
+from simulator.errors import CalibrationError, CalibrationWarning, InputError, PacelineWarning
+from simulator.files import check_new, check_writable, write_whole
 from simulator.loading import load_scenario, pairs_of, table_of
 from simulator.prices import parse_prices
 from simulator.results import Result
 from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.prediction import Prediction
+    from calibrate.testbed.summary import TestbedRun
+    from calibrate.tf_config import TfCluster
     from calibrate.validation.against_points import PointsCase, Refitted
     from calibrate.validation.matrix import Matrix
     from calibrate.validation.validation import Validation
+    from calibrate.xplane.profiles import Profiled
     from paceline.catalogue import Catalogue
     from paceline.observing import Observation
+    from paceline.planning.answer import Plan
     from paceline.reporting.report import Report
     from paceline.sweeping import Sweep
+    from simulator.cluster import Cluster
     from simulator.program.printing import Printed
     from simulator.workload import Workload
 
 __all__ = [
-    "calibrate", "compare", "load", "models", "observe", "plan", "preview", "read_matrix", "refit", "report", "schema", "simulate", "sweep",
-    "validate", "validate_matrix", "validate_published",
-]  # fmt: skip
+    "calibrate",
+    "calibrate_link",
+    "calibrate_profile",
+    "compare",
+    "load",
+    "models",
+    "observe",
+    "plan",
+    "preview",
+    "read_matrix",
+    "read_profiles",
+    "read_tf_config",
+    "refit",
+    "report",
+    "scenario_of_tf_config",
+    "schema",
+    "serve_link",
+    "simulate",
+    "sweep",
+    "testbed",
+    "testbed_fit",
+    "testbed_predict",
+    "testbed_read",
+    "validate",
+    "validate_matrix",
+    "validate_published",
+]
+
+_HINTS = {
+    "warning": "install the CUDA libraries (`pip install 'paceline[tensorflow-cuda]'`), or check the driver with nvidia-smi",
+    "disturbed": "stop what else runs here, and calibrate again",
+}
+"""What to do about the parts of a provenance that are warned about."""
 
 
 @checked
@@ -566,35 +614,43 @@ def schema(format: Format | None = None) -> dict[str, Any]:  # noqa: A002
 
 @checked
 def calibrate(
-    builder: Annotated[str, MustBe("text such as 'my_model.py:build'")],
+    model: Function = None,
     *,
-    name: Text,
+    name: Name,
+    step: Function = None,
+    from_measurements: Annotated[Sequence[str | Path], MustBe("a list of measurement files")] = (),
     batches: Annotated[Sequence[int], MustBe("a list of batch sizes, such as [16, 32, 64]")] = (16, 32, 64),
     steps: Count = 50,
     runs: Count = 3,
-    at_once: Count = 1,
+    at_once: Annotated[int, Field(ge=1), MustBe("a whole number from 1 on")] = 1,
     launches: Count = 5,
     accept_disturbed: bool = False,
-    step: bool = False,
     device: Annotated[str, MustBe("text such as 'CPU' or 'GPU:1'")] | None = None,
-    precision: Literal["float32", "mixed_float16"] = "float32",
+    precision: Precision = "float32",
     jit: bool = False,
-    python: Annotated[str, MustBe("the path of a Python")] | None = None,
-    timeout_s: Annotated[float, MustBe("a number of seconds")] = 1800.0,
+    python: Python = None,
+    timeout_s: Timeout = 1800.0,
     measurements: Folder = "measurements",
     out: File | None = None,
-    progress: Annotated[Callable[[int, int, str], None] | None, MustBe("a function")] = None,
+    command: Text = "",
+    progress: Stages = None,
 ) -> Workload:
-    """Measure a real training step on the device at hand, and fit a workload to it.
+    """Measure a real training step on the device at hand, and fit a workload to it; or fit what was measured before.
 
-    TensorFlow runs in child processes; raw measurements are kept and never overwritten.
+    TensorFlow runs in child processes; raw measurements are kept and never overwritten. Warns of
+    what makes times doubtful: a GPU that TensorFlow does not see, disturbed measurements that were accepted.
 
     Parameters
     ----------
-    builder
+    model
         ``FILE.py:FUNCTION``; FUNCTION() returns a Keras model or (model, loss, input_spec).
     name
-        Of the workload.
+        Of the workload: letters, digits, and ``. _ + -``.
+    step
+        Instead of a model a training step of your own, ``FILE.py:FUNCTION``: FUNCTION(batch_size)
+        returns a callable that makes one step.
+    from_measurements
+        Instead of measuring: the measurement files of an earlier calibration, all that belong to it.
     batches
         Batch sizes to measure, at least two.
     steps
@@ -603,16 +659,14 @@ def calibrate(
         Processes to measure in, one after the other; they differ more than steps do.
     at_once
         Processes to measure at the same time as well, each on cores of its own, which shows
-        how much of the spread between processes those of one machine have in common; 1
-        measures none. CPUs only.
+        how much of the spread between processes those of one machine have in common, and how
+        much longer a step takes while other cores are busy; 1 measures none. CPUs only: elsewhere
+        it is left out, with a warning.
     launches
         How often they are started together; fewer than 5 tell little.
     accept_disturbed
         Fit measurements that other processes have disturbed, and runs at different levels,
-        with a warning in ``provenance["disturbed"]`` instead of refusing.
-    step
-        ``builder`` is a training step of your own instead: FUNCTION(batch_size) returns a
-        callable that makes one step.
+        with a warning, also in ``provenance["disturbed"]``, instead of refusing.
     device
         ``"CPU"``, ``"GPU"`` or ``"GPU:1"``; None takes the first GPU, else the CPU.
     precision
@@ -622,12 +676,14 @@ def calibrate(
     python
         A Python that has TensorFlow and the model's packages; None takes this one.
     timeout_s
-        Seconds after which measuring is given up.
+        Seconds after which a run is given up.
     measurements
         Folder for raw measurements.
     out
         A workload file to write as well, such as ``models/workloads/NAME.toml``, which
         scenarios then ``use``.
+    command
+        What made it, for ``provenance["command"]``; left out: this call.
     progress
         Called with steps done, steps in all, and what is going on.
 
@@ -635,38 +691,596 @@ def calibrate(
     ------
     InputError
         An argument cannot be used, or the file or function does not exist.
+    MeasurementsError
+        A file of ``from_measurements`` is damaged, given twice, or too little to be fitted.
     CalibrationError
         The child process failed, or what it measured cannot be fitted or trusted.
+    KeyboardInterrupt
+        Ctrl-C; its text says what of the measurements is kept, and where.
 
     Examples
     --------
     >>> calibrate("no_such_file.py:build", name="mine")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: MODEL.py:FUNCTION: no_such_file.py: there is no such file; check the path
+    simulator.errors.InputError: `model`: no_such_file.py: there is no such file; check the path
     """
-    from calibrate import fit_workload, profile_at_once, profile_runs, write_workload
-    from calibrate.profiling import obstacle_to_at_once
+    from calibrate import fit_workload, write_workload
+    from calibrate.calibration import calibrate_step
+
+    target = step if model is None else model
+    if sum((model is not None, step is not None, bool(from_measurements))) != 1:
+        raise InputError("give one of `model`, `step` and `from_measurements`: what is to be measured, or what was")
+    if from_measurements and at_once > 1:
+        raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
+    path = None if out is None else check_writable(Path(out))
+    made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements]!r}, name={name!r})"
+    if target is None:
+        files = [Path(file) for file in from_measurements]
+        workload = fit_workload(files, name, made_by, accept_disturbed=accept_disturbed, stored=True)
+    else:
+        workload = calibrate_step(
+            target, name, command=made_by, custom=model is None, batches=sorted(batches), steps=steps, runs=runs, at_once=at_once,
+            launches=launches, accept_disturbed=accept_disturbed, device=device, precision=precision, jit=jit, python=python,
+            timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+        )  # fmt: skip
+    _warn_of_measurements(workload.provenance)
+    if path is not None:
+        write_workload(workload, path)
+    return workload
+
+
+@checked
+def read_profiles(
+    profiles: ProfilePlaces, *, profile_run: Text | None = None, python: Python = None, timeout_s: Timeout = 1800.0
+) -> Profiled:
+    """Read profiles that tf.profiler or the TensorBoard callback wrote, and tell what a training step in them consists of.
+
+    Parameters
+    ----------
+    profiles
+        By the samples of a step: a TensorBoard log directory, the folder of one run, an
+        ``.xplane.pb`` file, or a list of these.
+    profile_run
+        Name of the profiling run in each log directory; None takes the newest.
+    python
+        A Python that has TensorFlow, whose classes read the files; None takes this one.
+    timeout_s
+        Seconds after which reading is given up.
+
+    Returns
+    -------
+    Profiled
+        ``reports``: for each batch size the parts of a step, in seconds; ``to_frame()`` has a row for each.
+
+    Raises
+    ------
+    InputError
+        There is no profile, or it cannot be read.
+    CalibrationError
+        It has no steps, or that Python has no TensorFlow.
+
+    Examples
+    --------
+    >>> read_profiles({32: "no/such/folder"})
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
+    """
+    from calibrate.xplane.profiles import read_steps
+
+    places = [(Path(place), batch) for batch, its in profiles.items() for place in ([its] if isinstance(its, (str, Path)) else its)]
+    return read_steps(places, profile_run, python, timeout_s)
+
+
+@checked
+def calibrate_profile(
+    profiles: Profiles,
+    *,
+    name: Name,
+    model: Function = None,
+    checkpoint: File | None = None,
+    variables: File | None = None,
+    profile_run: Text | None = None,
+    precision: Precision = "float32",
+    python: Python = None,
+    timeout_s: Timeout = 1800.0,
+    out: File | None = None,
+    command: Text = "",
+) -> Workload:
+    """Fit a workload to profiles of a training that has been run; nothing is measured.
+
+    Profiles do not tell the sizes of the model's variables: give one of ``model``, ``checkpoint`` and ``variables``.
+
+    Parameters
+    ----------
+    profiles
+        As for :func:`read_profiles`, or what it has read. From one batch size alone, all time counts as the samples'.
+    name
+        Of the workload.
+    model
+        ``FILE.py:FUNCTION`` that returns the Keras model; it is built, not run.
+    checkpoint
+        A checkpoint (prefix or folder), a SavedModel's folder, or a ``.keras`` file.
+    variables
+        A JSON file: ``[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...]``, as created.
+    profile_run, python, timeout_s
+        As for :func:`read_profiles`.
+    precision
+        ``"float32"`` or ``"mixed_float16"``, which a profile does not tell either.
+    out
+        A workload file to write as well.
+    command
+        What made it, for ``provenance["command"]``; left out: this call.
+
+    Returns
+    -------
+    Workload
+        What the profiles could not tell stands in its ``provenance``, by subject.
+
+    Raises
+    ------
+    InputError
+        A profile cannot be used, or nothing tells the sizes of the variables.
+    CalibrationError
+        The profiles have no steps, or what was asked of that Python failed.
+
+    Examples
+    --------
+    >>> calibrate_profile({32: "no/such/folder"}, name="mine", variables="variables.json")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
+    """
+    from calibrate import write_workload
+    from calibrate.calibration import calibrate_profile as fit
+
+    path = None if out is None else check_writable(Path(out))
+    profiled = (
+        read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
+    )
+    workload = fit(
+        profiled, name, model=model, checkpoint=None if checkpoint is None else Path(checkpoint),
+        variables=None if variables is None else Path(variables), precision=precision, python=python, timeout_s=timeout_s,
+        command=command or f"paceline.calibrate_profile(..., name={name!r})",
+    )  # fmt: skip
+    if path is not None:
+        write_workload(workload, path)
+    return workload
+
+
+@checked
+def calibrate_link(
+    name: Name,
+    *,
+    peer: Address | None = None,
+    sizes: Annotated[Sequence[int], MustBe("a list of message sizes in bytes, such as [1024, 1048576]")] | None = None,
+    rounds: Annotated[int, Field(ge=2), MustBe("a whole number from 2 on")] = 7,
+    python: Python = None,
+    timeout_s: Timeout = 900.0,
+    measurements: Folder = "measurements",
+    out: File | None = None,
+    command: Text = "",
+    progress: Stages = None,
+) -> Cluster:
+    """Measure a link through TensorFlow's own gRPC transport, and fit latency and bandwidth.
+
+    Parameters
+    ----------
+    name
+        Of the cluster: letters, digits, and ``. _ + -``.
+    peer
+        ``HOST:PORT`` where :func:`serve_link` runs on another host, which must be able to connect
+        back to this one. None measures between two processes of this machine, in a network
+        namespace that nobody else can reach; with GPUs also copies between host and device, and all-reduce.
+    sizes
+        Bytes of the messages, at least two sizes; None takes 1 KiB to 64 MiB.
+    rounds
+        How often each size is measured, in turn.
+    python
+        A Python that has TensorFlow; None takes this one.
+    timeout_s
+        Seconds after which measuring is given up.
+    measurements
+        Folder for raw measurements.
+    out
+        A cluster file to write as well, such as ``models/clusters/NAME.toml``, which scenarios then ``use``.
+    command
+        What made it, for ``provenance["command"]``; left out: this call.
+    progress
+        Called with transfers done, transfers in all, and what is going on.
+
+    Returns
+    -------
+    Cluster
+        ``inter_node`` with latency in seconds and bandwidth in bytes per second, and their 90% intervals in ``fit``.
+
+    Raises
+    ------
+    InputError
+        An argument cannot be used.
+    CalibrationError
+        The peer cannot be reached, a process failed, or what was measured is too little to be fitted.
+    KeyboardInterrupt
+        Ctrl-C; its text says what of the measurements is kept, and where.
+
+    Examples
+    --------
+    >>> calibrate_link("lab", peer="10.0.0.2")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
+    """
+    from calibrate import write_cluster
+    from calibrate.calibration import calibrate_link as measure
+    from calibrate.profiling import DEFAULT_SIZES
+
+    path = None if out is None else check_writable(Path(out))
+    cluster = measure(
+        name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, python=python, timeout_s=timeout_s, folder=Path(measurements),
+        progress=progress, command=command or f"paceline.calibrate_link({name!r})",
+    )  # fmt: skip
+    _warn_of_measurements(cluster.provenance)
+    if path is not None:
+        write_cluster(cluster, path)
+    return cluster
+
+
+@checked
+def serve_link(
+    address: Address, *, python: Python = None, ready: Annotated[Callable[[], None] | None, MustBe("a function")] = None
+) -> None:
+    """Be the other half of :func:`calibrate_link` on this host, until Ctrl-C; returns never.
+
+    TensorFlow's server listens on all interfaces of the host, whatever address it is given, and
+    who reaches it can run code: use it in a trusted network only.
+
+    Parameters
+    ----------
+    address
+        ``HOST:PORT`` of this host, as the other one reaches it.
+    python
+        A Python that has TensorFlow; None takes this one.
+    ready
+        Called when it can be measured with.
+
+    Raises
+    ------
+    InputError
+        The address is none, or there is no such Python.
+    CalibrationError
+        The server could not be started: the port is taken, say.
+    KeyboardInterrupt
+        Ctrl-C; the server is stopped first.
+
+    Examples
+    --------
+    >>> serve_link("10.0.0.2")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `address`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
+    """
+    from calibrate.profiling import serve_link as serve
+
+    serve(address, python, ready)
+
+
+@checked
+def read_tf_config(tf_config: Text) -> TfCluster:
+    """Read a cluster as TensorFlow knows it.
+
+    Parameters
+    ----------
+    tf_config
+        ``"env"`` for the environment variable TF_CONFIG; or JSON that begins with a brace, or the path
+        of a file with such JSON: a TF_CONFIG, or a ClusterSpec alone.
+
+    Raises
+    ------
+    InputError
+        It is no JSON or no cluster, an address is wrong or used twice, or nobody trains.
+
+    Examples
+    --------
+    >>> read_tf_config('{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"]}}').strategy
+    'parameter-server'
+    """
+    from calibrate.tf_config import read_tf_config as read
+
+    return read(tf_config)
+
+
+@checked
+def scenario_of_tf_config(
+    tf_config: TfConfig,
+    *,
+    workload: Text,
+    batch: Count,
+    cluster: Text = "ethernet-25g",
+    devices_per_worker: Count = 1,
+    out: File | None = None,
+) -> Scenario:
+    """A scenario of the cluster that a TF_CONFIG describes.
+
+    Parameters
+    ----------
+    tf_config
+        As for :func:`read_tf_config`, or what it has read.
+    workload
+        A workload of the catalogue, or the path of its file.
+    batch
+        Samples that each replica takes a step.
+    cluster
+        Hardware and links, of which addresses tell nothing: a cluster of the catalogue, or a file.
+    devices_per_worker
+        Devices, so replicas, that each worker drives.
+    out
+        A scenario file to write as well, with remarks on what a TF_CONFIG leaves open; it must not exist yet.
+
+    Raises
+    ------
+    InputError
+        The TF_CONFIG cannot be used, a number is below 1, or ``out`` exists or cannot be written.
+    ScenarioError
+        The scenario breaks a rule, or names a workload or cluster that there is not.
+
+    Examples
+    --------
+    >>> scenario = scenario_of_tf_config('{"cluster": {"worker": ["h1:2222", "h2:2222"]}}', workload="cnn-cpu", batch=32)
+    >>> scenario.replicas, scenario.strategy.kind
+    (2, 'multi-worker-mirrored')
+    """
+    from calibrate.tf_config import scenario_of, scenario_text
+
+    path = None if out is None else check_new(Path(out))
+    tasks = read_tf_config(tf_config) if isinstance(tf_config, str) else tf_config
+    text = scenario_text(tasks, workload, batch, cluster, devices_per_worker)
+    scenario = scenario_of(text, str(path or "`tf_config`"), None if path is None else path.parent)
+    if path is not None:
+        write_whole(path, text)
+    return scenario
+
+
+@checked
+def testbed(
+    setting: TestbedSource = None,
+    settings: Settings = (),
+    *,
+    repeats: Annotated[int, Field(ge=1, le=1000), MustBe("a whole number from 1 to 1,000")] = 3,
+    seed: Seed = 0,
+    python: Annotated[str, MustBe("the path of a Python")] | None = None,
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False), MustBe("a number of seconds above 0")] = 600.0,
+    measurements: Folder = "measurements",
+    progress: Annotated[Callable[[int, int], None] | None, MustBe("a function")] = None,
+) -> TestbedRun:
+    """Start a real TensorFlow cluster on this machine, train on it, and measure every step.
+
+    Workers and parameter servers are processes in network namespaces that nobody else can
+    reach. Nothing of it is left behind, however it ends; raw measurements are kept, and never
+    overwritten.
+
+    Parameters
+    ----------
+    setting
+        What runs: a TOML file, nested tables as it has them, or None: 4 asynchronous workers of
+        ``ladder-1mb`` and a parameter server on links of 400 Mbit/s, with compute that is drawn
+        from an exponential law of 100 ms.
+    settings
+        Values by dotted key of :class:`calibrate.testbed.setting.TestbedSetting`, quantities as text
+        with a unit, such as ``{"workers": 8, "link.bandwidth": "1 Gbit/s"}``. ``link = "loopback"`` needs
+        no root. ``model`` is a synthetic one (``"ladder-4mb"``), ``"FILE.py:FUNCTION"`` or a workload.
+    repeats
+        How often it is run; each repeat starts a new cluster.
+    seed
+        Of emulated compute and of staggered starts.
+    python
+        A Python that has TensorFlow; None takes this one.
+    timeout_s
+        Seconds after which a repeat is given up.
+    measurements
+        Folder for raw measurements; each call adds a file.
+    progress
+        Called with repeats done and repeats in all.
+
+    Returns
+    -------
+    TestbedRun
+        Updates/s and samples/s of each repeat with the 90% interval of the next, staleness, where a
+        step's time goes, bytes and CPU seconds of each job.
+
+    Warns
+    -----
+    PacelineWarning
+        Links cannot be shaped here and none were asked for: the run is on loopback.
+
+    Raises
+    ------
+    InputError
+        One line for each rule broken, with file and dotted key; or this machine cannot run it.
+    CalibrationError
+        A task died or hung. Whole repeats are kept; a note of the error says where.
+
+    Examples
+    --------
+    >>> testbed(settings={"workers": 0})
+    Traceback (most recent call last):
+        ...
+    simulator.errors.ScenarioError: setting: workers: 0 must be at least 1
+    """
+    from calibrate.testbed.loading import load_setting
+    from calibrate.testbed.model import describe_model
+    from calibrate.testbed.running import measure_setting, on_available_links
+    from calibrate.testbed.summary import TestbedRun
+
+    pairs = pairs_of(settings)
+    chosen = setting is not None or any(key.partition(".")[0] == "link" for key, _ in pairs)
+    loaded = load_setting(setting, pairs, lambda model, batch: describe_model(model, python, batch))
+    source = str(setting) if isinstance(setting, (str, Path)) else "setting"
+    return TestbedRun.of(
+        measure_setting(
+            on_available_links(loaded, source, chosen=chosen), Path(measurements), repeats=repeats, seed=seed, timeout_s=timeout_s,
+            python=python, progress=None if progress is None else lambda done, total, _: progress(done, total),
+        )
+    )  # fmt: skip
+
+
+@checked
+def testbed_read(file: File) -> TestbedRun:
+    """Read what :func:`testbed` has measured; whole repeats of a run that failed, or was stopped, are read too.
+
+    Parameters
+    ----------
+    file
+        Of raw measurements.
+
+    Raises
+    ------
+    InputError
+        It is not there, is damaged, is no testbed run, or holds no whole repeat.
+
+    Examples
+    --------
+    >>> testbed_read("nowhere.ndjson")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: nowhere.ndjson: cannot be read: No such file or directory; check the path
+    """
+    from calibrate.testbed.summary import TestbedRun
+
+    try:
+        return TestbedRun.read(Path(file))
+    except CalibrationError as error:  # no run has failed: the file is not one to be read
+        raise InputError(str(error)) from None
+
+
+@checked
+def testbed_fit(
+    files: Annotated[Sequence[str | Path], MustBe("a list of files of measurements")],
+    *,
+    name: Text = "testbed",
+    out: File | None = None,
+    seed: Seed = 0,
+    progress: Progress = None,
+) -> Platform:
+    """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs of :func:`testbed`.
+
+    Each parameter gets a 90% interval and a sentence on what determines it. One that the runs do
+    not determine keeps a documented prior, and is marked.
+
+    Parameters
+    ----------
+    files
+        Of raw measurements: emulated compute of a constant law, 1 worker in the modes with servers, 2
+        in a ring. At least two sizes of the model; links and loopback where both are to be predicted.
+    name
+        Of the machine.
+    out
+        A file (JSON) to write the parameters to as well, which :func:`testbed_predict` reads.
+    seed
+        Of the joint draws that hold what the fit leaves open.
+    progress
+        Called with what is done and what there is in all.
+
+    Warns
+    -----
+    PacelineWarning
+        A file cannot be read and is left out.
+
+    Raises
+    ------
+    InputError
+        No file can be fitted, or ``out`` cannot be written.
+
+    Examples
+    --------
+    >>> testbed_fit([])
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `files`: none of them can be fitted; measure with `paceline testbed run`
+    """
+    from calibrate.testbed.fitting import fit_platform
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.readings import read_run
 
     if out is not None:
-        check_writable(Path(out))
-    options: dict[str, Any] = {
-        "custom": step, "batches": sorted(batches), "steps": steps, "device": device, "precision": precision, "jit": jit,
-        "python": python, "timeout_s": timeout_s, "folder": Path(measurements), "progress": progress,
-    }  # fmt: skip
-    if at_once > 1:
-        obstacle = obstacle_to_at_once(at_once, (device or "CPU").partition(":")[0].upper())
-        if obstacle:
-            raise InputError(f"`at_once`: {at_once}: {obstacle}; leave it out")
-    files = profile_runs(builder, name, runs=runs, **options)
-    if at_once > 1:
-        files += profile_at_once(builder, name, processes=at_once, launches=launches, out=files[0], **options)
-    workload = fit_workload(files, name, f"paceline.calibrate({builder!r}, name={name!r})", accept_disturbed=accept_disturbed)
-    if "disturbed" in workload.provenance:
-        warnings.warn(workload.provenance["disturbed"], stacklevel=3)  # through the check of the arguments
+        Platform.check_replaceable(Path(out))
+    readings = []
+    for path in map(Path, files):
+        try:
+            readings.append(read_run(path))
+        except CalibrationError as error:  # such as a run that was stopped
+            warnings.warn(PacelineWarning(f"left out: {error}"), stacklevel=3)  # through the check of the arguments
+    if not readings:
+        raise InputError("`files`: none of them can be fitted; measure with `paceline testbed run`")
+    following = None if progress is None else lambda done, total, _: progress(done, total)
+    try:
+        platform = fit_platform(readings, name, readings[0].cores, seed=seed, progress=following)
+    except CalibrationError as error:  # nothing has failed: the files are not the ones that are needed
+        raise InputError(f"{', '.join(map(str, files[:3]))}: {error}") from None
     if out is not None:
-        write_workload(workload, Path(out))
-    return workload
+        platform.write(Path(out))
+    return platform
+
+
+@checked
+def testbed_predict(
+    platform: Annotated[str | Path | InstanceOf[BaseModel], MustBe("a file as `paceline.testbed_fit` writes it, or what it returns")],
+    setting: TestbedSource = None,
+    settings: Settings = (),
+    *,
+    replications: Annotated[int, Field(ge=19, le=10_000), MustBe("a whole number from 19 to 10,000")] = 59,
+    seed: Seed = 0,
+    python: Annotated[str, MustBe("the path of a Python")] | None = None,
+) -> Prediction:
+    """Predict what :func:`testbed` would measure in a setting, without running it.
+
+    Parameters
+    ----------
+    platform
+        The machine's parameters: what :func:`testbed_fit` returned, or the file that it wrote.
+    setting, settings
+        As for :func:`testbed`; compute must be emulated.
+    replications
+        Simulated runs, each with its own draw of what the fit leaves open.
+    seed
+        Of the simulation.
+    python
+        A Python in which a model ``FILE.py:FUNCTION`` can be built, for its variables; None takes this one.
+
+    Returns
+    -------
+    Prediction
+        Updates/s and samples/s with the 90% interval of one run, and staleness.
+
+    Raises
+    ------
+    InputError
+        One line for each rule broken; or the file holds no parameters.
+
+    Examples
+    --------
+    >>> from calibrate.testbed.platform import MEANINGS, Parameter, Platform
+    >>> unmeasured = Platform(name="any", cores=2, parameters={name: Parameter.prior(name) for name in MEANINGS})
+    >>> slow = testbed_predict(unmeasured, settings={"mode": "between-graph", "workers": 2, "steps": 10}, replications=19)
+    >>> fast = testbed_predict(
+    ...     unmeasured, settings={"mode": "between-graph", "workers": 2, "steps": 10, "compute.mean": "20 ms"}, replications=19
+    ... )
+    >>> slow.updates_per_s.mean < fast.updates_per_s.mean, slow.undetermined[0]
+    (True, 'session_s')
+    """
+    from calibrate.testbed.loading import load_setting
+    from calibrate.testbed.model import describe_model
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.prediction import predict_setting
+
+    fitted = platform if isinstance(platform, Platform) else Platform.read(Path(str(platform)))
+    loaded = load_setting(setting, pairs_of(settings), lambda model, batch: describe_model(model, python, batch))
+    if loaded.compute.kind == "real":
+        raise InputError(
+            "compute.kind: 'real': how long it takes is not known without a run; set a mean and a law, or compare in a matrix "
+            "(`paceline validate`)"
+        )
+    return predict_setting(loaded, fitted, replications=replications, seed=seed)
 
 
 @checked
@@ -892,7 +1506,7 @@ def read_matrix(
             )
         check_writable(target)
         if target.is_file() and target.stat().st_size and not force:
-            raise InputError(f"`out_matrix`: {str(target)!r} is there already; overwrite it with `force=True`, or choose another")
+            raise InputError(f"`out_matrix`: {str(target)!r}: is there already; overwrite it with `force=True`, or choose another")
         write_whole(target, random_text(found.drawn_by, len(found.held_out)))
     return found
 
@@ -911,7 +1525,7 @@ def validate_matrix(
     markdown: File | None = None,
     rows: File | None = None,
     force: bool = False,
-    agree: Annotated[Callable[[float], None] | None, MustBe("a function")] = None,
+    agree: Asking = None,
     command: Text = "",
     progress: Stages = None,
 ) -> Validation:
@@ -929,11 +1543,8 @@ def validate_matrix(
         A Python that has TensorFlow; this one, if left out.
     timeout_s
         Seconds after which one run is given up.
-    thresholds, out, markdown, rows, force, command, progress
+    thresholds, out, markdown, rows, force, agree, command, progress
         As for :func:`validate`.
-    agree
-        Called with the seconds that measuring takes by a guess, once all is checked and before it begins; what it raises ends
-        the call.
 
     Returns
     -------
@@ -968,12 +1579,15 @@ def validate_matrix(
     files = ValidationFiles(_path(out), _path(markdown), _path(rows), platform=_path(platform), force=force)
     files.check()
     if platform is not None:
-        Platform.check_replaceable(Path(platform), "`platform`:")
+        Platform.check_replaceable(Path(platform))
     folder = Path(measurements)
     pending = pending_settings(chosen, folder)
     check_matrix(chosen, pending, folder, python=python, timeout_s=timeout_s)
-    if agree is not None:
-        agree(sum(guessed_run_s(one, chosen.repeats) for one in pending))
+    about = (
+        f"{len(chosen.fit)} settings to fit, {len(chosen.held_out)} held out, {chosen.repeats} repeats each; raw measurements go to "
+        f"{folder}, and what is there already is used"
+    )
+    agree_to_measure(about, sum(guessed_run_s(one, chosen.repeats) for one in pending), agree)
     found = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
     if platform is not None:
         found.platform.write(Path(platform))
@@ -1085,3 +1699,10 @@ def _writable(out: str | Path | None, scenario: Any) -> Path | None:
         It cannot be written, or is the file of the scenario.
     """
     return None if out is None else check_writable(Path(out), reads=_file_of(scenario))
+
+
+def _warn_of_measurements(provenance: Mapping[str, str]) -> None:
+    """That a GPU of this machine was not used, or that disturbed measurements were fitted."""
+    for key, hint in _HINTS.items():
+        if key in provenance:
+            warnings.warn(f"{provenance[key]}; {hint}", CalibrationWarning, stacklevel=4)  # through the check of the arguments

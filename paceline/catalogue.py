@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
+from calibrate.testbed.setting import TestbedSetting
 from simulator import catalog
 from simulator.accelerator import Accelerator, load_accelerator
 from simulator.cluster import Cluster
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Catalogue", "Entry", "Format", "Kind", "schema_of", "schemas"]
 
 Kind: TypeAlias = Literal["workload", "cluster", "device"]
-Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "result"]
+Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "result", "testbed-setting"]
 """The file formats."""
 
 _KINDS: dict[Kind, catalog.Kind] = {"workload": "workloads", "cluster": "clusters", "device": "devices"}
@@ -36,6 +37,7 @@ _FORMATS: dict[Format, type[BaseModel]] = {
     "cluster": Cluster,
     "device": Accelerator,
     "result": Result,
+    "testbed-setting": TestbedSetting,
 }
 
 

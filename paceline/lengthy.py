@@ -17,10 +17,12 @@ from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.text import format_bytes, format_rate, format_rough_seconds, format_seconds
 
-__all__ = ["Agree", "Lengthy", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
+__all__ = ["Agree", "Lengthy", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
 
 _LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
 """What one scenario, and what many may take before it is asked about."""
+_LONG_MEASURING_S = 3600.0
+"""What real runs may take before it is asked about."""
 _SURE = 5.0
 """How many times less the model must estimate for its estimate to be enough."""
 _LONG_STEP_S = 3600.0
@@ -105,6 +107,26 @@ def agree_to_plan(lines: Sequence[Sequence[Scenario]], agree: Agree | None, *, j
     count = sum(map(len, lines))
     what = f"the search of {count:,} configuration{'s' if count > 1 else ''} takes"
     _ask(weighed, what, _LONG_S, agree, cores=_cores(jobs))
+
+
+def agree_to_measure(what: str, took_s: float, agree: Agree | None) -> None:
+    """Ask whether to begin real runs, where these take long, and say what they are.
+
+    Parameters
+    ----------
+    what
+        Is run, and where its measurements go.
+    took_s
+        Seconds that it is estimated to take; 0 where all is measured already.
+    agree
+        Asks; None agrees to everything.
+    """
+    if agree is None:
+        return
+    about = f"about {format_rough_seconds(took_s)}" if took_s else ""
+    if took_s > _LONG_MEASURING_S:
+        agree(Lengthy(f"its runs take {about} on this machine", "take fewer settings or repeats", _LONG_MEASURING_S))
+    agree(Lengthy(f"{what}; {f'{about} to measure' if took_s else 'all measured before'}"))
 
 
 def _cores(jobs: int) -> int:

@@ -5,14 +5,12 @@ How numbers are written is told by :mod:`simulator.text`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.figures import Limit
 from simulator.results import Result
 from simulator.text import format_share, format_usd_per_hour, format_usd_sum
 
-__all__ = ["NOT_CERTAIN", "cost_in_words", "interval_in_words", "limit_in_words"]
+__all__ = ["NOT_CERTAIN", "cost_in_words", "doubled_in_words", "limit_in_words", "variance_in_words"]
 
 NOT_CERTAIN = "effect not certain"
 """Of a change whose interval, run by run, holds 0."""
@@ -62,15 +60,22 @@ def limit_in_words(result: Result) -> str:
     return f"no single part, for two are in balance: {told(limit.name)}, and {told(limit.balance)}"
 
 
-def interval_in_words(result: Result) -> Iterator[str]:
-    """What the interval of the throughput is made of, and how often such intervals hold; nothing where that is not known."""
+def variance_in_words(result: Result) -> str:
+    """What the interval of the throughput is made of, and how often such intervals hold; empty where that is not known."""
     scatter, doubt = result.scatter, result.discrepancy
     if scatter is None or not any(scatter.shares):
-        return
-    named = ("what the model is off by", "what fits leave open", "luck of a run")
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in zip(named, scatter.shares, strict=True))
-    held = f"; {doubt.coverage_in_words}" if doubt is not None else "; what the model itself is off by is not in it"
-    yield f"of its variance {shares}{held}"
+        return ""
+    model, fits, chance = map(format_share, scatter.shares)
+    held = doubt.coverage_in_words if doubt is not None else "what the model itself is off by is not in it"
+    parts = f"{model} is what the model itself is off by, {fits} what the fits leave open, {chance} run-to-run variation"
+    return f"of its variance {parts}; {held}"
+
+
+def doubled_in_words(count: int) -> str:
+    """That results are left out of which there are later ones of the same scenarios; empty where there are none."""
+    if not count:
+        return ""
+    return f"{count:,} result{'s' * (count > 1)} of a scenario that is there twice {'are' if count > 1 else 'is'} left out."
 
 
 def cost_in_words(result: Result) -> str | None:

@@ -124,12 +124,47 @@ class Table:
         cells = tuple(tuple(row.get(column) for column in names) for row in rows)
         return cls(title, tuple(Column(column) for column in names), cells, name, note, more)
 
+    def only(self, *names: str) -> Table:
+        """The table with these columns alone, in this order.
+
+        >>> Table.of([{"workers": 4, "seed": 1, "kind": "ring"}]).only("kind", "workers").rows
+        (('ring', 4),)
+        """
+        place = {column.name: index for index, column in enumerate(self.columns)}
+        kept = [place[name] for name in names]
+        return replace(
+            self, columns=tuple(self.columns[index] for index in kept), rows=tuple(tuple(row[index] for index in kept) for row in self.rows)
+        )
+
     def without_empty_columns(self) -> Table:
         """The table without columns in which no row has a value."""
-        kept = [place for place in range(len(self.columns)) if any(row[place] not in (None, "") for row in self.rows)]
+        return self.chosen(
+            [column.name for place, column in enumerate(self.columns) if any(row[place] not in (None, "") for row in self.rows)]
+        )
+
+    def chosen(self, names: Sequence[str]) -> Table:
+        """The table with the columns of those names alone, in its own order."""
+        kept = [place for place, column in enumerate(self.columns) if column.name in names]
         return replace(
             self, columns=tuple(self.columns[place] for place in kept), rows=tuple(tuple(row[place] for place in kept) for row in self.rows)
         )
+
+    def transposed(self, heading: str = "") -> Table:
+        """A row for each column and a column for each row, for showing: cells as a reader sees them.
+
+        Parameters
+        ----------
+        heading
+            Above what were the headings.
+
+        Examples
+        --------
+        >>> Table("Runs", (Column("strategy", "text"), Column("step_s", "seconds")), (("ring", 0.0131),)).transposed("what").rows
+        (('step_s', '13.1 ms'),)
+        """
+        texts = list(self.texts())
+        columns = (Column(heading, "text"), *(Column(row[0] if row else "", "text", left=False) for row in texts))
+        return replace(self, columns=columns, rows=tuple(zip((column.title for column in self.columns), *texts, strict=True))[1:])
 
     def texts(self) -> Iterator[tuple[str, ...]]:
         """Each row as a reader sees it."""

@@ -57,8 +57,8 @@ NONE: Final = "–"
 """In place of a value that there is none of."""
 
 Kind = Literal[
-    "text", "any", "count", "number", "throughput", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes", "rate",
-    "share", "error", "change", "whole_change", "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
+    "text", "any", "count", "number", "difference", "throughput", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes",
+    "rate", "share", "error", "change", "whole_change", "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
 
@@ -66,6 +66,8 @@ Kind = Literal[
     A plain value of any type, to five significant digits.
 ``count``, ``number``
     A whole number; any number to three significant digits.
+``difference``
+    A number with its sign.
 ``throughput``, ``precise``
     What readers compare line by line, to three digits and a whole number at least; what they may multiply, to five.
 ``compact``, ``tick``
@@ -187,6 +189,7 @@ FORMATS: Mapping[Kind, Format] = {
     "number": _NUMBER,
     "throughput": Format(),
     "precise": Format(digits=5),
+    "difference": replace(_NUMBER, signed=True),
     "compact": _COMPACT,
     "tick": replace(_COMPACT, digits=6),
     "seconds": _SECONDS,

@@ -108,7 +108,7 @@ def _by_roofline(speeds: PublishedThroughputs) -> Iterator[Compared]:
 
 
 def _workload(speeds: PublishedThroughputs, pair: Pair, here: Accelerator) -> Workload:
-    """What a profile would have told of the pair's training here: its time, and its model's operations where they were counted."""
+    """What a profile would have said of the pair's training here: its time, and its model's operations where they were counted."""
     model = speeds.model_of(pair.model)
     batch = pair.batch or _USUAL_BATCH
     return Workload(

@@ -43,7 +43,7 @@ Values = NDArray[np.float64]
 _GRID = 7
 _FINE = 49
 _BEYOND = 1.5
-"""The grid reaches so many times beyond the prior's interval."""
+"""How many times beyond the prior's interval the grid reaches."""
 _CAP = 0.25
 _SCALE = 0.06
 """Size of errors that counts as much as a constant that lies sqrt(2) of its prior's deviations off."""
@@ -188,7 +188,9 @@ def _distance(constant: Constant, values: Values) -> Values:
     return np.asarray(np.log(values / prior.value) / spread)
 
 
-def alone(curves: Mapping[str, Curves], known: Mapping[str, Constant], fit: Fit, name: str, without: str | None = None) -> dict[str, float]:
+def chosen_by_source(
+    curves: Mapping[str, Curves], known: Mapping[str, Constant], fit: Fit, name: str, without: str | None = None
+) -> dict[str, float]:
     """The value of one constant that each source by itself would choose, of those whose rows say something about it."""
     if not known[name].fitted:
         return {}
@@ -279,7 +281,7 @@ def main() -> None:
 def _print_worth(curves: Mapping[str, Curves], known: Mapping[str, Constant], regimes: Mapping[str, str]) -> None:
     """Median size of the errors of each regime, every table left out of the fit that predicts it; with and without each constant."""
 
-    def told(label: str, tried: Mapping[str, Constant]) -> None:
+    def print_medians(label: str, tried: Mapping[str, Constant]) -> None:
         errors: dict[str, list[float]] = {}
         for table in sorted({its.table for its in curves.values()}):
             fit = choose(curves, tried, without=table)
@@ -289,10 +291,10 @@ def _print_worth(curves: Mapping[str, Curves], known: Mapping[str, Constant], re
         medians = "  ".join(f"{regime}: {np.median(sizes):.3f}" for regime, sizes in sorted(errors.items()))
         sys.stdout.write(f"{label:40}  {medians}\n")
 
-    told("as it is", known)
+    print_medians("as it is", known)
     for name, constant in known.items():
         other = constant.model_copy(update={"fitted": not constant.fitted})
-        told(f"{name} {'at its prior' if constant.fitted else 'fitted'}", {**known, name: other})
+        print_medians(f"{name} {'at its prior' if constant.fitted else 'fitted'}", {**known, name: other})
 
 
 def _write_practice(curves: Mapping[str, Curves], known: Mapping[str, Constant]) -> None:
@@ -301,7 +303,7 @@ def _write_practice(curves: Mapping[str, Curves], known: Mapping[str, Constant])
     fit = choose(curves, known)
     for entry in document["constant"]:
         constant = known[entry["name"]]
-        sources = alone(curves, known, fit, constant.name)
+        sources = chosen_by_source(curves, known, fit, constant.name)
         entry["determined"] = bool(sources)
         entry["tables"] = sorted(sources)
         entry.update(_rounded(interval_of(constant, fit.values[constant.name], list(sources.values()))))
@@ -318,7 +320,7 @@ def _write_left_out(curves: Mapping[str, Curves], known: Mapping[str, Constant],
         for name, constant in known.items():
             if not constant.fitted:
                 continue
-            sources = alone(curves, known, fit, name, without=table)
+            sources = chosen_by_source(curves, known, fit, name, without=table)
             entry = tomlkit.table()
             entry.update({"table": table, "name": name})
             entry.update(_rounded(interval_of(constant, fit.values[name], list(sources.values()))))

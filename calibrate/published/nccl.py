@@ -12,7 +12,7 @@ question about *other* systems, and, for larger sizes, about the system at hand:
 of the sizes given, predicted from the smaller. So a model that does no better than a plain
 line has no more to say than the line, and what is predicted has no part in its weight.
 
-An interval is so many spreads wide as held 90% of the errors of other systems (as in
+An interval is as many spreads wide as held 90% of the errors of other systems (as in
 conformal prediction: Vovk, Gammerman and Shafer, "Algorithmic learning in a random world",
 2005). The spread of a prediction grows with its reach: by what the fits leave uncertain and
 how far the models are apart, both larger the more the sizes double beyond those fitted, and
@@ -54,10 +54,10 @@ _MOST = 1.0
 _LEAST = 0.05
 """The same below which it counts no less: the scatter of published times."""
 _SHARPNESS = 4.0
-"""A model with twice the errors weighs so many times two less (as a power); 2 would be Bates and Granger's, for independent errors."""
+"""A model with twice the errors weighs 2 to this power times less; 2 would be Bates and Granger's, for independent errors."""
 _DISCREPANCY = 0.1
 """Spread of any prediction beside what the models tell, and the same again for each doubling of the ranks."""
-_TOLD = 0.3
+_COUNTED = 0.3
 """Share of the models' variance that counts: they err alike, and priors are wide."""
 _INSIDE = 0.9
 _NORMAL_95 = 1.6449
@@ -128,7 +128,7 @@ def nccl_rows(progress: Progress | None = None) -> list[Compared]:
     Parameters
     ----------
     progress
-        Told how many of all series are done.
+        Called with how many of all series are done.
     """
     series = read_series()
     trials: dict[tuple[str, str, float], Trial] = {}
@@ -191,8 +191,8 @@ def answer(trial: Trial, others: Iterable[Trial]) -> Answer:
     weights = errors**-_SHARPNESS
     weights = weights / weights.sum()
     logs = weights @ trial.logs
-    told = weights @ (trial.variances + (trial.logs - logs) ** 2)
-    return Answer(logs, np.sqrt(_TOLD * told + _DISCREPANCY**2 * (1.0 + trial.rank_doublings**2)), weights)
+    variance = weights @ (trial.variances + (trial.logs - logs) ** 2)
+    return Answer(logs, np.sqrt(_COUNTED * variance + _DISCREPANCY**2 * (1.0 + trial.rank_doublings**2)), weights)
 
 
 def spreads_inside(others: Sequence[Trial]) -> float:
@@ -238,12 +238,12 @@ def _smallest(one: Series, series: Iterable[Series]) -> Series:
 
 
 def _rows(question: _Question, trial: Trial, others: Sequence[Trial]) -> Iterator[Compared]:
-    told, wide = answer(trial, others), spreads_inside(others)
+    answered, wide = answer(trial, others), spreads_inside(others)
     if question.name == LARGER:
         # the sizes that were fitted are listed once, with the larger ones of their series
         seen = answer(_again(question, trial), others)
         yield from _compared(question, question.fitted_points, seen, wide, trial, fitted=True)
-    yield from _compared(question, question.held_points, told, wide, trial, fitted=False)
+    yield from _compared(question, question.held_points, answered, wide, trial, fitted=False)
 
 
 def _again(question: _Question, trial: Trial) -> Trial:
@@ -252,8 +252,10 @@ def _again(question: _Question, trial: Trial) -> Trial:
     return dataclasses.replace(seen, own=trial.own)
 
 
-def _compared(question: _Question, points: Sequence[Point], told: Answer, wide: float, trial: Trial, *, fitted: bool) -> Iterator[Compared]:
-    for point, log_s, spread in zip(points, told.logs.tolist(), told.spread.tolist(), strict=True):
+def _compared(
+    question: _Question, points: Sequence[Point], answered: Answer, wide: float, trial: Trial, *, fitted: bool
+) -> Iterator[Compared]:
+    for point, log_s, spread in zip(points, answered.logs.tolist(), answered.spread.tolist(), strict=True):
         rate = point.size_bytes / math.exp(log_s)
         margin = math.exp(wide * spread)
         yield Compared(
@@ -271,7 +273,7 @@ def _compared(question: _Question, points: Sequence[Point], told: Answer, wide: 
                 "nodes": question.held.nodes,
                 "size_bytes": point.size_bytes,
             },
-            note=_note(question, trial, told),
+            note=_note(question, trial, answered),
         )
 
 
@@ -284,9 +286,9 @@ def _baselines(question: _Question, size_bytes: float) -> dict[str, float]:
     return {"linear": large.size_bytes / large.mean_s, "alpha-beta": size_bytes / (latency_s + slope_s * size_bytes)}
 
 
-def _note(question: _Question, trial: Trial, told: Answer) -> str:
+def _note(question: _Question, trial: Trial, answered: Answer) -> str:
     largest = question.fitted_points[-1].size_bytes
-    shares = sorted(zip(told.weights.tolist(), trial.members, strict=True), reverse=True)
+    shares = sorted(zip(answered.weights.tolist(), trial.members, strict=True), reverse=True)
     models = ", ".join(f"{weight:.0%} {member}" for weight, member in shares if weight >= 0.005)
     why = "other systems" if trial.own is None else "other systems and of the larger sizes given"
     return (

@@ -57,7 +57,7 @@ def table_of(case: PublishedCase, row: Row, compute_s: float, practice: Mapping[
     strategy, gradients = build(case, row)
     if row.replicas == 1:
         strategy = {"kind": "single"}  # a row of one device is a run without servers in every table
-    every = case.stack.every  # where workers exchange every so many steps, these are one step of the scenario
+    every = case.stack.every  # where workers exchange only every few steps, these are one step of the scenario
     table: dict[str, Any] = {
         "workload": {
             "name": case.series.network,

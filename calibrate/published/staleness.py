@@ -86,7 +86,7 @@ def staleness_rows(progress: Progress | None = None) -> list[Compared]:
     Parameters
     ----------
     progress
-        Told how many of all runs are done.
+        Called with how many of all runs are done.
     """
     published = read_staleness()
     spreads: dict[str, float] = {}

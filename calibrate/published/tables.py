@@ -299,7 +299,7 @@ def _listed(home: Path) -> dict[str, tuple[Tensor, ...]]:
 
 
 def fused(tensors: Sequence[Tensor], pieces: int) -> list[Tensor]:
-    """At most so many tensors: neighbours put together, each ready with the last of its parts."""
+    """At most ``pieces`` tensors: neighbours put together, each ready with the last of its parts."""
     total = sum(tensor.elements for tensor in tensors)
     done: list[Tensor] = []
     elements = passed = 0.0
@@ -313,7 +313,7 @@ def fused(tensors: Sequence[Tensor], pieces: int) -> list[Tensor]:
 
 
 def held_by(tensors: Sequence[Tensor], servers: int, pieces: int) -> list[list[Tensor]]:
-    """What each server holds, put together into equally many pieces, at most so many.
+    """What each server holds, put together into equally many pieces, at most ``pieces``.
 
     Tensors go to servers in turn, in the order in which the model creates them, as
     ``replica_device_setter`` does it.

@@ -10,6 +10,7 @@ from calibrate.testbed.model import Describe, is_function, of_workload, whole_pa
 from calibrate.testbed.setting import SYNTHETIC, WITH_SERVERS, TestbedSetting, synthetic_variables
 from simulator.errors import ScenarioError
 from simulator.loading import apply_settings, read_toml
+from simulator.spec import Spec
 from simulator.validation_errors import quoted, validated
 
 __all__ = ["EMULATED_LAWS", "load_setting", "validated_setting", "with_model"]
@@ -23,7 +24,7 @@ _PLACEHOLDER = [{"name": "placeholder", "shape": [1], "ready": 1.0}]
 
 
 def load_setting(
-    setting: str | Path | Mapping[str, Any] | TestbedSetting | None, settings: Iterable[tuple[str, Any]], describe: Describe
+    setting: str | Path | Mapping[str, Any] | Spec | None, settings: Iterable[tuple[str, Any]], describe: Describe
 ) -> TestbedSetting:
     """The setting that a file or tables mean with keys of it set.
 
@@ -47,7 +48,7 @@ def load_setting(
     source = str(setting) if isinstance(setting, (str, Path)) else "setting"
     if setting is None:
         table: Mapping[str, Any] = _defaults(apply_settings({}, pairs, f"{source}: "))
-    elif isinstance(setting, TestbedSetting):
+    elif isinstance(setting, Spec):
         table = setting.model_dump(mode="json", exclude_none=True)
     else:
         table = setting if isinstance(setting, Mapping) else read_toml(Path(setting))

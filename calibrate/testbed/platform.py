@@ -139,7 +139,7 @@ class Platform(Spec):
         return self
 
     @classmethod
-    def check_replaceable(cls, path: Path, option: str) -> None:
+    def check_replaceable(cls, path: Path) -> None:
         """Make sure that a file of this name may be written: there is none, or one that :meth:`write` has written.
 
         Raises
@@ -152,7 +152,7 @@ class Platform(Spec):
             try:
                 cls.read(path)
             except InputError:
-                raise InputError(f"{option} {str(path)!r}: is there already and is no such file of Paceline; choose another name") from None
+                raise InputError(f"{str(path)!r}: is there already and is no such file of Paceline; choose another name") from None
 
     def write(self, path: Path) -> None:
         """Write it as JSON, which :meth:`read` takes."""
@@ -190,8 +190,8 @@ class Platform(Spec):
         columns = (
             Column("parameter", "any", left=True),
             Column("value", "number"),
-            Column("low", "number", "5%"),
-            Column("high", "number", "95%"),
+            Column("low", "number", "90% from"),
+            Column("high", "number", "to"),
             Column("determined", "any", left=True),
             Column("meaning", "text", "what it is"),
         )

@@ -83,7 +83,12 @@ class Prediction:
         rows: list[tuple[Cell, ...]] = [(name, one.mean, one.low, one.high) for name, one in rates]
         if self.mean_staleness is not None:
             rows.append(("mean staleness", self.mean_staleness, None, None))
-        columns = (Column("value", "text", " "), Column("mean", "any"), Column("low", "any", "5%"), Column("high", "any", "95%"))
+        columns = (
+            Column("value", "text", " "),
+            Column("mean", "precise"),
+            Column("low", "precise", "90% from"),
+            Column("high", "precise", "to"),
+        )
         return Table(self.setting.label, columns, tuple(rows))
 
     def to_frame(self) -> pd.DataFrame:

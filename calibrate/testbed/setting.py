@@ -102,6 +102,10 @@ class Compute(Spec):
     law: Distribution = Field(default=Constant(), description="emulated: of the sleep around its mean")
 
 
+def _or_loopback(schema: dict[str, Any]) -> None:
+    schema["anyOf"].append({"const": "loopback"})
+
+
 class TestbedSetting(Spec):
     """What is run, apart from how often it is repeated."""
 
@@ -118,6 +122,7 @@ class TestbedSetting(Spec):
     link: ShapedLink | None = Field(
         default=None,
         description="a table; loopback, or left out in a file: an interface that no others share",
+        json_schema_extra=_or_loopback,
     )
     model: str = Field(
         default="ladder-4mb",

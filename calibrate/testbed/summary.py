@@ -26,6 +26,7 @@ _JOBS = ("worker", "ps", "chief")
 _WIDEST_BAR = 30
 _MOST_BARS = 20
 _NAMED = 4
+_INTERVAL = (Column("mean", "precise"), Column("low", "precise", "90% from"), Column("high", "precise", "to"))
 _WAITS = {
     "ring": {"push": "all-reduce and wait"},
     "mirrored": {"push": "all-reduce and wait"},
@@ -255,8 +256,8 @@ class TestbedRun:
             Column("repeat", "count"),
             Column("updates", "count"),
             Column("seconds", "seconds", "time"),
-            Column("updates_per_s", "any", "updates/s"),
-            Column("samples_per_s", "any", "samples/s"),
+            Column("updates_per_s", "precise", "updates/s"),
+            Column("samples_per_s", "precise", "samples/s"),
             Column("mean_staleness", "number", "mean staleness"),
         )
         return Table("Repeats", columns, rows).without_empty_columns()
@@ -274,7 +275,7 @@ class TestbedRun:
             Column("share", "share"),
             Column("bar", "text", " "),
         )
-        return Table("Staleness: updates between a step's read and its own update", columns, rows)
+        return Table("Staleness: updates between read and own", columns, rows)
 
     def _step(self) -> Table:
         mode = self.setting["mode"]
@@ -305,9 +306,9 @@ def side_by_side(runs: Iterable[TestbedRun]) -> Table:
         rows.append((one.label, one.mean_updates_per_s, low, high, one.mean_staleness))
     columns = (
         Column("setting", "text"),
-        Column("updates_per_s", "any", "updates/s"),
-        Column("low", "any", "next, 5%"),
-        Column("high", "any", "next, 95%"),
+        Column("updates_per_s", "precise", "updates/s"),
+        Column("low", "precise", "90% from"),
+        Column("high", "precise", "to"),
         Column("mean_staleness", "number", "staleness"),
     )
     return Table("All files", columns, tuple(rows))
@@ -315,8 +316,8 @@ def side_by_side(runs: Iterable[TestbedRun]) -> Table:
 
 def _next(updates_per_s: Estimate, samples_per_s: Estimate) -> Table:
     rows = tuple((name, one.mean, one.low, one.high) for name, one in (("updates/s", updates_per_s), ("samples/s", samples_per_s)))
-    columns = (Column("rate", "text"), Column("mean"), Column("low", heading="next, 5%"), Column("high", heading="next, 95%"))
-    return Table("Mean of the repeats, and the 90% interval of the next", columns, rows)
+    columns = (Column("rate", "text"), *_INTERVAL)
+    return Table("The next repeat", columns, rows)
 
 
 def _interval(values: list[float]) -> Estimate | None:

@@ -34,7 +34,7 @@ REFITTED = "refitted to all points"
 """Groups of rows of a refit."""
 
 _MUCH_SCATTER = 3.0
-"""From so many times their noise on, residuals of a refit are worth a word."""
+"""Residuals of a refit that are more times their noise than this are worth a word."""
 
 Simulate = Callable[[Sequence[Scenario]], Sequence[Result]]
 """Simulates all replications of every scenario; results in the same order."""

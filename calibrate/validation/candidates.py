@@ -27,7 +27,7 @@ class Candidate(Spec):
     are equally likely.
     """
 
-    name: str = Field(description="for people")
+    name: str = Field(description="as tables have it")
     section: Literal["workload", "cluster"]
     targets: tuple[str, ...] = Field(min_length=1, description="dotted names within the section, all scaled alike")
     prior_log_sd: float = Field(gt=0, description="standard deviation of the logarithm of the factor, before any point is seen")

@@ -40,7 +40,7 @@ class Compared(Spec):
     Errors are signed and relative: predicted / measured - 1, so that positive is too fast.
     """
 
-    name: str = Field(description="of the setting, for people")
+    name: str = Field(description="of the setting, as tables and figures have it")
     group: str = Field(description="mode or regime; scores are given for each and for all")
     fitted: bool = Field(default=False, description="took part in the fit; scores leave it out")
     unit: str = Field(default="updates/s", description="of throughput")
@@ -149,12 +149,12 @@ def reached_of(doubt: Doubt | None, drawn: Estimate, *, source: str = "", series
 
 
 def drawn_interval(result: Result, unit: str = "samples/s", mean: float | None = None) -> Estimate:
-    """The interval of a result's throughput by chance and draws alone, widened to hold a mean that is told in place of its own."""
+    """The interval of a result's throughput by chance and draws alone, widened to hold a mean that is given in place of its own."""
     rate = result.throughput_samples_per_s
     per_sample = result.updates_per_s.mean / rate.mean if unit == "updates/s" else 1.0
     drawn = prediction_interval(result.throughput_of_each_replication)
-    told = rate.mean * per_sample if mean is None else mean
-    return Estimate(mean=told, low=min(drawn.low * per_sample, told), high=max(drawn.high * per_sample, told))
+    middle = rate.mean * per_sample if mean is None else mean
+    return Estimate(mean=middle, low=min(drawn.low * per_sample, middle), high=max(drawn.high * per_sample, middle))
 
 
 _OWN = ("name", "group", "unit", "predicted", "measured", "staleness_predicted", "staleness_measured")
@@ -179,8 +179,8 @@ def rows_to_csv(rows: Iterable[Compared]) -> str:
             "staleness_predicted": _digits([] if row.staleness_predicted is None else [row.staleness_predicted]),
             "staleness_measured": _digits(row.staleness_measured),
         }
-        told = row.reached.model_dump()
-        writer.writerow(own | {key: _digits([value]) if isinstance(value, float) else value for key, value in told.items()})
+        reached = row.reached.model_dump()
+        writer.writerow(own | {key: _digits([value]) if isinstance(value, float) else value for key, value in reached.items()})
     return text.getvalue()
 
 
@@ -204,9 +204,9 @@ def rows_from_csv(path: Path) -> list[Compared]:
     for number, line in enumerate(lines, start=2):
         try:
             predicted = float(line["predicted"])
-            told = {key: line[key] for key in Reached.model_fields}
+            texts = {key: line[key] for key in Reached.model_fields}
             reached = Reached.model_validate(
-                {key: value if key in ("regime", "source", "series") else float(value) for key, value in told.items()}
+                {key: value if key in ("regime", "source", "series") else float(value) for key, value in texts.items()}
             )
             stale = _numbers(line["staleness_predicted"])
             rows.append(

@@ -197,14 +197,14 @@ def held_out(sample: Sample, regimes: Sequence[str]) -> Held:
         for source in np.unique(own.source):
             part = own.where(own.source == source)
             compute, communication = deviations(sample, regime, without=str(source))
-            with_term.append(_told(part, *part.ends(compute.per_doubling, communication.at)))
-            without.append(_told(part, part.low, part.high))
+            with_term.append(_held(part, *part.ends(compute.per_doubling, communication.at)))
+            without.append(_held(part, part.low, part.high))
     own = sample.where(np.isin(sample.regime, regimes))
     (inside, score), (inside_before, score_before) = (np.sum(its, axis=0) / own.share.sum() for its in (with_term, without))
     return Held(len(np.unique(own.row)), len(np.unique(own.source)), inside, inside_before, score, score_before)
 
 
-def _told(part: Sample, low: Array, high: Array) -> tuple[float, float]:
+def _held(part: Sample, low: Array, high: Array) -> tuple[float, float]:
     """Of some ends: settings inside, and the sum of their scores."""
     inside = (low <= part.measured) & (part.measured <= high)
     return float(part.share @ inside), float(part.share @ part.scores(low, high))
@@ -224,7 +224,7 @@ def _staleness(rows: Sequence[Compared], regime: str) -> Deviation:
 
 
 _FEWEST = 8
-"""Settings below which a regime's own coverage says too little; then that of all with links alike is told."""
+"""Settings below which a regime's own coverage says too little; then that of all with links alike is given."""
 _HEAD = """\
 What predictions of each regime are off by, beyond chance and what fits leave open: standard
 deviations of the logarithm of a time, hypot(at, per_doubling x doublings of replicas beyond
@@ -281,7 +281,7 @@ def main() -> None:
 
 
 PRIOR_POINTS = 3.0
-"""As so many points of one's own the figures of the regime count."""
+"""How many points of one's own the figures of the regime count as."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ class Own:
     factor
         Of all standard deviations.
     points
-        How many told.
+        How many it rests on.
     """
 
     discrepancy: Discrepancy
@@ -324,30 +324,30 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> Own 
     Own or None
         None where no point has a discrepancy: one replica alone, or one that was switched off.
     """
-    told = [
+    used = [
         (row, result.discrepancy.off, row.reached)
         for row, result in zip(rows, results, strict=True)
         if result.discrepancy is not None and row.reached is not None and result.discrepancy.off.sd > 0
     ]
     regime = discrepancy_of(results[0].scenario) if results else None
-    if not told or regime is None:
+    if not used or regime is None:
         return None
     squares = []
-    for row, off, reached in told:
+    for row, off, reached in used:
         residual = math.log(row.mean / row.predicted.mean)
         chance = math.log(reached.high / max(reached.low, 1e-9 * reached.high)) / (2 * Z_90)
         squares.append(max(residual**2 - chance**2, 0.0) / off.sd**2)
     inside = 0.0
-    for (row, off, reached), square in zip(told, squares, strict=True):
+    for (row, off, reached), square in zip(used, squares, strict=True):
         others = _factor(sum(squares) - square, len(squares) - 1)
         drawn = Estimate(mean=row.predicted.mean, low=reached.low, high=reached.high)
         ends = widened(drawn, off.times(others))
         inside += sum(ends.low <= value <= ends.high for value in row.measured) / len(row.measured)
     factor = _factor(sum(squares), len(squares))
     scaled = {name: _scaled(getattr(regime, name), factor) for name in ("compute", "communication", "staleness")}
-    about = f"{factor:.2g} times that of the regime: {len(told)} points, each predicted from the others, and the regime's own as 3 points"
-    checked = LeftOutRows(inside=round(inside / len(told), 3), rows=len(told), sources=1)
-    return Own(Discrepancy(**scaled, checked=checked, about=about), factor, len(told))
+    about = f"{factor:.2g} times that of the regime: {len(used)} points, each predicted from the others, and the regime's own as 3 points"
+    checked = LeftOutRows(inside=round(inside / len(used), 3), rows=len(used), sources=1)
+    return Own(Discrepancy(**scaled, checked=checked, about=about), factor, len(used))
 
 
 def _factor(squares: float, points: int) -> float:

@@ -113,7 +113,7 @@ def _seed_of(name: str) -> int:
     """The seed in ``random:SEED``."""
     found = _SEED.fullmatch(name)
     if found is None:
-        raise InputError(f"`matrix`: {name[:60]!r} must have a seed, a whole number from 0 on with up to 18 digits, such as random:1")
+        raise InputError(f"`matrix`: {name[:60]!r}: must have a seed, a whole number from 0 on with up to 18 digits, such as random:1")
     return int(found[1])
 
 

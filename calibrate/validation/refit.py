@@ -3,7 +3,7 @@
 Residuals are logarithms of predicted over measured throughput in units of the
 measurements' noise, and beside them, as a weak residual each, the logarithms of the
 factors in units of what is believed of them beforehand. What the points do not determine
-thus stays where it was; it is told apart by how little they narrow it, held at its prior,
+thus stays where it was; it is recognised by how little they narrow it, held at its prior,
 and the rest is fitted again. All predictions have the same random streams in common, so
 that their differences are those of the factors.
 

@@ -130,7 +130,7 @@ def thresholds_of(given: Mapping[str, float | str]) -> Thresholds:
     values = {name: share_of(str(value), f"`{name}`", _EXAMPLES[name]) for name, value in given.items()}
     for name in ("max_distance", "min_coverage"):
         if values.get(name, 0.0) > 1:
-            raise InputError(f"`{name}`: {str(given[name])!r} must be at most 1, or 100%; such as {_EXAMPLES[name]}")
+            raise InputError(f"`{name}`: {str(given[name])!r}: must be at most 1, or 100%; such as {_EXAMPLES[name]}")
     return Thresholds(**values)
 
 
@@ -148,9 +148,9 @@ def share_of(text: str, where: str, example: str = "2%") -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise InputError(f"{where}: {text[:40]!r} must be a number from 0 on, such as {example}")
+        raise InputError(f"{where}: {text[:40]!r}: must be a number from 0 on, such as {example}")
     if example.endswith("%") and value > 1 and not plain.endswith("%"):
-        raise InputError(f"{where}: {text[:40]!r} is {value:.0%} as a share; write {plain}% or {value / 100:g}")
+        raise InputError(f"{where}: {text[:40]!r}: is {value:.0%} as a share; write {plain}% or {value / 100:g}")
     return value
 
 

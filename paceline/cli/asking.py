@@ -10,10 +10,7 @@ import typer
 if TYPE_CHECKING:
     from paceline.lengthy import Agree, Lengthy
 
-__all__ = ["agree_to_measure", "asking"]
-
-_LONG_MEASURING_S = 3600.0
-"""What real runs may take before it is asked about."""
+__all__ = ["asking"]
 
 
 def asking(where: object, *, yes: bool) -> Agree:
@@ -49,13 +46,3 @@ def asking(where: object, *, yes: bool) -> Agree:
             raise typer.Exit(InputError.exit_code)
 
     return agree
-
-
-def agree_to_measure(took_s: float, where: str, *, yes: bool) -> None:
-    """Ask whether to begin real runs that are estimated to take so many seconds."""
-    from paceline.lengthy import Lengthy
-    from simulator.text import format_rough_seconds
-
-    if not yes and took_s > _LONG_MEASURING_S:
-        what = f"its runs take about {format_rough_seconds(took_s)} on this machine"
-        asking(where, yes=yes)(Lengthy(what, "take fewer settings or repeats", _LONG_MEASURING_S))

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calibrate.validation.validation import Validation
-from paceline.reporting.validation.content import Table
-from paceline.reporting.validation.facts import rows_table, scores_table, signed, summary
-from simulator.text import clean
+from paceline.reporting.validation.content import rows_table, scores_table, summary
+from simulator.text import clean, written
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -39,7 +38,10 @@ def show_validation(validation: Validation) -> None:
         console.print(_scores(validation))
         for score in validation.scores:
             console.print(
-                Padding(Text(f"worst of {clean(score.group)}: {clean(score.worst_setting)}, {signed(score.worst_error)}"), (0, 0, 0, 2)),
+                Padding(
+                    Text(f"worst of {clean(score.group)}: {clean(score.worst_setting)}, {written(score.worst_error, 'error')}"),
+                    (0, 0, 0, 2),
+                ),
                 style="dim",
             )
         console.print()
@@ -75,7 +77,11 @@ def show_matrix(matrix: Matrix) -> None:
 
 def _scores(validation: Validation) -> Grid:
     whole = scores_table(validation)
-    return _grid(replace(whole, rows=tuple(row for row in whole.rows if row[0] != "worst setting")))
+    return (
+        replace(whole.chosen([column.name for column in whole.columns if column.name != "worst setting"]), note="")
+        .transposed("measure")
+        .to_rich()
+    )
 
 
 def _rows(validation: Validation, group: str) -> Grid:
@@ -87,22 +93,6 @@ def _rows(validation: Validation, group: str) -> Grid:
         rows = sorted(rows, key=lambda row: (row.fitted, -abs(row.error)))[:most]
         title = f"{group}: the {most} largest errors of {sum(row.group == group for row in validation.rows)}"
     unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
-    whole = rows_table(Validation("", "", tuple(rows), ()))
-    places = [place for place, name in enumerate(whole.columns) if name in _NARROW]
-    columns = tuple(_SHORT.get(whole.columns[place], whole.columns[place]) for place in places)
-    return _grid(Table(title + unit, columns, tuple(tuple(row[place] for place in places) for row in whole.rows)))
-
-
-def _grid(table: Table) -> Grid:
-    from rich import box
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    grid = Grid(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=Text(clean(table.title)), title_justify="left", title_style="bold"
-    )
-    for index, name in enumerate(table.columns):
-        grid.add_column(Text(clean(name) if name else ""), justify="left" if index in table.left else "right")
-    for row in table.rows:
-        grid.add_row(*(Text(clean(cell, 300) if cell else "") for cell in row))
-    return grid
+    narrow = rows_table(Validation("", "", tuple(rows), ())).chosen(_NARROW)
+    columns = tuple(replace(column, heading=_SHORT.get(column.name, "")) for column in narrow.columns)
+    return replace(narrow, title=title + unit, columns=columns).to_rich()

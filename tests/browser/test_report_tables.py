@@ -82,7 +82,7 @@ def test_the_other_tables_hold_what_is_drawn(page: Page, report: Path) -> None:
         parts = {trace["name"]: trace["x"] for trace in named(page, figure)}
         for index, row in enumerate(page.table(figure)):
             for name, shares in parts.items():
-                assert row[name] / row["Mean step"] == pytest.approx(shares[index])
+                assert row[name] / row["Step, mean"] == pytest.approx(shares[index])
     gains = sorted(x for trace in named(page, "around") for x in trace["x"] if x is not None)
     assert sorted(row["Throughput changes by"] for row in page.table("around")) == gains
     assert gains

@@ -10,8 +10,8 @@ import pytest
 from calibrate.testbed.running import busiest_share, guessed_run_s, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from calibrate.validation.matrix import Matrix, faults_of, read_matrix
-from calibrate.validation.random_matrix import CORES, GROUPS, LAYERS, RING, SERVERS, TCP, is_random, random_matrix, random_text, seed_of
-from simulator.errors import InputError
+from calibrate.validation.random_matrix import CORES, GROUPS, LAYERS, RING, SERVERS, TCP, matrix_named, random_matrix, random_text
+from simulator.errors import InputError, ScenarioError
 
 SEEDS = 200
 
@@ -130,7 +130,7 @@ def test_what_a_seed_draws_does_not_change() -> None:
 def test_what_was_drawn_is_written_and_read_back(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "drawn.toml"
     path.write_text(random_text(seed, 12), encoding="utf-8")
-    assert read_matrix(path, describe=described) == drawn(seed)
+    assert read_matrix(path, describe=described) == drawn(seed).model_copy(update={"drawn_by": None})
 
 
 @pytest.mark.parametrize(("seed", "count"), [(1, 0), (1, 201), (1, -3), (-1, 12), (10**18, 12)])
@@ -143,11 +143,13 @@ def test_seed_and_count_have_their_range(seed: int, count: int) -> None:
     "name", ["random", "random:", "random:x", "random:-1", "random:1.5", "random: 1", "random:1:2", f"random:{10**18}"]
 )
 def test_a_seed_is_a_whole_number(name: str) -> None:
-    assert is_random(name)
     with pytest.raises(InputError, match="must have a seed, a whole number"):
-        seed_of(name)
+        matrix_named(name)
 
 
-def test_a_matrix_of_another_name_is_none_of_these() -> None:
-    assert not is_random("randomised.toml")
-    assert seed_of("random:20") == 20
+def test_a_matrix_of_another_name_is_no_seed() -> None:
+    with pytest.raises(ScenarioError, match=r"no file 'randomised\.toml'"):
+        matrix_named("randomised.toml")
+    assert matrix_named("random:20", 1, describe=described).drawn_by == 20
+    with pytest.raises(InputError, match=r"`count`: goes with settings that are drawn"):
+        matrix_named("quick", 3)

@@ -32,14 +32,14 @@ def number():
         ("calibrate model.py:2x --name x", ("'model.py:2x' must be a file and a function",)),
         ("calibrate --name x", ("either MODEL.py:FUNCTION or --step",)),
         ("calibrate model.py:number", ("Missing option '--name'",)),
-        ("calibrate model.py:number --name ../x", ("--name '../x': must be letters",)),
+        ("calibrate model.py:number --name ../x", ("--name '../x' must be letters",)),
         ("calibrate model.py:number --name x --batch 16,many", ("--batch '16,many': must be whole numbers",)),
         ("calibrate model.py:number --name x --batch 16", ("--batch 16: must name at least two",)),
         ("calibrate model.py:number --name x --batch 0,16", ("--batch 0: must be at least 1",)),
         ("calibrate model.py:number --name x --steps 1", ("--steps 1: must be at least 5",)),
-        ("calibrate model.py:number --name x --precision int8", ("--precision 'int8': must be float32 or mixed_float16",)),
+        ("calibrate model.py:number --name x --precision int8", ("--precision 'int8' must be 'float32' or 'mixed_float16'",)),
         ("calibrate model.py:number --name x --python none/python", ("--python 'none/python' cannot be run",)),
-        ("calibrate model.py:number --name x --out model.py/x.toml", ("--out 'model.py/x.toml': cannot be written", "model.py is a file")),
+        ("calibrate model.py:number --name x --out model.py/x.toml", ("'model.py/x.toml': cannot be written", "model.py is a file")),
         ("calibrate model.py:number --name x --from-measurements a.ndjson", ("--from-measurements: nothing is measured with it",)),
         ("calibrate --name x --from-measurements a.ndjson --at-once 2", ("--at-once: nothing is measured here",)),
         ("calibrate --name x --from-measurements a.ndjson", ("a.ndjson: cannot be read: No such file",)),
@@ -100,6 +100,7 @@ def test_a_damaged_file_is_bad_input(folder: Path, paceline: Runner, command: st
     assert contents(folder) == before
 
 
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
 def test_a_damaged_file_leaves_the_testbed_nothing_to_fit(folder: Path, paceline: Runner) -> None:
     (folder / "m.ndjson").write_bytes(b"broken\n")
     answer = paceline("testbed", "fit", "m.ndjson", "-o", "machine.json")

@@ -235,7 +235,11 @@ TYPED = [
     Bad("unknown-command", "simulte s.toml", ("No such command 'simulte'", "Did you mean 'simulate'", "paceline --help")),
     Bad("no-argument", "simulate", ("Missing argument 'SCENARIO.toml'", "paceline simulate --help")),
     Bad("two-arguments", "simulate s.toml t.toml", ("unexpected extra argument", "t.toml")),
-    Bad("schema-nonsense", "schema nonsense", ("'nonsense' is not one of 'scenario', 'workload', 'cluster', 'device', 'result'",)),
+    Bad(
+        "schema-nonsense",
+        "schema nonsense",
+        ("'nonsense' is not one of 'scenario', 'workload', 'cluster', 'device', 'result', 'testbed-setting'",),
+    ),
     Bad("show-unknown", "models show nothing", ("there is no workload, cluster or device named 'nothing'", "paceline models list")),
     Bad("show-near", "models show ethernet-25", ("named 'ethernet-25'; did you mean ethernet-25g",)),
     Bad("show-missing-file", "models show none.toml", ("models show: no file 'none.toml'",)),

@@ -302,5 +302,5 @@ def test_a_result_obeys_its_schema(paceline: Runner) -> None:
 
 def test_all_schemas_at_once(paceline: Runner) -> None:
     schemas = json.loads(paceline("schema").stdout)
-    assert set(schemas) == {"scenario", "workload", "cluster", "device", "result"}
+    assert set(schemas) == {"scenario", "workload", "cluster", "device", "result", "testbed-setting"}
     assert all(json.loads(paceline("schema", name).stdout) == schema for name, schema in schemas.items())

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from paceline.cli.validating import share_of, thresholds_of
 from support.command_line import SCENARIO, Answer
 
-from calibrate.validation.validation import Thresholds
+from calibrate.validation.validation import Thresholds, share_of, thresholds_of
 from simulator import load_scenario
 from simulator.errors import InputError
 
@@ -82,19 +81,19 @@ def test_missed_thresholds_stand_in_the_json_and_on_the_page(paceline: Runner, f
 
 @pytest.mark.parametrize(("text", "value"), [("2%", 0.02), ("0.02", 0.02), (" 80 % ", 0.8), ("0", 0.0), ("1e-3", 0.001)])
 def test_shares_in_either_way(text: str, value: float) -> None:
-    assert share_of(text, "--x") == pytest.approx(value)
+    assert share_of(text, "`x`") == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["", "two", "-1%", "nan", "inf", "1e999%", "2%%"])
 def test_what_is_no_share(text: str) -> None:
-    with pytest.raises(InputError, match=r"--x .*: must be a number from 0 on, such as 2%"):
-        share_of(text, "--x")
+    with pytest.raises(InputError, match=r"`x`: .*: must be a number from 0 on, such as 2%"):
+        share_of(text, "`x`")
 
 
 def test_thresholds_by_name() -> None:
-    assert thresholds_of(median="2%", worst=None, coverage="0.8") == Thresholds(median=0.02, coverage=0.8)
-    with pytest.raises(InputError, match=r"--min-coverage '80': is 8000% as a share; write 80% or 0\.8"):
-        thresholds_of(coverage="80")
+    assert thresholds_of({"max_median": "2%", "min_coverage": 0.8}) == Thresholds(max_median=0.02, min_coverage=0.8)
+    with pytest.raises(InputError, match=r"`min_coverage`: '80': is 8000% as a share; write 80% or 0\.8"):
+        thresholds_of({"min_coverage": "80"})
 
 
 def test_a_refit_moves_compute_and_writes_a_scenario_that_loads(paceline: Runner, folder: Path, points: Path) -> None:
@@ -157,7 +156,7 @@ def refused(answer: Answer) -> str:
         ("validate none.toml --measured p.csv", "none.toml: there is no such file"),
         ("validate bad.toml --measured p.csv", "bad.toml: strategy.wrokers: is no key of this table"),
         ("validate s.toml --measured s.toml", "s.toml:1: "),
-        ("validate s.toml --measured p.csv --unit steps/s", "--unit 'steps/s': must be samples/s or updates/s"),
+        ("validate s.toml --measured p.csv --unit steps/s", "'steps/s' is not one of 'samples/s', 'updates/s'"),
         ("validate s.toml --measured p.csv --max-median much", "--max-median 'much': must be a number from 0 on, such as 2%"),
         ("validate s.toml --measured p.csv --max-distance 3", "--max-distance '3': must be at most 1"),
         (

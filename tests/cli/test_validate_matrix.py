@@ -102,6 +102,7 @@ def test_a_file_of_mine_is_not_replaced(paceline: Runner, folder: Path, command:
     assert mine.read_text(encoding="utf-8") == '{"keep": 1}'
 
 
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
 def test_a_fit_leaves_out_what_cannot_be_read_and_predicts(paceline: Runner, folder: Path) -> None:
     runs = sorted(folder.glob("*-testbed-*.ndjson"))
     cut = folder / "cut.ndjson"
@@ -110,7 +111,7 @@ def test_a_fit_leaves_out_what_cannot_be_read_and_predicts(paceline: Runner, fol
     answer = paceline("testbed", "fit", str(cut), *map(str, runs), "-o", str(platform))
     assert answer.code == 0, answer.stderr
     assert "left out" in answer.stderr
-    predicted = paceline("testbed", "predict", str(platform), "--workers", "3", "--model", "ladder-1mb", "--steps", "10", "--json")
+    predicted = paceline("testbed", "predict", str(platform), "--set", "workers=3", "--set", "steps=10", "--json")
     assert predicted.code == 0, predicted.stderr
     assert json.loads(predicted.stdout)["updates_per_s"]["mean"] > 0
     assert "dispatch_s" in json.loads(predicted.stdout)["undetermined"]
@@ -190,10 +191,10 @@ def test_drawn_settings_are_listed_and_written_without_a_run(paceline: Runner, f
 
 
 def test_what_takes_long_is_asked_about(paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.cli.validate_matrix.check_matrix", lambda *_, **__: None)
+    monkeypatch.setattr("calibrate.validation.matrix.check_matrix", lambda *_, **__: None)
     answer = paceline("validate", "--matrix", "random:1", "--count", "200", "--measurements", str(folder), "--json")
     assert answer.code == 2
-    assert "--matrix: its runs take about" in answer.stderr
+    assert "random-1-200: its runs take about" in answer.stderr
     assert "needs --yes" in answer.stderr
 
 
@@ -206,8 +207,8 @@ def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
     # the settings of the file stand in for those that a seed would draw
     table = read_toml(folder / "mine.toml")
     monkeypatch.setattr(
-        "paceline.cli.validate_matrix.random_matrix",
-        lambda seed, count, python: matrix_of({**table, "name": f"random-{seed}-{count}"}, "random", python=python),
+        "calibrate.validation.random_matrix.random_matrix",
+        lambda seed, count, **_: matrix_of({**table, "name": f"random-{seed}-{count}"}, "random").model_copy(update={"drawn_by": seed}),
     )
     document = folder / "fidelity.md"
     for seed in ("20", "21"):

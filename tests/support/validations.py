@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from calibrate.validation.comparison import Compared
-from calibrate.validation.validation import scores_of
-from paceline.reporting.validation import Table, Validation
+from calibrate.validation.validation import Validation, scores_of
 from simulator.figures import Estimate
+from simulator.table import Column, Table
 
 __all__ = ["HOSTILE", "row", "validation_of"]
 
 HOSTILE = '<script>window.pwned=1</script>"|`[x](javascript:alert(1))\u202e&amp;<img src=x onerror=window.pwned=1>'
+
+MOVED = (Column("quantity", "text"), Column("from", "rate"), Column("to", "rate"))
 
 
 def row(name: str = "8 workers", predicted: float = 103.0, measured: Sequence[float] = (99.0, 100.0, 101.0), **changes: Any) -> Compared:
@@ -65,7 +67,7 @@ def validation_of(rows: Sequence[Compared] | None = None, **changes: Any) -> Val
         "machine": "a machine, 2 cores, Python 3.11",
         "about": ("points.csv holds 45 runs at 15 settings.",),
         "notes": ("the network is an assumption, not a measurement",),
-        "tables": (Table("What was moved", ("quantity", "from", "to"), (("bandwidth", "1 Gbit/s", "2 Gbit/s"),), "By the fit."),),
+        "tables": (Table("What was moved", MOVED, (("bandwidth", 1.25e8, 2.5e8),), "moved", "By the fit."),),
         "overlay": tuple(each.group for each in chosen),
         "scores": tuple(scores_of(chosen)),
     }

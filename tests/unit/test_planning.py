@@ -398,7 +398,7 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     assert ssp.runners_up[0].result.staleness.max > 0
     assert re.search(r"; the best without is sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% slower\.$", ssp.why)
     grid = all_candidates(answer)
-    place = [column.name for column in grid.columns].index("Staleness (updates)")
+    place = [column.title for column in grid.columns].index("Staleness (updates)")
     assert [row[place] for row in grid.rows] == [f"{format_number(stale.mean)}, p95 {format_number(stale.p95)}", None]
     alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
     assert "none simulated without reaches the goal" in alone.why

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibrate.published.fitting import Curves, alone, choose, grid_of, interval_of
+from calibrate.published.fitting import Curves, choose, chosen_by_source, grid_of, interval_of
 from calibrate.published.prediction import left_out
 from calibrate.published.tables import load_tables
 from simulator.constants import Constant, Known, Prior, constants
@@ -60,7 +60,7 @@ def test_what_no_row_feels_stays_at_its_prior_and_is_not_determined():
     flat = {"one": Curves("a", np.full(3, 0.1), {SHARE.name: np.full((3, 7), 0.1)})}
     found = choose(flat, {SHARE.name: SHARE})
     assert found.values[SHARE.name] == pytest.approx(0.5, rel=0.03)
-    assert alone(flat, {SHARE.name: SHARE}, found, SHARE.name) == {}
+    assert chosen_by_source(flat, {SHARE.name: SHARE}, found, SHARE.name) == {}
     assert interval_of(SHARE, 0.5, []) == Known(value=0.5, low=0.25, high=1.0)
 
 
@@ -69,14 +69,14 @@ def test_what_is_not_fitted_stays_at_its_prior():
     of = {"one": curves("a", 0.3)}
     found = choose(of, {SHARE.name: fixed})
     assert found.values == {SHARE.name: 0.5}
-    assert alone(of, {SHARE.name: fixed}, found, SHARE.name) == {}
+    assert chosen_by_source(of, {SHARE.name: fixed}, found, SHARE.name) == {}
     assert np.exp(found.errors["one"]) == pytest.approx(np.full(4, 0.5 / 0.3))
 
 
 def test_each_source_has_a_value_of_its_own():
     of = {"a1": curves("a", 0.3), "b1": curves("b", 0.6)}
     found = choose(of, {SHARE.name: SHARE})
-    assert alone(of, {SHARE.name: SHARE}, found, SHARE.name) == pytest.approx({"a": 0.3, "b": 0.6}, rel=0.03)
+    assert chosen_by_source(of, {SHARE.name: SHARE}, found, SHARE.name) == pytest.approx({"a": 0.3, "b": 0.6}, rel=0.03)
 
 
 def test_an_interval_is_wide_of_one_source_and_narrow_of_many_that_agree():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from paceline.cli.validate_published import published_validation
 
 from calibrate.published.device_transfer import BY_PAIR, BY_RATIO, BY_ROOFLINE, MOVED_BY, moved_rows
 from calibrate.published.validation import MOVED, validate_published
@@ -94,8 +93,8 @@ def test_a_pair_is_predicted_from_the_other_source():
 def test_it_is_a_part_of_the_validation_and_told_in_words_and_a_table():
     found = validate_published([MOVED])
     assert {row.group for row in found.rows} == set(MOVED_BY)
-    told = published_validation(found)
+    told = found.validation
     assert [score.group for score in told.scores] == list(MOVED_BY)
-    table = next(each for each in told.tables if each.title == "DeviceTransfer from one device to another")
-    assert sum(int(row[3]) for row in table.rows) == len(found.rows)
+    table = next(each for each in told.details if each.title == "Moved from one device to another")
+    assert sum(table.to_frame()["trainings"]) == len(found.rows)
     assert any("moved from one device to another" in text for text in told.about)

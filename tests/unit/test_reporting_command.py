@@ -113,8 +113,8 @@ def test_what_cannot_be_simulated_again_is_noted(results: Path) -> None:
 @pytest.mark.parametrize(
     ("during", "kept", "note"),
     [
-        ("timeline.timeline_of", (), "There are no what-ifs, and there is no timeline: they were interrupted."),
-        ("sensitivity.changes_of", ("timeline",), "There are no what-ifs: they were interrupted."),
+        ("simulated.timeline_of", (), "There are no what-ifs, and there is no timeline: they were interrupted."),
+        ("simulated.changes_of", ("timeline",), "There are no what-ifs: they were interrupted."),
     ],
 )
 def test_ctrl_c_ends_the_simulating_and_the_page_is_written(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from paceline.cli.validate_published import published_validation
-from paceline.cli.validating import as_data
 from support.validations import row
 
 from calibrate.published.device_transfer import BY_RATIO
 from calibrate.published.tables import Excluded
 from calibrate.published.validation import Coverage, PublishedValidation
-from paceline.reporting.validation import render_validation, section
+from paceline.reporting.validation import as_data, render_validation, section
 from simulator.constants import Constant, Prior
 
 PRIOR = Prior(value=0.5, low=0.1, high=0.9, source="made up for this test")
@@ -52,7 +50,7 @@ FOUND = PublishedValidation(
 
 
 def test_moved_trainings_do_not_count_in_the_score_of_all():
-    validation = published_validation(FOUND)
+    validation = FOUND.validation
     assert [score.group for score in validation.scores] == [BY_RATIO, "sync PS", "all-reduce", "throughput"]
     assert validation.score is not None
     assert validation.score.settings == 2
@@ -62,7 +60,7 @@ def test_moved_trainings_do_not_count_in_the_score_of_all():
 
 
 def test_coverage_constants_exclusions_and_the_worst_are_told():
-    validation = published_validation(FOUND)
+    validation = FOUND.validation
     for text in (section(validation), render_validation(validation)):
         assert "of throughput, 2 of 3 series and 4 of 7 rows; of rate of all-reduces, 1 of 2 series and 5 of 9 rows" in text
         assert "no row says which network it ran on" in text
@@ -77,12 +75,12 @@ def test_coverage_constants_exclusions_and_the_worst_are_told():
 
 def test_one_regime_alone_has_one_score_and_no_score_of_all():
     alone = FOUND.model_copy(update={"rows": FOUND.rows[:2]})
-    assert [score.group for score in published_validation(alone).scores] == ["sync PS"]
+    assert [score.group for score in alone.validation.scores] == ["sync PS"]
 
 
 def test_throughputs_all_reduces_and_staleness_are_three_headlines():
     more = (row("16 ranks, 1 GB", 190.0, group="NCCL"), row("30 workers", 29.0, group="staleness", unit="updates"))
-    validation = published_validation(FOUND.model_copy(update={"rows": FOUND.rows + more}))
+    validation = FOUND.model_copy(update={"rows": FOUND.rows + more}).validation
     assert [(what, score.group, score.settings) for what, score in validation.headlines] == [
         ("throughput", "throughput", 2),
         ("rate of all-reduces", "NCCL", 1),

@@ -10,10 +10,12 @@ import pytest
 from support.validations import HOSTILE, row, validation_of
 
 from calibrate.validation.validation import scores_of
-from paceline.reporting.validation import Table, place_section, render_validation, section, write_validation
-from paceline.reporting.validation.facts import rows_table, scores_table, share, signed, summary
-from paceline.reporting.validation.overlay import curves_of
+from paceline.reporting.validation import place_section, render_validation, section, write_validation
+from paceline.reporting.validation.content import rows_table, scores_table, summary
+from paceline.reporting.validation.figures import curves_of
 from simulator.errors import InputError
+from simulator.table import Column, Table
+from simulator.text import written
 
 
 def figures_of(page: str) -> dict[str, Any]:
@@ -36,20 +38,20 @@ def text_of(page: str) -> str:
     [
         (0.018, "+1.8%"),
         (-0.018, "−1.8%"),
-        (0.0, "0.0%"),
-        (-0.0001, "0.0%"),
+        (0.0, "±0%"),
+        (-0.0001, "±0%"),
         (0.48, "+48%"),
         (-0.12, "−12%"),
         (0.0996, "+10%"),
-        (12.0, "+1200%"),
+        (12.0, "+1,200%"),
     ],
 )
-def test_signed_shares(value, text):
-    assert signed(value) == text
+def test_errors_have_their_sign(value, text):
+    assert written(value, "error") == text
 
 
 def test_shares_that_were_not_measured_are_dashes():
-    assert [share(value) for value in (None, 0.0123, 0.5)] == ["–", "1.2%", "50%"]
+    assert [written(value, "share") for value in (None, 0.0123, 0.5)] == ["–", "1.2%", "50%"]
 
 
 def test_the_summary_says_how_good_and_how_sure():
@@ -80,20 +82,25 @@ def test_a_headline_is_told_of_its_own_group():
 
 def test_tables_leave_out_what_nobody_measured():
     plain = validation_of([row(), row("16 workers")])
-    assert rows_table(plain).columns == (
-        "", "setting", "group", "measured", "repeats", "predicted", "90% interval", "error", "noise",
+    assert named(rows_table(plain)) == (
+        "number", "setting", "group", "measured", "repeats", "predicted", "90% interval", "error", "noise",
     )  # fmt: skip
-    names = [cells[0] for cells in scores_table(plain).rows]
+    names = named(scores_table(plain))
     assert "staleness error" not in names
     assert "width over noise" in names
     full = rows_table(validation_of())
-    assert full.columns[-3:] == ("alpha-beta", "ideal linear", "note")
-    assert full.rows[0][:5] == ("1", "async PS, 1 workers *", "async PS", "88.20", "87.3; 88.2; 89.1")
+    assert named(full)[-3:] == ("alpha-beta", "ideal linear", "note")
+    assert full.rows[0][:5] == (1, "async PS, 1 workers *", "async PS", pytest.approx(88.2), "87.3; 88.2; 89.1")
 
 
-def test_units_that_differ_stand_beside_each_number():
-    cells = rows_table(validation_of([row(), row(unit="samples/s")])).rows
-    assert [each[3] for each in cells] == ["100.0 updates/s", "100.0 samples/s"]
+def named(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns)
+
+
+def test_units_that_differ_have_a_column():
+    table = rows_table(validation_of([row(), row(unit="samples/s")]))
+    assert table.chosen(["unit", "measured"]).rows == (("updates/s", 100.0), ("samples/s", 100.0))
+    assert "unit" not in named(rows_table(validation_of()))
 
 
 def test_every_setting_stands_on_the_page_and_in_markdown():
@@ -154,7 +161,7 @@ def test_the_same_validation_gives_the_same_bytes(tmp_path):
 
 def hostile():
     rows = [row(HOSTILE, group=HOSTILE, unit=HOSTILE, note=HOSTILE, settings={"workers": 8.0, HOSTILE: HOSTILE}, baselines={HOSTILE: 90.0})]
-    table = Table(HOSTILE, (HOSTILE, "b"), ((HOSTILE, HOSTILE),), HOSTILE)
+    table = Table(HOSTILE, (Column(HOSTILE, "text"), Column("b", "text")), ((HOSTILE, HOSTILE),), "hostile", HOSTILE)
     return validation_of(
         rows,
         title=HOSTILE,

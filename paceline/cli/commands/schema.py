@@ -16,8 +16,8 @@ PANEL, ORDER = Panel.LOOK_UP, 100
 
 def schema(
     format_: Annotated[
-        Literal["scenario", "workload", "cluster", "device", "result"] | None,
-        typer.Argument(metavar="FORMAT", help="scenario, workload, cluster, device or result; all five if left out."),
+        Literal["scenario", "workload", "cluster", "device", "result", "testbed-setting"] | None,
+        typer.Argument(metavar="FORMAT", help="scenario, workload, cluster, device, result or testbed-setting; all of them if left out."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The output is JSON in any case.", hidden=True)] = True,  # noqa: ARG001
 ) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from paceline.cli.commands import Panel
-
-if TYPE_CHECKING:
-    from calibrate.validation.matrix import Matrix
-    from calibrate.validation.validation import Validation
 
 __all__ = ["validate"]
 
@@ -31,7 +27,7 @@ def validate(
             "--measured",
             metavar="POINTS.csv",
             help="Your own measured points: columns workers, throughput, and where they differ servers, batch and staleness (mean, in "
-            "updates). A line a run; lines with the same setting are repeats, which show the noise.",
+            "updates). A line for each run; lines with the same setting are repeats, which show the noise.",
             show_default=False,
         ),
     ] = None,
@@ -44,7 +40,7 @@ def validate(
         bool,
         typer.Option(
             "--refit",
-            help="Fit compute, link and server cost of the scenario to the points; tells what moved, from what to what, which points "
+            help="Fit compute, link and server cost of the scenario to the points; shows what moved, from what to what, which points "
             "determine it and what they leave open, and predicts each point from the others.",
         ),
     ] = False,
@@ -157,11 +153,10 @@ def validate(
     """
     from paceline import api
     from paceline.cli.asking import asking
-    from paceline.cli.calibrating import command_line
-    from paceline.cli.options import settings_of
-    from paceline.cli.showing_testbed import show_json
+    from paceline.cli.ending import keeping
+    from paceline.cli.options import command_line, settings_of
     from paceline.cli.showing_validation import show_matrix, show_validation
-    from paceline.cli.terminal import note, progress_bar, stages_bar
+    from paceline.cli.terminal import note, progress_bar, show_json, stages_bar
     from paceline.reporting.validation import as_data
     from simulator.errors import InputError
 
@@ -211,7 +206,11 @@ def validate(
         if list_:
             show_json(chosen.as_data()) if json else show_matrix(chosen)
             return
-        found = _measured(chosen, measurements, yes=yes, platform=platform, python=python, timeout_s=timeout_s, **common)
+        common |= {"measurements": measurements, "platform": platform, "python": python, "timeout_s": timeout_s}
+        with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
+            found = api.validate_matrix(
+                chosen, agree=asking(chosen.name, yes=yes), progress=lambda done, total, _: advance(done, total), **common
+            )
     show_json(as_data(found)) if json else show_validation(found)
     for path in filter(None, (platform, out_scenario, out, markdown, rows)):
         note(f"wrote {path}" + (f"; use it with: paceline simulate {path}" if path == out_scenario else ""))
@@ -221,25 +220,7 @@ def validate(
         raise typer.Exit(_MISSED)
 
 
-def _measured(matrix: Matrix, folder: Path, *, yes: bool, **how: Any) -> Validation:
-    """A matrix measured, after asking where that takes long; where it is stopped, says where the measurements are."""
-    from paceline import api
-    from paceline.cli.asking import agree_to_measure
-    from paceline.cli.ending import keeping
-    from paceline.cli.terminal import note, progress_bar
-    from simulator.text import format_rough_seconds
-
-    def agree(took_s: float) -> None:
-        agree_to_measure(took_s, "--matrix", yes=yes)
-        about = f"about {format_rough_seconds(took_s)} to measure" if took_s else "all measured before"
-        note(
-            f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each, {about}; "
-            f"raw measurements go to {folder}, and what is there already is used"
-        )
-
-    def kept() -> str:
-        some = any(folder.glob("*-testbed-*.ndjson"))
-        return f"what was measured is kept in {folder}; the same command goes on there" if some else ""
-
-    with progress_bar("settings") as advance, keeping(kept):
-        return api.validate_matrix(matrix, measurements=folder, agree=agree, progress=lambda done, total, _: advance(done, total), **how)
+def _kept(measurements: Path) -> str:
+    """What a validation that was stopped leaves behind."""
+    some = any(measurements.glob("*-testbed-*.ndjson"))
+    return f"what was measured is kept in {measurements}; the same command goes on there" if some else ""

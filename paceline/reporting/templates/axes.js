@@ -95,8 +95,7 @@ function linearAxis(high, changes = {}) {
 
 // shares from left to right, and rows from top to bottom, the first with room above it for its label
 function shareAxis(high) {
-  const quarters = [0, 0.25, 0.5, 0.75, 1];
-  return axisOf("", { range: [0, high], tickformat: ".0%", tickvals: quarters, fixedrange: true });
+  return axisOf("", { range: [0, high], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1], fixedrange: true });
 }
 function rowsAxis(rows, above = 0.5, texts = []) {
   const marks = texts.map((words, row) => ({ value: row, text: words }));

@@ -13,10 +13,7 @@ const FIELDS = {
 };
 
 function axisField(name) {
-  return {
-    read: (state) => (state[name] ? "log" : "linear"),
-    write: (state, text) => Object.assign(state, { [name]: text === "log" }),
-  };
+  return { read: (state) => (state[name] ? "log" : "linear"), write: (state, text) => Object.assign(state, { [name]: text === "log" }) };
 }
 
 // a curve that has nothing at the sliders' values takes them to where it has
@@ -93,31 +90,22 @@ function showCards(view) {
 
 function copyLink(note) {
   const byHand = () => {
-    const field = element("input", { type: "text", value: window.location.href, readOnly: true, attributes: { "aria-label": "Link to this view" } });
+    const attributes = { "aria-label": "Link to this view" },
+      field = element("input", { type: "text", value: window.location.href, readOnly: true, attributes });
     note.replaceChildren(field);
     field.select();
   };
-  const said = () => {
-    note.textContent = "Copied.";
-  };
-  if (navigator.clipboard) {
-    navigator.clipboard.writeText(window.location.href).then(said, byHand);
-  } else {
-    byHand();
-  }
+  const said = () => note.replaceChildren("Copied.");
+  return navigator.clipboard ? navigator.clipboard.writeText(window.location.href).then(said, byHand) : byHand();
 }
 
 // pass on what is chosen: change(state) alters the state
 function listen(update) {
   inputs("[data-group]").forEach((box) =>
-    box.addEventListener("change", () => update((state) => state.off[box.dataset.group][box.checked ? "delete" : "add"](Number(box.value)))),
+    box.addEventListener("change", () => update(({ off }) => off[box.dataset.group][box.checked ? "delete" : "add"](Number(box.value)))),
   );
   inputs("[data-key]").forEach((slider) =>
-    slider.addEventListener("input", () =>
-      update((state) => {
-        state.at[Number(slider.dataset.key)] = Number(slider.value);
-      }),
-    ),
+    slider.addEventListener("input", () => update((state) => state.at.splice(Number(slider.dataset.key), 1, Number(slider.value)))),
   );
   Object.entries(FIELDS).forEach(([id, { write }]) =>
     inputs("#" + id).forEach((field) => field.addEventListener("change", () => update((state) => write(state, field.value)))),

@@ -1,19 +1,9 @@
 // One state, and everything that follows it.
 
 const still = JSON.parse(document.getElementById("figures").textContent);
-const live = [
-  throughputFigure,
-  efficiencyFigure,
-  againstFigure,
-  costFigure,
-  staleMeanFigure,
-  staleDistributionFigure,
-  stepsHereFigure,
-  stepsOverFigure,
-  sensitivityFigure,
-  linkFigure,
-  busyFigure,
-].filter((figure) => plotElement(figure.id));
+const overKey = [throughputFigure, efficiencyFigure, costFigure, staleMeanFigure, linkFigure];
+const here = [againstFigure, staleDistributionFigure, stepsHereFigure, stepsOverFigure, sensitivityFigure, busyFigure];
+const live = [...overKey, ...here].filter((figure) => plotElement(figure.id));
 const names = [...document.querySelectorAll(".plot")].map((plot) => plot.id.slice("figure-".length));
 const waiting = new Set(names);
 let state = stateFrom(window.location.hash),
@@ -28,7 +18,7 @@ function drawOne(name) {
     return drawPlot(name, still[name]);
   }
   if (figure.height) {
-    plot.style.setProperty("--height", figure.height(view, plot.clientWidth) + "px");
+    plot.style.setProperty("--height", `${figure.height(view, plot.clientWidth)}px`);
   }
   plot.setAttribute("aria-label", figure.describe(view));
   return drawPlot(name, view.lines.length ? figure.draw(view, plot.clientWidth) : emptyFigure());
@@ -41,24 +31,15 @@ function inSight(name) {
 
 // one figure at a time, those in sight first, so that the page answers meanwhile
 function drawWaiting() {
-  asked = false;
   const name = [...waiting].find(inSight) || [...waiting][0];
-  if (name === undefined) {
+  asked = name !== undefined;
+  if (asked) {
+    drawOne(name);
+    setTimeout(drawWaiting, 0);
+  } else {
     fillResults();
     document.documentElement.dataset.drawn = "yes";
-    return;
   }
-  drawOne(name);
-  askToDraw();
-}
-
-function askToDraw() {
-  if (asked) {
-    return;
-  }
-  asked = true;
-  document.documentElement.dataset.drawn = "no";
-  setTimeout(drawWaiting, 0);
 }
 
 // tables behind figures are made when they are opened, and follow the state while they are open
@@ -82,7 +63,11 @@ function show() {
   [showWhere, showLegends, showCards, fillLimits].forEach((fill) => fill(view));
   document.querySelectorAll("details[data-of][open]").forEach(fillBehind);
   live.forEach((figure) => waiting.add(figure.id));
-  askToDraw();
+  document.documentElement.dataset.drawn = "no";
+  if (!asked) {
+    asked = true;
+    setTimeout(drawWaiting, 0);
+  }
 }
 
 listen((change) => {
@@ -95,11 +80,7 @@ window.addEventListener("hashchange", () => {
   show();
 });
 document.querySelectorAll("details[data-of]").forEach((details) =>
-  details.addEventListener("toggle", () => {
-    if (details.open) {
-      fillBehind(details);
-    }
-  }),
+  details.addEventListener("toggle", () => details.open && fillBehind(details)),
 );
 buttonsOfStaticTables();
 followTheme(() => names.forEach(drawOne));

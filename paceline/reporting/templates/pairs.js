@@ -1,9 +1,5 @@
 // Two points compared run by run: the rules of paceline/comparing.py and simulator/intervals.py.
 
-function meanOf(values) {
-  return values.reduce((sum, each) => sum + each, 0) / values.length;
-}
-
 // quantile whose rank is share x (n + 1), between its neighbours where that is no whole number
 function ranked(sorted, share) {
   const rank = Math.min(Math.max(share * (sorted.length + 1) - 1, 0), sorted.length - 1),
@@ -13,7 +9,7 @@ function ranked(sorted, share) {
 
 // mean and 90% prediction interval
 function predicted(values) {
-  const mean = meanOf(values),
+  const mean = values.reduce((sum, each) => sum + each, 0) / values.length,
     narrow = data.half_widths[values.length];
   let low, high;
   if (narrow === undefined) {

@@ -38,21 +38,14 @@ function drawPlot(name, figure) {
   return Plotly.react(plotElement(name), drawn.data, drawn.layout, fixed ? { ...plotConfig, displayModeBar: false } : plotConfig);
 }
 
-function resizePlots() {
-  document.querySelectorAll(".js-plotly-plot").forEach((element) => Plotly.Plots.resize(element));
-}
-
 // on paper it is always light
 function followTheme(redraw) {
+  const drawIn = (theme) => {
+    document.documentElement.dataset.theme = theme;
+    redraw();
+    document.querySelectorAll(".js-plotly-plot").forEach((element) => Plotly.Plots.resize(element));
+  };
   dark.addEventListener("change", redraw);
-  window.addEventListener("beforeprint", () => {
-    document.documentElement.dataset.theme = "light";
-    redraw();
-    resizePlots();
-  });
-  window.addEventListener("afterprint", () => {
-    delete document.documentElement.dataset.theme;
-    redraw();
-    resizePlots();
-  });
+  window.addEventListener("beforeprint", () => drawIn("light"));
+  window.addEventListener("afterprint", () => drawIn(""));
 }

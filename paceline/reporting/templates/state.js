@@ -13,17 +13,10 @@ function initialState() {
 
 function hashOf(state) {
   const words = new URLSearchParams({ x: keys[state.x].path });
-  keys.forEach((key, index) => {
-    if (swept(index)) {
-      words.set("at." + key.path, String(key.values[state.at[index]]));
-    }
-  });
+  keys.filter((_, index) => swept(index)).forEach((key) => words.set("at." + key.path, String(key.values[state.at[keys.indexOf(key)]])));
   ["x", "y"].filter((axis) => !state[axis + "log"]).forEach((axis) => words.set(axis + "axis", "linear"));
-  groups.forEach(({ id }) => {
-    if (state.off[id].size) {
-      words.set("hide." + id, [...state.off[id]].sort((a, b) => a - b).join("."));
-    }
-  });
+  const hidden = groups.filter(({ id }) => state.off[id].size);
+  hidden.forEach(({ id }) => words.set("hide." + id, [...state.off[id]].sort((a, b) => a - b).join(".")));
   words.set("of", String(state.focus));
   return "#" + words;
 }

@@ -14,7 +14,8 @@ function evenly(items, most) {
 }
 
 function partTraces(points, changes) {
-  const text = (part, point) => `<b>${data.columns[part].heading}</b>: ${shown(part, point)}, ${written(shareOf(part, point), "share")} of a step`;
+  const text = (part, point) =>
+    `<b>${data.columns[part].heading}</b>: ${shown(part, point)}, ${written(shareOf(part, point), "share")} of a step`;
   return data.parts
     .filter(([part]) => points.some((point) => value(part, point) > 0))
     .map(([part, colour]) =>

@@ -6,15 +6,13 @@ const SMALLEST_SHOWN = 1e-3,
 function xOf(view, point) {
   return view.key.values[place(view.state.x, point)];
 }
-function ends(view) {
-  const { values } = view.key;
+function ends({ key: { values } }) {
   return [values[0], values[values.length - 1]];
 }
 
 // where a curve runs, and what it has there; where x is no matter of it, it is level
-function over(view, { flat, points }, read) {
-  const values = points.map(read);
-  return flat ? [values[0], values[0]] : values;
+function over({ flat, points }, read) {
+  return flat ? [read(points[0]), read(points[0])] : points.map(read);
 }
 function along(view, each) {
   return each.flat ? ends(view) : each.points.map((point) => xOf(view, point));
@@ -32,14 +30,14 @@ function curveTrace(view, each, y, texts) {
     name: plotText(each.name),
     legendgroup: "s" + each.curve,
     x: along(view, each),
-    y: over(view, each, y),
-    hovertext: over(view, each, texts),
+    y: over(each, y),
+    hovertext: over(each, texts),
     line: { color: colour, width: 2.25, dash: each.flat ? "dash" : "solid" },
     marker: {
       symbol,
       size: 9,
       line: { color: colour, width: 2 },
-      color: over(view, each, (point) => (data.hollow[point] ? PAPER : colour)),
+      color: over(each, (point) => (data.hollow[point] ? PAPER : colour)),
     },
   });
 }
@@ -57,7 +55,8 @@ function bandTrace(view, each, low, middle, high) {
   if (each.points.length === 1 && !each.flat) {
     const [middles, lows, highs] = [middle, low, high].map((read) => each.points.map(read));
     const bar = whiskers(middles, lows, highs, { color: colour, thickness: 1.5, width: 6 });
-    return scatterTrace({ x: along(view, each), y: middles, marker: { size: 1, color: colour }, hoverinfo: "skip", legendgroup, error_y: bar });
+    const marker = { size: 1, color: colour };
+    return scatterTrace({ x: along(view, each), y: middles, marker, hoverinfo: "skip", legendgroup, error_y: bar });
   }
   const at = along(view, each);
   return scatterTrace({
@@ -68,7 +67,7 @@ function bandTrace(view, each, low, middle, high) {
     hoverinfo: "skip",
     legendgroup,
     x: [...at, ...at.slice().reverse()],
-    y: [...over(view, each, high), ...over(view, each, low).reverse()],
+    y: [...over(each, high), ...over(each, low).reverse()],
   });
 }
 

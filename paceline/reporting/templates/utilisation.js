@@ -13,7 +13,8 @@ const busyFigure = {
     if (!view.chosen.length) {
       return emptyFigure();
     }
-    const text = (column, point) => `<b>${data.columns[column].heading}</b>: ${value(column, point) === null ? "none" : shown(column, point)}`;
+    const words = (column, point) => (value(column, point) === null ? "none" : shown(column, point));
+    const text = (column, point) => `<b>${data.columns[column].heading}</b>: ${words(column, point)}`;
     return {
       data: view.chosen.map(({ name, curve, chosen }) =>
         barTrace({
@@ -34,12 +35,10 @@ const busyFigure = {
       }),
     };
   },
-  describe: (view) =>
-    chosenTold(view, "Busy shares", (point) =>
-      usedResources(view)
-        .filter((column) => value(column, point) !== null)
-        .map((column) => `${data.columns[column].heading.toLowerCase()} ${shown(column, point)}`)
-        .join(", "),
-    ),
+  describe(view) {
+    const known = (point) => usedResources(view).filter((column) => value(column, point) !== null);
+    const told = (point) => known(point).map((column) => `${data.columns[column].heading.toLowerCase()} ${shown(column, point)}`);
+    return chosenTold(view, "Busy shares", (point) => told(point).join(", "));
+  },
   table: (view) => tableOf("busy", view.chosen.map((each) => each.chosen)),
 };

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.reporting.validation.data import as_data
+from paceline.reporting.validation.content import as_data, place_section, section
 from paceline.reporting.validation.files import ValidationFiles
-from paceline.reporting.validation.markdown import place_section, section
 from paceline.reporting.validation.page import render_validation, write_validation
 
 __all__ = ["ValidationFiles", "as_data", "place_section", "render_validation", "section", "write_validation"]

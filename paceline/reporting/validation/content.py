@@ -1,36 +1,257 @@
-"""A table of text, as pages and Markdown of validations show it."""
+"""What a validation says: a summary, its scores and settings as tables, a section of Markdown, and JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import html
+import re
+import statistics
+from collections.abc import Sequence
+from typing import Any
 
-from simulator import table
+from calibrate.validation.comparison import Compared
+from calibrate.validation.validation import Score, Validation
+from simulator.errors import InputError
+from simulator.table import Cell, Column, Table
+from simulator.text import clean, format_interval, format_number, format_share, written
 
-__all__ = ["Table", "in_words"]
+__all__ = ["as_data", "check_document", "place_section", "rows_table", "scores_table", "section", "summaries", "summary", "tables_of"]
+
+_MOST_LISTED = 4
+_BEGIN = re.compile(r"<!-- begin paceline validate: (.{1,80}?) -->")
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table of text.
+def summary(validation: Validation) -> list[str]:
+    """How good, and how sure: two or three sentences of each headline."""
+    return [sentence for paragraph in _paragraphs(validation) for sentence in paragraph]
 
-    Attributes
-    ----------
-    rows
-        Each with one text a column.
-    text
-        A sentence below the title.
-    left
-        Columns that hold words, by their index; the others hold numbers.
+
+def summaries(validation: Validation) -> list[str]:
+    """The same as a paragraph for each headline."""
+    return [" ".join(paragraph) for paragraph in _paragraphs(validation)]
+
+
+def _paragraphs(validation: Validation) -> list[list[str]]:
+    if not validation.headlines:
+        return [["Every setting took part in the fit, so nothing here tells how good predictions of other settings are."]]
+    where = f" ({clean(validation.headline)})" if validation.headline and len(validation.scores) > 1 else ""
+    return [_told(score, what, where) for what, score in validation.headlines]
+
+
+def _told(score: Score, what: str, where: str) -> list[str]:
+    name, bias, worst = clean(score.worst_setting), written(score.median_error, "error"), written(score.worst_error, "error")
+    if score.settings == 1:
+        of = f" for {what}" if what else ""
+        first = f"One setting was predicted{where}{of}: {name}, off by {worst}."
+    else:
+        first = (
+            f"Of {score.settings:,} settings{where}, predicted {what or 'throughput'} is off by "
+            f"{format_share(score.median_absolute_error)} in the median (bias {bias}), at worst by {worst} ({name})."
+        )
+    ratio = score.width_over_noise
+    width = f"the median width of an interval is {format_share(score.median_relative_width)} of what was measured"
+    noise = (
+        "nothing was repeated, so the noise of the measurements is not known"
+        if score.noise_floor is None
+        else f"repeats scatter by {format_share(score.noise_floor)}"
+        + ("" if ratio is None else f", so an interval is {format_number(ratio)} times that noise wide")
+    )
+    sentences = [first, f"The 90% intervals hold {format_share(score.inside)} of what was measured; {width}; {noise}."]
+    if score.median_absolute_staleness_error is not None:
+        sentences.append(
+            f"Mean staleness is off by {format_number(score.median_absolute_staleness_error)} updates in the median, "
+            f"at worst by {written(score.worst_staleness_error, 'difference')}."
+        )
+    return sentences
+
+
+def tables_of(validation: Validation) -> tuple[Table, ...]:
+    """Every table, in the order in which they are read."""
+    scores = (scores_table(validation).transposed("measure"),) if validation.scores else ()
+    return (*scores, *validation.tables, *validation.details, rows_table(validation))
+
+
+def scores_table(validation: Validation) -> Table:
+    """A row for each group, a column for each measure; measures that no group has are left out."""
+    rules = sorted({name for score in validation.scores for name in score.baselines})
+    columns = [*_MEASURES, *(column for rule in rules for column in (Column(rule, "share"), Column(f"{rule}, worst", "error")))]
+    note = (
+        "Of throughput, over the settings that took no part in the fit. Errors are predicted over measured, less one; interval widths and "
+        "scores are shares of what was measured; errors of staleness are in updates."
+    )
+    if rules:
+        note += f" Last, what simpler rules give ({', '.join(rules)}): the median size of their errors, and the worst one."
+    rows = tuple(_measures(score, rules) for score in validation.scores)
+    return Table("Scores", tuple(columns), rows, "scores", note).without_empty_columns()
+
+
+_MEASURES = (
+    Column("group", "text"),
+    Column("settings", "count"),
+    Column("median error (bias)", "error"),
+    Column("median size of error", "share"),
+    Column("worst error", "error"),
+    Column("worst setting", "text"),
+    Column("noise floor", "share"),
+    Column("inside 90% interval", "share"),
+    Column("interval width", "share"),
+    Column("width over noise", "number"),
+    Column("interval score", "share"),
+    Column("staleness error", "number"),
+    Column("worst staleness error", "difference"),
+    Column("worst staleness distance", "number"),
+)
+
+
+def _measures(score: Score, rules: Sequence[str]) -> tuple[Cell, ...]:
+    return (
+        score.group, score.settings, score.median_error, score.median_absolute_error, score.worst_error, score.worst_setting,
+        score.noise_floor, score.inside, score.median_relative_width, score.width_over_noise, score.median_interval_score,
+        score.median_absolute_staleness_error, score.worst_staleness_error, score.worst_staleness_distance,
+        *(value for rule in rules for value in (score.baselines.get(rule), score.worst_of_baselines.get(rule))),
+    )  # fmt: skip
+
+
+def rows_table(validation: Validation) -> Table:
+    """A row for each setting, numbered as in the figures; columns that are empty throughout are left out."""
+    several = len({row.unit for row in validation.rows}) > 1
+    rules = sorted({name for row in validation.rows for name in row.baselines})
+    columns = (*_OF_ROWS, *(Column(rule, "error") for rule in rules), Column("note", "text"))
+    unit = "" if several or not validation.rows else f" Throughput in {validation.rows[0].unit}."
+    fitted = " A star marks what took part in a fit, which scores leave out." if any(row.fitted for row in validation.rows) else ""
+    note = f"Measured is the mean of the repeats; noise is their relative standard deviation.{unit}{fitted}"
+    rows = tuple((number, *_cells(row, several, rules)) for number, row in enumerate(validation.rows, start=1))
+    return Table("Every setting", columns, rows, "rows", note).without_empty_columns()
+
+
+_OF_ROWS = (
+    Column("number", "count", "No."),
+    Column("setting", "text"),
+    Column("group", "text"),
+    Column("unit", "text"),
+    Column("measured", "precise"),
+    Column("repeats", "text", left=False),
+    Column("predicted", "precise"),
+    Column("90% interval", "text", left=False),
+    Column("error", "error"),
+    Column("noise", "share"),
+    Column("staleness", "number"),
+    Column("predicted staleness", "number"),
+    Column("error of staleness", "difference"),
+    Column("distance", "number"),
+)
+
+
+def _cells(row: Compared, several: bool, rules: Sequence[str]) -> tuple[Cell, ...]:
+    return (
+        f"{row.name} *" if row.fitted else row.name,
+        row.group,
+        row.unit if several else None,
+        row.mean,
+        _repeats(row.measured),
+        row.predicted.mean,
+        format_interval(row.predicted.low, row.predicted.high),
+        row.error,
+        row.noise,
+        statistics.fmean(row.staleness_measured) if row.staleness_measured else None,
+        row.staleness_predicted,
+        row.staleness_error,
+        row.staleness_distance,
+        *(row.baseline_error(rule) if rule in row.baselines else None for rule in rules),
+        row.note,
+    )
+
+
+def _repeats(values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return "1"
+    if len(values) <= _MOST_LISTED:
+        return "; ".join(format_number(value) for value in values)
+    return f"{len(values)}: {format_interval(min(values), max(values))}"
+
+
+def section(validation: Validation) -> str:
+    """The validation between two comments that name it, so that it can be found and replaced."""
+    parts = [f"## {_text(validation.title)}", *(_text(each, 2000) for each in summaries(validation))]
+    if validation.wanted:
+        met = f"All thresholds are met: {validation.wanted}." if not validation.missed else "Thresholds missed:"
+        parts += [_text(met, 600), *(["\n".join(f"- {_text(line, 600)}" for line in validation.missed)] if validation.missed else [])]
+    parts += [_text(sentence, 1000) for sentence in validation.about]
+    parts += [table.to_markdown() for table in tables_of(validation)]
+    if validation.notes:
+        parts += ["### Notes", "\n".join(f"- {_text(note, 1000)}" for note in validation.notes)]
+    made = f"{_text(validation.origin, 400)}"
+    if validation.command:
+        made += f" by `{clean(validation.command, 400).replace('`', chr(39))}`"
+    parts.append(f"{made}.")
+    begin, end = _marks(validation.key)
+    return "\n\n".join([begin, *parts, end]) + "\n"
+
+
+def place_section(document: str, validation: Validation) -> str:
+    """The document with its section of this key replaced, or the section at its end.
+
+    Raises
+    ------
+    InputError
+        The document has the beginning of a section without its end.
     """
+    check_document(document)
+    begin, end = _marks(validation.key)
+    new = section(validation)
+    start = document.find(begin)
+    if start < 0:
+        return f"{document.rstrip()}\n\n{new}" if document.strip() else new
+    stop = document.index(end, start)
+    return document[:start] + new + document[stop + len(end) :].removeprefix("\n")
 
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    text: str = ""
-    left: tuple[int, ...] = (0,)
+
+def check_document(document: str, where: str = "the Markdown file") -> None:
+    """Make sure that every section of a document that begins also ends.
+
+    Raises
+    ------
+    InputError
+        One does not.
+    """
+    for begin in _BEGIN.finditer(document):
+        _, end = _marks(begin.group(1))
+        if document.find(end, begin.end()) < 0:
+            raise InputError(f"{where}: has {begin.group()} without {end}; put the end back, or delete the section")
 
 
-def in_words(typed: table.Table) -> Table:
-    """A table as a reader sees it."""
-    left = tuple(place for place, column in enumerate(typed.columns) if column.at_left)
-    return Table(typed.title, tuple(column.title for column in typed.columns), tuple(typed.texts()), typed.note, left)
+def _marks(key: str) -> tuple[str, str]:
+    return f"<!-- begin paceline validate: {key} -->", f"<!-- end paceline validate: {key} -->"
+
+
+def _text(text: str, longest: int = 120) -> str:
+    """Text that Markdown shows as it is."""
+    return _SPECIAL.sub(r"\\\1", html.escape(clean(text, longest), quote=False))
+
+
+def as_data(validation: Validation) -> dict[str, Any]:
+    """Rows, scores, thresholds and all that is said, ready to become JSON: numbers in SI units, shares as 0 to 1."""
+    return {
+        "title": validation.title,
+        "command": validation.command,
+        "date": validation.date,
+        "machine": validation.machine,
+        "summary": summary(validation),
+        "scores": [{**score.model_dump(mode="json"), "width_over_noise": score.width_over_noise} for score in validation.scores],
+        "rows": [_row(row) for row in validation.rows],
+        "notes": list(validation.notes),
+        "thresholds": {"wanted": validation.wanted, "missed": list(validation.missed)},
+        **validation.extra,
+    }
+
+
+def _row(row: Compared) -> dict[str, Any]:
+    return {
+        **row.model_dump(mode="json"),
+        "measured_mean": row.mean,
+        "error": row.error,
+        "noise": row.noise,
+        "repeats_inside": row.inside,
+        "interval_score": row.interval_score,
+        "staleness_error": row.staleness_error,
+    }

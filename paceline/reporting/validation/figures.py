@@ -1,21 +1,33 @@
-"""Predicted against measured, and the errors, as plotly figures; colours are left as names for the page to fill in."""
+"""Predicted against measured, the errors, and measured points over predicted curves; colours are left as names for the page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Validation
-from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, marker_symbol, series_colour
-from paceline.reporting.validation.facts import share, signed
-from simulator.text import format_number, plot_text
+from paceline.reporting.axes import (
+    INK,
+    MUTED,
+    PAPER,
+    band_colour,
+    layout,
+    linear_axis,
+    log_axis,
+    marker_symbol,
+    series_colour,
+    workers_axis,
+)
+from simulator.text import format_number, format_share, plot_text, written
 
-__all__ = ["FARTHEST", "errors", "errors_height", "hover", "scatter"]
+__all__ = ["FARTHEST", "Curve", "curves_of", "errors", "errors_height", "overlay", "scatter"]
 
 _SMALLEST_SHOWN = 1e-3
+_MOST_CURVES = 7
 _SPAN_FOR_LOG = 10.0
 _MOST_LABELLED = 45
 _ROW_PX, _THIN_ROW_PX = 19, 7
@@ -52,7 +64,7 @@ def scatter(validation: Validation) -> go.Figure:
             name=plot_text(group),
             legendgroup=f"s{index}",
             hoverinfo="text",
-            hovertext=[hover(row) for row in its],
+            hovertext=[_hover(row) for row in its],
             error_x=_bars(colour, [max(row.measured) - row.mean for row in its], [row.mean - min(row.measured) for row in its]),
             error_y=_bars(
                 colour, [row.predicted.high - row.predicted.mean for row in its], [row.predicted.mean - _above_zero(row) for row in its]
@@ -99,7 +111,7 @@ def errors(validation: Validation) -> go.Figure:
             name=plot_text(group),
             legendgroup=f"s{index}",
             hoverinfo="text",
-            hovertext=[hover(row) for _, row in its],
+            hovertext=[_hover(row) for _, row in its],
             error_x=_bars(
                 colour,
                 [_drawn(row.predicted.high / row.mean - 1.0) - _drawn(row.error) for _, row in its],
@@ -153,10 +165,10 @@ def errors_height(rows: int) -> int:
     return min(_TALLEST_PX, max(180, _FRAME_PX + rows * (_ROW_PX if rows <= _MOST_LABELLED else _THIN_ROW_PX)))
 
 
-def hover(row: Compared) -> str:
+def _hover(row: Compared) -> str:
     """What a point of a figure tells."""
     repeats = f"mean of {len(row.measured)}, {format_number(min(row.measured))} to {format_number(max(row.measured))}"
-    noise = "" if row.noise is None else f", noise {share(row.noise)}"
+    noise = "" if row.noise is None else f", noise {format_share(row.noise)}"
     unit = plot_text(row.unit)
     lines = [
         f"<b>{plot_text(row.name)}</b>",
@@ -164,7 +176,7 @@ def hover(row: Compared) -> str:
         f"measured {format_number(row.mean, 4)} {unit}" + (f" ({repeats})" if len(row.measured) > 1 else ""),
         f"predicted {format_number(row.predicted.mean, 4)} {unit}, "
         f"90% {format_number(row.predicted.low)} to {format_number(row.predicted.high)}",
-        f"error {signed(row.error)}{noise}",
+        f"error {written(row.error, 'error')}{noise}",
     ]
     return "<br>".join([*lines, "took part in the fit"] if row.fitted else lines)
 
@@ -190,3 +202,99 @@ def _axis(seen: Sequence[float], ends: Sequence[float], title: str, *, logarithm
     if logarithmic:
         return log_axis([*seen, *ends], title)
     return linear_axis(ends[1] / 1.08, title, tickformat="~s" if ends[1] >= 10_000 else "")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Predictions of one group that differ in the number of workers alone, ascending."""
+
+    index: int
+    name: str
+    rows: tuple[Compared, ...]
+
+
+def curves_of(validation: Validation) -> tuple[Curve, ...]:
+    """The curves to draw; none where there are too many to tell apart, or no setting names its workers."""
+    drawn = [row for row in validation.rows if row.group in validation.overlay]
+    if not all(isinstance(row.settings.get("workers"), float) for row in drawn):
+        return ()
+    others = list(dict.fromkeys(key for row in drawn for key in row.settings if key != "workers"))
+    varied = [key for key in others if len({row.settings.get(key) for row in drawn}) > 1]
+    several = len({row.group for row in drawn}) > 1
+    held: dict[str, list[Compared]] = {}
+    for row in drawn:
+        parts = [row.group] if several or not varied else []
+        parts += [f"{key}: {_plain(row.settings[key])}" for key in varied if key in row.settings]
+        held.setdefault(", ".join(parts), []).append(row)
+    curves = [
+        Curve(index, name, tuple(sorted(rows, key=lambda row: float(row.settings["workers"]))))
+        for index, (name, rows) in enumerate(held.items())
+    ]
+    return tuple(curves) if len(curves) <= _MOST_CURVES else ()
+
+
+def overlay(curves: tuple[Curve, ...]) -> go.Figure:
+    """A curve with its 90% interval a group, and every repeat that was measured as a point."""
+    figure = go.Figure()
+    for curve in curves:
+        workers = [float(row.settings["workers"]) for row in curve.rows]
+        colour = series_colour(curve.index)
+        low = [max(row.predicted.low, row.predicted.mean * _SMALLEST_SHOWN) for row in curve.rows]
+        high = [row.predicted.high for row in curve.rows]
+        if len(workers) > 1:
+            figure.add_scatter(
+                x=workers + workers[::-1],
+                y=high + low[::-1],
+                mode="lines",
+                fill="toself",
+                fillcolor=band_colour(curve.index),
+                line={"width": 0, "color": band_colour(curve.index)},
+                hoverinfo="skip",
+                legendgroup=f"s{curve.index}",
+            )
+        figure.add_scatter(
+            x=workers,
+            y=[row.predicted.mean for row in curve.rows],
+            mode="lines+markers",
+            name=plot_text(curve.name),
+            legendgroup=f"s{curve.index}",
+            hoverinfo="text",
+            hovertext=[_hover(row) for row in curve.rows],
+            line={"color": colour, "width": 2.25},
+            marker={"symbol": marker_symbol(curve.index), "size": 8, "color": colour},
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": [top - row.predicted.mean for top, row in zip(high, curve.rows, strict=True)],
+                "arrayminus": [row.predicted.mean - bottom for bottom, row in zip(low, curve.rows, strict=True)],
+                "color": colour,
+                "thickness": 1.25,
+                "width": 5,
+                "visible": len(workers) == 1,
+            },
+        )
+    seen: dict[tuple[float, float], str] = {}
+    for curve in curves:
+        for row in curve.rows:
+            for value in row.measured:
+                seen.setdefault((float(row.settings["workers"]), value), _hover(row))
+    figure.add_scatter(
+        x=[workers for workers, _ in seen],
+        y=[value for _, value in seen],
+        mode="markers",
+        legendgroup="measured",
+        hoverinfo="text",
+        hovertext=list(seen.values()),
+        marker={"symbol": "x-thin", "size": 9, "color": PAPER, "line": {"color": INK, "width": 2}},
+    )
+    counts = [round(workers) for workers, _ in seen]
+    values = [value for _, value in seen] + [
+        end for curve in curves for row in curve.rows for end in (row.predicted.high, row.predicted.mean)
+    ]
+    values += [max(row.predicted.low, row.predicted.mean * _SMALLEST_SHOWN) for curve in curves for row in curve.rows]
+    figure.update_layout(layout(xaxis=workers_axis(counts), yaxis=log_axis(values)))
+    return figure
+
+
+def _plain(value: float | str) -> str:
+    return f"{value:g}" if isinstance(value, float) else value

@@ -10,7 +10,7 @@ from pathlib import Path
 from calibrate.validation.comparison import rows_to_csv
 from calibrate.validation.validation import Validation
 from paceline.reporting.render import GENERATOR
-from paceline.reporting.validation.markdown import check_document, place_section
+from paceline.reporting.validation.content import check_document, place_section
 from paceline.reporting.validation.page import write_validation
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
@@ -64,20 +64,23 @@ class ValidationFiles:
             ("platform", self.platform),
         )
         given = [(name, path) for name, path in outputs if path is not None]
-        for _, path in given:
-            check_writable(path)
-            for read in reads:
-                check_writable(path, reads=read)
+        for name, path in given:
+            try:
+                check_writable(path)
+                for read in reads:
+                    check_writable(path, reads=read)
+            except InputError as error:
+                raise InputError(f"`{name}`: {error}") from None
         if self.out is not None and self.out.is_file() and not self.force:
             start = _start_of(self.out)
             if start and GENERATOR not in start:
                 raise InputError(
-                    f"`out`: {str(self.out)!r} is there already and is no page of Paceline; overwrite it with `force=True`, or choose "
+                    f"`out`: {str(self.out)!r}: is there already and is no page of Paceline; overwrite it with `force=True`, or choose "
                     "another"
                 )
         if self.scenario is not None and self.scenario.exists() and not self.force:
             raise InputError(
-                f"`out_scenario`: {str(self.scenario)!r} is there already; overwrite it with `force=True`, or choose another name"
+                f"`out_scenario`: {str(self.scenario)!r}: is there already; overwrite it with `force=True`, or choose another name"
             )
         if self.markdown is not None:
             check_document(_document(self.markdown), f"`markdown`: {str(self.markdown)!r}")
@@ -111,4 +114,4 @@ def _document(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else ""
     except UnicodeDecodeError:
-        raise InputError(f"`markdown`: {str(path)!r} is no text in UTF-8; choose another file") from None
+        raise InputError(f"`markdown`: {str(path)!r}: is no text in UTF-8; choose another file") from None

@@ -9,16 +9,14 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from calibrate.validation.validation import Validation
+from calibrate.validation.validation import Score, Validation
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.figures import plain
 from paceline.reporting.render import GENERATOR
-from paceline.reporting.validation.content import in_words
-from paceline.reporting.validation.facts import facts_of, rows_table, scores_table, share, summaries
-from paceline.reporting.validation.figures import FARTHEST, errors, errors_height, scatter
-from paceline.reporting.validation.overlay import curves_of, overlay
+from paceline.reporting.validation.content import scores_table, summaries, tables_of
+from paceline.reporting.validation.figures import FARTHEST, curves_of, errors, errors_height, overlay, scatter
 from simulator.files import write_whole
-from simulator.text import clean, sentence
+from simulator.text import NONE, clean, format_share, sentence
 
 __all__ = ["render_validation", "write_validation"]
 
@@ -46,13 +44,11 @@ def render_validation(validation: Validation) -> str:
         .render(
             validation=validation,
             summaries=summaries(validation),
-            scores=scores_table(validation),
-            rows=rows_table(validation),
-            tables=[in_words(table) for table in (*validation.tables, *validation.details)],
-            headlines=[(what, facts_of(score)) for what, score in validation.headlines],
+            tables=tables_of(validation),
+            headlines=[(what, _figures_of(score)) for what, score in validation.headlines],
             groups=[{"index": index, "name": clean(name)} for index, name in enumerate(validation.groups)],
             curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
-            beyond=share(FARTHEST) if any(row.error > FARTHEST for row in validation.rows) else "",
+            beyond=format_share(FARTHEST) if any(row.error > FARTHEST for row in validation.rows) else "",
             errors_px=errors_height(len(validation.rows)),
             figures={name: plain(figure) for name, figure in drawn.items()},
             # plotly's script is no user's text, and holds no closing script tag
@@ -60,6 +56,12 @@ def render_validation(validation: Validation) -> str:
             generator=Markup(GENERATOR),  # noqa: S704
         )
     )
+
+
+def _figures_of(score: Score) -> dict[str, str]:
+    """What the cards of a headline show, by the name of the measure."""
+    table = scores_table(Validation("", "", (), (score,)))
+    return dict.fromkeys(("noise floor",), NONE) | dict(zip((column.name for column in table.columns), next(table.texts()), strict=True))
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,139 @@
+"""Validating and refitting as a library: what is answered, written, judged and refused, arguments named in backticks."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from support.scenarios import scenario_table
+
+import paceline
+from paceline.reporting.validation import as_data
+from simulator import load_scenario
+from simulator.errors import InputError, ScenarioError
+
+POINTS = "workers,servers,throughput,staleness\n1,1,1000,0\n1,1,1020,0\n2,1,1900,0.9\n2,1,1960,1.0\n"
+TABLE = scenario_table(strategy={"kind": "parameter-server", "mode": "async", "workers": 2})
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> Path:
+    file = tmp_path / "points.csv"
+    file.write_text(POINTS)
+    return file
+
+
+def test_points_are_compared_and_written(points: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int, str]] = []
+    agreed: list[int] = []
+    files = {name: tmp_path / name for name in ("out", "markdown", "rows")}
+    found = paceline.validate(
+        TABLE, points, **files, agree=lambda given: agreed.append(len(given)), progress=lambda *done: seen.append(done)
+    )
+    assert isinstance(found, paceline.Validation)
+    assert [row.measured for row in found.rows] == [(1000.0, 1020.0), (1900.0, 1960.0)]
+    frame = found.to_frame()
+    assert frame["error"].tolist() == [row.error for row in found.rows]
+    assert frame["settings.workers"].tolist() == [1.0, 2.0]
+    assert "median_error" in found._repr_html_()
+    assert agreed == [2]
+    assert seen[-1] == (2, 2, "settings")
+    assert files["out"].read_text().startswith("<!DOCTYPE html>")
+    assert "by `paceline.validate`" in files["markdown"].read_text()
+    assert len(files["rows"].read_text().splitlines()) == 2
+    assert as_data(found)["rows"][0]["measured_mean"] == 1010.0
+
+
+def test_what_agree_raises_ends_the_call_before_anything_is_written(points: Path, tmp_path: Path) -> None:
+    def refuse(_: object) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        paceline.validate(TABLE, points, out=tmp_path / "page.html", agree=refuse)
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_thresholds_are_judged(points: Path) -> None:
+    strict = paceline.validate(TABLE, points, thresholds={"max_worst": "0.0001%", "max_distance": 0.5})
+    assert strict.wanted == "worst error up to 0.0001%, staleness distance up to 0.5"
+    assert len(strict.missed) == 2
+    assert "cannot be judged" in strict.missed[1]
+    assert paceline.validate(TABLE, points, thresholds={"max_staleness": 10}).missed == ()
+
+
+def test_a_refit_gives_the_scenario_its_factors_and_scores(points: Path, tmp_path: Path) -> None:
+    points.write_text("workers,servers,throughput\n1,1,500\n1,1,510\n2,1,980\n2,1,1000\n")
+    out = tmp_path / "refitted.toml"
+    seen: list[str] = []
+    found = paceline.refit(TABLE, points, out_scenario=out, progress=lambda _done, _total, what: seen.append(what))
+    assert list(dict.fromkeys(seen)) == ["fits", "settings"]
+    low, high = found.intervals_90["compute"]
+    assert low < found.factors["compute"] < high
+    assert found.to_frame().set_index("name").loc["compute", "factor"] == found.factors["compute"]
+    assert [score.group for score in found.validation.scores] == ["as given", "each point from the others"]
+    assert [table.name for table in found.validation.tables] == ["moved", "held"]
+    before, after = scenario_of(TABLE), found.scenario
+    assert after.workload.forward.base_s == pytest.approx(before.workload.forward.base_s * found.factors["compute"], rel=1e-6)
+    assert load_scenario(out).hash == after.hash
+    assert tomllib.loads(out.read_text())["workload"]["provenance"]["refit"] == "fitted to points.csv by paceline.refit"
+    assert "<table" in found._repr_html_()
+
+
+def scenario_of(table: dict[str, object]) -> paceline.Scenario:
+    return paceline.load(table)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"unit": "steps/s"}, "`unit`: 'steps/s' must be 'samples/s' or 'updates/s'"),
+        ({"thresholds": {"median": "2%"}}, "`thresholds`: there is no threshold 'median'; did you mean `max_median`?"),
+        ({"thresholds": {"max_median": "much"}}, "`max_median`: 'much': must be a number from 0 on, such as 2%"),
+        ({"thresholds": {"min_coverage": 80}}, "`min_coverage`: '80': is 8000% as a share; write 80% or 0.8"),
+        ({"thresholds": {"max_distance": 3}}, "`max_distance`: '3': must be at most 1"),
+        ({"thresholds": "2%"}, "`thresholds`: '2%' must be thresholds with their values, such as"),
+        ({"out": "mine"}, "`out`: 'mine': is there already and is no page of Paceline; overwrite it with `force=True`"),
+        ({"out": "points.csv"}, "`out`: 'points.csv': is the file that is read"),
+        ({"out": "x", "rows": "x"}, "`out` and `rows`: both are 'x'; give two names"),
+        ({"markdown": "mine/x"}, "`markdown`: 'mine/x': cannot be written"),
+    ],
+)
+def test_what_is_wrong_names_the_argument(
+    points: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, object], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine").write_text("mine")
+    with pytest.raises(InputError) as refused:
+        paceline.validate(TABLE, "points.csv", **arguments)
+    assert said in str(refused.value)
+    assert "--" not in str(refused.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "points.csv"]
+
+
+def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: Path) -> None:
+    points.with_name("there.toml").write_text("")
+    with pytest.raises(InputError, match=r"`out_scenario`: .*: is there already; overwrite it with `force=True`"):
+        paceline.refit(TABLE, points, out_scenario=points.with_name("there.toml"))
+    with pytest.raises(ScenarioError, match="`matrix`: there is no matrix named 'quikc'; did you mean quick"):
+        paceline.validate_matrix("quikc")
+    with pytest.raises(InputError, match="`count`: goes with settings that are drawn, such as `matrix='random:1'`"):
+        paceline.read_matrix("quick", count=3)
+    with pytest.raises(InputError, match="`count=0`: must be from 1 to 200"):
+        paceline.read_matrix("random:1", count=0)
+    with pytest.raises(InputError, match="`out_matrix`: goes with settings that are drawn"):
+        paceline.read_matrix("quick", out_matrix=tmp_path / "quick.toml")
+    with pytest.raises(InputError, match="`regimes`: there is no published regime 'nccl'; choose from sync PS"):
+        paceline.validate_published(["nccl"])
+    with pytest.raises(InputError, match="`regimes`: 'NCCL' must be a list of regimes"):
+        paceline.validate_published("NCCL")
+
+
+def test_a_matrix_is_drawn_listed_and_written(tmp_path: Path) -> None:
+    out = tmp_path / "drawn.toml"
+    drawn = paceline.read_matrix("random:1", count=2, out_matrix=out)
+    assert drawn.drawn_by == 1
+    assert len(drawn.held_out) == 2
+    assert sum(drawn.to_frame()["guessed_s"]) == pytest.approx(drawn.guessed_s)
+    assert paceline.read_matrix(out).held_out == drawn.held_out
+    assert "random-1-2" in drawn._repr_html_()
