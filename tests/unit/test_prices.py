@@ -102,7 +102,7 @@ def test_a_long_price_that_is_refused_is_cut_within_its_quotes() -> None:
     with pytest.raises(InputError) as refusal:
         parse_prices({"ethernet-1g": "BUY:4000USD,years:4,power:0.5kW,use:0.6,use:0.6,electricity:0.30"})
     assert str(refusal.value).startswith(
-        "`prices={'ethernet-1g': 'BUY:4000USD,years:4,power:0.5kW,use:0.6,use:0.6,electrici...'}`: use is given twice"
+        "`prices={'ethernet-1g': 'BUY:4000USD,years:4,power:0.5kW,use:0.6,use:0.6,electricity:...'}`: use is given twice"
     )
 
 

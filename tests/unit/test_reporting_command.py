@@ -56,7 +56,7 @@ def test_a_report_is_replaced_and_another_file_is_not(results: Path, tmp_path: P
     out.write_text("<p>mine</p>")
     refused = run.invoke(app, [str(results), "-o", str(out), "--no-simulate"])
     assert isinstance(refused.exception, InputError)
-    assert "--force" in str(refused.exception)
+    assert "`force=True`" in str(refused.exception)
     assert out.read_text() == "<p>mine</p>"
     assert run.invoke(app, [str(results), "-o", str(out), "--force", "--no-simulate"]).exit_code == 0
     assert run.invoke(app, [str(results), "-o", str(out), "--no-simulate"]).exit_code == 0
