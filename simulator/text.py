@@ -27,9 +27,7 @@ __all__ = [
     "clean",
     "format_bytes",
     "format_change",
-    "format_compact",
     "format_count",
-    "format_duration",
     "format_hourly",
     "format_interval",
     "format_number",
@@ -39,8 +37,6 @@ __all__ = [
     "format_share",
     "format_throughput",
     "format_usd",
-    "format_usd_per_hour",
-    "format_usd_sum",
     "formats_data",
     "kind_of",
     "kind_of_setting",
@@ -59,7 +55,7 @@ NONE: Final = "–"
 
 Kind = Literal[
     "text", "any", "count", "number", "difference", "throughput", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes",
-    "rate", "share", "precise_share", "error", "change", "whole_change", "usd", "hourly", "sum",
+    "rate", "share", "precise_share", "error", "change", "whole_change", "usd", "hourly",
     "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
@@ -208,7 +204,6 @@ FORMATS: Mapping[Kind, Format] = {
     "whole_change": replace(_CHANGE, least_places=0, most_places=0),
     "usd": _USD,
     "hourly": replace(_USD, digits=5, whole_from=1e15),
-    "sum": _USD,
     "setting": Format(digits=6, keeps_zeros=False),
     "setting_s": replace(_SECONDS, digits=6, keeps_zeros=False),
     "setting_bytes": replace(_BYTES, digits=6),
@@ -266,6 +261,11 @@ def format_count(value: float) -> str:
 def format_number(value: float, digits: int = 3) -> str:
     """A number to ``digits`` significant digits, thousands apart: ``"81,200"``, ``"12.0"``, ``"0.0123"``."""
     return replace(_NUMBER, digits=digits).write(value)
+
+
+def format_throughput(per_s: float) -> str:
+    """A throughput: ``"1,235"``, ``"12.3"``."""
+    return FORMATS["throughput"].write(per_s)
 
 
 def format_seconds(value_s: float, digits: int = 3) -> str:
@@ -352,29 +352,3 @@ def clean(text: str, longest: int = LONGEST) -> str:
     plain = "".join(char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else " " for char in text[: longest * 4])
     plain = " ".join(plain.split()) or "(no name)"
     return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
-
-
-# names of before, until nobody uses them
-
-
-format_duration = format_seconds
-
-
-def format_throughput(per_s: float) -> str:
-    """A throughput: ``"1,235"``, ``"12.3"``."""
-    return FORMATS["throughput"].write(per_s)
-
-
-def format_compact(value: float) -> str:
-    """A number for the tick of an axis: ``"20k"``."""
-    return FORMATS["tick"].write(value)
-
-
-def format_usd_per_hour(usd: float) -> str:
-    """A price of an hour without its sign."""
-    return format_hourly(usd).removeprefix("$")
-
-
-def format_usd_sum(usd: float) -> str:
-    """A sum without its sign."""
-    return format_usd(usd).removeprefix("$")
