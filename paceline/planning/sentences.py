@@ -33,7 +33,7 @@ _LITTLE = 0.01
 def goal_in_words(goal: Goal) -> str:
     """What is asked for: ``100,000 samples in 12 h``."""
     if goal.target_throughput_samples_per_s is not None:
-        return f"{_rate(goal.target_throughput_samples_per_s)} samples/s"
+        return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
     total = goal.total_samples
     assert total is not None
     limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
