@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from simulator.engine.recorder import Measured
 
 from simulator import Scenario
+from simulator.engine.recorder import Measured
 from simulator.observing.recording import Recording
 from simulator.replication import Shared, replicate
 from support.engines import difference, run
