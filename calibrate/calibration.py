@@ -52,9 +52,8 @@ def calibrate_step(
     if at_once > 1:
         obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)
         if obstacle:
-            warnings.warn(
-                f"`at_once={at_once}` is left out: {obstacle}; what processes of one machine share stays open", PacelineWarning, stacklevel=2
-            )
+            without = f"`at_once={at_once}` is left out: {obstacle}; what processes of one machine share stays open"
+            warnings.warn(without, PacelineWarning, stacklevel=2)
         else:
             fit_workload(files, name, accept_disturbed=accept_disturbed)  # what cannot be trusted is refused before more is measured
             files += profile_at_once(target, name, processes=at_once, launches=launches, out=files[0], **options)

@@ -7,15 +7,16 @@ has pydantic hold what is given against them. A choice of words says by itself w
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from pydantic import ConfigDict, Field, InstanceOf, ValidationError, validate_call
+from pydantic import ConfigDict, Field, InstanceOf, PlainValidator, ValidationError, validate_call
 
 from paceline.lengthy import Lengthy
 from simulator.cluster import Price
@@ -28,6 +29,7 @@ from simulator.text import listed
 from simulator.validation_errors import quoted, rule_of
 
 __all__ = [
+    "Address",
     "Answer",
     "Asking",
     "Backend",
@@ -35,12 +37,18 @@ __all__ = [
     "Counts",
     "File",
     "Folder",
+    "Function",
     "Jobs",
     "MustBe",
+    "Name",
     "Observing",
     "Over",
+    "Precision",
     "Prices",
+    "ProfilePlaces",
+    "Profiles",
     "Progress",
+    "Python",
     "Quantity",
     "Scheduler",
     "Seed",
@@ -50,7 +58,9 @@ __all__ = [
     "Steps",
     "TestbedSource",
     "Text",
+    "TfConfig",
     "Thresholds",
+    "Timeout",
     "checked",
     "refusal",
 ]
@@ -64,6 +74,18 @@ class MustBe:
     """What an argument must be, as the end of "must be": ``MustBe("a whole number; 0 takes all cores")``."""
 
     what: str
+
+
+def _instance_of(module: str, name: str) -> Any:
+    """Instances of a class of a module that is only imported by those who make one."""
+
+    def check(value: Any) -> Any:
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is None or not isinstance(value, kind):
+            raise ValueError(f"must be a {name}")
+        return value
+
+    return Annotated[Any, PlainValidator(check)]
 
 
 Source: TypeAlias = Annotated[
@@ -139,6 +161,50 @@ Thresholds: TypeAlias = Annotated[
     Mapping[str, str | float] | None, MustBe("thresholds with their values, such as {'max_median': '2%', 'min_coverage': 0.8}")
 ]
 """What a validation must reach, by name: ``max_median``, ``max_worst``, ``max_staleness``, ``max_distance``, ``min_coverage``."""
+
+Name: TypeAlias = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$"),
+    MustBe("letters, digits, '.', '_', '+' or '-', beginning with a letter or digit, such as my-model"),
+]
+"""Of a workload or cluster, and of its files."""
+
+Function: TypeAlias = Annotated[str | None, MustBe("text such as 'my_model.py:build'")]
+"""A function in a file of Python, ``FILE.py:FUNCTION``."""
+
+Precision: TypeAlias = Literal["float32", "mixed_float16"]
+"""Of the numbers that a step computes with."""
+
+Python: TypeAlias = Annotated[str | None, MustBe("the path of a Python")]
+"""A Python that has TensorFlow; None takes the one that runs."""
+
+Timeout: TypeAlias = Annotated[float, MustBe("a number of seconds")]
+"""Seconds after which something is given up."""
+
+Address: TypeAlias = Annotated[str, MustBe("text such as '10.0.0.2:2222'")]
+"""``HOST:PORT``."""
+
+ProfilePlaces: TypeAlias = Annotated[
+    Mapping[int, str | Path | Sequence[str | Path]],
+    MustBe("log directories by the samples of a step, such as {16: 'logs16', 32: 'logs32'}"),
+]
+"""By the samples of a step: a TensorBoard log directory, the folder of one run, an ``.xplane.pb`` file, or a list of these."""
+
+if TYPE_CHECKING:
+    from calibrate.tf_config import TfCluster
+    from calibrate.xplane.profiles import Profiled
+else:
+    Profiled = _instance_of("calibrate.xplane.profiles", "Profiled")
+    TfCluster = _instance_of("calibrate.tf_config", "TfCluster")
+
+Profiles: TypeAlias = Annotated[
+    ProfilePlaces | Profiled,
+    MustBe("log directories by the samples of a step, such as {16: 'logs16', 32: 'logs32'}, or profiles that are read"),
+]
+"""Profiles: where they are, or what :func:`paceline.read_profiles` has read."""
+
+TfConfig: TypeAlias = Annotated[str | TfCluster, MustBe("a file, JSON, 'env', or a cluster that is read")]
+"""A TF_CONFIG or ClusterSpec: a file, the JSON itself, ``env`` for the environment variable, or what has been read."""
 
 Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`")]
 """Receives every record of the first replication."""

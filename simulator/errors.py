@@ -10,6 +10,7 @@ from typing import ClassVar
 
 __all__ = [
     "CalibrationError",
+    "CalibrationWarning",
     "DeadlockError",
     "EngineWarning",
     "InputError",
@@ -82,6 +83,10 @@ class PacelineWarning(UserWarning):
 
 class PriceWarning(PacelineWarning):
     """A price that was given takes the place of another, is worked out, or holds for some of the clusters alone."""
+
+
+class CalibrationWarning(PacelineWarning):
+    """What was measured is not to be relied on, or was not measured on what it seems: the command line says it loudly."""
 
 
 class EngineWarning(PacelineWarning):

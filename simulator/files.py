@@ -10,7 +10,7 @@ from typing import Any
 
 from simulator.errors import InputError, ScenarioError
 
-__all__ = ["check_folder", "check_writable", "read_toml", "write_whole"]
+__all__ = ["check_folder", "check_new", "check_writable", "read_toml", "write_whole"]
 
 
 def check_writable(path: Path, reads: Path | None = None) -> Path:
@@ -37,6 +37,19 @@ def check_writable(path: Path, reads: Path | None = None) -> Path:
     except (OSError, ValueError) as error:
         raise InputError(f"{shown}: cannot be written: {_reason(error)}; choose another path") from None
     return path
+
+
+def check_new(path: Path) -> Path:
+    """Make sure that a file can be written which does not exist yet.
+
+    Raises
+    ------
+    InputError
+        It exists, or cannot be written.
+    """
+    if path.exists() or path.is_symlink():
+        raise InputError(f"{str(path)!r}: exists, and is not overwritten; choose another name")
+    return check_writable(path)
 
 
 def check_folder(folder: Path) -> Path:

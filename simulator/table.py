@@ -124,6 +124,18 @@ class Table:
         cells = tuple(tuple(row.get(column) for column in names) for row in rows)
         return cls(title, tuple(Column(column) for column in names), cells, name, note, more)
 
+    def only(self, *names: str) -> Table:
+        """The table with these columns alone, in this order.
+
+        >>> Table.of([{"workers": 4, "seed": 1, "kind": "ring"}]).only("kind", "workers").rows
+        (('ring', 4),)
+        """
+        place = {column.name: index for index, column in enumerate(self.columns)}
+        kept = [place[name] for name in names]
+        return replace(
+            self, columns=tuple(self.columns[index] for index in kept), rows=tuple(tuple(row[index] for index in kept) for row in self.rows)
+        )
+
     def without_empty_columns(self) -> Table:
         """The table without columns in which no row has a value."""
         return self.chosen(

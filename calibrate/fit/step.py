@@ -226,19 +226,21 @@ def _variables(measured: Measurements) -> tuple[Variable, ...]:
     records = sorted(measured.of(VariableRecord), key=lambda record: (record.created, record.index))
     if not records:
         raise CalibrationError(f"holds no variables: {CUT_SHORT}")
+    # by index, so that two records of one variable break the rule that each has a place of its own
+    creation = {record.index: place for place, record in enumerate(records)}
     shares, sparse = _ready_shares(measured), _sparse_bytes_per_sample(measured)
     return in_order_of_readiness(
         [
             Variable(
                 name=record.name,
                 size_bytes=record.size_bytes,
-                creation_index=place,
+                creation_index=creation[record.index],
                 ready=shares.get(record.index, 1.0),
                 # a scalar has no rows to be cut between
                 rows=record.shape[0] if record.shape and record.shape[0] > 0 else None,
                 sparse_bytes_per_sample=sparse.get(record.index),
             )
-            for place, record in enumerate(records)
+            for record in records
         ]
     )
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,10 +15,41 @@ from calibrate.xplane.reading import profile_files, read_profiles
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile, steps_of
 from calibrate.xplane.variables import gradient_ops
 from simulator.errors import InputError
+from simulator.table import Column, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["ProfileReport", "Profiled", "Total", "read_steps"]
 
 _LONGEST = 10
+_SHOWN = 5
+_BATCH = Column("batch", "count", meaning="samples of a step")
+_STEPS = (
+    _BATCH,
+    Column("steps", "count"),
+    Column("mean_s", "seconds", "step", "from the beginning of a step to that of the next"),
+    Column("p5_s", "seconds", "p5"),
+    Column("median_s", "seconds", "median"),
+    Column("p95_s", "seconds", "p95"),
+)
+_PARTS = (
+    _BATCH,
+    Column("forward_s", "seconds", "forward", "with backward and apply, where no operation is named as a gradient's"),
+    Column("backward_s", "seconds", "backward"),
+    Column("apply_s", "seconds", "apply"),
+    Column("input_s", "seconds", "input wait"),
+    Column("prepare_s", "seconds", "input beside", "time to prepare a batch beside the computation"),
+    Column("collective_s", "seconds", "exposed", "collectives while a device computed nothing"),
+)
+_OPERATIONS = (
+    _BATCH,
+    Column("operation", "text"),
+    Column("what", "text", "it"),
+    Column("calls", "number", "calls per step"),
+    Column("seconds", "seconds", "time per step"),
+    Column("size_bytes", "bytes", "moved per step"),
+)
 
 
 @dataclass(frozen=True)
@@ -121,6 +152,32 @@ class Profiled:
     def count(self) -> int:
         """Steps in all."""
         return sum(len(one.steps) for one in self.profiles)
+
+    def tables(self) -> list[Table]:
+        """What they tell, for a reader: steps and their parts by batch size, and the operations that take the most time."""
+        reports = [vars(one) for one in self.reports]
+        steps, parts = (
+            Table(title, columns, tuple(tuple(one[column.name] or None for column in columns) for one in reports), note=note)
+            for title, columns, note in (("Steps in the profiles", _STEPS, ""), ("Parts of a step", _PARTS, "Means over the steps."))
+        )
+        return [steps, parts, self._operations()]
+
+    def _operations(self) -> Table:
+        rows = [
+            (report.batch, total.name, what, total.calls, total.seconds, total.size_bytes or None)
+            for report in self.reports
+            for what, totals in (("computes", report.longest), ("communicates", report.communication))
+            for total in totals[:_SHOWN]
+        ]
+        return Table("Operations, as means over the steps", _OPERATIONS, tuple(rows)).without_empty_columns()
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each batch size, times in seconds."""
+        names = [*(column.name for column in _STEPS), *(column.name for column in _PARTS[1:])]
+        return Table.of([{name: vars(report)[name] for name in names} for report in self.reports]).to_frame()
+
+    def _repr_html_(self) -> str:
+        return "".join(table.to_html() for table in self.tables())
 
 
 def read_steps(

@@ -141,9 +141,12 @@ def _as_typed(parameter: Any, value: str | None) -> str:
         return f"{name} {value}"
     if isinstance(given, bool):
         return str(name if given else (parameter.secondary_opts or [name])[0])
-    pairs = [f"{key}={each}" for key, each in given.items()] if isinstance(given, dict) else None
-    words = [",".join(map(str, given)) if isinstance(given, (list, tuple)) else str(given)] if pairs is None else pairs
+    words = [f"{key}={_word(each)}" for key, each in given.items()] if isinstance(given, dict) else [_word(given)]
     return " ".join(f"{name} {shlex.quote(word)}" for word in words)
+
+
+def _word(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _show_warning(
@@ -163,6 +166,7 @@ def main() -> None:
     """Run the command line; every error of the user's ends as one line and an exit code."""
     with ending_by_signals() as ending, warnings.catch_warnings():
         warnings.showwarning = _show_warning
+        warnings.simplefilter("default", PacelineWarning)
         code, kept = _run()
         if code == _INTERRUPTED:
             _say("; ".join(filter(None, (ending.words, kept))))

@@ -67,18 +67,18 @@ def ending_by_signals() -> Iterator[Ending]:
 
 
 @contextmanager
-def keeping(kept: Callable[[], str]) -> Iterator[None]:
+def keeping(kept: Callable[[], str] | None = None) -> Iterator[None]:
     """Around work that leaves something behind when it is stopped.
 
     Raises
     ------
     StoppedError
-        It was stopped; with what ``kept`` then says.
+        It was stopped; with what ``kept`` then says, or where that is left out, what the library has said.
     """
     try:
         yield
-    except KeyboardInterrupt:
-        raise StoppedError(kept()) from None
+    except KeyboardInterrupt as stopped:
+        raise StoppedError(str(stopped) if kept is None else kept()) from None
 
 
 class Counted:

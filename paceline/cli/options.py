@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import tomllib
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +18,9 @@ __all__ = [
     "PRICE_HELP",
     "SCHEDULER_HELP",
     "YES_HELP",
+    "command_line",
     "names_of",
+    "numbers_of",
     "over_of",
     "parse_axis",
     "parse_setting",
@@ -97,6 +101,28 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
             raise InputError(f"--price {quoted(text)}: {whose} is given twice; keep one of them")
         found[name or _EVERY] = price
     return found or None
+
+
+def command_line() -> str:
+    """This command, as it can be typed again."""
+    return shlex.join(["paceline", *sys.argv[1:]])
+
+
+def numbers_of(text: str, option: str) -> list[int]:
+    """Whole numbers from 1 on, separated by commas.
+
+    Raises
+    ------
+    InputError
+        One is none, or below 1.
+    """
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} {text!r}: must be whole numbers separated by commas, such as 16,32,64") from None
+    if bad := [number for number in numbers if number < 1]:
+        raise InputError(f"{option} {bad[0]}: must be at least 1")
+    return numbers
 
 
 def names_of(text: str | None, option: str) -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from paceline.comparing import rivals_of, verdict
-from paceline.sentences import cost_in_words, interval_in_words
+from paceline.sentences import cost_in_words, variance_in_words
 from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
@@ -119,10 +119,10 @@ def show_table(results: Sequence[Result]) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from paceline.reporting.naming import series_names
+    from paceline.reporting.coordinates import names_of
 
     console = Console()
-    names = series_names(results)
+    names = names_of(results)
     for name in dict.fromkeys(names):
         console.print(_table(name, [result for result, its in zip(results, names, strict=True) if its == name]))
         console.print()
@@ -273,8 +273,8 @@ def show_result(result: Result) -> None:
     lines.add_row("of a step", ", ".join(shares))
     for heading, text in _particulars(result):
         lines.add_row(heading, text)
-    for text in interval_in_words(result):
-        lines.add_row("interval", Text(text))
+    if variance := variance_in_words(result):
+        lines.add_row("interval", Text(variance))
     for taken in result.assumed:
         lines.add_row("assumed", Text(f"{taken.path} = {taken.value}: {taken.reason}"))
     for its in result.coverage:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
-from paceline.planning.simulations import Simulate
 from paceline.planning.what_if import (
     with_batch,
     with_compute,
@@ -17,25 +16,28 @@ from paceline.planning.what_if import (
     with_network,
     with_one_more_server,
 )
+from paceline.sweeping import Simulate
 from simulator.cost import placement_of, server_nodes, usd_per_hour
 from simulator.device_transfer import precision_gain
 from simulator.errors import ScenarioError
 from simulator.figures import Estimate
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.text import format_rate, format_seconds
+from simulator.text import format_rate, written
 
-__all__ = ["improvements"]
+__all__ = ["improved", "improvements"]
 
 
 @dataclass(frozen=True)
 class _Change:
-    """One change: what it is called, how it is told, and the scenarios that stand for it.
+    """One change: what it is of, what it is called, how it is told, and the scenarios that stand for it.
 
-    ``scenarios`` are one, or where it is a range its pessimistic, middle and optimistic
-    end; none where it is not known, for the reason that ``text`` gives.
+    ``what`` is the thing that it makes better, such as ``network``. ``scenarios`` are one, or
+    where it is a range its pessimistic, middle and optimistic end; none where it is not
+    known, for the reason that ``text`` gives.
     """
 
+    what: str
     name: str
     text: str
     scenarios: tuple[Scenario, ...] = ()
@@ -58,6 +60,11 @@ def improvements(scenario: Scenario, base: Result, run: Simulate) -> tuple[Impro
     tuple of Improvement
         The greatest gain of throughput first; those that are not known last, with the reason.
     """
+    return tuple(its for _, its in improved(scenario, base, run))
+
+
+def improved(scenario: Scenario, base: Result, run: Simulate) -> tuple[tuple[str, Improvement], ...]:
+    """The same, each with what it is of, such as ``network``, which a change for the worse may be of as well."""
     changes = list(_changes(scenario))
     outcomes = iter(run([its for change in changes for its in change.scenarios]))
     found = []
@@ -65,12 +72,12 @@ def improvements(scenario: Scenario, base: Result, run: Simulate) -> tuple[Impro
         its = [next(outcomes) for _ in change.scenarios]
         results = [outcome for outcome in its if isinstance(outcome, Result)]
         if len(results) == len(its) and results:
-            found.append(_improvement(change, results, base))
+            found.append((change.what, _improvement(change, results, base)))
         else:
             failed = next((outcome.failed.text for outcome in its if not isinstance(outcome, Result)), "")
             text = f"{change.text}; it could not be simulated: {failed}" if failed else change.text
-            found.append(Improvement(name=change.name, text=text))
-    return tuple(sorted(found, key=lambda one: -one.gain if one.gain is not None else float("inf")))
+            found.append((change.what, Improvement(name=change.name, text=text)))
+    return tuple(sorted(found, key=lambda one: -one[1].gain if one[1].gain is not None else float("inf")))
 
 
 def _improvement(change: _Change, results: list[Result], base: Result) -> Improvement:
@@ -101,6 +108,7 @@ def _improvement(change: _Change, results: list[Result], base: Result) -> Improv
 def _changes(scenario: Scenario) -> Iterator[_Change]:
     yield from _links(scenario)
     yield _tried(
+        "device",
         "2x device",
         "devices compute twice as fast; hosts, servers and links stay as they are, and so does the price",
         lambda: with_compute(scenario, 0.5),
@@ -110,12 +118,12 @@ def _changes(scenario: Scenario) -> Iterator[_Change]:
     yield _mixed_precision(scenario)
 
 
-def _tried(name: str, text: str, change: Callable[[], Scenario]) -> _Change:
+def _tried(what: str, name: str, text: str, change: Callable[[], Scenario]) -> _Change:
     """A change, unless a rule forbids it."""
     try:
-        return _Change(name, text, (change(),))
+        return _Change(what, name, text, (change(),))
     except ScenarioError as error:
-        return _Change(name, f"not possible: {error.problems[0].removeprefix('what if: ')}")
+        return _Change(what, name, f"not possible: {error.problems[0].removeprefix('what if: ')}")
 
 
 def _links(scenario: Scenario) -> Iterator[_Change]:
@@ -125,29 +133,29 @@ def _links(scenario: Scenario) -> Iterator[_Change]:
         cap = cluster.transport.flow_cap_bytes_per_s
         capped = f"; one connection still gets at most {format_rate(cap)}" if cap is not None else ""
         rates = f"{format_rate(link.bandwidth_bytes_per_s)} to {format_rate(2 * link.bandwidth_bytes_per_s)}"
-        yield _tried("2x network", f"links between nodes from {rates}{capped}", lambda: with_network(scenario, 2.0))
+        yield _tried("network", "2x network", f"links between nodes from {rates}{capped}", lambda: with_network(scenario, 2.0))
         if link.latency_s > 0:
-            times = f"{format_seconds(link.latency_s)} to {format_seconds(link.latency_s / 2)}"
-            yield _tried("half latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 0.5))
+            times = f"{written(link.latency_s, 'setting_s')} to {written(link.latency_s / 2, 'setting_s')}"
+            yield _tried("latency", "half latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 0.5))
         else:
-            yield _Change("half latency", "nothing to gain: the cluster's latency between nodes is 0")
+            yield _Change("latency", "half latency", "nothing to gain: the cluster's latency between nodes is 0")
     else:
-        yield _Change("2x network", "nothing to gain: everything is on one node")
+        yield _Change("network", "2x network", "nothing to gain: everything is on one node")
     inside = not scenario.servers and scenario.strategy.uses_inner_links(scenario.layout)
     if inside:
         rates = f"{format_rate(cluster.intra_node.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.intra_node.bandwidth_bytes_per_s)}"
-        yield _tried("2x links in a node", f"links inside a node from {rates}", lambda: with_inner_links(scenario, 2.0))
+        yield _tried("links in a node", "2x links in a node", f"links inside a node from {rates}", lambda: with_inner_links(scenario, 2.0))
     if cluster.host_link is not None and scenario.strategy.copies_to_host:
         rates = f"{format_rate(cluster.host_link.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.host_link.bandwidth_bytes_per_s)}"
-        yield _tried("2x host link", f"links between device and host from {rates}", lambda: with_host_link(scenario, 2.0))
+        yield _tried("host link", "2x host link", f"links between device and host from {rates}", lambda: with_host_link(scenario, 2.0))
 
 
 def _one_more_server(scenario: Scenario) -> _Change:
     if not scenario.servers:
-        return _Change("one more PS", "nothing to gain: this strategy has no parameter servers")
+        return _Change("server", "one more PS", "nothing to gain: this strategy has no parameter servers")
     own = " on a node of its own" if server_nodes(scenario) else ""
     text = f"{scenario.servers} to {scenario.servers + 1} parameter servers{own}"
-    return _tried("one more PS", text, lambda: with_one_more_server(scenario))
+    return _tried("server", "one more PS", text, lambda: with_one_more_server(scenario))
 
 
 def _larger_batch(scenario: Scenario) -> _Change:
@@ -155,19 +163,21 @@ def _larger_batch(scenario: Scenario) -> _Change:
     whose, size = ("of each replica", load.batch_per_replica) if load.global_batch is None else ("of all together", load.global_batch)
     assert size is not None, "a scenario has one of the two"
     text = f"batch {whose} from {size:,} to {2 * size:,} samples; what that does to convergence is not predicted"
-    return _tried("2x batch", text, lambda: with_batch(scenario, 2))
+    return _tried("batch", "2x batch", text, lambda: with_batch(scenario, 2))
 
 
 def _mixed_precision(scenario: Scenario) -> _Change:
     load, name = scenario.workload, "mixed precision"
     if load.precision != "float32":
-        return _Change(name, f"nothing to gain: the workload was measured in {load.precision}")
+        return _Change(name, name, f"nothing to gain: the workload was measured in {load.precision}")
     device = scenario.cluster.device or (load.calibrated.device if load.calibrated is not None else "")
     gain = precision_gain(device, load.model or None) if device else None
     if gain is None:
         where = f"on {device}" if device else "can be looked up, since neither cluster nor workload names a device"
-        return _Change(name, f"not known: no published pair of float32 and mixed precision {where}; measure it with `paceline calibrate`")
+        return _Change(
+            name, name, f"not known: no published pair of float32 and mixed precision {where}; measure it with `paceline calibrate`"
+        )
     low, middle, high, sources = gain
     pairs = f"{len(sources)} published pairs, such as {sources[0]}" if len(sources) > 1 else "; ".join(sources)
     text = f"devices compute {low:.2g} to {high:.2g} times as fast ({pairs}); gradients stay float32, so as many bytes travel as before"
-    return _Change(name, text, tuple(with_compute(scenario, 1 / factor) for factor in (low, middle, high)))
+    return _Change(name, name, text, tuple(with_compute(scenario, 1 / factor) for factor in (low, middle, high)))

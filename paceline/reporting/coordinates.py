@@ -1,18 +1,33 @@
-"""What tells the points of a report apart: labels to choose by, and swept numbers to slide over."""
+"""What tells results apart, and what they are called: labels to choose by, swept numbers to slide over, settings in words."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from paceline.reporting.naming import setting_text, settings_of
+from pydantic import BaseModel
+
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
-from simulator.text import clean
+from simulator.text import clean, kind_of_setting, written
 
-__all__ = ["ABSENT", "Coordinates", "Curve", "Group", "Key", "coordinates_of", "scaling_of"]
+__all__ = [
+    "ABSENT",
+    "Coordinates",
+    "Curve",
+    "Group",
+    "Key",
+    "coordinates_of",
+    "names_of",
+    "setting_text",
+    "settings_of",
+    "varied_settings",
+]
+
+_PROSE = ("description", "provenance", "fit", "calibrated", "uncertainty", "variables", "schema_version")
+_OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.global_batch", "workload.precision")
 
 ABSENT = -1
 """Place of a point on a key that it does not have, such as servers of an all-reduce."""
@@ -32,8 +47,8 @@ _NAMES = {
     "cluster.nodes": "Nodes",
     "run.seed": "Seed",
 }
-Kind = Literal["number", "rate", "bytes", "seconds"]
-_KINDS: tuple[tuple[str, Kind], ...] = (("_bytes_per_s", "rate"), ("_bytes", "bytes"), ("_s", "seconds"))
+_UNITS = ("_bytes_per_s", "_bytes", "_s")
+"""How names of settings end that have a unit; their values are written with it."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +61,12 @@ class Key:
         ``replicas``, or the dotted name of a setting.
     name
         What a reader calls it.
-    kind
-        How its values are written; they are in SI units.
     values
-        All that occur, ascending.
+        All that occur, ascending, in SI units; written as :func:`simulator.text.kind_of_setting` has it of the path.
     """
 
     path: str
     name: str
-    kind: Kind
     values: tuple[float, ...]
 
 
@@ -109,10 +121,13 @@ class Coordinates:
         """The name of the curve that a result lies on."""
         return self.curves[self.curve_of[result]].name
 
-
-def scaling_of(scenario: Scenario) -> Literal["weak", "strong"]:
-    """Weak: the batch of each replica is fixed; strong: that of all together."""
-    return "weak" if scenario.workload.batch_per_replica is not None else "strong"
+    def title_of(self, result: int) -> str:
+        """The same, and its settings where more than the number of replicas is swept."""
+        parts = [self.name_of(result)]
+        for key, place in list(zip(self.keys, self.places[result], strict=True))[1:]:
+            if len(key.values) > 1 and place >= 0:
+                parts.append(setting_text(key.path, key.values[place]))
+        return " · ".join(parts)
 
 
 def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> Coordinates:
@@ -134,11 +149,11 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     settings = [settings_of(scenario) for scenario in scenarios]
     base = [scenario.strategy.title(servers=False) for scenario in scenarios]
     named = [
-        (name, scenario.workload.name, scenario.cluster.name, source, scaling_of(scenario))
+        (name, scenario.workload.name, scenario.cluster.name, source, scenario.scaling)
         for name, scenario, source in zip(base, scenarios, sources, strict=True)
     ]
     keys: list[str] = []
-    told: list[str] = []
+    named_too: list[str] = []
     for path in _varied(settings):
         own = [each.get(path) for each in settings]
         if path not in _OWN and _constant_within(own, [_tellers(path, each) for each in named]):
@@ -147,10 +162,9 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
             if not _constant_within(own, named):
                 keys.append(path)
         elif path not in _OWN:
-            (told if _constant_within(own, named) or not _numeric(own) else keys).append(path)
-    variants = [
-        _variant(scenario, each, told, servers="strategy.servers" not in keys) for scenario, each in zip(scenarios, settings, strict=True)
-    ]
+            (named_too if _constant_within(own, named) or not _numeric(own) else keys).append(path)
+    servers = "strategy.servers" not in keys
+    variants = [_variant(scenario, each, named_too, servers=servers) for scenario, each in zip(scenarios, settings, strict=True)]
     rows: list[tuple[str, ...]] = [(variant, *each[1:]) for variant, each in zip(variants, named, strict=True)]
     keys = _until_apart(rows, [result.replicas for result in results], settings, keys)
     clusters = [scenario.cluster.name for scenario in scenarios]
@@ -159,6 +173,12 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     rows = _numbered(rows, columns)
     found = tuple(_key(path, column) for path, column in zip(["replicas", *keys], columns, strict=True))
     return _assembled(_distinct_names(found), columns, rows)
+
+
+def names_of(results: Sequence[Result]) -> list[str]:
+    """What each result is called beside the others: its curve, and its settings where more than the number of replicas is swept."""
+    at = coordinates_of(results)
+    return [at.title_of(index) for index in range(len(results))]
 
 
 def _tellers(path: str, named: tuple[str, ...]) -> Hashable:
@@ -186,8 +206,8 @@ def _numeric(values: Iterable[Any]) -> bool:
     return all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in values)
 
 
-def _variant(scenario: Scenario, own: dict[str, Any], told: Sequence[str], *, servers: bool) -> str:
-    parts = [setting_text(path, own[path]) for path in told if path in own]
+def _variant(scenario: Scenario, own: dict[str, Any], paths: Sequence[str], *, servers: bool) -> str:
+    parts = [setting_text(path, own[path]) for path in paths if path in own]
     shown = parts[:_MOST_NAMED] + ([f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else [])
     return " · ".join([scenario.strategy.title(servers=servers), *shown])
 
@@ -228,17 +248,15 @@ def _swept(path: str, values: list[Any], clusters: Sequence[str]) -> list[Any]:
 
 
 def _key(path: str, column: Sequence[Any]) -> Key:
-    leaf = path.rpartition(".")[2]
-    kind, suffix = next(((kind, suffix) for suffix, kind in _KINDS if leaf.endswith(suffix)), ("number", ""))
-    name = _NAMES.get(path) or leaf.removesuffix(suffix).replace("_", " ").capitalize()
-    return Key(path, clean(name, 40), kind, tuple(sorted({value for value in column if value is not None})))
+    name = _NAMES.get(path) or _in_words(path).capitalize()
+    return Key(path, clean(name, 40), tuple(sorted({value for value in column if value is not None})))
 
 
 def _distinct_names(keys: tuple[Key, ...]) -> tuple[Key, ...]:
     """Keys of one name get their section before it."""
     names = [key.name for key in keys]
     return tuple(
-        Key(key.path, clean(f"{key.path.replace('_', ' ').replace('.', ', ')}", 60).capitalize(), key.kind, key.values)
+        Key(key.path, clean(f"{key.path.replace('_', ' ').replace('.', ', ')}", 60).capitalize(), key.values)
         if names.count(key.name) > 1
         else key
         for key in keys
@@ -278,3 +296,53 @@ def _curve_name(groups: Sequence[Group], labels: Sequence[int]) -> str:
     several = [(group, label) for group, label in zip(groups, labels, strict=True) if len(group.labels) > 1 or group.id == "strategy"]
     parts = [f"{group.labels[label]} scaling" if group.id == "scaling" else group.labels[label] for group, label in several]
     return " · ".join(parts)
+
+
+def varied_settings(results: Sequence[Result]) -> list[str]:
+    """Dotted names of the settings that are not the same in all results, those left out that the name of a section says already."""
+    found = _varied([settings_of(result.scenario) for result in results])
+    if any(path.startswith("workload.moved") for path in found):  # with another device all times are others; the cluster's name says it
+        found = [path for path in found if not path.startswith("workload.") or path in _OF_ANY_DEVICE]
+    for section in ("workload", "cluster"):
+        if f"{section}.name" in found:  # another workload differs in everything; its name says it
+            found = [path for path in found if path == f"{section}.name" or not path.startswith(f"{section}.")]
+    return found
+
+
+def settings_of(scenario: Scenario) -> dict[str, Any]:
+    """Every setting of a scenario under its dotted name, prose and tables of measurements left out."""
+    flat: dict[str, Any] = {}
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, BaseModel):
+            value = {name: getattr(value, name) for name in type(value).model_fields}
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if key not in _PROSE:
+                    walk(f"{prefix}.{key}" if prefix else key, inner)
+        else:
+            flat[prefix] = value
+
+    walk("", scenario)
+    return flat
+
+
+def setting_text(path: str, value: Any) -> str:
+    """A setting in words, such as ``"bandwidth 10 Gbit/s"``."""
+    if path.rpartition(".")[2] == "name":
+        return clean(str(value), 40)
+    if isinstance(value, bool):
+        text = "on" if value else "off"
+    elif isinstance(value, (int, float)):
+        text = written(value, kind_of_setting(path))
+    elif isinstance(value, tuple):
+        text = ", ".join(str(getattr(item, "name", item)) for item in value) or "none"
+    else:
+        text = "not set" if value is None else str(value)
+    return f"{_in_words(path)} {clean(text, 40)}"
+
+
+def _in_words(path: str) -> str:
+    """The last part of a setting's dotted name, without its unit."""
+    leaf = path.rpartition(".")[2]
+    return leaf.removesuffix(next((unit for unit in _UNITS if leaf.endswith(unit)), "")).replace("_", " ")

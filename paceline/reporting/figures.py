@@ -1,20 +1,43 @@
-"""Figures that do not depend on what a reader chooses; colours are left as names for the page to fill in."""
+"""Figures that do not depend on what a reader chooses, each from data; colours are left as names for the page to fill in."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from paceline.reporting.axes import MUTED, layout, linear_axis
-from paceline.reporting.grids import Column, Grid
-from simulator.text import format_duration
+from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis
+from paceline.sentences import NOT_CERTAIN
+from simulator.text import format_change, format_number, format_seconds, format_share, format_usd, plot_text, written
 from simulator.workload import Workload
 
-__all__ = ["calibration", "calibration_grid", "plain"]
+if TYPE_CHECKING:
+    from paceline.planning.answer import Candidate, Plan
+    from paceline.reporting.pieces import Kind
+    from paceline.reporting.sensitivity import Change
+    from paceline.reporting.timeline import Bar, Timeline
+
+__all__ = ["calibration_figure", "pareto_figure", "plain", "sensitivity_figure", "timeline_figure"]
+
+_MARGIN_PX = 66
+_BAR_PX, _CHANGE_PX = 20, 30
+"""Height of a lane of the timeline, and of a row of the tornado."""
+_LONGEST_HOVER = 160
+_FEWEST_DRAWN = 2
+"""Candidates of a plan that are worth a figure."""
 
 
-def calibration(workload: Workload) -> go.Figure:
+def plain(figure: go.Figure) -> dict[str, Any]:
+    """The figure as what becomes JSON."""
+    found: dict[str, Any] = figure.to_plotly_json()
+    return {"data": found["data"], "layout": found["layout"]}
+
+
+# -- what was measured ---------------------------------------------------------------------
+
+
+def calibration_figure(workload: Workload) -> go.Figure:
     """Step times measured against batch size, and the fitted lines."""
     assert workload.fit is not None
     points = workload.fit.points
@@ -39,7 +62,7 @@ def calibration(workload: Workload) -> go.Figure:
     for group, label, _, colour, _ in lines[1:]:
         measured = [float(getattr(point, f"{group}_s")) for point in points]
         texts = [
-            f"<b>{label}</b>, batch {point.batch:,}<br>measured mean {format_duration(value)}"
+            f"<b>{label}</b>, batch {point.batch:,}<br>measured mean {format_seconds(value)}"
             for point, value in zip(points, measured, strict=True)
         ]
         figure.add_scatter(
@@ -67,8 +90,8 @@ def calibration(workload: Workload) -> go.Figure:
             "width": 5,
         },
         hovertext=[
-            f"<b>Step</b>, batch {point.batch:,}<br>median {format_duration(point.median_s)}<br>"
-            f"p5 {format_duration(point.p5_s)}, p95 {format_duration(point.p95_s)}<br>{point.steps:,} steps measured"
+            f"<b>Step</b>, batch {point.batch:,}<br>median {format_seconds(point.median_s)}<br>"
+            f"p5 {format_seconds(point.p5_s)}, p95 {format_seconds(point.p95_s)}<br>{point.steps:,} steps measured"
             for point in points
         ],
         marker={"color": "var(--series-1)", "size": 9},
@@ -78,30 +101,246 @@ def calibration(workload: Workload) -> go.Figure:
     return figure
 
 
-def calibration_grid(workload: Workload, index: int) -> Grid:
-    """The measured points that the figure shows, beside the fitted step time."""
-    assert workload.fit is not None
-    times = ("Median", "5%", "95%", "Mean", "Fitted", "Forward", "Backward", "Apply")
-    columns = (Column("Batch", "count"), Column("Steps measured", "count"), *(Column(name, "seconds") for name in times))
-    rows = tuple(
-        (
-            point.batch,
-            point.steps,
-            point.median_s,
-            point.p5_s,
-            point.p95_s,
-            point.mean_s,
-            workload.compute_s(point.batch) + workload.apply_s,
-            point.forward_s,
-            point.backward_s,
-            point.apply_s,
+# -- some steps in time --------------------------------------------------------------------
+
+
+def timeline_figure(timeline: Timeline) -> go.Figure:
+    """The timeline as a chart: colour tells the kind, an outline what is critical; its height is in the layout."""
+    drawn = go.Figure()
+    row = {lane: index for index, lane in enumerate(timeline.lanes)}
+    end_s = max((bar.end_s for bar in timeline.bars), default=1.0)
+    scale, unit = next((scale, unit) for scale, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")) if end_s * scale >= 1 or unit == "µs")
+    for kind, label in _LABELS.items():
+        bars = [bar for bar in timeline.bars if bar.kind == kind]
+        if not bars:
+            continue
+        drawn.add_bar(
+            orientation="h",
+            name=label,
+            legendgroup=kind,
+            base=[bar.start_s * scale for bar in bars],
+            x=[(bar.end_s - bar.start_s) * scale for bar in bars],
+            y=[row[bar.lane] for bar in bars],
+            width=[0.9 if bar.critical else 0.6 for bar in bars],
+            hoverinfo="text",
+            hovertext=[_bar_hover(bar) for bar in bars],
+            marker={
+                "color": f"var(--part-{'exposed-communication' if kind == 'communication' else kind})",
+                "line": {"color": INK, "width": [1.5 if bar.critical else 0 for bar in bars]},
+            },
         )
-        for point in workload.fit.points
+    marked = [bar for bar in timeline.bars if bar.lane == timeline.lanes[0]] if timeline.lanes else []
+    drawn.update_layout(
+        layout(
+            barmode="overlay",
+            height=_MARGIN_PX + _BAR_PX * len(timeline.lanes),
+            margin={"l": 150, "r": 12, "t": 10, "b": 44},
+            shapes=[_rule(at * scale) for at in _marked_s(marked)],
+            xaxis={
+                "title": {"text": f"Time ({unit})", "standoff": 8},
+                "range": [0, end_s * scale],
+                "gridcolor": "var(--grid)",
+                "zeroline": False,
+                "nticks": 8,
+            },
+            yaxis={
+                "range": [len(timeline.lanes) - 0.4, -0.6],
+                "fixedrange": True,
+                "showgrid": False,
+                "zeroline": False,
+                "tickmode": "array",
+                "tickvals": list(row.values()),
+                "ticktext": [plot_text(lane) for lane in timeline.lanes],
+            },
+        )
     )
-    return Grid(f"calibration-{index}", "Measured and fitted step times", columns, rows)
+    return drawn
 
 
-def plain(figure: go.Figure) -> dict[str, Any]:
-    """The figure as what becomes JSON."""
-    found: dict[str, Any] = figure.to_plotly_json()
-    return {"data": found["data"], "layout": found["layout"]}
+_LABELS: dict[Kind, str] = {
+    "input": "Input",
+    "compute": "Compute",
+    "communication": "Communication",
+    "waiting": "Waiting",
+    "apply": "Apply",
+}
+"""The kinds in the order of a step's parts."""
+
+
+def _bar_hover(bar: Bar) -> str:
+    critical = ", on the critical path" if bar.critical else ""
+    return f"<b>{_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {format_seconds(bar.start_s)}"
+
+
+def _marked_s(bars: Sequence[Bar]) -> list[float]:
+    return [bars[0].start_s, bars[-1].end_s] if bars else []
+
+
+def _rule(at: float) -> dict[str, object]:
+    """Where the marked step begins or ends."""
+    line = {"color": INK, "width": 1, "dash": "dot"}
+    return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
+
+
+# -- one change at a time ------------------------------------------------------------------
+
+
+def sensitivity_figure(changes: Sequence[Change]) -> go.Figure:
+    """The tornado: a row for each thing that is changed, the change that does most on top; its height is in the layout."""
+    known = [its for its in changes if its.gain is not None]
+    rows = list(dict.fromkeys(its.row for its in sorted(known, key=lambda its: -abs(its.gain or 0.0))))
+    drawn = go.Figure()
+    held: dict[str, int] = {}
+    for its in known:
+        place = held[its.row] = held.get(its.row, -1) + 1
+        _bar(drawn, its, rows.index(its.row) + _OFFSETS[min(place, 1)])
+    ends = [end for its in known for end in (its.gain, its.low, its.high) if end is not None] + [0.0]
+    room = 0.36 * ((max(ends) - min(ends)) or 1.0)
+    drawn.update_layout(
+        layout(
+            barmode="overlay",
+            height=_MARGIN_PX + _CHANGE_PX * len(rows),
+            margin={"l": 88, "r": 16, "t": 10, "b": 44},
+            shapes=[
+                {"type": "line", "xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "line": {"color": MUTED, "width": 1}}
+            ],
+            xaxis={
+                "title": {"text": "Change of the throughput", "standoff": 8},
+                "range": [min(ends) - room, max(ends) + room],
+                "tickformat": "+.0%",
+                "nticks": 7,
+                "gridcolor": "var(--grid)",
+                "zeroline": False,
+            },
+            yaxis={
+                "range": [len(rows) - 0.45, -0.55],
+                "fixedrange": True,
+                "showgrid": False,
+                "zeroline": False,
+                "tickmode": "array",
+                "tickvals": list(range(len(rows))),
+                "ticktext": [plot_text(row.capitalize()) for row in rows],
+            },
+        )
+    )
+    return drawn
+
+
+_OFFSETS = (-0.2, 0.2)
+_SMALL = 0.1
+"""A change below which the first decimal of its percentage matters."""
+
+
+def _bar(drawn: go.Figure, its: Change, at: float) -> None:
+    """One change: a bar from nought to its gain, its interval, and the figure beside it."""
+    assert its.gain is not None
+    assert its.low is not None
+    assert its.high is not None
+    colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
+    gain = written(its.gain, "whole_change" if abs(its.gain) >= _SMALL else "change") if its.seen else NOT_CERTAIN
+    drawn.add_bar(
+        orientation="h",
+        x=[its.gain],
+        y=[at],
+        width=0.34,
+        name=plot_text(its.name),
+        showlegend=False,
+        hoverinfo="text",
+        hovertext=[
+            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}{'' if its.seen else f', {NOT_CERTAIN}'}<br>"
+            f"90% interval, run by run: {format_change(its.low)} to {format_change(its.high)}<br>"
+            f"then limited by: {plot_text(its.reason)}"
+        ],
+        marker={"color": colour, "line": {"width": 0}},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [max(0.0, its.high - its.gain)],
+            "arrayminus": [max(0.0, its.gain - its.low)],
+            "color": INK,
+            "thickness": 1,
+            "width": 3,
+        },
+    )
+    side = its.gain >= 0
+    drawn.add_annotation(
+        x=max(its.high, its.gain) if side else min(its.low, its.gain),
+        y=at,
+        text=f"{plot_text(its.name)} {gain}" if its.seen else f"{plot_text(its.name)}: {gain}",
+        xanchor="left" if side else "right",
+        xshift=6 if side else -6,
+        showarrow=False,
+        font={"size": 11},
+    )
+
+
+# -- a plan --------------------------------------------------------------------------------
+
+
+def pareto_figure(plan: Plan) -> tuple[go.Figure, str, str] | None:
+    """Cost against time of the whole training, or dollars an hour against throughput where the goal is a rate.
+
+    Returns
+    -------
+    tuple or None
+        The figure, what it is of, and what is seen, in words; none where fewer than two candidates have a price above 0.
+    """
+    whole = plan.goal.total_samples is not None
+    priced = [each for each in plan.candidates if _place(each, whole=whole) is not None]
+    if len(priced) < _FEWEST_DRAWN:
+        return None
+    front = sorted(place for each in plan.pareto if (place := _place(each, whole=whole)) is not None)
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[x for x, _ in front],
+        y=[y for _, y in front],
+        mode="lines",
+        line={"color": "var(--series-1)", "width": 1.5, "dash": "dot", "shape": "hv" if whole else "vh"},
+        hoverinfo="skip",
+    )
+    for met, colour in ((True, "var(--series-1)"), (False, MUTED)):
+        held = [each for each in priced if each.meets == met]
+        if held:
+            places = [place for each in held if (place := _place(each, whole=whole)) is not None]
+            figure.add_scatter(
+                x=[x for x, _ in places],
+                y=[y for _, y in places],
+                mode="markers",
+                hoverinfo="text",
+                hovertext=[_candidate_hover(each, whole=whole) for each in held],
+                marker={"size": 8, "color": colour if met else PAPER, "symbol": "circle", "line": {"color": colour, "width": 1.5}},
+            )
+    if (chosen := _place(plan.chosen, whole=whole)) is not None:
+        figure.add_scatter(
+            x=[chosen[0]],
+            y=[chosen[1]],
+            mode="markers",
+            hoverinfo="skip",
+            marker={"size": 18, "symbol": "circle-open", "color": INK, "line": {"color": INK, "width": 2}},
+        )
+    everywhere = [place for each in priced if (place := _place(each, whole=whole)) is not None]
+    title_x, title_y = ("Hours of training", "US dollars") if whole else ("Throughput (samples/s)", "US dollars an hour")
+    axes = log_axis([x for x, _ in everywhere], title_x), log_axis([y for _, y in everywhere])
+    figure.update_layout(layout(xaxis=axes[0], yaxis=axes[1]))
+    caption = f"{title_y} against {title_x[0].lower()}{title_x[1:]}; filled: meets the goal; ringed: the answer; dotted: the Pareto front"
+    seen = f"{len(priced)} configurations, {sum(each.meets for each in priced)} of which meet the goal; {len(front)} on the Pareto front."
+    return figure, caption, seen
+
+
+def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:
+    """Where it stands on the two axes; none without a price, or where that is 0, for which a logarithmic axis has no place."""
+    if whole:
+        return (each.time_s.mean / 3600, each.cost_usd.mean) if each.time_s is not None and each.cost_usd and each.cost_usd.mean else None
+    return (each.result.throughput_samples_per_s.mean, each.usd_per_hour) if each.usd_per_hour else None
+
+
+def _candidate_hover(each: Candidate, *, whole: bool) -> str:
+    rate = each.result.throughput_samples_per_s
+    where = each.placement or f"{each.result.replicas:,} replicas"
+    lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(where)}"]
+    lines.append(f"{format_number(rate.mean)} samples/s (90% interval {format_number(rate.low)} to {format_number(rate.high)})")
+    if whole and each.time_s is not None and each.cost_usd is not None:
+        lines.append(f"{format_seconds(each.time_s.mean)} and {format_usd(each.cost_usd.mean)}")
+    elif each.usd_per_hour is not None:
+        lines.append(f"{format_usd(each.usd_per_hour)} an hour")
+    return "<br>".join([*lines, f"meets the goal with {format_share(each.confidence)} confidence"])

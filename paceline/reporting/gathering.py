@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from paceline.sentences import doubled_in_words
 from paceline.sweeping import ResultsFile
 from simulator.errors import InputError
 from simulator.results import Failure, Result
@@ -44,8 +45,7 @@ def gather(paths: Sequence[Path]) -> Gathered:
     every = [(name, result) for name, file in zip(names, files, strict=True) for result in file.results]
     last = {(name, result.scenario_hash): result for name, result in every}
     notes = [f"{file.path}: {note}" if len(files) > 1 else note for file in files for note in file.notes]
-    if doubled := len(every) - len(last):
-        notes.append(f"{doubled} result{'s' * (doubled > 1)} of a scenario that is there twice {'are' if doubled > 1 else 'is'} left out.")
+    notes += filter(None, [doubled_in_words(len(every) - len(last))])
     labels = [name for name, _ in last] if len(files) > 1 else None
     return Gathered(list(last.values()), labels, [failure for file in files for failure in file.failures], notes)
 

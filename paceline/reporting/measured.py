@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calibrate.validation.points import Setting, read_points
-from paceline.reporting.answer import name_at
 from paceline.reporting.coordinates import coordinates_of
 from simulator.figures import Estimate
 from simulator.results import Result
@@ -129,7 +128,7 @@ def overlay_of(points: Path, results: Sequence[Result], labels: Sequence[str] | 
     unmatched: list[Unmatched] = []
     for setting in settings:
         fitting, why = _fitting(setting, results)
-        rows += [_beside(setting, index, results[index], name_at(at, index)) for index in fitting]
+        rows += [_beside(setting, index, results[index], at.title_of(index)) for index in fitting]
         if not fitting:
             unmatched.append(Unmatched(setting.name, statistics.fmean(setting.throughput), setting.line, why))
     return Overlay(points.name, tuple(rows), tuple(unmatched))

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
+import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from paceline.reporting import figures
+from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
-from paceline.reporting.context import Report, build_report
-from paceline.reporting.coordinates import scaling_of
-from paceline.reporting.sections import sections_of
-from paceline.sentences import limit_in_words
+from paceline.reporting.content import Content, content_of
+from paceline.reporting.figures import calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
+from paceline.reporting.planned import goal_text
+from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
+from paceline.sentences import NOT_CERTAIN, limit_in_words, servers_note, time_note, variance_in_words, work_note, workers_note
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
@@ -26,18 +30,20 @@ from simulator.results import Result
 from simulator.text import (
     clause,
     clean,
-    format_duration,
+    format_change,
+    format_hourly,
     format_interval,
     format_number,
+    format_seconds,
     format_share,
     format_usd,
-    format_usd_per_hour,
     kind_of,
     listed,
     listed_numbers,
     sentence,
     written,
 )
+from simulator.workload import Workload
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Plan
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["GENERATOR", "render", "write_report"]
+__all__ = ["GENERATOR", "SCRIPTS", "Sections", "render", "sections_of", "write_report"]
 
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
@@ -71,6 +77,16 @@ SCRIPTS = (
 """The page's own script, in the order in which its parts are put together."""
 
 _MOST_PLAIN_ROWS = 200
+_MOST_SAID = 5
+_LONGEST = 600
+_PART_OF_KIND = {
+    "input": "input",
+    "compute": "compute",
+    "communication": "exposed-communication",
+    "waiting": "waiting",
+    "apply": "apply",
+}
+"""The part of a step whose colour each kind of bar of the timeline has."""
 
 
 def write_report(
@@ -117,22 +133,19 @@ def write_report(
     Raises
     ------
     ResultsError
-        There is no result, or not one label a result.
+        There is no result, or not one label per result.
     InputError
         ``out`` cannot be written.
     """
-    report = build_report(
+    report = content_of(
         results, notes, labels=labels, plan=plan, measured=measured, timeline=timeline, sensitivity=sensitivity, title=title
     )
     return write_whole(out, render(report))
 
 
-def render(report: Report) -> str:
+def render(report: Content) -> str:
     """The page as text: the same for the same report, byte for byte."""
-    fitted = [(index, load) for index, load in enumerate(report.workloads) if load.fit is not None and load.fit.points]
-    drawn = {f"calibration-{index}": figures.calibration(load) for index, load in fitted}
     extra = sections_of(report)
-    drawn.update(extra.figures)
     results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
     return (
         _environment()
@@ -141,7 +154,7 @@ def render(report: Report) -> str:
             report=report,
             **extra.values,
             points=columns_of(results, report.at, report.answer.index, extra.measured),
-            figures={name: figures.plain(figure) for name, figure in drawn.items()},
+            figures={name: plain(figure) for name, figure in extra.figures.items()},
             parts=_parts([part for part in PARTS if any(getattr(result.breakdown_s, part) for result in results)]),
             swept=[(index, key) for index, key in enumerate(report.at.keys) if len(key.values) > 1],
             priced=any(usd_per_hour(result.scenario) is not None for result in results),
@@ -149,20 +162,15 @@ def render(report: Report) -> str:
             asynchronous={
                 curve for curve, result in zip(report.at.curve_of, results, strict=True) if result.scenario.strategy.pace.asynchronous
             },
-            answer_scaling=scaling_of(report.answer.result.scenario),
+            answer_scaling=report.answer.result.scenario.scaling,
             nodes=f"{nodes:,} node{'' if nodes == 1 else 's'}",
             left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
+            variance=variance_in_words(report.answer.result),
             gains=sorted((change for change in report.sensitivity if change.seen), key=lambda change: -(change.gain or 0.0)),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
-            plain_rows=[
-                (report.at.name_of(index), scaling_of(result.scenario), placement_of(result.scenario).nodes, result)
-                for index, result in enumerate(results[:_MOST_PLAIN_ROWS])
-            ],
-            fitted=fitted,
+            brief=brief_table(results, report.at, _MOST_PLAIN_ROWS),
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),
-            calibration_tables={index: figures.calibration_grid(load, index) for index, load in fitted},
-            unfitted=[load for load in report.workloads if load.fit is None or not load.fit.points],
             scripts=SCRIPTS,
             # plotly's script is no user's text, and holds no closing script tag
             plotly=Markup(get_plotlyjs()),  # noqa: S704
@@ -179,6 +187,147 @@ def _clusters(results: Sequence[Result]) -> list[Cluster]:
     return list({result.scenario.cluster.name: result.scenario.cluster for result in results}.values())
 
 
+# -- sections that only some reports have -------------------------------------------------
+
+
+@dataclass
+class Sections:
+    """What the page's template needs for the sections that only some reports have.
+
+    Attributes
+    ----------
+    values
+        For the template, under the names that it uses.
+    figures
+        Under the id of the element that each is drawn in.
+    measured
+        Measured throughputs in samples/s, each with the index of its prediction.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, go.Figure] = field(default_factory=dict)
+    measured: list[tuple[int, float]] = field(default_factory=list)
+
+
+def sections_of(report: Content) -> Sections:
+    """Arrange what a report has of calibration, a plan, simulated changes, a timeline, measured points; what it has not is left out."""
+    found = Sections()
+    found.values.update(plan_figure=None, goal="", overlay_error="")
+    _add_calibration(found, report.workloads)
+    if report.plan is not None:
+        _add_plan(found, report.plan)
+    if report.sensitivity:
+        _add_sensitivity(found, report.sensitivity, report.answer.result.scenario.scaling)
+    if report.timeline is not None:
+        _add_timeline(found, report.timeline)
+    if report.measured is not None:
+        _add_measured(found, report.measured, report)
+    return found
+
+
+def _add_calibration(found: Sections, workloads: Sequence[Workload]) -> None:
+    fitted = [(index, load) for index, load in enumerate(workloads) if load.fit is not None and load.fit.points]
+    columns = ("batch", "steps", "median_s", "p5_s", "p95_s", "mean_s", "fitted_step_s", "forward_s", "backward_s", "apply_s")
+    found.figures.update({f"calibration-{index}": calibration_figure(load) for index, load in fitted})
+    found.values.update(
+        fitted=fitted,
+        unfitted=[load for load in workloads if load.fit is None or not load.fit.points],
+        calibration_tables={
+            index: replace(calibration_table([load]).only(*columns), name=f"calibration-{index}") for index, load in fitted
+        },
+    )
+
+
+def _add_plan(found: Sections, plan: Plan) -> None:
+    tables = {table.name: brief(table) for table in plan_tables(plan)}
+    every = tables.pop("plan-all")
+    found.values.update(
+        goal=goal_text(plan.goal),
+        plan_tables=tuple(tables.values()),
+        plan_time=time_note(plan.candidates, plan.goal),
+        plan_work=work_note(plan),
+        plan_servers=servers_note(plan),
+        plan_workers=workers_note(plan),
+    )
+    if (drawn := pareto_figure(plan)) is not None:
+        found.figures["pareto"] = drawn[0]
+        found.values.update(plan_figure={"about": drawn[1], "seen": drawn[2]}, plan_all=every)
+
+
+def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -> None:
+    drawn = sensitivity_figure(changes)
+    known = [change for change in changes if change.gain is not None]
+    shown = [
+        f"{clean(change.name)}: {format_change(change.gain) if change.seen else NOT_CERTAIN}"
+        for change in known[:_MOST_SAID]
+        if change.gain is not None
+    ]
+    columns = ("change", "scaling", "gain", "gain_low", "gain_high", "text", "reason")
+    found.figures["sensitivity"] = drawn
+    found.values.update(
+        sensitivity_label="Change of throughput by one change at a time. " + ("; ".join(shown) if shown else "None is known") + ".",
+        sensitivity_px=_height_px(drawn, 320),
+        sensitivity_run=next((change.run for change in known if change.run), ""),
+        sensitivity_table=sensitivity_table(changes, scaling).only(*columns),
+    )
+
+
+def _add_timeline(found: Sections, timeline: Timeline) -> None:
+    drawn = timeline_figure(timeline)
+    used = [kind for kind in _PART_OF_KIND if any(bar.kind == kind for bar in timeline.bars)]
+    lanes = len(timeline.lanes)
+    found.figures["timeline"] = drawn
+    found.values.update(
+        timeline_label=f"Gantt chart of {lanes} lane{'s' if lanes != 1 else ''}. {clean(timeline.sentence, _LONGEST)}",
+        timeline_px=_height_px(drawn, 360),
+        timeline_table=timeline_table(timeline).only("lane", "start_s", "end_s", "kind", "text", "critical"),
+        timeline_parts=[(_PART_OF_KIND[kind], kind.capitalize()) for kind in used],
+    )
+
+
+def _height_px(figure: go.Figure, otherwise: int) -> int:
+    return int(figure.layout.height or otherwise)
+
+
+def _add_measured(found: Sections, overlay: Overlay, report: Content) -> None:
+    # one scenario may be there once in each file, told apart by its name
+    named = {(result.scenario_hash, report.at.title_of(index)): index for index, result in enumerate(report.results)}
+    of_hash = {result.scenario_hash: index for index, result in enumerate(report.results)}
+    places = [
+        (named.get((row.scenario_hash, row.name), of_hash[row.scenario_hash]), row) for row in overlay.rows if row.scenario_hash in of_hash
+    ]
+    whole, count = measured_table(overlay, report.results), len(overlay.rows)
+    beside = replace(whole, rows=whole.rows[:count])
+    alone = replace(whole, rows=whole.rows[count:], title="Measured, but not predicted", name="measured-only")
+    found.measured = [(index, row.measured) for index, row in places]
+    found.values.update(
+        overlay_error=_error_in_words(overlay),
+        fit_table=curve_errors_table(places, report.results, report.at),
+        measured_table=beside.only(
+            "setting", "prediction", "scaling", "predicted_samples_per_s", "predicted_low", "predicted_high", "measured_samples_per_s",
+            "error", "inside", "staleness_predicted", "staleness_measured",
+        ),
+        unmatched_table=alone.only("setting", "measured_samples_per_s", "line", "why_not"),
+    )  # fmt: skip
+
+
+def _error_in_words(overlay: Overlay) -> str:
+    """How far measured settings lie from their predictions; no error where one setting stands beside several of them."""
+    settings = len({row.line for row in overlay.rows})
+    if not settings:
+        return ""
+    counted = f"{settings} measured setting{'s' if settings > 1 else ''}"
+    if settings < len(overlay.rows):
+        fit = "fits" if settings == 1 else "fit"
+        return f"{counted} {fit} {len(overlay.rows)} predictions, so the error stands with each curve, under “Measured against predicted”"
+    middle = format_share(statistics.median(abs(row.error) for row in overlay.rows))
+    inside = sum(row.inside for row in overlay.rows)
+    return f"beside {counted} the median error is {middle}, and {inside} of them lie{'s' if inside == 1 else ''} in the interval"
+
+
+# -- the templates ------------------------------------------------------------------------
+
+
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -192,14 +341,15 @@ def _environment() -> jinja2.Environment:
         amount=format_number,
         clause=clause,
         clean=clean,
+        count=partial(written, kind="count"),
         counts=listed_numbers,
         dollars=format_usd,
-        hourly=format_usd_per_hour,
+        hourly=format_hourly,
         joined=listed,
         lower_first=lambda text: text[:1].lower() + text[1:],
         percent=format_share,
-        plain=lambda value: f"{value:,.6g}",
-        seconds=format_duration,
+        plain=partial(written, kind="setting"),
+        seconds=format_seconds,
         sentence=sentence,
         symbol=marker_symbol,
         written=written,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from paceline.planning.answer import Plan
 from paceline.reporting.exporting import Format, check_browser, export_figures
-from paceline.reporting.extras import Extras, extras_of
 from paceline.reporting.gathering import gather
 from paceline.reporting.measured import overlay_of
-from paceline.reporting.plans import read_plan, without_what_ifs
+from paceline.reporting.planned import read_plan, without_what_ifs
 from paceline.reporting.render import GENERATOR, write_report
+from paceline.reporting.simulated import SimulatedSections, simulated_sections
 from paceline.reporting.tables import tables_of, write_tables
 from paceline.sweeping import ResultsFile, Sweep
 from simulator.errors import InputError, SimulationError
@@ -125,22 +125,22 @@ def report(
         check_folder(figures)
     if tables is not None:
         check_folder(tables)
-    extras = _simulated(its, jobs, progress) if what_ifs and its.results else Extras()
-    notes = (*its.notes, *extras.notes)
+    simulated = _simulated(its, jobs, progress) if what_ifs and its.results else SimulatedSections()
+    notes = (*its.notes, *simulated.notes)
     write_report(
-        its.results, target, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=extras.timeline,
-        sensitivity=extras.changes, title=title,
+        its.results, target, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
+        sensitivity=simulated.sensitivity, title=title,
     )  # fmt: skip
     unmatched = tuple(
         f"{measured}:{one.line}: {one.setting}: stands beside no prediction: {one.why}" for one in (overlay.unmatched if overlay else ())
     )
     done = Report(target, target.stat().st_size, notes, unmatched, outcomes=(*its.results, *its.failures))
-    if extras.stopped:
+    if simulated.stopped:
         raise StoppedReport(done)
     written: tuple[Path, ...] = ()
     if tables is not None:
         content = tables_of(
-            its.results, labels=its.labels, plan=its.plan, measured=overlay, timeline=extras.timeline, sensitivity=extras.changes,
+            its.results, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline, sensitivity=simulated.sensitivity,
             failures=its.failures,
         )  # fmt: skip
         written = write_tables(content, tables)
@@ -153,8 +153,8 @@ def _part(progress: Progress | None, what: str) -> Callable[[int, int], None] | 
     return None if progress is None else lambda done, total: progress(done, total, what)
 
 
-def _simulated(its: _Source, jobs: int, progress: Progress | None) -> Extras:
-    return extras_of(its.results, its.labels, its.plan, jobs, progress=_part(progress, "what-ifs"), stoppable=True)
+def _simulated(its: _Source, jobs: int, progress: Progress | None) -> SimulatedSections:
+    return simulated_sections(its.results, its.labels, its.plan, jobs, progress=_part(progress, "what-ifs"), stoppable=True)
 
 
 def _source_of(source: object) -> _Source:

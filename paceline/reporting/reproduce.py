@@ -11,7 +11,7 @@ from typing import Any
 
 import tomlkit
 
-from paceline.reporting.naming import settings_of, varied_settings
+from paceline.reporting.coordinates import settings_of, varied_settings
 from simulator.results import Result
 from simulator.scenario import Scenario
 

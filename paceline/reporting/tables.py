@@ -1,66 +1,47 @@
-"""Every table of a report as CSV, from the results themselves: numbers as they are, in SI units."""
+"""Every table of a report, from its data: what the page shows of them, and all of them as CSV files with numbers as they are."""
 
 from __future__ import annotations
 
-import csv
-import io
+import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from paceline.planning.answer import Candidate, Plan
-from paceline.reporting.answer import name_at
-from paceline.reporting.coordinates import coordinates_of, scaling_of
-from paceline.reporting.measured import Overlay
-from paceline.reporting.sensitivity import Change
-from paceline.reporting.timeline import Timeline
+from paceline.planning.tables import candidates_table, plan_tables
+from paceline.reporting.content import answer_of
+from paceline.reporting.coordinates import Coordinates, coordinates_of
 from simulator.figures import Breakdown, Estimate, Utilisation
 from simulator.files import write_whole
 from simulator.results import Failure, Result
-from simulator.table import Cell
+from simulator.rows import COLUMNS
+from simulator.table import Cell, Column, Table
+from simulator.workload import Workload
 
-__all__ = ["Table", "cell", "tables_of", "write_tables"]
+if TYPE_CHECKING:
+    from paceline.planning.answer import Plan
+    from paceline.reporting.measured import Beside, Overlay
+    from paceline.reporting.sensitivity import Change
+    from paceline.reporting.timeline import Timeline
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection")."""
+__all__ = [
+    "brief_table",
+    "calibration_table",
+    "curve_errors_table",
+    "measured_table",
+    "sensitivity_table",
+    "tables_of",
+    "timeline_table",
+    "write_tables",
+]
 
-
-@dataclass(frozen=True)
-class Table:
-    """A table.
-
-    Attributes
-    ----------
-    name
-        Of its file, without the ending.
-    columns
-        Names of the columns, each with its unit.
-    rows
-        As many values as there are columns; none where nothing is known.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-    def to_csv(self) -> str:
-        """The table as text: floats as short as they come back the same, truth as 0 and 1, nothing as an empty cell."""
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\r\n")
-        writer.writerow(self.columns)
-        writer.writerows([cell(value) for value in row] for row in self.rows)
-        return text.getvalue()
-
-
-def cell(value: Cell) -> str:
-    """A value as a cell; text that a spreadsheet would calculate gets an apostrophe before it."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
-    return repr(value)
+_CONFIGURATION = Column("configuration", "text", "Strategy", "the curve, and its settings where more than the number of replicas is swept")
+_SCALING = Column("scaling", "text", "Scaling", COLUMNS["scaling"].meaning)
+_HASH = Column("scenario_hash", "text", "Scenario", "of the scenario")
+_KEYS = (_CONFIGURATION, _SCALING, Column("replicas", "count", "Replicas"), _HASH)
+"""What tells the rows of one result from those of the others."""
+_OF_PLAN = ("plan-workers", "plan-servers", "plan-improvements", "plan-refused")
+"""Tables of a plan that are files of their own: those of candidates are part of one."""
 
 
 def tables_of(
@@ -83,70 +64,64 @@ def tables_of(
         Scenarios that have no result.
     """
     at = coordinates_of(results, labels)
-    names = [name_at(at, index) for index in range(len(results))]
+    names = [at.title_of(index) for index in range(len(results))]
     keys: list[tuple[Cell, ...]] = [
-        (name, scaling_of(result.scenario), result.replicas, result.scenario_hash) for name, result in zip(names, results, strict=True)
+        (name, result.scenario.scaling, result.replicas, result.scenario_hash) for name, result in zip(names, results, strict=True)
     ]
-    rows = Result.rows_of(results)
+    parts = tuple(Column(f"{part}_s", "seconds") for part in (*Breakdown.model_fields, "hidden_communication", "step_mean"))
     found = [
-        Table(
-            "results",
-            ("configuration", *rows[0]),
-            tuple((name, *row.values()) for name, row in zip(names, rows, strict=True)),
-        ),
+        _results(results, names),
         _each(
             "breakdown",
-            (*(f"{part}_s" for part in Breakdown.model_fields), "hidden_communication_s", "step_mean_s"),
+            parts,
             keys,
-            [[(*_numbers(its.breakdown_s), its.hidden_communication_s, its.step_time_s.mean)] for its in results],
+            ([(*its.breakdown_s.model_dump().values(), its.hidden_communication_s, its.step_time_s.mean)] for its in results),
         ),
-        _each("utilisation", tuple(Utilisation.model_fields), keys, [[_numbers(its.utilisation)] for its in results]),
-        _each("staleness", ("staleness", "updates", "share"), keys, map(_staleness, results)),
+        _each(
+            "utilisation",
+            tuple(Column(name) for name in Utilisation.model_fields),
+            keys,
+            ([tuple(its.utilisation.model_dump().values())] for its in results),
+        ),
+        _each(
+            "staleness",
+            (Column("staleness", "count"), Column("updates", "count"), Column("share", "share")),
+            keys,
+            map(_staleness, results),
+        ),
         _each(
             "replications",
-            ("replication", "samples_per_s"),
+            (Column("replication", "count"), Column("samples_per_s", "number")),
             keys,
             (enumerate(its.throughput_of_each_replication) for its in results),
         ),
         _each(
             "all_reduces",
-            ("size_bytes", "algorithm", "protocol"),
+            (Column("size_bytes", "count"), Column("algorithm", "text"), Column("protocol", "text")),
             keys,
             ([(each.size_bytes, each.algorithm, each.protocol) for each in its.all_reduces] for its in results),
         ),
         _each(
             "warnings",
-            ("code", "path", "value", "low", "high", "text"),
+            (*(Column(name, "text") for name in ("code", "path")), *map(Column, ("value", "low", "high")), Column("text", "text")),
             keys,
             ([(each.code, each.path, each.value, *(each.range or (None, None)), each.text) for each in its.warnings] for its in results),
         ),
-        Table("calibration", _POINT, tuple(_calibration(results))),
-        Table(
-            "failures",
-            ("scenario_hash", "strategy", "cluster", "replicas", "kind", "text"),
-            tuple(
-                (
-                    its.scenario_hash,
-                    its.scenario.strategy.title(),
-                    its.scenario.cluster.name,
-                    its.scenario.replicas,
-                    its.failed.kind,
-                    its.failed.text,
-                )
-                for its in failures
-            ),
-        ),
+        calibration_table(list({result.scenario.workload.name: result.scenario.workload for result in results}.values())),
+        _failures(failures),
     ]
     if plan is not None:
-        found += _of_plan(plan)
+        found += [
+            candidates_table(plan),
+            *(replace(its, name=its.name.replace("-", "_")) for its in plan_tables(plan) if its.name in _OF_PLAN),
+        ]
     if measured is not None:
-        found.append(_of_measured(measured))
+        found.append(measured_table(measured, results))
     if sensitivity:
-        changes = tuple((its.name, its.row, its.gain, its.low, its.high, its.text, its.reason, its.run) for its in sensitivity)
-        found.append(Table("sensitivity", ("change", "of", "gain", "gain_low", "gain_high", "text", "reason", "run"), changes))
+        answer = answer_of(results, at, plan.chosen.result.scenario_hash if plan is not None else None)
+        found.append(sensitivity_table(sensitivity, answer.result.scenario.scaling))
     if timeline is not None:
-        bars = tuple((bar.lane, bar.start_s, bar.end_s, bar.kind, bar.critical, bar.text) for bar in timeline.bars)
-        found.append(Table("timeline", ("lane", "start_s", "end_s", "kind", "critical", "text"), bars))
+        found.append(timeline_table(timeline))
     return tuple(table for table in found if table.rows)
 
 
@@ -161,18 +136,37 @@ def write_tables(tables: Iterable[Table], folder: Path) -> tuple[Path, ...]:
     return tuple(write_whole(folder / f"{table.name}.csv", table.to_csv()) for table in tables)
 
 
-def _each(name: str, columns: tuple[str, ...], keys: Sequence[tuple[Cell, ...]], of: Iterable[Iterable[tuple[Cell, ...]]]) -> Table:
+# -- results -----------------------------------------------------------------------------
+
+
+def brief_table(results: Sequence[Result], at: Coordinates, most: int) -> Table:
+    """The most important figures of the first results."""
+    rows = []
+    for index, result in enumerate(results[:most]):
+        row = result.row() | {"bottleneck": result.bottleneck.label}
+        rows.append((at.name_of(index), *(row[name] for name in _BRIEF)))
+    columns = (replace(_CONFIGURATION, meaning=""), *(COLUMNS[name] for name in _BRIEF))
+    more = f"The first {most:,} of {len(results):,} results." if len(results) > most else ""
+    return Table("All results", columns, tuple(rows), "results", more=more)
+
+
+_BRIEF = (
+    "scaling", "replicas", "nodes", "throughput_samples_per_s", "throughput_low", "throughput_high", "scaling_efficiency",
+    "scaling_efficiency_low", "scaling_efficiency_high", "bottleneck",
+)  # fmt: skip
+
+
+def _results(results: Sequence[Result], names: Sequence[str]) -> Table:
+    rows = Result.rows_of(results)
+    columns = tuple(COLUMNS.get(name, Column(name)) for name in rows[0])
+    cells = tuple((name, *row.values()) for name, row in zip(names, rows, strict=True))
+    return Table("Results", (_CONFIGURATION, *columns), cells, "results")
+
+
+def _each(name: str, columns: tuple[Column, ...], keys: Sequence[tuple[Cell, ...]], of: Iterable[Iterable[tuple[Cell, ...]]]) -> Table:
     """A table with some rows, or none, for each result, which each begin with what tells it from the others."""
     rows = tuple((*key, *row) for key, its in zip(keys, of, strict=True) for row in its)
-    return Table(name, ("configuration", "scaling", "replicas", "scenario_hash", *columns), rows)
-
-
-def _estimate(its: Estimate | None) -> tuple[Cell, ...]:
-    return (its.mean, its.low, its.high) if its is not None else (None, None, None)
-
-
-def _numbers(spec: Breakdown | Utilisation) -> tuple[Cell, ...]:
-    return tuple(getattr(spec, name) for name in type(spec).model_fields)
+    return Table(name.replace("_", "-").capitalize(), (*_KEYS, *columns), rows, name)
 
 
 def _staleness(result: Result) -> Iterable[tuple[Cell, ...]]:
@@ -185,60 +179,150 @@ def _staleness(result: Result) -> Iterable[tuple[Cell, ...]]:
         yield value, count, count / total if total else None
 
 
-_POINT = ("workload", "batch", "steps", "mean_s", "p5_s", "median_s", "p95_s", "forward_s", "backward_s", "apply_s", "fitted_step_s")
-
-
-def _calibration(results: Sequence[Result]) -> Iterable[tuple[Cell, ...]]:
-    """The measured points of each workload, and the step that the fit gives there."""
-    loads = {result.scenario.workload.name: result.scenario.workload for result in results}
-    for load in loads.values():
-        for point in load.fit.points if load.fit is not None else ():
-            measured = (getattr(point, name) for name in _POINT[1:-1])
-            yield load.name, *measured, load.compute_s(point.batch) + load.apply_s
-
-
-def _of_plan(plan: Plan) -> list[Table]:
-    """Candidates, the answer first; other numbers of workers and servers; improvements; what cannot be."""
-    front = {its.key for its in plan.pareto}
-    ranks = {its.key: rank for rank, its in enumerate((plan.chosen, *plan.runners_up), 1)}
-    candidates = {its.key: its for its in (plan.chosen, *plan.runners_up, *plan.candidates)}
-    rows = Candidate.rows_of(candidates.values())
-    workers = tuple((its.workers, its.replicas, *_estimate(its.throughput_samples_per_s), its.usd_per_hour) for its in plan.workers)
-    servers = tuple((its.servers, *_estimate(its.throughput_samples_per_s), its.usd_per_hour) for its in plan.servers)
-    better = tuple(
+def _failures(failures: Sequence[Failure]) -> Table:
+    named = (Column("strategy", "text", "Strategy"), COLUMNS["cluster"], COLUMNS["replicas"])
+    columns = (_HASH, *named, Column("kind", "text"), Column("text", "text"))
+    rows = tuple(
         (
-            its.name, its.gain, its.gain_low, its.gain_high, *_estimate(its.throughput_samples_per_s), its.usd_per_hour,
-            its.bottleneck, its.text,
+            its.scenario_hash,
+            its.scenario.strategy.title(),
+            its.scenario.cluster.name,
+            its.scenario.replicas,
+            its.failed.kind,
+            its.failed.text,
         )
-        for its in plan.improvements
-    )  # fmt: skip
-    rate = ("samples_per_s", "samples_per_s_low", "samples_per_s_high")
-    return [
-        Table(
-            "plan",
-            ("rank", "pareto", *rows[0]),
-            tuple((ranks.get(key), key in front, *row.values()) for key, row in zip(candidates, rows, strict=True)),
-        ),
-        Table("plan_workers", ("workers", "replicas", *rate, "usd_per_hour"), workers),
-        Table("plan_servers", ("servers", *rate, "usd_per_hour"), servers),
-        Table("plan_improvements", ("improvement", "gain", "gain_low", "gain_high", *rate, "usd_per_hour", "bottleneck", "text"), better),
-        Table("plan_refused", ("name", "configurations", "text"), tuple((its.name, its.configurations, its.text) for its in plan.refused)),
-    ]
+        for its in failures
+    )
+    return Table("Scenarios that failed", columns, rows, "failures")
 
 
-def _of_measured(measured: Overlay) -> Table:
-    """Every measured setting: with each prediction of it, or why there is none."""
+# -- what was measured -------------------------------------------------------------------
+
+
+def calibration_table(workloads: Sequence[Workload]) -> Table:
+    """The measured points of workloads, and the step that the fit gives there."""
     columns = (
-        "setting", "prediction", "replicas", "measured_samples_per_s", "repeats", "predicted_samples_per_s", "predicted_low",
-        "predicted_high", "error", "inside", "staleness_measured", "staleness_predicted", "line", "why_not", "scenario_hash",
-    )  # fmt: skip
+        Column("workload", "text", "Workload"),
+        Column("batch", "count", "Batch"),
+        Column("steps", "count", "Steps measured"),
+        Column("mean_s", "seconds", "Mean"),
+        Column("p5_s", "seconds", "5%"),
+        Column("median_s", "seconds", "Median"),
+        Column("p95_s", "seconds", "95%"),
+        Column("forward_s", "seconds", "Forward"),
+        Column("backward_s", "seconds", "Backward"),
+        Column("apply_s", "seconds", "Apply"),
+        Column("fitted_step_s", "seconds", "Fitted"),
+    )
+    rows = tuple(
+        (
+            load.name,
+            *(getattr(point, column.name) for column in columns[1:-1]),
+            load.compute_s(point.batch) + load.apply_s,
+        )
+        for load in workloads
+        for point in (load.fit.points if load.fit is not None else ())
+    )
+    return Table("Measured and fitted step times", columns, rows, "calibration")
+
+
+def measured_table(measured: Overlay, results: Sequence[Result]) -> Table:
+    """Every measured setting: with each prediction of it, and below them those without, with the reason."""
+    columns = (
+        Column("setting", "text", "Setting"),
+        Column("prediction", "text", "Strategy"),
+        _SCALING,
+        Column("replicas", "count", "Replicas"),
+        Column("measured_samples_per_s", "number", "Measured (samples/s)"),
+        Column("repeats", "count", "Repeats"),
+        Column("predicted_samples_per_s", "number", "Predicted (samples/s)"),
+        Column("predicted_low", "number", "Low"),
+        Column("predicted_high", "number", "High"),
+        Column("error", "change", "Error"),
+        Column("inside", "text", "Inside the interval"),
+        Column("staleness_measured", "number", "Measured staleness"),
+        Column("staleness_predicted", "number", "Predicted staleness"),
+        Column("line", "count", "Line"),
+        Column("why_not", "text", "Why"),
+        _HASH,
+    )
+    scaling = {result.scenario_hash: result.scenario.scaling for result in results}
     rows: list[tuple[Cell, ...]] = [
         (
-            its.setting, its.name, its.replicas, its.measured, len(its.repeats), *_estimate(its.predicted), its.error, its.inside,
-            its.staleness_measured, its.staleness_predicted, its.line, None, its.scenario_hash,
+            its.setting, its.name, scaling.get(its.scenario_hash), its.replicas, its.measured, len(its.repeats), *_ends(its.predicted),
+            its.error, its.inside, its.staleness_measured, its.staleness_predicted, its.line, None, its.scenario_hash,
         )
         for its in measured.rows
     ]  # fmt: skip
-    empty = (None,) * 4
-    rows += [(its.setting, None, None, its.measured, None, *empty, None, None, None, its.line, its.why, None) for its in measured.unmatched]
-    return Table("measured", columns, tuple(rows))
+    nothing = dict.fromkeys(column.name for column in columns)
+    rows += [
+        tuple((nothing | {"setting": its.setting, "measured_samples_per_s": its.measured, "line": its.line, "why_not": its.why}).values())
+        for its in measured.unmatched
+    ]
+    return Table("Measured against predicted", columns, tuple(rows), "measured")
+
+
+def curve_errors_table(places: Sequence[tuple[int, Beside]], results: Sequence[Result], at: Coordinates) -> Table:
+    """How well each curve fits, since a measured setting may stand beside several.
+
+    Parameters
+    ----------
+    places
+        Measured settings, each with the index of its prediction among the results.
+    results, at
+        The results, and where each stands.
+    """
+    held: dict[int, list[Beside]] = {}
+    for index, row in places:
+        held.setdefault(at.curve_of[index], []).append(row)
+    columns = (
+        Column("curve", "text", "Strategy"),
+        _SCALING,
+        Column("settings", "count", "Settings"),
+        Column("median_error", "share", "Median error, sign left out"),
+        Column("inside", "count", "Inside the interval"),
+    )
+    scaling = {curve: result.scenario.scaling for curve, result in zip(at.curve_of, results, strict=True)}
+    rows = tuple(
+        (at.curves[curve].name, scaling[curve], len(its), statistics.median(abs(row.error) for row in its), sum(row.inside for row in its))
+        for curve, its in held.items()
+    )
+    return Table("Error of each curve", columns, rows, "measured-by-curve")
+
+
+def _ends(its: Estimate | None) -> tuple[Cell, ...]:
+    return (its.mean, its.low, its.high) if its is not None else (None, None, None)
+
+
+# -- what was simulated besides ----------------------------------------------------------
+
+
+def sensitivity_table(changes: Sequence[Change], scaling: str) -> Table:
+    """What single changes would gain or lose, to a configuration of this scaling."""
+    columns = (
+        Column("change", "text", "Change"),
+        Column("of", "text", "What is changed"),
+        _SCALING,
+        Column("gain", "change", "Throughput changes by"),
+        Column("gain_low", "change", "Low"),
+        Column("gain_high", "change", "High"),
+        Column("text", "text", "What it is"),
+        Column("reason", "text", "Limited by, or why it is not known"),
+        Column("run", "text", "Simulated"),
+    )
+    rows = tuple((its.name, its.row, scaling, its.gain, its.low, its.high, its.text, its.reason, its.run) for its in changes)
+    return Table("What one change would do", columns, rows, "sensitivity")
+
+
+def timeline_table(timeline: Timeline) -> Table:
+    """The bars of a timeline."""
+    columns = (
+        Column("lane", "text", "Lane"),
+        Column("start_s", "seconds", "From"),
+        Column("end_s", "seconds", "To"),
+        Column("kind", "text", "Kind"),
+        Column("critical", "text", "Critical"),
+        Column("text", "text", "What"),
+    )
+    rows = tuple((bar.lane, bar.start_s, bar.end_s, bar.kind, bar.critical, bar.text) for bar in timeline.bars)
+    return Table("Bars of the timeline", columns, rows, "timeline")

@@ -1,37 +1,48 @@
-"""Some steps of a run as a Gantt chart, with the critical path of one of them."""
+"""Some steps of a run as a Gantt chart, with the critical path of one of them: from the run's records to bars in lanes."""
 
 from __future__ import annotations
 
-import re
 import statistics
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
-import plotly.graph_objects as go
-
-from paceline.reporting.axes import INK, layout
-from paceline.reporting.lanes import Window
-from paceline.reporting.pieces import Kind, Piece, coarse
-from paceline.reporting.shortened import shortened
-from simulator.observing.critical_path import CriticalPath, critical_path, median_step
+from paceline.reporting.pieces import Kind, Piece, Spans, clipped, coarse, joined
+from simulator.observing.critical_path import CriticalPath, critical_path, median_step, replica_place
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.records import Transfer
-from simulator.replication import replicate
-from simulator.scenario import Scenario
-from simulator.text import format_bytes, format_duration, plot_text
+from simulator.observing.waiting import Stood, waits_for_others
+from simulator.records import EVERYBODY, Place, Service, Step, Transfer, Wait, begin_of
+from simulator.text import format_bytes, format_seconds
 
-__all__ = ["Bar", "Kind", "Timeline", "figure", "timeline_of"]
+__all__ = ["PATH_KINDS", "Bar", "Kind", "Timeline", "laid_out"]
 
 _STEPS = 3
 _MOST_REPLICAS = 8
 _MOST_CONNECTIONS = 10
 _MOST_SERVERS = 6
 _MOST_BARS = 150
-_ROW_PX = 20
-_MARGIN_PX = 66
-_PATH = "critical path"
-_LONGEST_HOVER = 160
+
+PATH_KINDS: dict[str, Kind] = {
+    "compute": "compute",
+    "input": "input",
+    "transfer": "communication",
+    "all-reduce": "communication",
+    "service": "apply",
+    "wait": "waiting",
+}
+"""What the kinds of a critical path are drawn as; the update of the variables is a compute there."""
+
+_WAITS: dict[Kind, str] = {
+    "input": "waits for its input",
+    "communication": "waits for its messages",
+    "apply": "waits for the servers' work on its gradients",
+    "waiting": "waits for others",
+}
+_EVERYBODYS = -1
+"""The worker of a service on the gradients of all."""
 
 
 @dataclass(frozen=True)
@@ -85,75 +96,77 @@ class Timeline:
     note: str
 
 
-def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
-    """Simulate replication 0 again and lay out three steps of a replica: one of median length, and those around it.
+class _Lane(NamedTuple):
+    """One row of the chart: what it shows, whose it is, and what it is called."""
 
-    A long or large run is cut to its first steps, or to fewer replicas if that is not
-    enough; the note says so.
+    kind: Literal["critical path", "replica", "connection", "server"]
+    places: tuple[Place, ...]
+    name: str
+
+
+def laid_out(recording: Recording, name: str, *, warmup: int = 0, note: str = "") -> Timeline | None:
+    """Lay out three steps of a replica: one of median length, and those around it.
 
     Parameters
     ----------
-    scenario
-        What to look into.
+    recording
+        One replication's records.
     name
         What the chart is to be called.
+    warmup
+        How many steps, of all replicas together, come before those that are measured.
+    note
+        What else is to be known of the run, in sentences.
 
     Returns
     -------
     Timeline or None
         None where no step ended.
-
-    Raises
-    ------
-    SimulationError
-        The run cannot be made small enough.
     """
-    short, told = shortened(scenario)
-    recording = Recording()
-    replicate(short, 0, recording)
-    measured = recording.steps[short.warmup * short.replicas :] or recording.steps
+    measured = recording.steps[warmup:] or recording.steps
     if not measured:
         return None
     path = critical_path(recording, median_step(measured))
     own = [step for step in recording.steps if step.replica == path.step.replica]
     first = max(0, min(path.number - 1 - _STEPS // 2, len(own) - _STEPS))
     last = min(first + _STEPS, len(own)) - 1
-    window = Window(recording, path, own[first].start_s, own[last].end_s)
+    window = _Window(recording, path, own[first].start_s, own[last].end_s)
     drawn = _Drawn(window, path)
     steps = f"step {first + 1}" if first == last else f"steps {first + 1} to {last + 1}"
-    note = " ".join(part for part in (f"Drawn are {steps} of {path.name} in the first replication.", *drawn.left_out, told) if part)
-    return Timeline(name, tuple(drawn.lanes), drawn.bars, bound_of_step(path), note)
+    parts = (f"Drawn are {steps} of {path.name} in the first replication.", *drawn.left_out, note)
+    return Timeline(name, tuple(lane.name for lane in drawn.lanes), drawn.bars, bound_of_step(path), " ".join(filter(None, parts)))
 
 
 class _Drawn:
     """The lanes that are drawn, and what is left out."""
 
-    def __init__(self, window: Window, path: CriticalPath) -> None:
+    def __init__(self, window: _Window, path: CriticalPath) -> None:
         self._window = window
         self._path = path
         self.left_out: list[str] = []
-        self.lanes: dict[str, list[Piece]] = {f"{_PATH} of step {path.number}": window.path()}
+        marked = _Lane("critical path", (path.place,), f"critical path of step {path.number}")
+        self.lanes: dict[_Lane, list[Piece]] = {marked: window.path()}
         through = {place for segment in path.segments for place in segment.places}
         shown = self._replicas({place.replica for place in through})
-        self.lanes |= {str(window.place(replica)): window.of_replica(replica) for replica in shown}
+        self.lanes |= {_lane_of("replica", window.place(replica)): window.of_replica(replica) for replica in shown}
         carried = window.connections()
         near = {lane: its for lane, its in carried.items() if any(_touches(piece, set(shown)) for piece in its)}
         mine = {lane for lane, its in near.items() if any(_touches(piece, {path.step.replica}) for piece in its)}
         self._add(near, mine, _MOST_CONNECTIONS, len(carried), "connections")
         served = window.servers()
-        self._add(served, {str(place) for place in through if place.kind == "server"}, _MOST_SERVERS, len(served), "servers")
+        self._add(served, {lane for lane in served if through.issuperset(lane.places)}, _MOST_SERVERS, len(served), "servers")
         window_s = window.end_s - window.start_s
         for lane, pieces in self.lanes.items():
-            if len(pieces) > _MOST_BARS and not lane.startswith(_PATH):
+            if len(pieces) > _MOST_BARS and lane.kind != "critical path":
                 self.lanes[lane] = coarse(pieces, window_s / _MOST_BARS)
-                told = f"Pieces shorter than {format_duration(window_s / _MOST_BARS)} are drawn as part of those beside them."
-                self.left_out = [*(one for one in self.left_out if one != told), told]
+                merged = f"Pieces shorter than {format_seconds(window_s / _MOST_BARS)} are drawn as part of those beside them."
+                self.left_out = [*(one for one in self.left_out if one != merged), merged]
 
     @property
     def bars(self) -> tuple[Bar, ...]:
         start_s = self._window.start_s
         return tuple(
-            Bar(lane, piece.start_s - start_s, piece.end_s - start_s, piece.kind, piece.critical, _text(lane, piece))
+            Bar(lane.name, piece.start_s - start_s, piece.end_s - start_s, piece.kind, piece.critical, _text(lane, piece))
             for lane, pieces in self.lanes.items()
             for piece in pieces
         )
@@ -181,10 +194,10 @@ class _Drawn:
         )
         return shown
 
-    def _add(self, lanes: dict[str, list[Piece]], mine: set[str], most: int, of: int, what: str) -> None:
+    def _add(self, lanes: dict[_Lane, list[Piece]], mine: set[_Lane], most: int, of: int, what: str) -> None:
         """Add lanes, those of the path first where there are too many."""
-        order = sorted(lanes, key=lambda lane: (not any(piece.critical for piece in lanes[lane]), lane not in mine, _naturally(lane)))
-        shown = sorted(order[:most], key=_naturally)
+        order = sorted(lanes, key=lambda lane: (not any(piece.critical for piece in lanes[lane]), lane not in mine, lane.places))
+        shown = sorted(order[:most], key=lambda lane: lane.places)
         self.lanes |= {lane: lanes[lane] for lane in shown}
         if len(shown) < of:
             self.left_out.append(f"Of {of:,} {what} {len(shown)} are drawn.")
@@ -195,95 +208,180 @@ def _touches(piece: Piece, replicas: set[int]) -> bool:
     return any(end.replica in replicas for work in piece.works if isinstance(work, Transfer) for end in (work.source, work.target))
 
 
-def _text(lane: str, piece: Piece) -> str:
+def _text(lane: _Lane, piece: Piece) -> str:
     """What a bar is: ``push, 14 messages, 3.2 MiB``."""
     transfers = [work for work in piece.works if isinstance(work, Transfer)]
-    parts = [piece.what if lane.startswith(_PATH) else f"{lane}: {piece.what}"]
+    parts = [piece.what if lane.kind == "critical path" else f"{lane.name}: {piece.what}"]
     if len(piece.works) > 1:
         parts.append(f"{len(piece.works):,} {'messages' if transfers else 'pieces'}")
     if transfers:
         parts.append(format_bytes(sum(work.size_bytes for work in transfers)))
-    return ", ".join([*parts, format_duration(piece.length_s)])
+    return ", ".join([*parts, format_seconds(piece.length_s)])
 
 
-def _naturally(name: str) -> list[tuple[int, str]]:
-    """Sorts ``worker 2`` before ``worker 10``."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+def _lane_of(kind: Literal["replica", "server"], place: Place) -> _Lane:
+    return _Lane(kind, (place,), str(place))
 
 
-def figure(timeline: Timeline) -> go.Figure:
-    """The timeline as a chart: colour tells the kind, an outline what is critical; its height is in the layout."""
-    drawn = go.Figure()
-    row = {lane: index for index, lane in enumerate(timeline.lanes)}
-    end_s = max((bar.end_s for bar in timeline.bars), default=1.0)
-    scale, unit = next((scale, unit) for scale, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")) if end_s * scale >= 1 or unit == "µs")
-    for kind, label in _LABELS.items():
-        bars = [bar for bar in timeline.bars if bar.kind == kind]
-        if not bars:
-            continue
-        drawn.add_bar(
-            orientation="h",
-            name=label,
-            legendgroup=kind,
-            base=[bar.start_s * scale for bar in bars],
-            x=[(bar.end_s - bar.start_s) * scale for bar in bars],
-            y=[row[bar.lane] for bar in bars],
-            width=[0.9 if bar.critical else 0.6 for bar in bars],
-            hoverinfo="text",
-            hovertext=[_hover(bar) for bar in bars],
-            marker={
-                "color": f"var(--part-{'exposed-communication' if kind == 'communication' else kind})",
-                "line": {"color": INK, "width": [1.5 if bar.critical else 0 for bar in bars]},
-            },
+class _Window:
+    """The records of a run between two times, and which of them lie on a critical path.
+
+    Parameters
+    ----------
+    recording
+        The run.
+    path
+        Of one of its steps.
+    start_s, end_s
+        The two times, in the run's seconds.
+    """
+
+    def __init__(self, recording: Recording, path: CriticalPath, start_s: float, end_s: float) -> None:
+        self.start_s, self.end_s = start_s, end_s
+        self._recording = recording
+        self._path = path
+        self._critical = {id(segment.record) for segment in path.segments}
+        self.steps: dict[int, list[Step]] = defaultdict(list)
+        for step in recording.steps:
+            self.steps[step.replica].append(step)
+        self._spans: dict[int, list[Piece]] = defaultdict(list)
+        for span in recording.spans:
+            kind: Kind = "apply" if span.name == "apply" else "compute"
+            self._spans[span.replica].append(Piece(span.start_s, span.end_s, kind, span.name, id(span) in self._critical, [span]))
+        self._work = recording.by_number()
+        self._stood: dict[Step, list[Stood]] = dict(zip(recording.steps, waits_for_others(recording, self._work), strict=True))
+        self._services: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for service in recording.services:
+            self._services[service.worker].append((service.start_s, service.end_s))
+        self._messages: dict[int, list[Transfer]] = defaultdict(list)
+        for transfer in recording.transfers:
+            for replica in {transfer.source.replica, transfer.target.replica}:
+                if replica is not None:
+                    self._messages[replica].append(transfer)
+
+    def place(self, replica: int) -> Place:
+        """A replica as the records call it."""
+        return replica_place(self._recording, replica)
+
+    def path(self) -> list[Piece]:
+        """The critical path from the step's start to its end; neighbours that differ in the tensor alone are one piece."""
+        pieces = []
+        for segment in self._path.segments:
+            kind = "apply" if segment.name == "apply" and segment.kind == "compute" else PATH_KINDS[segment.kind]
+            works = [segment.record] if segment.record is not None else []
+            pieces.append(Piece(segment.start_s, segment.end_s, kind, f"{segment.name}, {segment.where}", True, works))
+        return joined(pieces, 0.0)
+
+    # -- replicas ------------------------------------------------------------------------
+
+    def of_replica(self, replica: int) -> list[Piece]:
+        """What a replica does: its compute, and what it waits for between; its steps are filled without a gap."""
+        spans = clipped(self._spans[replica], float("-inf"), float("inf"))
+        pieces: list[Piece] = []
+        index = 0
+        for step in self.steps[replica]:
+            if step.end_s <= self.start_s or step.start_s >= self.end_s:
+                continue
+            while index < len(spans) and spans[index].end_s <= step.start_s:
+                index += 1
+            own = []
+            while index < len(spans) and spans[index].start_s < step.end_s:
+                own.append(spans[index])
+                index += 1
+            pieces += [*own, *self._between(step, own)]
+        return clipped(pieces, self.start_s, self.end_s)
+
+    def _between(self, step: Step, spans: Sequence[Piece]) -> list[Piece]:
+        """The parts of a step in which the replica computes nothing, by what it waits for."""
+        ends = [step.start_s, *(end for span in spans for end in (span.start_s, span.end_s)), step.end_s]
+        causes = [*(work.cause for span in spans for work in span.works[:1]), step.cause]
+        gaps = [(low, high, cause) for low, high, cause in zip(ends[::2], ends[1::2], causes, strict=True) if high > low]
+        if not gaps:
+            return []
+        first_s = spans[0].start_s if spans else step.end_s
+        fed = Spans([(max(step.start_s, first_s - step.input_s), first_s)])
+        carried = Spans(self._carried(step))
+        # with all workers' gradients together a server works for everybody
+        served = Spans(
+            (start_s, end_s)
+            for worker in (step.replica, _EVERYBODYS)
+            for start_s, end_s in self._services[worker]
+            if end_s > step.start_s and start_s < step.end_s
         )
-    marked = [bar for bar in timeline.bars if bar.lane == timeline.lanes[0]] if timeline.lanes else []
-    drawn.update_layout(
-        layout(
-            barmode="overlay",
-            height=_MARGIN_PX + _ROW_PX * len(timeline.lanes),
-            margin={"l": 150, "r": 12, "t": 10, "b": 44},
-            shapes=[_rule(at * scale) for at in _ends(marked)],
-            xaxis={
-                "title": {"text": f"Time ({unit})", "standoff": 8},
-                "range": [0, end_s * scale],
-                "gridcolor": "var(--grid)",
-                "zeroline": False,
-                "nticks": 8,
-            },
-            yaxis={
-                "range": [len(timeline.lanes) - 0.4, -0.6],
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-                "tickmode": "array",
-                "tickvals": list(row.values()),
-                "ticktext": [plot_text(lane) for lane in timeline.lanes],
-            },
+        here = (self.place(step.replica),)
+        critical = Spans(
+            (segment.start_s, segment.end_s)
+            for segment in self._path.segments
+            if segment.kind in ("input", "wait") and segment.places == here
         )
-    )
-    return drawn
+        held = self._stood[step]
+        stood = Spans((its.start_s, its.end_s) for its in held)
+        waits: tuple[tuple[Kind, Spans], ...] = (("input", fed), ("waiting", stood), ("communication", carried), ("apply", served))
+        pieces = []
+        for start_s, end_s, cause in gaps:
+            last = self._last(cause)
+            cuts = sorted({start_s, end_s, *(at for some in (fed, stood, carried, served, critical) for at in some.cuts(start_s, end_s))})
+            for low, high in pairwise(cuts):
+                middle = (low + high) / 2
+                kind: Kind = next((kind for kind, its in waits if its.covers(middle)), last)
+                what = _WAITS[kind]
+                if kind == "waiting":
+                    what = next((f"waits for {self._whom(its)}" for its in held if its.start_s <= middle < its.end_s), what)
+                pieces.append(Piece(low, high, kind, what, critical.covers(middle)))
+        return joined(pieces, 0.0)
 
+    def _last(self, cause: int) -> Kind:
+        """What a replica waits for last that goes on because of a piece of work, though none of its own is under way."""
+        match self._work.get(cause):
+            case Service():
+                return "apply"
+            case Transfer() | Wait(name="send"):
+                return "communication"
+            case _:
+                return "waiting"
 
-_LABELS: dict[Kind, str] = {
-    "input": "Input",
-    "compute": "Compute",
-    "communication": "Communication",
-    "waiting": "Waiting",
-    "apply": "Apply",
-}
-"""The kinds in the order of a step's parts."""
+    def _whom(self, stood: Stood) -> str:
+        return "the coordinator" if stood.whom is None else str(self.place(stood.whom))
 
+    def _carried(self, step: Step) -> Iterable[tuple[float, float]]:
+        """When messages from or to a replica are under way during a step."""
+        for transfer in self._messages[step.replica]:
+            if transfer.arrived_s > step.start_s and transfer.sent_s < step.end_s:
+                yield begin_of(transfer), transfer.arrived_s
 
-def _hover(bar: Bar) -> str:
-    critical = ", on the critical path" if bar.critical else ""
-    return f"<b>{_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {format_duration(bar.start_s)}"
+    # -- connections and servers ---------------------------------------------------------
 
+    def connections(self) -> dict[_Lane, list[Piece]]:
+        """What each connection carries; an all-reduce of which no messages are recorded is one connection."""
+        held: dict[_Lane, list[Piece]] = defaultdict(list)
+        for transfer in self._recording.transfers:
+            begun_s = begin_of(transfer)
+            if transfer.arrived_s <= self.start_s or begun_s >= self.end_s:
+                continue
+            together = transfer.target == EVERYBODY
+            ends = (transfer.target,) if together else (transfer.source, transfer.target)
+            lane = _Lane("connection", ends, "all-reduce" if together else " → ".join(map(str, ends)))
+            held[lane].append(Piece(begun_s, transfer.arrived_s, "communication", transfer.kind, self._on_path(transfer), [transfer]))
+        return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
 
-def _ends(bars: Sequence[Bar]) -> list[float]:
-    return [bars[0].start_s, bars[-1].end_s] if bars else []
+    def servers(self) -> dict[_Lane, list[Piece]]:
+        """What each parameter server works on."""
+        held: dict[_Lane, list[Piece]] = defaultdict(list)
+        for service in self._recording.services:
+            if service.end_s > self.start_s and service.start_s < self.end_s:
+                piece = Piece(service.start_s, service.end_s, "apply", service.name, id(service) in self._critical, [service])
+                held[_lane_of("server", Place("server", service.server))].append(piece)
+        return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
 
+    @property
+    def _unseen_s(self) -> float:
+        """A gap that nobody sees in print."""
+        return (self.end_s - self.start_s) / 1000
 
-def _rule(at: float) -> dict[str, object]:
-    """Where the marked step begins or ends."""
-    line = {"color": INK, "width": 1, "dash": "dot"}
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
+    def _on_path(self, transfer: Transfer) -> bool:
+        """Whether the path leads through a message; through an all-reduce if it does through any replica's part in it."""
+        if id(transfer) in self._critical:
+            return True
+        return transfer.target == EVERYBODY and any(
+            segment.kind == "all-reduce" and segment.start_s < transfer.arrived_s <= segment.end_s for segment in self._path.segments
+        )

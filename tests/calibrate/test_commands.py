@@ -10,22 +10,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-import typer
 
 import calibrate
-from paceline.cli.commands.calibrate import calibrate as calibrate_command
-from paceline.cli.commands.calibrate_link import calibrate_link
-from simulator.errors import PacelineError
+from paceline.cli.app import main
 from simulator.loading import load_workload
 
 Paceline: TypeAlias = Callable[..., tuple[int, str, str]]
 
 ROOT = Path(calibrate.__file__).parent.parent
 MODELS = ROOT / "models" / "keras"
-
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(calibrate_command)
-app.command("calibrate-link")(calibrate_link)
 
 
 @pytest.fixture
@@ -35,13 +28,11 @@ def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["paceline", *arguments])
-        error = ""
-        try:
-            code = app(list(arguments), standalone_mode=False) or 0
-        except PacelineError as fault:
-            code, error = fault.exit_code, str(fault)
+        with pytest.raises(SystemExit) as ended:
+            main()
         printed = capsys.readouterr()
-        return code, printed.out, printed.err + error
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, printed.out, printed.err
 
     return run
 
@@ -70,8 +61,8 @@ def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path) -> 
         (["MODEL", "--name", "x", "--batch", "16,many"], "--batch '16,many': must be whole numbers"),
         (["MODEL", "--name", "x", "--batch", "0,16"], "--batch 0: must be at least 1"),
         (["MODEL", "--name", "x", "--steps", "2"], "--steps 2: must be at least 5"),
-        (["MODEL", "--name", "x", "--precision", "float8"], "--precision 'float8': must be float32 or mixed_float16"),
-        (["MODEL", "--name", "../x"], "--name '../x': must be letters"),
+        (["MODEL", "--name", "x", "--precision", "float8"], "--precision 'float8' must be 'float32' or 'mixed_float16'"),
+        (["MODEL", "--name", "../x"], "--name '../x' must be letters"),
         (["MODEL", "--name", "x", "--out", "/proc/nothing/x.toml"], "cannot be written"),
         (["MODEL", "--name", "x", "--out", "."], "is a folder"),
         (["MODEL", "--name", "x", "--measurements", "/proc/nothing"], "measurements cannot be kept there"),

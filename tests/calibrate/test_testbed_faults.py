@@ -220,7 +220,7 @@ def test_a_task_that_stands_still(testbed: Callable[..., Testbed]) -> None:
     run = testbed(_setting(steps=60), timeout_s=20)
     os.kill(run.tasks_in_second_repeat()[2], signal.SIGSTOP)
     assert run.end() == 3
-    assert re.match(r"worker 1 did not get to 'reported' within 20 s \(--timeout\); last lines of worker 1: ", _failure(run.out))
+    assert re.match(r"worker 1 did not get to 'reported' within 20 s \(`timeout_s`\); last lines of worker 1: ", _failure(run.out))
     assert len(read_run(run.out).runs) == 1
 
 
@@ -239,11 +239,13 @@ def test_a_rate_that_no_machine_reaches(testbed: Callable[..., Testbed]) -> None
     run = testbed(_setting(link={"bandwidth_bytes_per_s": 400e9 / 8}))
     assert run.end() == 3
     message = _failure(run.out)
-    found = re.fullmatch(r"--link: asked for 400000 Mbit/s, but this machine moves (\d+) Mbit/s between two hosts; ask for less", message)
+    found = re.fullmatch(
+        r"link.bandwidth: asked for 400000 Mbit/s, but this machine moves (\d+) Mbit/s between two hosts; ask for less", message
+    )
     assert found, message
     (check,) = read_measurements(run.out).of(LinkCheck)
     assert check.bytes_per_s * 8e-6 == pytest.approx(float(found[1]), abs=0.5)
-    with pytest.raises(CalibrationError, match="holds no whole repeat: --link: asked for 400000"):
+    with pytest.raises(CalibrationError, match=r"holds no whole repeat: link.bandwidth: asked for 400000"):
         read_run(run.out)
 
 
@@ -311,7 +313,7 @@ def _sentence(command: list[str], tmp_path: Path, **options: Any) -> str:
 @pytest.mark.usefixtures("shaped")
 def test_without_iproute2(tmp_path: Path) -> None:
     said = _sentence([sys.executable], tmp_path, env={**os.environ, "PATH": str(tmp_path)})
-    assert said == "the program ip is missing; install iproute2, or use --link loopback"
+    assert said == 'the program ip is missing; install iproute2, or use link = "loopback"'
 
 
 @pytest.mark.usefixtures("shaped")
@@ -320,7 +322,7 @@ def test_without_root(tmp_path: Path) -> None:
     if python is None or subprocess.run([python, "-c", ""], user=65534, cwd="/").returncode:
         pytest.skip("no Python here that a user without rights can run")
     said = _sentence([python], tmp_path, user=65534, cwd="/")
-    assert said == "shaped links need root; run it as root, or use --link loopback"
+    assert said == 'shaped links need root; run it as root, or use link = "loopback"'
 
 
 @pytest.mark.usefixtures("shaped")
@@ -328,7 +330,7 @@ def test_root_without_capabilities(tmp_path: Path) -> None:
     if shutil.which("setpriv") is None:
         pytest.skip("there is no setpriv")
     said = _sentence(["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable], tmp_path)
-    assert said == "no network namespace: Operation not permitted; shaped links need root, or use --link loopback"
+    assert said == 'no network namespace: Operation not permitted; shaped links need root, or use link = "loopback"'
 
 
 # -- TCP's congestion control, which is the machine's ------------------------------------
@@ -389,5 +391,5 @@ def test_a_congestion_control_that_the_machine_lacks() -> None:
     module = _congestion()
     if not Path(module.AVAILABLE).exists():
         pytest.skip("this system does not list its congestion controls")
-    with pytest.raises(ValueError, match=r"--congestion snail: this machine has .*; choose one of them"):
+    with pytest.raises(ValueError, match=r"link.congestion: 'snail' is no congestion control of this machine; it has .*"):
         module.Congestion("snail")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.measurements import Truth, gamma_of, step_records, write_lines
 
 import calibrate
-from paceline.cli.calibrating import warn_of_measurements
+import paceline
+from paceline.cli.measuring import warning_loudly
+from simulator.errors import CalibrationWarning
 
 MODELS = Path(calibrate.__file__).parent.parent / "models" / "keras"
 
@@ -27,11 +30,19 @@ def test_it_is_seen_by_the_probe_and_said_in_the_provenance(tmp_path: Path, monk
     assert "(CPU)" in workload.provenance["device"]
 
 
-def test_the_warning_is_loud_and_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    warn_of_measurements({"warning": "this machine has a GPU (Tesla T4) that TensorFlow did not see: measured on the CPU"})
+def test_the_library_warns_of_it_and_the_command_line_says_it_loudly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header, fingerprint, *steps = step_records(Truth(), gamma_of(0.1))
+    unseen = {**fingerprint, "gpu_unseen": True, "gpus_present": ["Tesla T4"]}
+    path = write_lines(tmp_path / "step.ndjson", [header, unseen, *steps])
+    with pytest.warns(CalibrationWarning, match=r"this machine has a GPU \(Tesla T4\) .*paceline\[tensorflow-cuda\]"):
+        paceline.calibrate(name="gpu", from_measurements=[path])
+    with warning_loudly():
+        paceline.calibrate(name="gpu", from_measurements=[path])
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "WARNING: this machine has a GPU (Tesla T4)" in printed.err
-    assert "paceline[tensorflow-cuda]" in printed.err
-    warn_of_measurements({})
+    said = " ".join(printed.err.replace("│", " ").split())
+    assert "WARNING: this machine has a GPU (Tesla T4)" in said
+    assert "paceline[tensorflow-cuda]" in said
+    with warning_loudly():
+        pass
     assert capsys.readouterr().err == ""

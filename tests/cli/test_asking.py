@@ -19,7 +19,7 @@ Runner = Callable[..., Answer]
 MANY = ("--set", "run.replications=100000", "--set", "run.steps=200000")
 HUGE = ("--set", "workload.batch_per_replica=1000000000")
 SLOW_LINK = ("--set", "cluster.inter_node.latency=1e6 s")
-HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
+HUGE_STEP = "a step takes about 83 h of training, so 4 steps take 333 h"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
             ("simulate", "s.toml", *MANY),
             ("s.toml: its 100,000 replications of 200,000 steps take about ", " to simulate here; more than 10 min"),
         ),
-        (("simulate", "s.toml", *HUGE), (f"s.toml: {HUGE_STEP}; more than 60 min needs --yes; or give a smaller batch",)),
+        (("simulate", "s.toml", *HUGE), (f"s.toml: {HUGE_STEP}; more than 1 h needs --yes; or give a smaller batch",)),
         (("simulate", "ring", *HUGE), (" times the largest measured (64)", "; or give a smaller batch")),
         (("simulate", "ring", *SLOW_LINK), ("of training, so ", "; or give a lower cluster.inter_node.latency than 278 h")),
         (
@@ -48,7 +48,7 @@ HUGE_STEP = "a step takes about 83.3 h of training, so 4 steps take 333 h"
             ("plan", "s.toml", *MANY, "--target-throughput", "1 samples/s", "--jobs", "1"),
             ("s.toml: the search of 64 configurations takes about ",),
         ),
-        (("plan", "s.toml", *HUGE, "--target-throughput", "1 samples/s", "--out", "r"), ("a step takes about 83.",)),
+        (("plan", "s.toml", *HUGE, "--target-throughput", "1 samples/s", "--out", "r"), ("a step takes about 83 h",)),
         (("validate", "s.toml", *HUGE, "--measured", "p.csv"), (HUGE_STEP,)),
     ],
 )
@@ -69,9 +69,9 @@ def test_what_is_done_already_is_not_counted(folder: Path, paceline: Runner, mon
     sweep = ("sweep", "s.toml", "--over", "run.steps=30,29,4", "--jobs", "1", "--out", "r")
     assert paceline(*sweep).code == 0
     whole = (folder / "r").read_bytes()
-    monkeypatch.setattr("paceline.cli.asking._LONG_S", 0.02)
-    monkeypatch.setattr("simulator.effort.timed_effort_s", lambda scenario: scenario.run.steps / 1000)
-    monkeypatch.setattr("simulator.effort.effort_s", lambda scenario: scenario.run.steps / 1000)
+    monkeypatch.setattr("paceline.lengthy._LONG_S", 0.02)
+    monkeypatch.setattr("paceline.lengthy.timed_effort_s", lambda scenario: scenario.run.steps / 1000)
+    monkeypatch.setattr("paceline.lengthy.effort_s", lambda scenario: scenario.run.steps / 1000)
     (folder / "r").write_bytes(b"".join(whole.splitlines(keepends=True)[:1]))
     refused(paceline(*sweep), "s.toml: 2 scenarios take about", "needs --yes")
     (folder / "r").write_bytes(b"".join(whole.splitlines(keepends=True)[:2]))
@@ -80,9 +80,8 @@ def test_what_is_done_already_is_not_counted(folder: Path, paceline: Runner, mon
 
 
 def test_of_thousands_a_part_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    from paceline.cli import asking
+    from paceline.lengthy import Lengthy, agree_to_sweep
     from paceline.sweeping import grid
-    from simulator.errors import InputError
 
     asked: list[int] = []
 
@@ -90,14 +89,17 @@ def test_of_thousands_a_part_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append(1)
         return 1.0
 
-    monkeypatch.setattr("simulator.effort.effort_s", each)
-    monkeypatch.setattr("simulator.effort.timed_effort_s", lambda _: 1.0)
+    monkeypatch.setattr("paceline.lengthy.effort_s", each)
+    monkeypatch.setattr("paceline.lengthy.timed_effort_s", lambda _: 1.0)
     swept = grid("ring", [("run.seed", list(range(100))), ("strategy.workers", list(range(1, 201)))])
-    with pytest.raises(InputError, match=r"20,000 scenarios take about 5\.56 h to simulate here"):
-        asking.agree_to_sweep(swept, range(len(swept)), "ring", cores=1, yes=False)
+    told: list[Lengthy] = []
+    agree_to_sweep(swept, range(len(swept)), told.append, jobs=1)
+    assert [work.what for work in told] == ["20,000 scenarios take about 5.6 h to simulate here"]
     assert len(asked) == 1000
-    asking.agree_to_sweep(swept, range(len(swept)), "ring", cores=2, yes=False)
-    asking.agree_to_sweep(swept, range(len(swept), len(swept)), "ring", cores=1, yes=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    agree_to_sweep(swept, range(len(swept)), told.append, jobs=2)
+    agree_to_sweep(swept, range(len(swept), len(swept)), told.append, jobs=1)
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n\n", 2), ("\n", 2), ("y\n", 0)])
@@ -117,7 +119,7 @@ def test_on_a_terminal_it_is_asked(folder: Path, answer: str, code: int) -> None
         assert time.monotonic() < deadline, said
         if select.select([ours], [], [], 0.1)[0]:
             said += os.read(ours, 4096)
-    assert b"a step takes about 83.3 h of training" in said
+    assert b"a step takes about 83 h of training" in said
     os.write(ours, answer.encode())
     while child.poll() is None and time.monotonic() < deadline:
         if select.select([ours], [], [], 0.1)[0]:
@@ -141,6 +143,6 @@ def test_it_begins_at_once_where_it_is_agreed_to(folder: Path) -> None:
 
 
 def test_ordinary_work_is_never_timed(folder: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.effort.timed_effort_s", None)
+    monkeypatch.setattr("paceline.lengthy.timed_effort_s", None)
     assert paceline("simulate", "s.toml").code == 0
     assert paceline("simulate", "s.toml", "--set", "run.steps=100", "--set", "run.replications=19").code == 0

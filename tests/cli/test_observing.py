@@ -92,10 +92,10 @@ def test_a_broken_law_is_a_failed_run(folder: Path, paceline: Runner, monkeypatc
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("--tensorboard s.toml", "--tensorboard 's.toml': is no folder; choose another path"),
-        ("--tensorboard s.toml/below", "--tensorboard 's.toml/below': s.toml is no folder; choose another path"),
+        ("--tensorboard s.toml", "'s.toml': is a file, not a folder; choose another folder"),
+        ("--tensorboard s.toml/below", "'s.toml/below': s.toml is a file, not a folder; choose another folder"),
         ("--tensorboard /proc/none/board", "cannot be written: "),
-        ("--tensorboard /dev/null", "--tensorboard '/dev/null': is no folder"),
+        ("--tensorboard /dev/null", "'/dev/null': is a file, not a folder"),
         ("--tensorboard", "requires an argument"),
         ("--audit=yes", "--audit"),
     ],

@@ -283,7 +283,7 @@ MEASURED = ROOT / "tests" / "calibrate" / "data" / "cnn-cpu-step-20261121T094433
 
 def test_calibrate_fits_what_was_measured_and_writes_it(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr("calibrate.profiling.profile_runs", lambda *words, **options: asked.update(options, words=words) or [MEASURED])
+    monkeypatch.setattr("calibrate.calibration.profile_runs", lambda *words, **options: asked.update(options, words=words) or [MEASURED])
     out = tmp_path / "workloads" / "mine.toml"
     workload = paceline.calibrate("model.py:build", name="mine", batches=(64, 16), runs=1, measurements=tmp_path, out=out)
     assert isinstance(workload, paceline.Workload)

@@ -119,4 +119,3 @@ def test_without_a_price_there_is_no_cost_but_a_reason(scenario):
     assert usd_per_hour(lone) is None
     assert cost_of_samples(simulate(lone), 1e6) is None
     assert "'lab'" in why_no_cost(lone)
-    assert "--price lab=0.40/h" in why_no_cost(lone)

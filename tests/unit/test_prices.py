@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import paceline
+from paceline.cli.options import prices_of
 from simulator.cluster import Price
-from simulator.errors import InputError
+from simulator.errors import InputError, PriceWarning
 from simulator.left_out import left_out
 from simulator.prices import Prices, parse_prices, price_of_text
 from simulator.text import format_usd_per_hour, format_usd_sum
@@ -60,9 +61,9 @@ def test_an_hourly_price_carries_its_unit(text: str, hourly: float) -> None:
 )
 def test_a_price_that_cannot_be_read_is_one_line_with_what_to_try(texts: list[str], told: str) -> None:
     with pytest.raises(InputError) as refused:
-        parse_prices(texts)
+        parse_prices(prices_of(texts))
     assert told in str(refused.value)
-    assert str(refused.value).startswith("--price ")
+    assert str(refused.value).startswith(("`prices=", "--price "))
     assert "\n" not in str(refused.value)
 
 
@@ -70,7 +71,7 @@ def test_a_price_is_for_the_cluster_of_its_name_and_near_names_are_told() -> Non
     own = paceline.load("ring", SHORT, prices={"ethernet-25g": "0.20/h"})
     assert own.cluster.price is not None
     assert (own.cluster.price.usd_per_node_hour, own.cluster.price.source) == (0.2, "given by the user")
-    with pytest.raises(InputError, match="prices 'ethernet-2g': none of the clusters here has this name; did you mean ethernet-25g"):
+    with pytest.raises(InputError, match="`prices` 'ethernet-2g': none of the clusters here has this name; did you mean ethernet-25g"):
         paceline.load("ring", SHORT, prices={"ethernet-2g": "0.20/h"})
 
 
@@ -99,22 +100,27 @@ def test_one_price_in_a_sweep_over_clusters_fills_only_those_without(how: str) -
 
 def test_a_long_price_that_is_refused_is_cut_within_its_quotes() -> None:
     with pytest.raises(InputError) as refusal:
-        parse_prices(["ethernet-1g=BUY:4000USD,years:4,power:0.5kW,electricity:0.30"])
+        parse_prices({"ethernet-1g": "BUY:4000USD,years:4,power:0.5kW,use:0.6,use:0.6,electricity:0.30"})
     assert str(refusal.value).startswith(
-        "--price 'ethernet-1g=BUY:4000USD,years:4,power:0.5kW,electricity...': electricity '0.30' must be US dollars for a kWh"
+        "`prices={'ethernet-1g': 'BUY:4000USD,years:4,power:0.5kW,use:0.6,use:0.6,electricity:...'}`: use is given twice"
     )
 
 
 def test_notes_say_for_which_clusters_a_price_was_used() -> None:
-    prices = parse_prices(["a=0.3/h", "0.2/h"])
+    prices = parse_prices({"a": "0.3/h", "*": "0.2/h"})
     for name, own in (("a", 1.0), ("b", 2.0), ("c", None), ("d", None)):
         table = {"name": name} | ({} if own is None else {"price": {"usd_per_node_hour": own}})
         prices.applied(table)
-    prices.check()
-    assert prices.notes() == [
-        "a node of a is taken at 0.30 USD an hour, in place of the 1.00 USD of its file",
-        "the price of 0.20 USD an hour for every cluster without one is used for c and d; b keeps its own (--price b=... replaces it)",
-    ]
+    with pytest.warns(PriceWarning) as warned:
+        prices.check()
+    assert (
+        [str(warning.message) for warning in warned]
+        == prices.notes()
+        == [
+            "a node of a is taken at 0.30 USD an hour, in place of the 1.00 USD of its file",
+            "the price of 0.20 USD an hour for every cluster without one is used for c and d; b keeps its own",
+        ]
+    )
     assert Prices().notes() == []
 
 
@@ -125,7 +131,7 @@ def test_the_library_is_told_of_its_own_argument() -> None:
     assert ours in str(refused.value)
     with pytest.raises(InputError) as refused:
         paceline.plan("ring", samples=1e6, budget="5 USD", workers=[1], settings=SHORT, confidence=0.5)
-    assert "give yours with prices={'ethernet-25g': '0.40/h'}, or prices={'ethernet-25g': 'BUY:" in str(refused.value)
+    assert "give `prices`, such as `prices={'ethernet-25g': '0.40/h'}`, or 'BUY:" in str(refused.value)
     clusters = ["ethernet-1g", "ethernet-25g"]
     found = paceline.plan(
         "ring",
@@ -138,8 +144,8 @@ def test_the_library_is_told_of_its_own_argument() -> None:
         prices={"ethernet-1g": 1.0},
     )
     text = next(its.text for its in found.clusters if its.cluster == "ethernet-25g")
-    assert text.endswith("give prices={'ethernet-25g': '0.40/h'}")
-    assert not any("--price" in note for note in found.notes)
+    assert text.endswith("no price is known, so that nothing can be said of a budget")
+    assert not any("prices=" in text or "--" in text for text in (*found.notes, *(its.text for its in found.clusters)))
 
 
 def test_what_is_left_out_follows_from_the_scenario() -> None:

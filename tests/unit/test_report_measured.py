@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.results import STRATEGIES, plausible, scenario_of
 
-from paceline.reporting.context import build_report
+from paceline.reporting.content import content_of
 from paceline.reporting.measured import Overlay, overlay_of
-from paceline.reporting.sections import sections_of
+from paceline.reporting.render import sections_of
 from simulator.errors import InputError
 from simulator.figures import Estimate
 from simulator.results import Result
@@ -135,7 +135,7 @@ def test_nothing_matched_is_no_error(tmp_path: Path, ring: list[Result]) -> None
 def test_each_measured_point_is_marked_on_the_curve_of_every_file(ring: list[Result], tmp_path: Path) -> None:
     found, labels = [*ring, *ring], ["old"] * len(ring) + ["new"] * len(ring)
     overlay = overlay_of(points(tmp_path, "workers,throughput\n4,1000\n"), found, labels)
-    report = build_report(found, labels=labels, measured=overlay)
+    report = content_of(found, labels=labels, measured=overlay)
     marked = sections_of(report).measured
     assert [report.at.name_of(index).rpartition(" · ")[2] for index, _ in marked] == ["old", "new"]
     assert {report.results[index].replicas for index, _ in marked} == {4}
@@ -146,11 +146,11 @@ def test_a_setting_that_several_curves_predict_has_an_error_for_each_and_none_in
     found, labels = [*ring, *faster], ["old"] * len(ring) + ["new"] * len(ring)
     exact = rate(ring[2])
     overlay = overlay_of(points(tmp_path, f"workers,throughput\n4,{exact!r}\n"), found, labels)
-    told = sections_of(build_report(found, labels=labels, measured=overlay)).values
+    told = sections_of(content_of(found, labels=labels, measured=overlay)).values
     assert told["overlay_error"].startswith("1 measured setting fits 2 predictions")
     assert [(row[0].rpartition(" · ")[2], *row[1:]) for row in told["fit_table"].rows] == [
         ("old", "weak", 1, 0.0, 1),
         ("new", "weak", 1, pytest.approx(2e6 / exact - 1), 0),
     ]
-    alone = sections_of(build_report(ring, measured=overlay_of(points(tmp_path, f"workers,throughput\n4,{exact!r}\n"), ring))).values
+    alone = sections_of(content_of(ring, measured=overlay_of(points(tmp_path, f"workers,throughput\n4,{exact!r}\n"), ring))).values
     assert alone["overlay_error"] == "beside 1 measured setting the median error is 0%, and 1 of them lies in the interval"

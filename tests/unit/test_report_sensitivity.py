@@ -6,8 +6,9 @@ import pytest
 from support.runs import FAST
 from support.scenarios import scenario_table
 
-from paceline.reporting.halving import halvings
-from paceline.reporting.sensitivity import Change, changes_of, figure
+from paceline.reporting.figures import sensitivity_figure
+from paceline.reporting.sensitivity import Change
+from paceline.reporting.simulated import changes_of, halvings
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.errors import SimulationError
 
@@ -156,7 +157,7 @@ def test_where_nothing_happens_no_effect_is_seen() -> None:
     found = changes(scenario(workload=jitter, cluster=FAST, strategy=ring, run={"steps": 20, "replications": 19}))
     assert not found["2x network"].seen
     assert found["half device"].seen
-    drawn = figure(list(found.values()))
+    drawn = sensitivity_figure(list(found.values()))
     assert "2x network: effect not certain" in [note.text for note in drawn.layout.annotations]
 
 
@@ -195,7 +196,7 @@ def test_the_tornado_draws_what_is_known_the_largest_on_top() -> None:
         Change("2x <network>", "c", 0.001, -0.1, 0.1, "compute", "<network>"),
         Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
     ]
-    drawn = figure(found)
+    drawn = sensitivity_figure(found)
     assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.001]]
     assert [list(trace.y) for trace in drawn.data] == [[-0.2], [0.2], [0.8]]
     assert list(drawn.layout.yaxis.ticktext) == ["Device", "&lt;network&gt;"]

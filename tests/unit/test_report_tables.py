@@ -10,15 +10,17 @@ import pytest
 from support.results import STRATEGIES, hostile_sweep, plausible, scenario_of
 from support.scenarios import scenario_table
 
-from paceline.planning.answer import Candidate, Goal, Improvement, Plan, Refused, ServerCount, WorkerCount
+from paceline.planning.answer import Candidate, Improvement, Plan, Refused, ServerCount, WorkerCount
+from paceline.planning.goal import Goal
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.sensitivity import Change
-from paceline.reporting.tables import Table, cell, tables_of, write_tables
-from paceline.reporting.timeline import timeline_of
+from paceline.reporting.simulated import timeline_of
+from paceline.reporting.tables import tables_of, write_tables
 from simulator import scenario_from_table, simulate
 from simulator.errors import InputError
 from simulator.results import Failed, Failure, Result
 from simulator.rows import COLUMNS
+from simulator.table import Column, Table, csv_cell
 
 Rows = list[dict[str, str]]
 
@@ -165,6 +167,7 @@ def test_timeline_and_what_ifs_come_back(results: list[Result]) -> None:
         {
             "change": "2x network",
             "of": "network",
+            "scaling": "weak",
             "gain": "0.5",
             "gain_low": "0.25",
             "gain_high": "0.75",
@@ -185,13 +188,13 @@ def test_scenarios_that_failed_are_listed(results: list[Result]) -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
 def test_text_that_begins_like_a_formula_gets_an_apostrophe(text: str) -> None:
-    assert cell(text) == f"'{text}"
-    (row,) = read(Table("t", ("a", "b"), ((text, "x"),)))
+    assert csv_cell(text) == f"'{text}"
+    (row,) = read(Table("t", (Column("a"), Column("b")), ((text, "x"),)))
     assert row == {"a": f"'{text}", "b": "x"}
 
 
 def test_numbers_keep_their_sign_and_all_their_digits() -> None:
-    assert [cell(value) for value in (-0.1, 1e-300, 0.1 + 0.2, 3, None, True, "a,b")] == [
+    assert [csv_cell(value) for value in (-0.1, 1e-300, 0.1 + 0.2, 3, None, True, "a,b")] == [
         "-0.1", "1e-300", "0.30000000000000004", "3", "", "1", "a,b",
     ]  # fmt: skip
 
@@ -215,5 +218,5 @@ def test_files_are_written_whole(results: list[Result], tmp_path: Path) -> None:
 
 def test_a_folder_that_is_a_file_is_refused(results: list[Result], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match="--tables"):
+    with pytest.raises(InputError, match="file"):
         write_tables(tables_of(results), tmp_path / "file")

@@ -11,10 +11,10 @@ from support.modes import LOAD, MODES
 from support.runs import recorded
 from support.scenarios import scenario_table
 
-from paceline.reporting.lanes import PATH_KINDS
+from paceline.reporting.figures import timeline_figure
 from paceline.reporting.pieces import Piece, Spans, coarse, joined
-from paceline.reporting.shortened import records_a_step, shortened
-from paceline.reporting.timeline import Bar, Timeline, figure, timeline_of
+from paceline.reporting.simulated import records_a_step, shortened, timeline_of
+from paceline.reporting.timeline import PATH_KINDS, Bar, Timeline
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.step_bound import bound_of_step
@@ -76,7 +76,7 @@ def test_the_critical_path_is_the_observers(name: str) -> None:
     bars = lane(timeline, timeline.lanes[0])
     assert timeline.lanes[0] == f"critical path of step {path.number}"
     assert timeline.sentence == bound_of_step(path)
-    together = [list(its) for _, its in groupby(path.segments, key=lambda its: (its.kind, its.what.rstrip("0123456789"), its.where))]
+    together = [list(its) for _, its in groupby(path.segments, key=lambda its: (its.kind, its.name, its.where))]
     assert [bar.end_s - bar.start_s for bar in bars] == pytest.approx([its[-1].end_s - its[0].start_s for its in together])
     assert sum(bar.end_s - bar.start_s for bar in bars) == pytest.approx(path.step.end_s - path.step.start_s, rel=1e-9)
     kinds = ["apply" if its[0].kind == "compute" and its[0].what == "apply" else PATH_KINDS[its[0].kind] for its in together]
@@ -176,7 +176,7 @@ def test_a_short_run_stays_as_it_is() -> None:
 
 def test_the_figure_holds_every_bar_once_in_the_page_s_colours() -> None:
     timeline = drawn(mode("sync, backups finish"))
-    chart = figure(timeline)
+    chart = timeline_figure(timeline)
     places = {(round(base + length, 9), y) for trace in chart.data for base, length, y in zip(trace.base, trace.x, trace.y, strict=True)}
     assert len(places) == len(timeline.bars) == sum(len(trace.x) for trace in chart.data)
     assert {trace.marker.color for trace in chart.data} <= {

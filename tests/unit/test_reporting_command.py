@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import typer
-from paceline.cli.reporting import formats_of
 from support.results import STRATEGIES, planned, plausible, scenario_of
 from typer.testing import CliRunner
 
-from paceline.cli.commands.report import report
+from paceline.cli.commands.report import _formats_of, report
 from paceline.cli.ending import StoppedError
-from paceline.planning.answer import Candidate, Goal, Plan
+from paceline.planning.answer import Candidate, Plan
+from paceline.planning.goal import Goal
 from paceline.reporting.gathering import gather
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
@@ -57,7 +57,7 @@ def test_a_report_is_replaced_and_another_file_is_not(results: Path, tmp_path: P
     out.write_text("<p>mine</p>")
     refused = run.invoke(app, [str(results), "-o", str(out), "--no-simulate"])
     assert isinstance(refused.exception, InputError)
-    assert "--force" in str(refused.exception)
+    assert "`force=True`" in str(refused.exception)
     assert out.read_text() == "<p>mine</p>"
     assert run.invoke(app, [str(results), "-o", str(out), "--force", "--no-simulate"]).exit_code == 0
     assert run.invoke(app, [str(results), "-o", str(out), "--no-simulate"]).exit_code == 0
@@ -114,8 +114,8 @@ def test_what_cannot_be_simulated_again_is_noted(results: Path) -> None:
 @pytest.mark.parametrize(
     ("during", "kept", "note"),
     [
-        ("timeline.timeline_of", (), "There are no what-ifs, and there is no timeline: they were interrupted."),
-        ("sensitivity.changes_of", ("timeline",), "There are no what-ifs: they were interrupted."),
+        ("simulated.timeline_of", (), "There are no what-ifs, and there is no timeline: they were interrupted."),
+        ("simulated.changes_of", ("timeline",), "There are no what-ifs: they were interrupted."),
     ],
 )
 def test_ctrl_c_ends_the_simulating_and_the_page_is_written(
@@ -237,5 +237,5 @@ def test_it_opens_the_page_it_wrote(results: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_formats_are_read_in_any_order() -> None:
-    assert formats_of("svg, PNG") == ("png", "svg")
-    assert formats_of("svg") == ("svg",)
+    assert _formats_of("svg, PNG") == ["png", "svg"]
+    assert _formats_of("svg") == ["svg"]

@@ -6,8 +6,8 @@ import pytest
 from support.results import PRICE, STRATEGIES, grid, sweep
 
 from paceline.reporting.columns import MOST_RUNS, columns_of
-from paceline.reporting.context import build_report
-from paceline.reporting.naming import series_names
+from paceline.reporting.content import content_of
+from paceline.reporting.coordinates import names_of
 from simulator.errors import ResultsError
 from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
@@ -29,23 +29,23 @@ RING, SYNC, ASYNC = STRATEGIES
 
 
 def test_the_answer_is_the_fastest_where_there_are_most_replicas() -> None:
-    answer = build_report(sweep()).answer
+    answer = content_of(sweep()).answer
     assert (answer.name, answer.result.replicas) == ("Ring all-reduce (multi-worker mirrored)", 256)
     assert answer.result.throughput_samples_per_s.mean == pytest.approx(367_345.884)
     assert (answer.peak, answer.alone) == (None, False)
 
 
 def test_the_answer_of_a_grid_names_its_settings() -> None:
-    answer = build_report(grid(workers=(1, 64))).answer
+    answer = content_of(grid(workers=(1, 64))).answer
     assert answer.name.startswith("Parameter server, async · ")
     assert {"servers 8", "batch per replica 64", "bandwidth 100 Gbit/s"} == set(answer.name.split(" · ")[1:])
 
 
 def test_the_answer_is_compared_with_the_next_fastest_there() -> None:
-    report = build_report(sweep((SYNC, ASYNC), (1, 256)))
+    report = content_of(sweep((SYNC, ASYNC), (1, 256)))
     assert report.answer.name == "Parameter server, async, 4 servers"
     assert report.against.startswith("it is faster than Parameter server, sync, 4 servers there in 19 of 19 runs, by ")
-    assert build_report(sweep((RING,), (1, 256))).against == ""
+    assert content_of(sweep((RING,), (1, 256))).against == ""
 
 
 def test_many_runs_are_compared_in_the_text_as_on_the_page() -> None:
@@ -60,7 +60,7 @@ def test_many_runs_are_compared_in_the_text_as_on_the_page() -> None:
         return result.model_copy(update={"throughput_of_each_replication": runs, "throughput_samples_per_s": prediction_interval(runs)})
 
     results = [with_runs(fast, 2 * rate, rate), with_runs(slow, rate, 1.5 * rate)]
-    report = build_report(results)
+    report = content_of(results)
     assert "there in 100 of 100 runs, 2 times as fast (2 to 2) (the first 100 of 200 runs are compared)" in report.against
     assert [len(runs) for runs in columns_of(report.results, report.at)["runs"]] == [100, 100]
 
@@ -70,47 +70,47 @@ def test_a_peak_at_fewer_replicas_is_told() -> None:
     runs = tuple(rate * 0.5 for rate in few.throughput_of_each_replication)
     slower = {"throughput_samples_per_s": Estimate(mean=9e3, low=8e3, high=1e4), "throughput_of_each_replication": runs}
     many = many.model_copy(update=slower)
-    answer = build_report([few, many]).answer
+    answer = content_of([few, many]).answer
     assert answer.result.replicas == 16
     assert answer.peak is not None
     assert answer.peak.replicas == 8
 
 
 def test_a_scenario_that_is_there_twice_counts_once() -> None:
-    report = build_report(sweep((RING,), (1, 2, 2)))
+    report = content_of(sweep((RING,), (1, 2, 2)))
     assert len(report.results) == 2
     assert report.notes == ("1 result of a scenario that is there twice is left out.",)
 
 
 def test_the_same_scenario_of_two_files_counts_twice() -> None:
     results = sweep((RING,), (1, 2))
-    assert len(build_report(results * 2, labels=["a", "a", "b", "b"]).results) == 4
+    assert len(content_of(results * 2, labels=["a", "a", "b", "b"]).results) == 4
 
 
 def test_labels_must_be_as_many_as_results() -> None:
     with pytest.raises(ResultsError, match="2 results needs as many labels, not 1"):
-        build_report(sweep((RING,), (1, 2)), labels=["a"])
+        content_of(sweep((RING,), (1, 2)), labels=["a"])
 
 
 def test_no_results_are_refused() -> None:
     with pytest.raises(ResultsError, match="at least one"):
-        build_report([])
+        content_of([])
 
 
 def test_a_title_takes_the_place_of_the_workload_s_name() -> None:
-    assert build_report(sweep((RING,), (1,)), title="Autumn\u202e<b>").title == "Autumn <b>"
+    assert content_of(sweep((RING,), (1,)), title="Autumn\u202e<b>").title == "Autumn <b>"
 
 
 def test_clusters_without_a_price_are_told_once_each() -> None:
-    assert len(build_report(sweep()).unpriced) == 1
-    assert "'ethernet-10g' has no price with a source" in build_report(sweep()).unpriced[0]
-    assert build_report(sweep(cluster={"price": PRICE})).unpriced == ()
+    assert len(content_of(sweep()).unpriced) == 1
+    assert "'ethernet-10g' has no price with a source" in content_of(sweep()).unpriced[0]
+    assert content_of(sweep(cluster={"price": PRICE})).unpriced == ()
     many = [result for index in range(6) for result in sweep((RING,), (1,), cluster={"name": f"cluster-{index}"})]
-    assert build_report(many).unpriced[3:] == ("3 more clusters have no price either",)
+    assert content_of(many).unpriced[3:] == ("3 more clusters have no price either",)
 
 
 def test_warnings_are_said_once_with_what_they_affect() -> None:
-    caveats = {caveat.code: caveat for caveat in build_report(sweep((RING, ASYNC))).caveats}
+    caveats = {caveat.code: caveat for caveat in content_of(sweep((RING, ASYNC))).warnings}
     assert caveats["assumed-network"].all_results
     beyond = caveats["outside-calibration"]
     assert beyond.values == "16 to 256"
@@ -122,21 +122,21 @@ def test_warnings_are_said_once_with_what_they_affect() -> None:
 
 def test_strong_scaling_is_recognised() -> None:
     workload = {"batch_per_replica": None, "global_batch": 1024}
-    asked = build_report(sweep((RING,), (1, 2), workload=workload)).asked
+    asked = content_of(sweep((RING,), (1, 2), workload=workload)).request
     assert (asked.scalings, asked.batches) == (("strong",), (1024,))
 
 
 def test_another_setting_that_varies_tells_results_apart() -> None:
     slow, fast = ({"inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 5e-5}} for rate in (1.25e9, 3.125e9))
     results = [*sweep((RING,), (1, 2), cluster=slow), *sweep((RING,), (1, 2), cluster=fast)]
-    assert sorted(set(series_names(results))) == [
+    assert sorted(set(names_of(results))) == [
         "Ring all-reduce (multi-worker mirrored) · bandwidth 10 Gbit/s",
         "Ring all-reduce (multi-worker mirrored) · bandwidth 25 Gbit/s",
     ]
 
 
 def test_seeds_tell_results_of_one_point_apart() -> None:
-    names = series_names([*sweep((RING,), (2,), run={"seed": 1}), *sweep((RING,), (2,), run={"seed": 2})])
+    names = names_of([*sweep((RING,), (2,), run={"seed": 1}), *sweep((RING,), (2,), run={"seed": 2})])
     assert names == ["Ring all-reduce (multi-worker mirrored) · seed 1", "Ring all-reduce (multi-worker mirrored) · seed 2"]
 
 

@@ -11,13 +11,12 @@ from typing import Any, get_args
 import pytest
 from support.results import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
-from paceline.planning.wording import servers_note, work_note, workers_note
-from paceline.reporting.context import build_report
+from paceline.reporting.content import content_of
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
-from paceline.sentences import limit_in_words
+from paceline.sentences import limit_in_words, servers_note, work_note, workers_note
 from simulator.figures import Bottleneck, Estimate
 from simulator.results import Result
 from simulator.text import format_share
@@ -39,13 +38,13 @@ _FORBIDDEN = (
 
 
 def page_of(results: list[Result], notes: tuple[str, ...] = (), **extra: Any) -> str:
-    return render(build_report(results, notes, **extra))
+    return render(content_of(results, notes, **extra))
 
 
 def test_the_table_without_scripts_names_both_limits_that_are_in_balance() -> None:
     even = Bottleneck(name="server-network", balance="stragglers", text="Both.")
     page = page_of([result.model_copy(update={"bottleneck": even}) for result in sweep((RING,), (1, 2))])
-    assert '<td class="text">server network and stragglers in balance</td>' in page
+    assert "<bdi>server network and stragglers in balance</bdi>" in page
 
 
 def without_scripts(page: str) -> str:
@@ -186,8 +185,8 @@ def test_the_same_results_give_the_same_bytes() -> None:
 
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
-        "import hashlib; from paceline.reporting.context import build_report; from paceline.reporting.render import render;"
-        "from tests.support.results import sweep; print(hashlib.sha256(render(build_report(sweep(workers=(1, 8)))).encode()).hexdigest())"
+        "import hashlib; from paceline.reporting.content import content_of; from paceline.reporting.render import render;"
+        "from tests.support.results import sweep; print(hashlib.sha256(render(content_of(sweep(workers=(1, 8)))).encode()).hexdigest())"
     )
     hashes = {
         subprocess.run(
@@ -380,7 +379,7 @@ def test_weak_or_strong_is_named_in_every_table() -> None:
     elsewhere = {"plan-refused", "measured-only", "timeline", "calibration-"}
     named = {name for name, head in tables if ">Scaling<" in head or " scaling</caption>" in head}
     assert {name for name, _ in tables} - named == elsewhere
-    assert len(named) == 8
+    assert len(named) == 9
 
 
 def test_notes_are_repeated() -> None:

@@ -12,7 +12,7 @@ import pytest
 from support.results import STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
 from paceline.cli.options import parse_axis
-from paceline.reporting.context import build_report
+from paceline.reporting.content import content_of
 from paceline.reporting.reproduce import Recipe, scenario_toml
 from paceline.sweeping import grid as grid_of
 from simulator.loading import scenario_from_table
@@ -22,7 +22,7 @@ RING, SYNC, ASYNC = STRATEGIES
 
 
 def recipe(results: list[Result], labels: list[str] | None = None) -> Recipe:
-    return build_report(results, labels=labels).recipe
+    return content_of(results, labels=labels).recipe
 
 
 def given(recipe: Recipe) -> list[str]:

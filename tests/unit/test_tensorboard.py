@@ -136,9 +136,9 @@ def test_a_run_that_fails_leaves_no_file_and_keeps_the_old_one(tmp_path):
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     scenario = scenario_from_table(scenario_table(), "test")
-    with pytest.raises(InputError, match="file': is no folder; choose another path"):
+    with pytest.raises(InputError, match="file': is a file, not a folder"):
         TensorBoard(tmp_path / "file", scenario)
-    with pytest.raises(InputError, match=r"--tensorboard .*below': .*file is no folder"):
+    with pytest.raises(InputError, match=r"below': .*file is a file, not a folder"):
         TensorBoard(tmp_path / "file" / "below", scenario)
 
 

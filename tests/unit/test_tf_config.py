@@ -145,7 +145,7 @@ def test_the_command_writes_a_scenario_that_can_be_simulated_and_never_overwrite
     assert told["scenario"]["cluster"]["name"] == "ethernet-10g"
     assert told["scenario"]["strategy"]["workers"] == 3
     code, _, err = paceline("calibrate", "--name", "cnn-cpu", "--from-tf-config", CONFIG, "--batch", "64")
-    assert (code, "exists, and a scenario is not overwritten" in err) == (2, True)
+    assert (code, "exists, and is not overwritten" in err) == (2, True)
     assert (tmp_path / "cnn-cpu-scenario.toml").read_text() == written
 
 
@@ -165,7 +165,7 @@ def test_the_command_answers_in_json(paceline: Any) -> None:
         (["--from-tf-config", CONFIG, "--batch", "8", "--devices-per-worker", "0"], "--devices-per-worker 0: must be at least 1"),
         (["--from-tf-config", CONFIG, "--batch", "8", "--devices-per-worker", "2"], "a worker of parameter servers is simulated with one"),
         (["--from-tf-config", CONFIG, "--batch", "8", "--cluster", "none"], "there is no cluster named 'none'"),
-        (["--from-tf-config", "", "--batch", "8"], "--from-tf-config : cannot be read"),
+        (["--from-tf-config", "", "--batch", "8"], "--from-tf-config '': cannot be read"),
         (["--cluster", "x", "m.py:build"], "--cluster: goes with --from-tf-config; add that"),
         (["--devices-per-worker", "2", "m.py:build"], "--devices-per-worker: goes with --from-tf-config"),
     ],

@@ -1,21 +1,34 @@
-"""``paceline calibrate``: real training steps, or profiles of them, in; a fitted workload out."""
+"""``paceline calibrate``: real training steps, measurements or profiles in; a fitted workload, or a scenario of a TF_CONFIG, out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.cli.commands import Panel
+from simulator.errors import InputError
+
+if TYPE_CHECKING:
+    from calibrate.xplane.profiles import Profiled
+    from simulator.scenario import Scenario
+    from simulator.workload import Workload
 
 __all__ = ["calibrate"]
 
 PANEL, ORDER = Panel.MEASURE, 60
 
+_NOT_TOLD = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse")
+"""Parts of the provenance that say what profiles did not tell."""
+
 
 def calibrate(
-    name: Annotated[str, typer.Option("--name", help="Name of the workload: the catalogue's key and the file's name.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Option("--name", help="Name of the workload, by which scenarios use it: letters, digits and . _ + -", show_default=False),
+    ],
     model: Annotated[
         str | None,
         typer.Argument(
@@ -35,7 +48,7 @@ def calibrate(
             "step (tf.GradientTape and optimizer) and returns its loss.",
         ),
     ] = None,
-    from_profile: Annotated[
+    profiles: Annotated[
         list[str] | None,
         typer.Option(
             "--from-profile",
@@ -56,7 +69,9 @@ def calibrate(
     ] = None,
     profile_run: Annotated[
         str | None,
-        typer.Option("--profile-run", metavar="NAME", help="Which run of the log directory; default: the newest.", show_default=False),
+        typer.Option(
+            "--profile-run", metavar="NAME", help="With --from-profile: which run of the log directory to read.", show_default="the newest"
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -72,11 +87,11 @@ def calibrate(
         typer.Option(
             "--variables",
             metavar="FILE.json",
-            help='The same from a list: [{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...], as created.',
+            help='The same from a list: [{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...], in the order of creation.',
             show_default=False,
         ),
     ] = None,
-    from_tf_config: Annotated[
+    tf_config: Annotated[
         str | None,
         typer.Option(
             "--from-tf-config",
@@ -91,18 +106,19 @@ def calibrate(
         typer.Option(
             "--cluster",
             metavar="NAME",
-            help="Hardware and links of that scenario: a cluster of the catalogue, or a file.",
+            help="With --from-tf-config, hardware and links of that scenario: a cluster of the catalogue, or a file.",
             show_default="ethernet-25g",
         ),
     ] = None,
     devices_per_worker: Annotated[
-        int | None, typer.Option("--devices-per-worker", help="Devices that each worker of that scenario drives.", show_default="1")
+        int | None,
+        typer.Option("--devices-per-worker", help="With --from-tf-config: devices that each worker drives.", show_default="1"),
     ] = None,
-    batch: Annotated[
+    batches: Annotated[
         str | None,
         typer.Option(
             "--batch",
-            help="Batch sizes, at least two, better three. With --from-profile: one for each profile.",
+            help="Batch sizes in samples, at least two, better three. With --from-profile: one for each profile.",
             show_default="16,32,64",
         ),
     ] = None,
@@ -119,7 +135,7 @@ def calibrate(
         ),
     ] = 1,
     launches: Annotated[
-        int, typer.Option("--launches", min=2, help="With --at-once: how often; fewer than 5 tell little.", show_default="5")
+        int, typer.Option("--launches", min=2, help="With --at-once: how often these are started; fewer than 5 tell little.")
     ] = 5,
     accept_disturbed: Annotated[
         bool,
@@ -129,24 +145,27 @@ def calibrate(
         ),
     ] = False,
     python: Annotated[
-        str | None, typer.Option("--python", help="Python that has TensorFlow and your model's packages; default: this one.")
+        str | None,
+        typer.Option("--python", help="Python that has TensorFlow and your model's packages.", show_default="the one that runs paceline"),
     ] = None,
-    device: Annotated[str | None, typer.Option("--device", help="CPU, GPU or GPU:INDEX; default: the first GPU, else the CPU.")] = None,
-    precision: Annotated[str, typer.Option("--precision", help="float32 or mixed_float16.")] = "float32",
+    device: Annotated[
+        str | None, typer.Option("--device", help="CPU, GPU or GPU:INDEX.", show_default="the first GPU, else the CPU")
+    ] = None,
+    precision: Annotated[str, typer.Option("--precision", help="Of the step's numbers: float32 or mixed_float16.")] = "float32",
     jit: Annotated[bool, typer.Option("--jit", help="Compile the step with XLA.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
-            help="Workload file; default: models/workloads/NAME.toml. With --from-tf-config: the scenario; default: NAME-scenario.toml.",
-            show_default=False,
+            help="Workload file to write; with --from-tf-config the scenario.",
+            show_default="models/workloads/NAME.toml; NAME-scenario.toml",
         ),
     ] = None,
     measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(
         "measurements"
     ),
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 1800.0,
+    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which a run, or reading, is given up.")] = 1800.0,
     json: Annotated[bool, typer.Option("--json", help="Print the fitted summary as JSON.")] = False,
 ) -> None:
     """Measure a training step on the device at hand, and fit a workload to it.
@@ -165,96 +184,203 @@ def calibrate(
     Example: [bold]paceline calibrate --name mine --from-profile logs16@16 --from-profile logs32@32
     --checkpoint ckpt/ --from-tf-config env --out mine.toml[/bold]
     """
-    from calibrate import fit_workload, write_workload
-    from paceline.cli.calibrate_profile import calibrate_profiles, places_of
-    from paceline.cli.calibrate_scenario import batch_of, needs, planned, write_scenario
-    from paceline.cli.calibrating import (
-        batches_of,
-        check_name,
-        command_line,
-        measure_step,
-        show_workload,
-        warn_of_measurements,
-    )
-    from simulator.errors import InputError
-    from simulator.files import check_writable
+    from paceline import api
+    from paceline.cli.measuring import measuring, warning_loudly
+    from paceline.cli.options import command_line, numbers_of
+    from simulator.files import check_new
 
-    measured = not from_profile and (model is not None or step is not None)
-    if (model is not None and step is not None) or not (measured or from_profile or from_measurements or from_tf_config is not None):
+    measured = not profiles and (model is not None or step is not None)
+    if (model is not None and step is not None) or not (measured or profiles or from_measurements or tf_config is not None):
         raise InputError(
             "calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, "
             "or --from-profile, --from-measurements or --from-tf-config"
         )
-    if from_measurements and (measured or from_profile):
+    if from_measurements and (measured or profiles):
         raise InputError("--from-measurements: nothing is measured with it; leave out the model, --step and --from-profile")
     if at_once > 1 and not measured:
         raise InputError("--at-once: nothing is measured here; give MODEL.py:FUNCTION or --step FILE.py:FUNCTION")
-    needs("--from-profile", from_profile, {"--profile-run": profile_run, "--checkpoint": checkpoint, "--variables": variables})
-    needs("--from-tf-config", from_tf_config, {"--cluster": cluster, "--devices-per-worker": devices_per_worker})
-    if step is not None and from_profile:
+    _go_with("--from-profile", profiles, {"--profile-run": profile_run, "--checkpoint": checkpoint, "--variables": variables})
+    _go_with("--from-tf-config", tf_config, {"--cluster": cluster, "--devices-per-worker": devices_per_worker})
+    stray = {"--step": step, "--device": device, "--jit": jit or None} if profiles else {}
+    if without := next((option for option, value in stray.items() if value is not None), None):
+        raise InputError(f"{without}: nothing is run with --from-profile; leave it out")
+    result = out if out is not None and tf_config is None else Path("models/workloads") / f"{name}.toml"
+    scenario_file = None if tf_config is None else check_new(out or Path(f"{name}-scenario.toml"))
+    tasks = None if tf_config is None else api.read_tf_config(tf_config)
+
+    workload: Workload | None = None
+    fitted: dict[str, Any] = {
+        "name": name,
+        "precision": precision,
+        "python": python,
+        "timeout_s": timeout_s,
+        "out": result,
+        "command": command_line(),
+    }
+    if profiles:
+        places = _places(profiles, batches)
+        profiled = api.read_profiles(places, profile_run=profile_run, python=python, timeout_s=timeout_s)
+        sizes_given = model is not None or checkpoint is not None or variables is not None
+        _show_profiles(profiled, as_json=json, alone=not sizes_given)
+        workload = api.calibrate_profile(profiled, model=model, checkpoint=checkpoint, variables=variables, **fitted)
+        for key in filter(workload.provenance.__contains__, _NOT_TOLD):
+            _note(f"paceline: {key}: {workload.provenance[key]}")
+        _show(workload, result, next(iter(places.values()))[0], as_json=json)
+    elif from_measurements:
+        with warning_loudly():
+            workload = api.calibrate(from_measurements=from_measurements, accept_disturbed=accept_disturbed, **fitted)
+        _show(workload, result, from_measurements[0], as_json=json)
+    elif measured:
+        with measuring("steps") as progress:
+            workload = api.calibrate(
+                model, step=step, batches=numbers_of(batches or "16,32,64", "--batch"), steps=steps, runs=runs, at_once=at_once,
+                launches=launches, accept_disturbed=accept_disturbed, device=device, jit=jit, measurements=measurements,
+                progress=progress, **fitted,
+            )  # fmt: skip
+        _show(workload, result, measurements / workload.provenance["measurements"].split()[0], as_json=json)
+    if tasks is not None and scenario_file is not None:
+        batch = _one_batch(batches) if workload is None or workload.fit is None else max(point.batch for point in workload.fit.points)
+        more: dict[str, Any] = {"cluster": cluster, "devices_per_worker": devices_per_worker}
+        scenario = api.scenario_of_tf_config(
+            tasks, workload=name, batch=batch, out=scenario_file, **{key: value for key, value in more.items() if value is not None}
+        )
+        _show_scenario(scenario, scenario_file, as_json=json and workload is None)
+
+
+def _go_with(option: str, given: object, others: Mapping[str, object]) -> None:
+    """Raise InputError where an option is given that says nothing without another."""
+    stray = next((name for name, value in others.items() if value is not None), None)
+    if stray is not None and given in (None, []):
+        raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
+
+
+def _places(logdirs: Sequence[str], batches: str | None) -> dict[int, list[Path]]:
+    """Log directories by batch size: from ``LOGDIR@BATCH``, or in turn from ``--batch``.
+
+    Raises
+    ------
+    InputError
+        A profile has no batch size, or a batch size no profile.
+    """
+    from paceline.cli.options import numbers_of
+
+    pairs = [logdir.rpartition("@") for logdir in logdirs]
+    with_batch = [at == "@" and size.isdigit() and not Path(logdir).exists() for logdir, (_, at, size) in zip(logdirs, pairs, strict=True)]
+    if all(with_batch):
+        if batches is not None:
+            raise InputError(f"--batch {batches}: each --from-profile names its batch size already; leave it out")
+        logdirs, sizes = [place for place, _, _ in pairs], [int(size) for *_, size in pairs]
+    elif any(with_batch):
+        raise InputError("--from-profile: give every profile its batch size as LOGDIR@BATCH, or none and --batch")
+    elif batches is None:
+        raise InputError(f"--batch is missing: a profile does not tell how many samples a step takes; give --batch 32, or {logdirs[0]}@32")
+    else:
+        sizes = numbers_of(batches, "--batch")
+    if len(sizes) != len(logdirs):
         raise InputError(
-            "--step: nothing is run with --from-profile; for the sizes of the variables give MODEL.py:FUNCTION or --checkpoint"
+            f"--batch {batches}: has {len(sizes)} sizes for {len(logdirs)} profiles; give one for each --from-profile, in its order"
         )
-    if from_profile and (device is not None or jit):
-        raise InputError(f"{'--jit' if jit else '--device'}: nothing is run with --from-profile; the profile tells where it was made")
-    if precision not in ("float32", "mixed_float16"):
-        raise InputError(f"--precision {precision!r}: must be float32 or mixed_float16")
-    check_name(name)
-    result = out if out is not None and from_tf_config is None else Path("models/workloads") / f"{name}.toml"
-    scenario = (
-        planned(from_tf_config, out or Path(f"{name}-scenario.toml"), cluster, devices_per_worker) if from_tf_config is not None else None
+    places: dict[int, list[Path]] = {}
+    for logdir, size in zip(logdirs, sizes, strict=True):
+        places.setdefault(size, []).append(Path(logdir))
+    return places
+
+
+def _one_batch(text: str | None) -> int:
+    """The batch size of a scenario whose workload is fitted already."""
+    from paceline.cli.options import numbers_of
+
+    if text is None:
+        raise InputError("--batch is missing: a TF_CONFIG does not tell how many samples a replica takes a step; give such as --batch 32")
+    sizes = numbers_of(text, "--batch")
+    if len(sizes) != 1:
+        raise InputError(f"--batch {text}: a scenario has one batch size; give one, such as --batch {sizes[-1]}")
+    return sizes[0]
+
+
+def _note(message: str) -> None:
+    from paceline.cli.terminal import note
+
+    note(message)
+
+
+def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
+    """What profiles tell of a step; as JSON only where no workload follows."""
+    from rich.console import Console
+
+    if as_json:
+        if alone:
+            _print_json({"profiles": [one.to_dict() for one in profiled.reports]})
+        return
+    for one in profiled.profiles:
+        _note(f"read {one.profile.path}: {len(one.steps)} steps, marked by {one.marks.name!r}")
+    for table in profiled.tables():
+        if table.rows:
+            Console().print(table.without_empty_columns().to_rich())
+            typer.echo("")
+    for report in profiled.reports:
+        if report.gradients:
+            first, last = report.gradients[0][0], report.gradients[-1][0]
+            typer.echo(f"batch {report.batch}: {len(report.gradients)} operations compute gradients, from {first} to {last}")
+
+
+def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool) -> None:
+    """The fitted summary on stdout: for a reader, or as JSON."""
+    from rich.console import Console
+
+    from paceline.cli.measuring import note_of_measurements
+    from simulator.table import Column, Table
+    from simulator.text import format_bytes, format_share
+
+    note_of_measurements(workload.provenance)
+    if as_json:
+        _print_json({**workload.model_dump(mode="json", exclude={"uncertainty"}), "file": str(path), "measurements": str(raw)})
+        return
+    intervals = workload.fit.intervals_90 if workload.fit else {}
+    parts = {
+        "forward.base_s": ("forward, per step", workload.forward.base_s),
+        "forward.per_sample_s": ("forward, per sample", workload.forward.per_sample_s),
+        "backward.base_s": ("backward, per step", workload.backward.base_s),
+        "backward.per_sample_s": ("backward, per sample", workload.backward.per_sample_s),
+        "apply_s": ("apply, per step", workload.apply_s),
+    }
+    columns = (
+        Column("part", "text"),
+        Column("fitted_s", "seconds", "fitted"),
+        Column("low_s", "seconds", "90% from"),
+        Column("high_s", "seconds", "to"),
     )
-    sizes: list[int] = []
-    if from_profile:
-        places = places_of(from_profile, batch)
-        sizes = [size for _, size in places]
-        check_writable(result)
-        workload = calibrate_profiles(
-            places,
-            name,
-            run=profile_run,
-            model=model,
-            checkpoint=checkpoint,
-            variables=variables,
-            precision=precision,
-            python=python,
-            timeout_s=timeout,
-            as_json=json,
-        )
-        write_workload(workload, result)
-        show_workload(workload, result, places[0][0], as_json=json)
-    elif measured or from_measurements:
-        check_writable(result)
-        if from_measurements:
-            files = list(from_measurements)
-        else:
-            sizes = batches_of(batch or "16,32,64")
-            files = measure_step(
-                str(model or step),
-                name,
-                measurements,
-                runs=runs,
-                at_once=at_once,
-                launches=launches,
-                accept_disturbed=accept_disturbed,
-                custom=step is not None,
-                batches=sizes,
-                steps=steps,
-                device=device,
-                precision=precision,
-                jit=jit,
-                python=python,
-                timeout_s=timeout,
-            )
-        workload = fit_workload(files, name, command_line(), accept_disturbed=accept_disturbed, stored=bool(from_measurements))
-        sizes = [point.batch for point in workload.fit.points] if workload.fit else sizes
-        warn_of_measurements(workload.provenance)
-        write_workload(workload, result)
-        show_workload(workload, result, files[0], as_json=json)
-    if scenario is not None:
-        write_scenario(
-            scenario,
-            name,
-            max(sizes, default=None) or batch_of(batch),
-            as_json=json and not (measured or from_profile or from_measurements),
-        )
+    rows = tuple((label, value, *intervals.get(key, (None, None))) for key, (label, value) in parts.items())
+    typer.echo(f"{workload.name}: {len(workload.variables)} variables, {format_bytes(workload.parameter_bytes)}, {workload.description}")
+    Console().print(Table("", columns, rows).to_rich())
+    if intervals and len(intervals.keys() & parts) < len(parts):
+        typer.echo("  –: what was measured does not determine it")
+    residual = workload.fit.relative_residual if workload.fit else 0.0
+    alone = "the parts of one profile" if "profiles" in workload.provenance else "the rounds of one run (--runs 3 would show more)"
+    between = "runs" if workload.provenance.get("runs", "1") != "1" else alone
+    spread = f"spread between {between} {format_share(workload.run_to_run_cv)}"
+    typer.echo(f"  step-time law: {workload.jitter.kind}; {spread}; largest distance from the curve {format_share(residual)}")
+    if "load" in workload.provenance:
+        typer.echo(f"  load: {workload.provenance['load']}")
+    _note(f"wrote {path}; {'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}")
+
+
+def _show_scenario(scenario: Scenario, path: Path, *, as_json: bool) -> None:
+    counts = {
+        "replicas": scenario.replicas,
+        "servers": scenario.servers,
+        "nodes": scenario.nodes_needed,
+        "batch_per_replica": scenario.batch,
+    }
+    if as_json:
+        _print_json({"file": str(path), "strategy": scenario.strategy.kind, **counts})
+    _note(
+        f"wrote {path}: {scenario.strategy.kind}, {scenario.replicas} replicas, {scenario.servers} servers, batch {scenario.batch}; "
+        f"next: paceline simulate {path}"
+    )
+
+
+def _print_json(data: Mapping[str, Any]) -> None:
+    import json
+
+    typer.echo(json.dumps(data, indent=2))

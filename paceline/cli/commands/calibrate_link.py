@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paceline.cli.commands import Panel
+from simulator.errors import InputError
+
+if TYPE_CHECKING:
+    from simulator.cluster import Cluster
 
 __all__ = ["calibrate_link"]
 
@@ -15,8 +19,11 @@ PANEL, ORDER = Panel.MEASURE, 70
 
 
 def calibrate_link(
-    name: Annotated[str | None, typer.Option("--name", help="Name of the cluster; needed unless --serve.", show_default=False)] = None,
-    serve: Annotated[
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="Name of the cluster: letters, digits and . _ + -; needed unless --serve.", show_default=False),
+    ] = None,
+    address: Annotated[
         str | None,
         typer.Option(
             "--serve",
@@ -31,18 +38,22 @@ def calibrate_link(
             "--peer",
             metavar="HOST:PORT",
             help="Measure with the half that serves there. It must be able to connect back to this host.",
+            show_default="a second process of this machine",
         ),
     ] = None,
     sizes: Annotated[
-        str, typer.Option("--sizes", help="Message sizes in bytes.")
-    ] = "1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864",
+        str | None,
+        typer.Option("--sizes", help="Message sizes in bytes, at least two.", show_default="1 KiB to 64 MiB in nine steps"),
+    ] = None,
     rounds: Annotated[int, typer.Option("--rounds", help="How often each size is measured, in turn.", min=2)] = 7,
-    python: Annotated[str | None, typer.Option("--python", help="Python that has TensorFlow; default: this one.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Cluster file; default: models/clusters/NAME.toml.", show_default=False)] = None,
+    python: Annotated[
+        str | None, typer.Option("--python", help="Python that has TensorFlow.", show_default="the one that runs paceline")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Cluster file to write.", show_default="models/clusters/NAME.toml")] = None,
     measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(
         "measurements"
     ),
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 900.0,
+    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 900.0,
     json: Annotated[bool, typer.Option("--json", help="Print the fitted summary as JSON.")] = False,
 ) -> None:
     """Measure a link through TensorFlow's own gRPC transport, and fit latency and bandwidth.
@@ -54,36 +65,65 @@ def calibrate_link(
     Example: [bold]paceline calibrate-link --serve 10.0.0.2:2222[/bold] on one host, then
     [bold]paceline calibrate-link --peer 10.0.0.2:2222 --name lab[/bold] on the other.
     """
-    from calibrate import fit_link, profile_link, write_cluster
-    from calibrate.measurements import new_file
-    from paceline.cli.calibrating import (
-        check_name,
-        command_line,
-        measuring,
-        numbers_of,
-        serve_until_interrupted,
-        show_cluster,
-        warn_of_measurements,
-    )
-    from simulator.errors import InputError
-    from simulator.files import check_writable
+    from paceline import api
+    from paceline.cli.measuring import measuring
+    from paceline.cli.options import command_line, numbers_of
 
-    if serve is not None:
+    if address is not None:
         if peer is not None:
             raise InputError("calibrate-link: --serve and --peer are two halves; give one of them on each host")
-        serve_until_interrupted(serve, python)
+        _serve(address, python)
         return
     if name is None:
         raise InputError("calibrate-link: --name is missing; name the cluster, such as --name lab")
-    check_name(name)
     result = out or Path("models/clusters") / f"{name}.toml"
-    check_writable(result)
-    raw = new_file(measurements, name, "links")
-    with measuring(raw, "transfers") as progress:
-        profile_link(
-            name, peer=peer, sizes=numbers_of(sizes, "--sizes"), rounds=rounds, python=python, timeout_s=timeout, out=raw, progress=progress
+    with measuring("transfers") as progress:
+        cluster = api.calibrate_link(
+            name, peer=peer, sizes=None if sizes is None else numbers_of(sizes, "--sizes"), rounds=rounds, python=python,
+            timeout_s=timeout_s, measurements=measurements, out=result, command=command_line(), progress=progress,
+        )  # fmt: skip
+    _show(cluster, result, measurements / cluster.provenance["measurements"], as_json=json)
+
+
+def _serve(address: str, python: str | None) -> None:
+    """Be the serving half of a link measurement; Ctrl-C is the way to end it."""
+    from paceline import api
+    from paceline.cli.ending import Terminated
+    from paceline.cli.terminal import note
+
+    note(
+        f"serving at {address}; TensorFlow's server listens on ALL interfaces of this host, "
+        "and whoever reaches the port can run code here. Ctrl-C ends it."
+    )
+    try:
+        api.serve_link(
+            address,
+            python=python,
+            ready=lambda: note(f"ready: on the other host run `paceline calibrate-link --peer {address} --name NAME`"),
         )
-    cluster = fit_link(raw, name, command_line())
-    warn_of_measurements(cluster.provenance)
-    write_cluster(cluster, result)
-    show_cluster(cluster, result, raw, as_json=json)
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
+        note("stopped serving")
+
+
+def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
+    """The fitted summary on stdout: for a reader, or as JSON."""
+    from paceline.cli.terminal import note
+    from simulator.text import format_rate, format_seconds
+
+    if as_json:
+        from json import dumps
+
+        data = {**cluster.model_dump(mode="json", exclude={"uncertainty"}, exclude_none=True), "file": str(path), "measurements": str(raw)}
+        typer.echo(dumps(data, indent=2))
+        return
+    intervals = cluster.fit.intervals_90 if cluster.fit else {}
+    typer.echo(f"{cluster.name}: {cluster.description}")
+    for label, key, value, written in (
+        ("latency", "latency_s", cluster.inter_node.latency_s, format_seconds),
+        ("bandwidth", "bandwidth_bytes_per_s", cluster.inter_node.bandwidth_bytes_per_s, format_rate),
+    ):
+        low, high = intervals.get(f"inter_node.{key}", (value, value))
+        typer.echo(f"  {label:<10} {written(value):>12}   90%: {written(low)} to {written(high)}")
+    note(f"wrote {path}; raw measurements in {raw}")

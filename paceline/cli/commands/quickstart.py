@@ -34,12 +34,9 @@ def quickstart(
 
     Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
     """
-    from calibrate import fit_workload, profile_runs, write_workload
-    from calibrate.measurements import new_file
-    from calibrate.profiling import MEASUREMENTS
     from paceline import api
-    from paceline.cli.calibrating import measuring, warn_of_measurements
     from paceline.cli.ending import keeping
+    from paceline.cli.measuring import measuring, note_of_measurements
     from paceline.cli.terminal import note, progress_bar, show_table, stages_bar
     from simulator import catalog
     from simulator.files import check_writable
@@ -50,13 +47,13 @@ def quickstart(
 
     builder = f"{catalog.builder('cnn')}:build"
     note(f"1/3  profiling {builder} with TensorFlow")
-    raw = new_file(MEASUREMENTS, _NAME, "step")
-    with measuring(raw, "training steps") as profiled:
-        files = profile_runs(builder, _NAME, batches=_BATCHES, python=python, out=raw, progress=profiled)
-    # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
-    workload = fit_workload(files, _NAME, "paceline quickstart", accept_disturbed=True)
-    warn_of_measurements(workload.provenance)
-    write_workload(workload, workload_file)
+    with measuring("training steps") as profiled:
+        # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
+        workload = api.calibrate(
+            builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file, command="paceline quickstart",
+            progress=profiled,
+        )  # fmt: skip
+    note_of_measurements(workload.provenance)
 
     note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")
     over: dict[str, list[Any]] = {"strategy": _strategies(), "strategy.workers": _WORKERS}

@@ -153,9 +153,8 @@ def validate(
     """
     from paceline import api
     from paceline.cli.asking import asking
-    from paceline.cli.calibrating import command_line
     from paceline.cli.ending import keeping
-    from paceline.cli.options import settings_of
+    from paceline.cli.options import command_line, settings_of
     from paceline.cli.showing_validation import show_matrix, show_validation
     from paceline.cli.terminal import note, progress_bar, show_json, stages_bar
     from paceline.reporting.validation import as_data

@@ -1,4 +1,4 @@
-"""Warnings, said once each, with the results that they are about."""
+"""Warnings of results, said once each, with the results that they are about."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from simulator.figures import Warned
 from simulator.results import Result
+from simulator.text import written
 
-__all__ = ["Caveat", "caveats_of"]
+__all__ = ["WarningGroup", "warnings_of"]
 
 _TITLES = {
     "outside-calibration": "Beyond what was measured",
@@ -30,7 +31,7 @@ _ONE_OF_EACH = ("moved-device", "servers-not-moved", "device-not-known")
 
 
 @dataclass(frozen=True)
-class Caveat:
+class WarningGroup:
     """One kind of warning about one setting.
 
     Attributes
@@ -53,7 +54,7 @@ class Caveat:
     all_results: bool
 
 
-def caveats_of(results: Sequence[Result], names: Sequence[str]) -> tuple[Caveat, ...]:
+def warnings_of(results: Sequence[Result], names: Sequence[str]) -> tuple[WarningGroup, ...]:
     """Group the warnings of all results by code and path, the most frequent first."""
     grouped: dict[tuple[str, str, str], list[tuple[Warned, str, int, str]]] = {}
     for name, result in zip(names, results, strict=True):
@@ -61,19 +62,19 @@ def caveats_of(results: Sequence[Result], names: Sequence[str]) -> tuple[Caveat,
             key = warned.code, warned.path, str(warned.value) if warned.code in _ONE_OF_EACH else ""
             grouped.setdefault(key, []).append((warned, name, result.replicas, result.scenario_hash))
     return tuple(
-        _caveat(code, path, held, len(results))
+        _group(code, path, held, len(results))
         for (code, path, _), held in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
     )
 
 
-def _caveat(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: int) -> Caveat:
+def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: int) -> WarningGroup:
     ordered = sorted(held, key=lambda entry: entry[0].value if isinstance(entry[0].value, float) else 0.0)
     texts = tuple(dict.fromkeys(warned.text for warned, *_ in ordered))
     values = tuple(dict.fromkeys(_written(warned.value) for warned, *_ in ordered))
     numbers: dict[str, set[int]] = {}
     for _, name, replicas, _ in held:
         numbers.setdefault(name, set()).add(replicas)
-    return Caveat(
+    return WarningGroup(
         code=code,
         title=_TITLES.get(code, code.replace("-", " ").replace("_", " ").capitalize()),
         path=path,
@@ -86,4 +87,4 @@ def _caveat(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: 
 
 
 def _written(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,.6g}"
+    return value if isinstance(value, str) else written(value, "setting")

@@ -1,0 +1,57 @@
+"""What the commands that measure share: progress that says at its end what is kept, and warnings that nobody overlooks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from paceline.cli.ending import keeping
+from paceline.cli.terminal import note, progress_bar
+from simulator.errors import CalibrationWarning
+
+__all__ = ["measuring", "note_of_measurements", "warning_loudly"]
+
+
+@contextmanager
+def measuring(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Progress of measurements; where they are stopped, what the library says that is kept of them; warnings in boxes.
+
+    Raises
+    ------
+    StoppedError
+        It was stopped.
+    """
+    with warning_loudly(), progress_bar(title) as advance, keeping():
+        yield lambda done, total, _what: advance(done, total)
+
+
+@contextmanager
+def warning_loudly() -> Iterator[None]:
+    """Around a calibration: what was measured and is not to be relied on is said at the end, in boxes on stderr."""
+    from rich.console import Console
+    from rich.panel import Panel
+
+    loud: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CalibrationWarning)
+        show = warnings.showwarning
+
+        def keep(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, CalibrationWarning):
+                loud.append(str(message))
+            else:
+                show(message, category, *rest, **named)
+
+        warnings.showwarning = keep
+        yield
+    for text in loud:
+        Console(stderr=True).print(Panel(f"WARNING: {text}", style="bold red", expand=False), markup=False)
+
+
+def note_of_measurements(provenance: Mapping[str, str]) -> None:
+    """What was left out, and what processes at once have shown."""
+    for key in ("left_out", "at_once"):
+        if key in provenance:
+            note(f"paceline: {provenance[key]}")

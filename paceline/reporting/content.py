@@ -1,0 +1,303 @@
+"""Everything that the page says, from results: what was asked, what the answer is, and how far it can be trusted. No file, no drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paceline.comparing import compare, rivals_of, share_draws, verdict
+from paceline.reporting.columns import MOST_RUNS, first_runs
+from paceline.reporting.coordinates import Coordinates, coordinates_of
+from paceline.reporting.reproduce import Recipe, recipe_of
+from paceline.reporting.warnings import WarningGroup, warnings_of
+from paceline.sentences import doubled_in_words
+from simulator.cost import usd_per_hour, why_no_cost
+from simulator.errors import ResultsError
+from simulator.results import Result
+from simulator.text import clean
+from simulator.workload import Workload
+
+if TYPE_CHECKING:
+    from paceline.planning.answer import Plan
+    from paceline.reporting.measured import Overlay
+    from paceline.reporting.sensitivity import Change
+    from paceline.reporting.timeline import Timeline
+
+__all__ = ["Answer", "Content", "Request", "Trust", "answer_of", "content_of"]
+
+_MOST_EXPLAINED = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked.
+
+    Attributes
+    ----------
+    fewest, most
+        Replicas.
+    curves
+        How many strategies, clusters and so on are compared.
+    scalings
+        ``weak``: the batch of each replica is fixed; ``strong``: that of all together is.
+    batches
+        The batch sizes, of one replica (weak) or of all (strong), ascending.
+    """
+
+    fewest: int
+    most: int
+    curves: int
+    clusters: tuple[str, ...]
+    scalings: tuple[str, ...]
+    batches: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The fastest result among those with the most replicas, and what else must be said of it.
+
+    Attributes
+    ----------
+    index, result
+        Which one it is among the results.
+    name
+        Its curve, and its settings where more than the number of replicas is swept.
+    peak, peak_name
+        The highest throughput anywhere, where that is elsewhere and its runs leave no doubt.
+    alone
+        Whether there is nothing to compare it with.
+    """
+
+    index: int
+    result: Result
+    name: str
+    peak: Result | None
+    peak_name: str
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the numbers rest on.
+
+    Attributes
+    ----------
+    results, hollow
+        How many there are, and how many lie beyond what was measured.
+    assumed
+        Clusters whose figures are assumed.
+    uncalibrated
+        Workloads that do not record what was measured.
+    unfitted
+        Whether a workload carries no uncertainty.
+    workers, batch, device
+        What was measured, where there is one workload.
+    """
+
+    results: int
+    hollow: int
+    assumed: tuple[str, ...]
+    uncalibrated: tuple[str, ...]
+    unfitted: bool
+    workers: tuple[int, int] | None
+    batch: tuple[int, int] | None
+    device: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything that the page says.
+
+    Attributes
+    ----------
+    results
+        Each scenario of each file once.
+    at
+        Where each of them stands.
+    against
+        The answer against the next fastest with as many replicas; empty where there is none.
+    unpriced
+        Why some results have no cost, one sentence per cluster.
+    """
+
+    title: str
+    results: tuple[Result, ...]
+    at: Coordinates
+    request: Request
+    answer: Answer
+    against: str
+    trust: Trust
+    unpriced: tuple[str, ...]
+    workloads: tuple[Workload, ...]
+    warnings: tuple[WarningGroup, ...]
+    recipe: Recipe
+    notes: tuple[str, ...]
+    plan: Plan | None
+    measured: Overlay | None
+    timeline: Timeline | None
+    sensitivity: tuple[Change, ...]
+
+
+def content_of(
+    results: Sequence[Result],
+    notes: Sequence[str] = (),
+    *,
+    labels: Sequence[str] | None = None,
+    plan: Plan | None = None,
+    measured: Overlay | None = None,
+    timeline: Timeline | None = None,
+    sensitivity: Sequence[Change] = (),
+    title: str = "",
+) -> Content:
+    """Arrange results for reading.
+
+    Parameters
+    ----------
+    results
+        At least one; in any order. Of results of the same scenario in the same file the last counts.
+    notes
+        Sentences that the report repeats, such as that a file was cut off.
+    labels
+        Of each result, the file that it comes from, where several are compared.
+    plan
+        What a plan answered, if these are its results.
+    measured
+        Measured points beside the predictions.
+    timeline
+        Some steps as a Gantt chart.
+    sensitivity
+        What single changes to the answer's configuration gain.
+    title
+        In place of the workloads' names.
+
+    Raises
+    ------
+    ResultsError
+        There is no result, or not one label per result.
+    """
+    if not results:
+        raise ResultsError("a report needs at least one result")
+    if labels is not None and len(labels) != len(results):
+        raise ResultsError(f"a report of {len(results)} results needs as many labels, not {len(labels)}")
+    sources = list(labels) if labels is not None else [""] * len(results)
+    last = {(source, result.scenario_hash): index for index, (source, result) in enumerate(zip(sources, results, strict=True))}
+    unique = [results[index] for index in last.values()]
+    all_notes = [*notes, *filter(None, [doubled_in_words(len(results) - len(unique))])]
+    at = coordinates_of(unique, None if labels is None else [source for source, _ in last])
+    names = [at.name_of(index) for index in range(len(unique))]
+    workloads = tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(unique)}.values())[::-1]
+    named = " and ".join(clean(load.name) for load in workloads[:2]) + (f" and {len(workloads) - 2} more" if len(workloads) > 2 else "")
+    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None)
+    return Content(
+        title=clean(title) if title else named,
+        results=tuple(unique),
+        at=at,
+        request=request_of(unique, at),
+        answer=answer,
+        against=_against(unique, at, answer),
+        trust=trust_of(unique),
+        unpriced=_unpriced(unique),
+        workloads=workloads,
+        warnings=warnings_of(unique, names),
+        recipe=recipe_of(unique, names),
+        notes=tuple(all_notes),
+        plan=plan,
+        measured=measured,
+        timeline=timeline,
+        sensitivity=tuple(sensitivity),
+    )
+
+
+def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
+    others = rivals_of(results, answer.index)
+    if not others:
+        return ""
+    ours, theirs = answer.result, results[others[0]]
+    cut = ""
+    if share_draws(ours, theirs) and (runs := len(ours.throughput_of_each_replication)) > MOST_RUNS:
+        ours, theirs = first_runs(ours), first_runs(theirs)
+        cut = f" (the first {MOST_RUNS} of {runs:,} runs are compared)"
+    text = verdict(ours, theirs, "it", at.title_of(others[0]), "there") + cut
+    more = len(others) - 1
+    return f"{text}; {more} more {'was' if more == 1 else 'were'} slower on average" if more else text
+
+
+def _unpriced(results: Sequence[Result]) -> tuple[str, ...]:
+    """Why there is no cost, for each cluster without a price; of many, the first."""
+    found = {result.scenario.cluster.name: why_no_cost(result.scenario) for result in results if usd_per_hour(result.scenario) is None}
+    texts = tuple(found.values())
+    more = len(texts) - _MOST_EXPLAINED
+    return texts if more <= 0 else (*texts[:_MOST_EXPLAINED], f"{more} more clusters have no price either")
+
+
+def request_of(results: Sequence[Result], at: Coordinates) -> Request:
+    """What the results together ask."""
+    loads = [result.scenario.workload for result in results]
+    batches = {load.batch_per_replica or load.global_batch for load in loads}
+    return Request(
+        fewest=min(result.replicas for result in results),
+        most=max(result.replicas for result in results),
+        curves=len(at.curves),
+        clusters=tuple(dict.fromkeys(result.scenario.cluster.name for result in results)),
+        scalings=next(group.labels for group in at.groups if group.id == "scaling"),
+        batches=tuple(sorted(batch for batch in batches if batch is not None)),
+    )
+
+
+def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None) -> Answer:
+    """Find the fastest result where there are most replicas.
+
+    Parameters
+    ----------
+    results
+        In the order of ``at``.
+    at
+        Where each stands.
+    chosen
+        Hash of a scenario that something else chose, such as a plan; it is the answer then.
+
+    Raises
+    ------
+    ResultsError
+        The chosen one is not among the results.
+    """
+
+    def rate(index: int) -> float:
+        return results[index].throughput_samples_per_s.mean
+
+    most = max(result.replicas for result in results)
+    found = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
+    there = [index for index, result in enumerate(results) if result.replicas == (most if found is None else results[found].replicas)]
+    if chosen is not None and found is None:
+        raise ResultsError(
+            f"the plan's answer, scenario {chosen}, is not among the results; give the results file that `paceline plan` wrote with it"
+        )
+    best = found if found is not None else max(there, key=rate)
+    top = max(range(len(results)), key=rate)
+    elsewhere = found is None and compare(results[top], results[best]).ratio.low > 1.0
+    return Answer(
+        index=best,
+        result=results[best],
+        name=at.title_of(best),
+        peak=results[top] if elsewhere else None,
+        peak_name=at.title_of(top) if elsewhere else "",
+        alone=len(there) == 1,
+    )
+
+
+def trust_of(results: Sequence[Result]) -> Trust:
+    """Collect what the numbers rest on."""
+    loads = {result.scenario.workload.name: result.scenario.workload for result in results}
+    ranges = [load.calibrated for load in loads.values() if load.calibrated is not None]
+    first = ranges[0] if len(ranges) == 1 and len(loads) == 1 else None
+    return Trust(
+        results=len(results),
+        hollow=sum(result.extrapolated for result in results),
+        assumed=tuple(dict.fromkeys(result.scenario.cluster.name for result in results if result.scenario.cluster.basis == "assumed")),
+        uncalibrated=tuple(name for name, load in loads.items() if load.calibrated is None),
+        unfitted=any(load.uncertainty is None for load in loads.values()),
+        workers=(int(first.workers[0]), int(first.workers[1])) if first else None,
+        batch=(int(first.batch[0]), int(first.batch[1])) if first else None,
+        device=first.device if first else "",
+    )

@@ -1,0 +1,389 @@
+"""What a report shows besides its results, simulated: some steps of its answer, and what one change at a time would do.
+
+Reports simulate nothing: whoever asks for one simulates these sections first and hands them over as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from paceline.comparing import compare
+from paceline.planning.improvements import improved
+from paceline.planning.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
+from paceline.reporting.content import answer_of
+from paceline.reporting.coordinates import coordinates_of
+from paceline.reporting.sensitivity import Change
+from paceline.reporting.timeline import Timeline, laid_out
+from paceline.sweeping import Outcome, Runner, Simulations
+from simulator.errors import ScenarioError, SimulationError
+from simulator.figures import Estimate
+from simulator.intervals import FEWEST_REPLICATIONS
+from simulator.observing.recording import Recording
+from simulator.replication import replicate
+from simulator.results import Result
+from simulator.scenario import Scenario
+from simulator.text import format_rate, written
+
+if TYPE_CHECKING:
+    from paceline.planning.answer import Improvement, Plan
+
+__all__ = ["SimulatedSections", "changes_of", "halvings", "records_a_step", "shortened", "simulated_sections", "timeline_of"]
+
+_MOST_RECORDS = 300_000
+"""Some seconds of simulation, and some hundred megabytes of records."""
+_FEWEST_RECORDED = 6
+"""Steps of each replica in a timeline."""
+_BESIDES = 3
+"""Records of a step that are no message: its compute, its update and itself, about."""
+_MOST_EVENTS = 300_000
+"""Events of one what-if that one or two seconds of one core take."""
+_MOST_EVENTS_OF_ALL = 2_000_000
+"""Of one what-if of as few steps as make sense; beyond it has fewer replications than an interval without assumptions needs."""
+_REFUSED_EVENTS = 5_000_000
+_FEWEST, _FEWEST_STEPS = 5, 20
+_EVENTS_AN_ALL_REDUCE, _EVENTS_A_RANK = 40, 0.1
+"""What an all-reduce of all ranks at once costs, and each rank's part in a step, in events that take as long."""
+
+
+@dataclass(frozen=True)
+class SimulatedSections:
+    """What simulating a report's answer again gave.
+
+    Attributes
+    ----------
+    timeline
+        Some of its steps.
+    sensitivity
+        What single changes would gain or lose.
+    notes
+        Sentences on what is missing, and why.
+    stopped
+        Whether the user stopped it.
+    """
+
+    timeline: Timeline | None = None
+    sensitivity: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+    stopped: bool = False
+
+
+def simulated_sections(
+    results: Sequence[Result],
+    labels: Sequence[str] | None,
+    plan: Plan | None,
+    jobs: int,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    stoppable: bool = False,
+) -> SimulatedSections:
+    """Simulate the report's answer again: three of its steps for the timeline, and one change at a time; what fails is noted.
+
+    Parameters
+    ----------
+    results, labels, plan
+        As :func:`paceline.reporting.write_report` takes them.
+    jobs
+        Processes for the what-ifs; 0 takes all cores.
+    progress
+        Called with what-ifs done and in all.
+    stoppable
+        Whether Ctrl-C only ends the simulating, so that the report is written without the rest.
+
+    Raises
+    ------
+    ResultsError
+        The plan's answer is not among the results.
+    """
+    answer = answer_of(results, coordinates_of(results, labels), plan.chosen.result.scenario_hash if plan is not None else None)
+    timeline: Timeline | None = None
+    changes: tuple[Change, ...] = ()
+    notes: list[str] = []
+    stopped = False
+    try:
+        try:
+            timeline = timeline_of(answer.result.scenario, answer.name)
+        except SimulationError as error:
+            notes.append(f"There is no timeline: {error}.")
+        try:
+            changes = changes_of(answer.result, jobs, progress)
+        except SimulationError as error:
+            notes.append(f"There are no what-ifs: {error}.")
+    except KeyboardInterrupt:
+        if not stoppable:
+            raise
+        stopped = True
+        notes.append(f"There are no what-ifs{'' if timeline is not None else ', and there is no timeline'}: they were interrupted.")
+    return SimulatedSections(timeline, changes, tuple(notes), stopped)
+
+
+# -- some steps in time ----------------------------------------------------------------------
+
+
+def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
+    """Simulate replication 0 again and lay out some of its steps (:func:`paceline.reporting.timeline.laid_out`).
+
+    A long or large run is cut to its first steps, or to fewer replicas if that is not
+    enough; the note says so.
+
+    Parameters
+    ----------
+    scenario
+        What to look into.
+    name
+        What the chart is to be called.
+
+    Returns
+    -------
+    Timeline or None
+        None where no step ended.
+
+    Raises
+    ------
+    SimulationError
+        The run cannot be made small enough.
+    """
+    short, note = shortened(scenario)
+    recording = Recording()
+    replicate(short, 0, recording)
+    return laid_out(recording, name, warmup=short.warmup * short.replicas, note=note)
+
+
+def shortened(scenario: Scenario) -> tuple[Scenario, str]:
+    """The scenario with fewer steps, and if that is not enough with fewer replicas, so that its records fit into memory.
+
+    Fewer steps are the first steps of the very same run: its random streams do not depend
+    on how long it is. Fewer replicas are another scenario.
+
+    Returns
+    -------
+    Scenario
+        The scenario itself where it is short enough.
+    str
+        What was changed, as sentences; empty where nothing was.
+
+    Raises
+    ------
+    SimulationError
+        It cannot be made small enough.
+    """
+    notes: list[str] = []
+    replicas = scenario.replicas
+    fewer = replicas
+    while fewer > 2 and records_a_step(scenario, fewer) * _FEWEST_RECORDED > _MOST_RECORDS:
+        fewer = max(2, fewer // 2)
+    if fewer < replicas:
+        scenario = _with_replicas(scenario, fewer)
+        notes.append(
+            f"Simulated with {scenario.replicas:,} replicas in place of {replicas:,}, of which every message would take too long: "
+            "how long messages and queues take differs from the run with all."
+        )
+    whole = scenario.run.total_steps(scenario.replicas) / scenario.replicas
+    steps = max(_FEWEST_RECORDED, _MOST_RECORDS // records_a_step(scenario, scenario.replicas))
+    if steps < whole:
+        warmup = min(scenario.run.warmup, steps // 3)
+        scenario = scenario.shortened(steps, warmup)
+        steps = scenario.run.steps
+        notes.append(f"Cut to the first {steps:,} steps of each replica, of {written(whole, 'count')}.")
+    return scenario, " ".join(notes)
+
+
+def records_a_step(scenario: Scenario, replicas: int) -> int:
+    """About how many records one step of that many replicas makes."""
+    messages = 0
+    if scenario.servers:
+        tensors = scenario.strategy.tensors(scenario)
+        carried = len(tensors.variables) + len(tensors.gradients)
+        copied = carried if scenario.cluster.host_link is not None else 0
+        messages = carried + copied + 2 * len(tensors.gradients) + len(tensors.forward) + len(tensors.backward)
+    else:
+        # each with the piece of compute that its gradients come from
+        messages = all_reduces_a_step(scenario) * (1 + (2 * (replicas - 1) if scenario.rank_messages else 1))
+        messages += scenario.strategy.messages_a_step(scenario)
+    return replicas * (messages + _BESIDES)
+
+
+def all_reduces_a_step(scenario: Scenario) -> int:
+    """Of how many buckets the gradients of a step are at most; 0 where they are not all-reduced."""
+    reduction = scenario.strategy.reduction
+    return len(reduction.buckets(scenario.workload, scenario.batch, scenario.replicas)) if reduction is not None else 0
+
+
+def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
+    """The same with that many replicas, each with as many samples as before."""
+    load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
+    try:
+        strategy = scenario.strategy.fewer(replicas, scenario.replicas)
+        return Scenario(**{**scenario.sections, "workload": load, "strategy": strategy})
+    except ValidationError as error:
+        reason = " ".join(str(error.errors(include_url=False)[0]["msg"]).split())
+        raise SimulationError(f"the timeline needs a smaller run, and with {replicas:,} replicas there is none: {reason}") from None
+
+
+# -- one change at a time --------------------------------------------------------------------
+
+
+def changes_of(result: Result, jobs: int = 0, progress: Callable[[int, int], None] | None = None) -> tuple[Change, ...]:
+    """Simulate improvements and their opposites, each alone, with the same random streams as the configuration itself.
+
+    So each run with a change has its pair without. A configuration that takes long to
+    simulate is simulated with 19 replications only, then with fewer steps, then with fewer
+    replications, the one without a change too; each change says so.
+
+    Parameters
+    ----------
+    result
+        Of the configuration that is changed.
+    jobs
+        Processes; 0 takes all cores.
+    progress
+        Called with scenarios done and known so far.
+
+    Returns
+    -------
+    tuple of Change
+        Those with the greatest effect first, those not known last.
+
+    Raises
+    ------
+    SimulationError
+        It takes too long even so, or a process was killed.
+    """
+    scenario, run_in_words = _affordable(result)
+    with Runner(jobs=jobs) as runner:
+        run = Simulations(runner, progress=progress)
+        (base,) = run([scenario])
+        if not isinstance(base, Result):
+            raise SimulationError(base.failed.text)
+        better = [_of_improvement(what, its, run_in_words) for what, its in improved(scenario, base, run)]
+        worse = halvings(scenario)
+        outcomes = run([its.scenario for its in worse])
+    changes = better + [_of_worse(its, outcome, base, run_in_words) for its, outcome in zip(worse, outcomes, strict=True)]
+    return tuple(sorted(changes, key=lambda its: (its.gain is None, -abs(its.gain or 0.0), its.name)))
+
+
+def _affordable(result: Result) -> tuple[Scenario, str]:
+    """The scenario with as many replications and steps as some seconds allow, and what was changed for that, in words."""
+    scenario = result.scenario
+    run = scenario.run
+    rank_steps = run.total_steps(scenario.replicas) * run.replications
+    work = result.events + rank_steps * (_EVENTS_A_RANK + _EVENTS_AN_ALL_REDUCE * all_reduces_a_step(scenario) / scenario.replicas)
+    if work <= _MOST_EVENTS:
+        return scenario, ""
+
+    def fewer(count: int, fewest: int, most_events: float) -> int:
+        """As many of a count as so much work allows."""
+        return min(count, max(fewest, int(count * most_events / work)))
+
+    replications, steps = fewer(run.replications, FEWEST_REPLICATIONS, _MOST_EVENTS), run.steps
+    work *= replications / run.replications
+    if run.job_steps is None and work > _MOST_EVENTS:
+        steps = fewer(steps, _FEWEST_STEPS, _MOST_EVENTS)
+        work *= steps / run.steps
+    if work > _MOST_EVENTS_OF_ALL:
+        replications, all_of_them = fewer(replications, _FEWEST, _MOST_EVENTS_OF_ALL), replications
+        work *= replications / all_of_them
+    if work > _REFUSED_EVENTS:
+        raise SimulationError("one change alone would take minutes to simulate; simulate some yourself with `paceline sweep --over`")
+    if run.job_steps is None:
+        scenario = scenario.shortened(steps, min(run.warmup, steps // 4))
+        steps = scenario.run.steps
+    short = scenario.run.model_copy(update={"replications": replications})
+    length = f"{steps:,} steps" if run.job_steps is None else f"{run.job_steps:,} steps of all workers together"
+    run_in_words = f"{replications} replications of {length}"
+    return scenario.model_copy(update={"run": short}), run_in_words
+
+
+def _of_improvement(what: str, its: Improvement, run: str) -> Change:
+    if its.effect is None:
+        return Change(its.name, "", None, None, None, its.text, what)
+    return _changed(its.name, its.text, its.effect, its.bottleneck, what, run)
+
+
+def _of_worse(its: _Halving, outcome: Outcome, base: Result, run: str) -> Change:
+    if not isinstance(outcome, Result):
+        return Change(its.name, its.text, None, None, None, outcome.failed.text, its.row)
+    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.label, its.row, run)
+
+
+def _changed(name: str, text: str, ratio: Estimate, reason: str, row: str, run: str) -> Change:
+    return Change(name, text, ratio.mean - 1, ratio.low - 1, ratio.high - 1, reason, row, run)
+
+
+@dataclass(frozen=True)
+class _Halving:
+    """A change for the worse.
+
+    Attributes
+    ----------
+    row
+        What is changed, such as ``network``.
+    name, text
+        In few words, and in more.
+    scenario
+        The configuration with it.
+    """
+
+    row: str
+    name: str
+    text: str
+    scenario: Scenario
+
+
+def halvings(scenario: Scenario) -> tuple[_Halving, ...]:
+    """Every halving that makes sense for a scenario: none of a link that it does not use, or of servers that it does not have.
+
+    They undo what :func:`paceline.planning.improvements.improvements` does; one that breaks a rule of scenarios is left out.
+    """
+    found = []
+    for row, name, text, change in _worse(scenario):
+        try:
+            found.append(_Halving(row, name, text, change()))
+        except ScenarioError:
+            continue
+    return tuple(found)
+
+
+def _worse(scenario: Scenario) -> Iterator[tuple[str, str, str, Callable[[], Scenario]]]:
+    """What is changed, and how, by halving."""
+    cluster, strategy, load = scenario.cluster, scenario.strategy, scenario.workload
+    if scenario.nodes_needed > 1:
+        link = cluster.inter_node
+        yield (
+            "network",
+            "half network",
+            f"links between nodes from {_halved(link.bandwidth_bytes_per_s)}",
+            lambda: with_network(scenario, 0.5),
+        )
+        if link.latency_s > 0:
+            times = f"{written(link.latency_s, 'setting_s')} to {written(2 * link.latency_s, 'setting_s')}"
+            yield "latency", "2x latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 2.0)
+    if not scenario.servers and strategy.uses_inner_links(scenario.layout):
+        text = f"links inside a node from {_halved(cluster.intra_node.bandwidth_bytes_per_s)}"
+        yield "links in a node", "half links in a node", text, lambda: with_inner_links(scenario, 0.5)
+    if cluster.host_link is not None and strategy.copies_to_host:
+        text = f"links between device and host from {_halved(cluster.host_link.bandwidth_bytes_per_s)}"
+        yield "host link", "half host link", text, lambda: with_host_link(scenario, 0.5)
+    yield (
+        "device",
+        "half device",
+        "devices take twice as long; hosts, servers and links stay as they are",
+        lambda: with_compute(scenario, 2.0),
+    )
+    if scenario.servers > 1:
+        fewer = strategy.with_servers(scenario.servers - 1)
+        text = f"{scenario.servers} to {scenario.servers - 1} parameter servers"
+        yield "server", "one PS fewer", text, lambda: changed(scenario, strategy=fewer)
+    key = "batch_per_replica" if load.batch_per_replica is not None else "global_batch"
+    batch: int = getattr(load, key)
+    if scenario.batch % 2 == 0:
+        whose = "of each replica" if key == "batch_per_replica" else "of all together"
+        half = load.model_copy(update={key: batch // 2})
+        yield "batch", "half batch", f"batch {whose} from {batch:,} to {batch // 2:,} samples", lambda: changed(scenario, workload=half)
+
+
+def _halved(rate_bytes_per_s: float) -> str:
+    return f"{format_rate(rate_bytes_per_s)} to {format_rate(rate_bytes_per_s / 2)}"

@@ -1,0 +1,168 @@
+"""The library names arguments, the command line the options that give them; a file in ``commands`` is a sub-command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from support.command_line import Answer, refused
+from typer.main import get_command
+
+import paceline as library
+from paceline.cli import app as application
+from paceline.cli import commands
+from simulator.errors import InputError, PacelineError, PriceWarning
+
+Runner = Callable[..., Answer]
+SHORT = ("--set", "run.steps=10", "--set", "run.replications=3")
+
+
+@pytest.mark.parametrize(
+    ("library_says", "command", "command_line_says"),
+    [
+        ("choose another `out`", "sweep", "choose another --out"),
+        ("`force=True` replaces it", "sweep", "--force replaces it"),
+        ("`out`: 'x.ndjson': is a folder", "sweep", "--out 'x.ndjson': is a folder"),
+        ("`jobs`: -1 must be", "sweep", "--jobs: -1 must be"),
+        ("run.steps in `settings`", "sweep", "run.steps in --set"),
+        ("give `settings={'run.steps': 200}`", "sweep", "give --set run.steps=200"),
+        ("`prices={'lab': '0.40 USD/h'}`", "plan", "--price 'lab=0.40 USD/h'"),
+        ("`prices='0.40/h'`", "plan", "--price 0.40/h"),
+        ("`over={'run.seed': [1, 2]}`", "sweep", "--over run.seed=1,2"),
+        ("`workers='1..64'` or `clusters=['a', 'b']`", "plan", "--workers 1..64 or --clusters a,b"),
+        ("`what_ifs=False`", "report", "--no-simulate"),
+        ("`source` is no file", "report", "RESULTS.ndjson is no file"),
+        ("`observer` and `use` stay, as does `paceline models list`", "plan", "`observer` and `use` stay, as does `paceline models list`"),
+    ],
+)
+def test_arguments_become_options_of_the_command_that_runs(
+    library_says: str, command: str, command_line_says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its = get_command(application.app).commands[command]  # type: ignore[attr-defined]
+    monkeypatch.setattr(application._Command, "running", its)
+    assert application.in_options(library_says) == command_line_says
+    monkeypatch.setattr(application._Command, "running", None)
+    assert application.in_options(library_says) == library_says
+
+
+@pytest.mark.parametrize(
+    ("call", "command", "in_the_library", "on_the_command_line"),
+    [
+        pytest.param(
+            lambda: library.sweep("ring", {"run.seed": [1]}, out="folder"),
+            ("sweep", "ring", "--over", "run.seed=1", "--out", "folder"),
+            "'folder': is a folder; give the name of a file", "'folder': is a folder; give the name of a file",
+            id="a file that cannot be written",
+        ),
+        pytest.param(
+            lambda: library.simulate("ring", prices={"lab": "0.4"}),
+            ("simulate", "ring", "--price", "lab=0.4"),
+            "`prices={'lab': '0.4'}` must be US dollars over a time", "--price lab=0.4 must be US dollars over a time",
+            id="a value that cannot be read",
+        ),
+        pytest.param(
+            lambda: library.simulate("ring", prices={"lab": "0.4/h"}),
+            ("simulate", "ring", "--price", "lab=0.4/h"),
+            "`prices` 'lab': none of the clusters", "--price 'lab': none of the clusters",
+            id="a name that is none",
+        ),
+        pytest.param(
+            lambda: library.load("p3.2xlarge", {}),
+            ("simulate", "rign"),
+            "no such file", "no such file",
+            id="a scenario that is none",
+        ),
+        pytest.param(
+            lambda: library.report(["r.ndjson"], "page.txt", what_ifs=False),
+            ("report", "r.ndjson", "-o", "page.txt", "--no-simulate"),
+            "overwrite it with `force=True`, or choose another `out`", "overwrite it with --force, or choose another --out",
+            id="a file that is not ours",
+        ),
+        pytest.param(
+            lambda: library.plan("ring", samples=1e6, budget="5 USD", workers=[1], confidence=0.5, settings={"run.steps": 10}),
+            ("plan", "ring", "--samples", "1e6", "--budget", "5 USD", "--workers", "1", "--confidence", "0.5", "--set", "run.steps=10"),
+            "give `prices`, such as `prices={'ethernet-25g': '0.40/h'}`", "give --price, such as --price ethernet-25g=0.40/h",
+            id="what is missing",
+        ),
+        pytest.param(
+            lambda: library.sweep("ring", {"strategy.workers": [1, 0]}),
+            ("sweep", "ring", "--over", "strategy.workers=1,0", "--out", "s.ndjson"),
+            "strategy.workers: 0 must be", "strategy.workers: 0 must be",
+            id="a rule of the scenario's format",
+        ),
+    ],
+)  # fmt: skip
+def test_each_kind_of_message(
+    folder: Path, paceline: Runner, call: Callable[[], object], command: tuple[str, ...], in_the_library: str, on_the_command_line: str
+) -> None:
+    (folder / "folder").mkdir()
+    (folder / "page.txt").write_text("mine")
+    (folder / "r.ndjson").write_text(library.simulate("ring", {"run.steps": 10, "run.replications": 3}).to_json() + "\n")
+    with pytest.raises(PacelineError) as said:
+        call()
+    assert in_the_library in str(said.value)
+    assert "--" not in str(said.value)
+    refused(paceline(*command), on_the_command_line)
+
+
+def test_a_warning_of_the_library_is_a_line(folder: Path, paceline: Runner) -> None:
+    answer = paceline("simulate", "ring", *SHORT, "--price", "ethernet-25g=BUY:4000USD,years:4", "--json")
+    assert answer.code == 0
+    assert answer.stderr.startswith("paceline: a node of ethernet-25g is taken at 0.11408 USD an hour: bought for 4,000 USD")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PriceWarning)
+        library.load("ring", prices={"ethernet-25g": "0.2/h"})  # nothing that is not plain from what was given
+        with pytest.raises(PriceWarning, match="is taken at"):
+            library.load("ring", prices={"ethernet-25g": "BUY:4000USD,years:4"})
+
+
+def test_what_takes_long_is_asked_by_the_library_too() -> None:
+    told = []
+
+    def no(work: object) -> None:
+        told.append(work)
+        raise InputError("not today")
+
+    with pytest.raises(InputError, match="not today"):
+        library.simulate("ring", {"run.replications": 100_000, "run.steps": 200_000}, agree=no)
+    (work,) = told
+    assert "replications of 200,000 steps take about" in work.what
+    assert work.limit_s == 600.0
+
+
+def test_a_file_adds_a_sub_command(tmp_path: Path) -> None:
+    """A function of the file's name, or a group; listed where the file says."""
+    (tmp_path / "say_it.py").write_text(
+        "import typer\nPANEL, ORDER = 'Predict', 5\ndef say_it(what: str) -> None:\n    '''Say something.'''\n    typer.echo(what)\n"
+    )
+    (tmp_path / "things.py").write_text(
+        "import typer\nPANEL, ORDER = 'Look up', 999\napp = typer.Typer(help='Things.')\n"
+        "@app.command()\ndef one() -> None:\n    '''One thing.'''\n    typer.echo('one')\n"
+        "@app.command()\ndef two() -> None:\n    '''Another.'''\n"
+    )
+    start = (
+        f"import sys; from paceline.cli import commands; commands.__path__.append({str(tmp_path)!r}); "
+        "from paceline.cli.app import main; sys.argv[0] = 'paceline'; main()"
+    )
+
+    def run(*words: str) -> str:
+        return subprocess.run([sys.executable, "-c", start, *words], capture_output=True, text=True, check=True).stdout
+
+    assert run("say-it", "hello") == "hello\n"
+    assert run("things", "one") == "one\n"
+    shown = run("--help")
+    assert shown.index("│ say-it") < shown.index("│ quickstart")
+    assert shown.index("schema") < shown.index("things")
+
+
+def test_every_command_says_where_it_is_listed() -> None:
+    modules = application._modules()
+    assert len({module.ORDER for module in modules}) == len(modules)
+    assert {module.PANEL for module in modules} == set(commands.Panel)
+    for module in modules:
+        assert isinstance(getattr(module, "app", None), typer.Typer) or callable(getattr(module, module.__name__.rpartition(".")[2]))
