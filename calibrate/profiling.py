@@ -159,7 +159,7 @@ def profile_runs(
 
 
 def obstacle_to_at_once(processes: int, device_kind: str) -> str:
-    """Why so many processes cannot be measured at once on this machine without sharing a device; "" if they can."""
+    """Why that number of processes cannot be measured at once on this machine without sharing a device; "" if they can."""
     if device_kind != "CPU":
         return "processes at once are measured on CPUs alone"
     if not hasattr(os, "sched_getaffinity"):

@@ -173,7 +173,7 @@ class CountedStep(_Record):
 
 
 class ServerTime(_Record):
-    """Seconds of one call that applies so many gradients of one size, one after the other."""
+    """Seconds of one call that applies ``applies`` gradients of one size, one after the other."""
 
     kind: Literal["server"]
     size_bytes: Positive
@@ -183,7 +183,7 @@ class ServerTime(_Record):
 
 
 class Transfer(_Record):
-    """Seconds of one call that moves a tensor so many times, one after the other."""
+    """Seconds of one call that moves a tensor ``hops`` times, one after the other."""
 
     kind: Literal["transfer"]
     path: str

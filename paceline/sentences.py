@@ -1,16 +1,38 @@
-"""Sentences about results that more than one place says: the terminal, the report, a plan.
+"""Sentences about results and plans that more than one place says: the terminal, the report, a plan.
 
 How numbers are written is told by :mod:`simulator.text`.
 """
 
 from __future__ import annotations
 
-from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.figures import Limit
-from simulator.results import Result
-from simulator.text import format_share, format_usd_per_hour, format_usd_sum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-__all__ = ["NOT_CERTAIN", "cost_in_words", "doubled_in_words", "limit_in_words", "variance_in_words"]
+from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.discrepancy import between
+from simulator.figures import Estimate, Limit
+from simulator.intervals import paired_ratio
+from simulator.results import Result
+from simulator.text import format_share, format_usd_per_hour, format_usd_sum, written
+
+if TYPE_CHECKING:
+    from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
+    from paceline.planning.goal import Goal
+
+__all__ = [
+    "NOT_CERTAIN",
+    "change_in_words",
+    "cost_in_words",
+    "doubled_in_words",
+    "limit_in_words",
+    "paired_in_words",
+    "servers_note",
+    "staleness_in_words",
+    "time_note",
+    "variance_in_words",
+    "work_note",
+    "workers_note",
+]
 
 NOT_CERTAIN = "effect not certain"
 """Of a change whose interval, run by run, holds 0."""
@@ -32,6 +54,8 @@ _WORDS = {
     "shared-cores": "the processor cores that all nodes share, in use {cores} of the time",
     "stragglers": "waiting for the slowest worker, which takes {waiting} of each step",
 }
+_VISIBLE = 0.0005
+"""A share that a reader's calculator would find."""
 
 
 def limit_in_words(result: Result) -> str:
@@ -95,3 +119,101 @@ def cost_in_words(result: Result) -> str | None:
         )
         text += f"throughput {format_usd_sum(at_mean)})"
     return text
+
+
+# -- plans ---------------------------------------------------------------------------------
+
+
+def staleness_in_words(result: Result) -> str:
+    """How old gradients are; nothing where none is."""
+    stale = result.staleness
+    return f"gradients {written(stale.mean, 'brief')} updates old on average (p95 {stale.p95})" if stale.max else ""
+
+
+def paired_in_words(candidate: Candidate) -> str:
+    """In how many paired runs the answer is better; nothing where that is no matter of chance."""
+    paired = candidate.paired
+    return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
+
+
+def change_in_words(ratio: Estimate, digits: int = 0) -> str:
+    """A change of throughput with its interval: ``+76% (90% of runs: +70% to +82%)``."""
+    change, low, high = (f"{value - 1:+z.{digits}%}" for value in (ratio.mean, ratio.low, ratio.high))
+    return change if low == high else f"{change} (90% of runs: {low} to {high})"
+
+
+def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
+    """By how much times and costs exceed those at the mean throughput; nothing where no reader would find so."""
+    total = goal.total_samples
+    if total is None:
+        return ""
+    longer = [its.time_s.mean * its.result.throughput_samples_per_s.mean / total - 1 for its in candidates if its.time_s is not None]
+    most = max(longer, default=0.0)
+    if most < _VISIBLE:
+        return ""
+    return (
+        f"Hours and cost are means over runs: up to {most:.1%} more than samples / mean throughput gives, "
+        "because slow runs take longer than fast ones save."
+    )
+
+
+def workers_note(plan: Plan) -> str:
+    """Where adding workers stops paying; nothing where that was not simulated."""
+    counts, until = plan.workers, plan.workers_pay_until
+    if len(counts) < _PAIR or until is None:
+        return ""
+    if until == counts[-1].workers:
+        return (
+            f"Adding workers pays up to {until:,}, the most that were simulated, {_PER_WORKER}: "
+            "each doubling brings at least half again as much."
+        )
+    place = next(index for index, count in enumerate(counts) if count.workers == until)
+    after = counts[place + 1]
+    pays = f"pays up to {until:,}" if place else "does not pay"
+    return (
+        f"Adding workers {pays}, {_PER_WORKER}: from {until:,} to {after.workers:,} throughput changes by "
+        f"{change_in_words(_growth(counts[place], after))}, "
+        f"less than half of the {after.workers / until - 1:.0%} that they add."
+    )
+
+
+_PAIR = 2
+_PER_WORKER = "judged by throughput per worker, not by the goal"
+
+
+def servers_note(plan: Plan) -> str:
+    """How many parameter servers are enough; nothing where there are none."""
+    enough = plan.servers_enough
+    if enough is None:
+        return ""
+    more = [count for count in plan.servers if count.servers > enough]
+    shown = f"{enough} parameter server{'s are' if enough > 1 else ' is'} enough"
+    if not more:
+        return f"{shown}, the most that were simulated: more may still bring 2% or more, or cannot be (no more variables to spread)."
+    best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
+    growth = _growth(next(count for count in plan.servers if count.servers == enough), best)
+    change = change_in_words(growth, digits=1)
+    return f"{shown}: {best.servers} change throughput by {change}, and no number up to {more[-1].servers} by 2% or more on average."
+
+
+def work_note(plan: Plan) -> str:
+    """What became of the configurations that the ranges name, and what was simulated besides."""
+    refused = sum(one.configurations for one in plan.refused)
+    parts = [f"{plan.discarded:,} were discarded by closed forms"]
+    parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
+    parts += [f"{refused:,} refused"] if refused else []
+    others = plan.simulated - len(plan.candidates)
+    each = f" ({plan.for_each_cluster:,} of them only so that each cluster has its best)" if plan.for_each_cluster else ""
+    return (
+        f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
+        f"and {others:,} scenarios besides around the answer."
+    )
+
+
+def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> Estimate:
+    """Throughput of many over that of few; without an interval in plans that keep no single runs."""
+    runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
+    if runs and len(runs) == len(others):
+        return paired_ratio(runs, others, between(many.discrepancy, few.discrepancy))
+    ratio = many.throughput_samples_per_s.mean / few.throughput_samples_per_s.mean
+    return Estimate(mean=ratio, low=ratio, high=ratio)

@@ -57,8 +57,9 @@ NONE: Final = "–"
 """In place of a value that there is none of."""
 
 Kind = Literal[
-    "text", "any", "count", "number", "difference", "throughput", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes",
-    "rate", "share", "error", "change", "whole_change", "usd", "hourly", "sum", "setting", "setting_s", "setting_bytes", "setting_rate",
+    "text", "any", "count", "number", "difference", "throughput", "brief", "precise", "compact", "tick", "seconds", "rough_seconds",
+    "bytes", "rate", "share", "error", "change", "whole_change", "usd", "hourly", "sum",
+    "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
 
@@ -68,8 +69,9 @@ Kind = Literal[
     A whole number; any number to three significant digits.
 ``difference``
     A number with its sign.
-``throughput``, ``precise``
-    What readers compare line by line, to three digits and a whole number at least; what they may multiply, to five.
+``throughput``, ``brief``, ``precise``
+    What readers compare line by line, to three digits and a whole number at least; the same without zeros at the end,
+    for sentences; what they may multiply, to five.
 ``compact``, ``tick``
     A number with k, M, G or T in place of thousands: to three digits for narrow tables, to six for axes.
 ``seconds``, ``bytes``, ``rate``
@@ -188,6 +190,7 @@ FORMATS: Mapping[Kind, Format] = {
     "count": Format(most_places=0),
     "number": _NUMBER,
     "throughput": Format(),
+    "brief": Format(keeps_zeros=False),
     "precise": Format(digits=5),
     "difference": replace(_NUMBER, signed=True),
     "compact": _COMPACT,

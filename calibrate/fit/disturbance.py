@@ -150,7 +150,7 @@ def _disturbed(number: int, run: Measurements) -> dict[tuple[int, int], str]:
 
 
 def _load(runs: Sequence[Measurements]) -> str:
-    """What others took meanwhile, for people."""
+    """What others took meanwhile, in words."""
     seen = [record for run in runs for record in run.of(Load) if record.stage == "round" and record.others_s is not None]
     capacity = sum(record.wall_s * record.cores for record in seen)
     if not capacity:

@@ -248,7 +248,7 @@ class StepCost:
         return self
 
     def parameters(self, batches: int) -> dict[str, float]:
-        """What was fitted to steps of so many batch sizes, in seconds by name."""
+        """What was fitted to steps of that number of batch sizes, in seconds by name."""
         found = {
             "forward.base_s": self.forward_.base_s,
             "forward.per_sample_s": self.forward_.per_sample_s,

@@ -21,7 +21,7 @@ _WORKLOAD_HEAD = (
 )
 _CLUSTER_HEAD = ("Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.", 'Use it in a scenario: [cluster] use = "{name}"')
 _INLINE = {"jitter_draws": "laws of jitter as they might have come out: fitted to bootstrap samples of the rounds; each run takes one"}
-"""Tables that are written one a line, with a comment above."""
+"""Tables that are written one per line, with a comment above."""
 _COMMENTS = {
     "forward": "forward pass",
     "backward": "backward pass",
@@ -98,7 +98,7 @@ def _tables(rows: list[dict[str, Any]]) -> Any:
 
 
 def _add(table: Any, key: str, value: Any) -> None:
-    """One key; long arrays one item a line, quantities with a comment for people."""
+    """One key; long arrays with one item per line, quantities with a comment in the unit that one reads."""
     if isinstance(value, list):
         table.add(key, _array(value))
         return

@@ -28,6 +28,7 @@ import tomlkit
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from calibrate.fit.intervals import digits
 from calibrate.published.prediction import FILE, base_of, compute_that_gives
 from calibrate.published.scenarios import PublishedCase, cases_of, scenario_of
 from calibrate.published.tables import Row, load_tables
@@ -331,8 +332,8 @@ def _write_left_out(curves: Mapping[str, Curves], known: Mapping[str, Constant],
 
 def _rounded(known: Known) -> dict[str, float]:
     """Three digits, an end never on the wrong side of the value."""
-    value = float(f"{known.value:.3g}")
-    low, high = float(f"{known.low:.3g}"), float(f"{known.high:.3g}")
+    value = digits(known.value, 3)
+    low, high = digits(known.low, 3), digits(known.high, 3)
     return {"value": value, "low": min(low, value), "high": max(high, value)}
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
-from calibrate.testbed.platform import Z90, Parameter
+from calibrate.fit.intervals import Z90, digits
+from calibrate.testbed.platform import Parameter
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.setting import TestbedSetting
 
@@ -89,7 +90,7 @@ class LoopbackWork:
         if not self.found_:
             return [{} for _ in range(count)]
         drawn = np.maximum(rng.multivariate_normal(self._centers, self._covariance, size=count), 0.0)
-        return [{name: float(f"{value:.7g}") for name, value in zip(_NAMES, row, strict=True)} for row in drawn]
+        return [{name: digits(value) for name, value in zip(_NAMES, row, strict=True)} for row in drawn]
 
 
 def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Parameter]:

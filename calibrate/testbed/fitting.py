@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, least_squares
 
+from calibrate.fit.intervals import Z90, digits
 from calibrate.testbed.clocks import LoopbackWork, is_fitted, timed_directly
-from calibrate.testbed.platform import MEANINGS, PRIORS, Z90, Parameter, Platform, log_width
+from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform, log_width
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.tcp_sharing import fit_tcp_sharing
@@ -155,7 +156,7 @@ def _in_the_loop(
     logs = rng.multivariate_normal(solved.x, covariance, size=_DRAWS)
     direct = [name for name in found if name not in names and found[name].determined]
     draws = [
-        {name: float(f"{math.exp(value):.7g}") for name, value in zip(names, row.tolist(), strict=True)}
+        {name: digits(math.exp(value)) for name, value in zip(names, row.tolist(), strict=True)}
         | {name: _drawn(found[name], rng) for name in direct}
         for row in logs
     ]
@@ -208,7 +209,7 @@ def _noise_of(used: Sequence[Readings]) -> Array:
 
 def _drawn(parameter: Parameter, rng: np.random.Generator) -> float:
     sigma = (parameter.high - parameter.low) / (2 * Z90)
-    return float(f"{max(rng.normal(parameter.value, sigma), 0.0):.7g}")
+    return digits(max(rng.normal(parameter.value, sigma), 0.0))
 
 
 def _concerned(name: str, used: Iterable[Readings]) -> bool:

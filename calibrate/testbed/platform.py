@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from calibrate.fit.intervals import Z90
 from simulator.errors import InputError
 from simulator.files import check_writable, write_whole
 from simulator.spec import Spec
@@ -20,10 +21,7 @@ from simulator.table import Column, Table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MEANINGS", "PRIORS", "Z90", "Parameter", "Platform", "log_width"]
-
-Z90 = 1.6449
-"""Standard deviations from the middle of a normal distribution to the ends of its 90% interval."""
+__all__ = ["MEANINGS", "PRIORS", "Parameter", "Platform", "log_width"]
 
 MEANINGS: dict[str, str] = {
     "wire_bytes_per_byte": "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)",

@@ -199,7 +199,7 @@ def rows_from_csv(path: Path) -> list[Compared]:
     try:
         lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}; give a file that `paceline validate --rows` has written") from None
+        raise InputError(f"{path}: cannot be read: {error}; give a file that was written as `rows` of a validation") from None
     rows = []
     for number, line in enumerate(lines, start=2):
         try:
@@ -223,7 +223,9 @@ def rows_from_csv(path: Path) -> list[Compared]:
             )
         except (KeyError, TypeError, ValueError) as error:
             what = str(error).splitlines()[0]
-            raise InputError(f"{path}:{number}: is no row of predictions: {what}; write it with `paceline validate --rows`") from None
+            raise InputError(
+                f"{path}:{number}: is no row of predictions: {what}; give a file that was written as `rows` of a validation"
+            ) from None
     return rows
 
 

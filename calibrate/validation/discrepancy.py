@@ -30,6 +30,7 @@ import tomlkit.items
 from numpy.typing import NDArray
 from scipy import optimize
 
+from calibrate.fit.intervals import digits
 from calibrate.validation.comparison import Compared, rows_from_csv
 from simulator import catalog
 from simulator.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
@@ -147,7 +148,7 @@ def deviations(sample: Sample, regime: str, without: str = "") -> tuple[Deviatio
         (optimize.minimize(loss, np.log(start), method="Nelder-Mead", bounds=limits, options=_SEARCH) for start in _STARTS),
         key=lambda its: float(its.fun),
     )
-    compute, communication = (0.0 if value < _NOTHING else float(f"{value:.2g}") for value in np.exp(found.x))
+    compute, communication = (0.0 if value < _NOTHING else digits(value, 2) for value in np.exp(found.x))
     return Deviation(per_doubling=compute), Deviation(at=communication)
 
 
@@ -220,7 +221,7 @@ def _staleness(rows: Sequence[Compared], regime: str) -> Deviation:
         if value > 0
     ]
     alike = [miss for name, miss in found if name.partition(", ")[2] == regime.partition(", ")[2]] or [miss for _, miss in found]
-    return Deviation(at=float(f"{np.quantile(alike, 0.9) / Z_90:.2g}")) if alike else Deviation()
+    return Deviation(at=digits(np.quantile(alike, 0.9) / Z_90, 2)) if alike else Deviation()
 
 
 _FEWEST = 8
@@ -355,7 +356,7 @@ def _factor(squares: float, points: int) -> float:
 
 
 def _scaled(one: Deviation, factor: float) -> Deviation:
-    return Deviation(at=min(float(f"{one.at * factor:.2g}"), 3.0), per_doubling=min(float(f"{one.per_doubling * factor:.2g}"), 3.0))
+    return Deviation(at=min(digits(one.at * factor, 2), 3.0), per_doubling=min(digits(one.per_doubling * factor, 2), 3.0))
 
 
 if __name__ == "__main__":

@@ -245,7 +245,7 @@ def base_scenario(table: Mapping[str, Any], settings: Sequence[Setting], *, sour
 
 
 def _keys(base: Scenario, setting: Setting, where: str) -> list[tuple[str, Any]]:
-    """What ``--set`` would say to bring the scenario to a setting."""
+    """The keys with which the scenario is at a setting."""
     strategy = base.strategy
     keys: list[tuple[str, Any]] = []
     if strategy.count_key:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from calibrate.fit.intervals import digits
 from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import MEANINGS, Platform
@@ -272,7 +273,7 @@ def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute |
     factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
     return RealCompute(
         mean_s=mean_s,
-        law=Empirical(values=tuple(float(f"{value:.6g}") for value in factors)),
+        law=Empirical(values=tuple(digits(value, 6) for value in factors)),
         mean_error_s=statistics.stdev([float(one.mean()) for one in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
         with_call=found is None and setting.mode == "mirrored",
         busy_core_slowdown=found.slowdown if found is not None else 0.0,

@@ -1,7 +1,7 @@
 """Profiles as TensorFlow writes them (XPlane), read by TensorFlow's own protobuf classes in a child process.
 
-A profile is a set of planes (the host, each device), a plane a set of lines (a thread, a
-stream of a GPU), a line a sequence of events with name, start, duration and statistics.
+A profile is a set of planes (the host, each device), each plane a set of lines (a thread, a
+stream of a GPU), each line a sequence of events with name, start, duration and statistics.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.planning.answer import Candidate, ClusterAnswer, Goal, Improvement, Plan, ServerCount, WorkerCount
-from paceline.planning.goals import goal_of
+from paceline.planning.answer import Candidate, ClusterAnswer, Improvement, Plan, ServerCount, WorkerCount
+from paceline.planning.goal import Goal, goal_of
 from paceline.planning.improvements import improvements
 from paceline.planning.planner import plan
 from paceline.planning.space import Space, space_of

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from paceline.planning.goal import Goal
 from simulator.cluster import Price
 from simulator.discrepancy import Doubt
 from simulator.figures import Estimate
 from simulator.left_out import LeftOut
 from simulator.results import Result
 from simulator.rows import BRIEF
-from simulator.spec import Seconds, Spec
+from simulator.spec import Spec
 from simulator.table import Row, Table
 
 if TYPE_CHECKING:
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Candidate",
     "ClusterAnswer",
-    "Goal",
     "Improvement",
     "Paired",
     "Plan",
-    "Prefer",
     "Refused",
     "Scaling",
     "ServerCount",
@@ -36,26 +35,6 @@ __all__ = [
 
 Scaling = Literal["weak", "strong"]
 """Weak: the batch of each replica is fixed; strong: that of all together."""
-
-Prefer = Literal["cheapest", "fastest", "fewest-devices"]
-"""What is best among all that reach the goal."""
-
-
-class Goal(Spec):
-    """What the training must reach, and what is preferred among all that do."""
-
-    target_throughput_samples_per_s: float | None = Field(default=None, gt=0)
-    samples: float | None = Field(default=None, gt=0, description="of the data set: one epoch")
-    epochs: float = Field(default=1.0, gt=0)
-    deadline_s: Seconds | None = Field(default=None, gt=0)
-    budget_usd: float | None = Field(default=None, gt=0)
-    confidence: float = Field(default=0.95, gt=0, lt=1, description="share of real runs that must reach the goal")
-    prefer: Prefer = "cheapest"
-
-    @property
-    def total_samples(self) -> float | None:
-        """Samples of the whole training; None where the goal is a rate."""
-        return None if self.samples is None else self.samples * self.epochs
 
 
 class Paired(Spec):

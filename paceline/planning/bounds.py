@@ -11,16 +11,15 @@ and waiting for others, is left out; docs/planning.md has each formula.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.planning.luck import Luck, least_mean, luck_of, worst_of
 from simulator.buckets import buckets
 from simulator.cluster import Cluster
-from simulator.distributions import Distribution
+from simulator.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
 from simulator.engine.draws import process_factors
 from simulator.replication import drawn_scenario
 from simulator.rng import Streams
@@ -28,7 +27,12 @@ from simulator.scenario import Scenario
 from simulator.strategies.catalogue import ALONE
 from simulator.teams import as_workers
 
-__all__ = ["Ceilings"]
+__all__ = ["Ceilings", "JitterBounds", "least_mean"]
+
+_LOG_CHANCE = 40.0
+"""Logarithm of one over the chance that a bound fails, for each sum: e^-40, or 4e-18. A run has fewer than 1e9 sums."""
+_DEVIATIONS = 8.7
+"""Standard deviations that a normal number exceeds with less than that chance."""
 
 
 class _Draw:
@@ -67,7 +71,7 @@ class _Group(NamedTuple):
 
     replicas: int
     speed: float
-    luck: Luck
+    limits: JitterBounds
 
 
 class Ceilings:
@@ -146,15 +150,15 @@ def _groups(scenario: Scenario, jitter: Distribution) -> tuple[_Group, ...]:
     """Replicas by the kind of their node."""
     cluster = scenario.cluster
     if not cluster.node_classes and not cluster.node_speed:
-        return (_Group(scenario.replicas, 1.0, luck_of(jitter)),)
-    counts: dict[tuple[float, Luck], int] = {}
+        return (_Group(scenario.replicas, 1.0, jitter_bounds(jitter)),)
+    counts: dict[tuple[float, JitterBounds], int] = {}
     for node in range(scenario.worker_nodes):
         kind = cluster.class_of(node)
         law = kind.jitter if kind is not None and kind.jitter is not None else jitter
-        key = cluster.speed_of(node), luck_of(law, kind.slowdown if kind is not None else None)
+        key = cluster.speed_of(node), jitter_bounds(law, kind.slowdown if kind is not None else None)
         here = min(cluster.replicas_per_node, scenario.replicas - node * cluster.replicas_per_node)
         counts[key] = counts.get(key, 0) + here
-    return tuple(_Group(count, speed, luck) for (speed, luck), count in counts.items())
+    return tuple(_Group(count, speed, limits) for (speed, limits), count in counts.items())
 
 
 def _times_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], shares: _Shares | None) -> Iterator[float]:
@@ -184,19 +188,19 @@ def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_
     devices = -(-replicas // cluster.replicas_per_device)
     if window.together:
         steps = window.whole / replicas
-        each = [step_s * fastest / group.speed * least_mean(group.luck, steps * group.replicas) for group in groups]
+        each = [step_s * fastest / group.speed * least_mean(group.limits, steps * group.replicas) for group in groups]
         if own_device:
             # whichever group the slowest process is in, all wait for it
             each.append(
-                step_s * slowest / max(group.speed for group in groups) * least_mean(worst_of(group.luck for group in groups), steps)
+                step_s * slowest / max(group.speed for group in groups) * least_mean(worst_of(group.limits for group in groups), steps)
             )
         compute_s = steps * (max(each) if own_device else min(each)) * replicas / devices
     else:
         # the fastest node's time, and of what has begun but not ended no more than each replica can have
-        luck = worst_of(group.luck for group in groups)
+        limits = worst_of(group.limits for group in groups)
         fastest_s = step_s * fastest / max(group.speed for group in groups)
-        begun = replicas * (luck.most if luck.variance or luck.most > 1 else 0.0)
-        compute_s = fastest_s * max(window.whole * least_mean(luck, window.whole) - begun, 0.0) / devices
+        begun = replicas * (limits.most if limits.variance or limits.most > 1 else 0.0)
+        compute_s = fastest_s * max(window.whole * least_mean(limits, window.whole) - begun, 0.0) / devices
     on_cores_s = compute_s * devices / cluster.shared_cores if cluster.shared_cores is not None and cluster.device_is_host else 0.0
     return float(max(compute_s + window.whole / replicas * besides_s, on_cores_s))
 
@@ -264,3 +268,67 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
         if reduction.algorithm == "ring" and nodes == replicas:
             reduce_s += 2 * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
     return reduce_s, apart or not reduction.after_backward
+
+
+# -- chance --------------------------------------------------------------------------------
+
+
+class JitterBounds(NamedTuple):
+    """Limits of the factor that a step's mean time is multiplied by; its mean is at least 1.
+
+    Attributes
+    ----------
+    variance
+        At most.
+    least
+        It is never below.
+    most
+        It is above with a chance of less than e^-40 a step.
+    """
+
+    variance: float
+    least: float
+    most: float
+
+
+def jitter_bounds(law: Distribution, slowdown: Slowdown | None = None) -> JitterBounds:
+    """Limits of jitter of mean 1; a slow-down only makes steps longer."""
+    slow = slowdown.factor if slowdown is not None else 1.0
+    variance, least, most = 0.0, 1.0, 1.0
+    if isinstance(law, Normal):
+        variance, least, most = law.cv**2, 0.01, 1 + _DEVIATIONS * law.cv
+    elif isinstance(law, LogNormal):
+        variance, least, most = math.expm1(law.sigma**2), 0.0, math.exp(_DEVIATIONS * law.sigma - law.sigma**2 / 2)
+    elif isinstance(law, Gamma):
+        from scipy.special import gammainccinv
+
+        variance, least, most = 1 / law.shape, 0.0, float(gammainccinv(law.shape, math.exp(-_LOG_CHANCE))) / law.shape
+    elif law.kind == "exponential":
+        variance, least, most = 1.0, 0.0, _LOG_CHANCE
+    elif isinstance(law, ShiftedExponential):
+        tail, mean = law.tail, law.mean()
+        variance, least, most = (tail / mean) ** 2, 1 / mean, (1 + _LOG_CHANCE * tail) / mean
+    elif isinstance(law, Empirical):
+        values = np.asarray(law.values) / law.mean()
+        variance, least, most = float(values.var()), float(values.min()), float(values.max())
+    return JitterBounds(variance, least, most * slow)
+
+
+def worst_of(several: Iterable[JitterBounds]) -> JitterBounds:
+    """Limits that hold for each of several kinds of nodes."""
+    variances, leasts, mosts = zip(*several, strict=True)
+    return JitterBounds(max(variances), min(leasts), max(mosts))
+
+
+def least_mean(limits: JitterBounds, count: float) -> float:
+    """What the mean of so many factors is not below, but for a chance of e^-40.
+
+    The positive root e of count e^2 = 2 L (v + e b / 3), from 1, with L = 40, variance v and
+    b = 1 - least: Bernstein's inequality, in the form that holds at any time of a running
+    sum (Freedman, "On tail probabilities for martingales", 1975).
+    """
+    if count <= 0:
+        return 0.0
+    room, drift = 1.0 - limits.least, 2 * _LOG_CHANCE * (1.0 - limits.least) / 3
+    below = (drift + math.sqrt(drift**2 + 8 * _LOG_CHANCE * count * limits.variance)) / (2 * count)
+    return 1.0 - min(below, room)

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 
 from paceline.planning.answer import ServerCount, WorkerCount
-from paceline.planning.simulations import Simulate
 from paceline.planning.space import Line
 from paceline.planning.what_if import changed
+from paceline.sweeping import Simulate
 from simulator.cost import placement_of, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.results import Result

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
-from paceline.planning.simulations import Simulate
 from paceline.planning.what_if import (
     with_batch,
     with_compute,
@@ -17,6 +16,7 @@ from paceline.planning.what_if import (
     with_network,
     with_one_more_server,
 )
+from paceline.sweeping import Simulate
 from simulator.cost import placement_of, server_nodes, usd_per_hour
 from simulator.device_transfer import precision_gain
 from simulator.errors import ScenarioError

@@ -9,9 +9,9 @@ from statistics import NormalDist
 import numpy as np
 
 from paceline.comparing import share_draws
-from paceline.planning.answer import Candidate, Goal, Paired
+from paceline.planning.answer import Candidate, Paired
 from paceline.planning.bounds import Ceilings
-from paceline.planning.goals import confidence_of, enough_of, reached_by, reached_with, required_rate
+from paceline.planning.goal import Goal, confidence_of, enough_of, reached_by, reached_with, required_rate
 from paceline.planning.space import Line
 from paceline.sweeping import Outcome
 from simulator.cost import cost_of_samples, mean_sample_s, placement_of, time_of_samples_s, usd_per_hour, usd_per_million_samples

@@ -7,18 +7,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.planning.answer import Candidate, Goal, Plan, Refused
-from paceline.planning.clusters import clusters_of
-from paceline.planning.devices import check_devices
+from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused
 from paceline.planning.further import count_servers, count_workers, enough_servers, paying_workers
-from paceline.planning.goals import reachable_confidence, replications_for
+from paceline.planning.goal import Goal, reachable_confidence, replications_for
 from paceline.planning.improvements import improvements
 from paceline.planning.judging import Judge, Point
 from paceline.planning.search import Search
-from paceline.planning.simulations import Simulations
-from paceline.planning.space import Line, Space
-from paceline.planning.wording import notes_of, sentences_of, why_this
-from paceline.sweeping import Backend, ResultsFile, Runner
+from paceline.planning.sentences import beside_the_answer, near_miss_in_words, notes_of, purchase_in_words, sentences_of, why_not, why_this
+from paceline.planning.space import Line, Space, check_devices
+from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
 from simulator.cost import why_no_cost
 from simulator.errors import InputError, SimulationError
 from simulator.left_out import left_out
@@ -28,6 +25,8 @@ from simulator.results import Failure
 __all__ = ["plan"]
 
 _RUNNERS_UP = 5
+_NEAR = 0.5
+"""What is preferable and reaches the goal with this part of the confidence asked for is a near miss."""
 
 
 def plan(
@@ -123,7 +122,7 @@ def plan(
         discarded=discarded,
         passed_over=unsimulated - discarded,
         refused=all_refused,
-        clusters=clusters_of(space.clusters, search.points, judge, candidates, chosen, all_refused),
+        clusters=_clusters(space.clusters, search.points, judge, candidates, chosen, all_refused),
         for_each_cluster=for_each_cluster,
         left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
@@ -196,8 +195,9 @@ def _check_confidence(space: Space, goal: Goal) -> None:
     replications = min(scenario.run.replications for line in space.lines for scenario in line.scenarios.values())
     if goal.confidence > reachable_confidence(replications) + 1e-12:
         raise InputError(
-            f"--confidence {goal.confidence:g} is more than {replications} replications support, which is "
-            f"{reachable_confidence(replications):.3g}: give --replications {replications_for(goal.confidence)}, or a lower confidence"
+            f"`confidence` {goal.confidence:g} is more than {replications} replications support, which is "
+            f"{reachable_confidence(replications):.3g}: "
+            f"give `settings={{'run.replications': {replications_for(goal.confidence)}}}`, or a lower confidence"
         )
 
 
@@ -249,3 +249,57 @@ def _slowness(candidate: Candidate) -> float:
 
 def _cost(candidate: Candidate) -> float | None:
     return candidate.cost_usd.mean if candidate.cost_usd is not None else candidate.usd_per_hour
+
+
+def _clusters(
+    asked: Sequence[str],
+    points: Sequence[Point],
+    judge: Judge,
+    candidates: Mapping[int, Candidate],
+    chosen: Point,
+    refused: Sequence[Refused],
+) -> tuple[ClusterAnswer, ...]:
+    """One answer for each cluster.
+
+    Parameters
+    ----------
+    asked
+        As they were asked for.
+    points
+        Every configuration that is not refused.
+    candidates
+        What is told of those that were simulated, by the id of the point.
+    chosen
+        The answer, or where there is none the nearest.
+    refused
+        What cannot be.
+    """
+    found = []
+    for cluster in asked:
+        own = [point for point in points if point.line.cluster == cluster]
+        met = sorted((point for point in own if judge.meets(point)), key=judge.rank)
+        missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
+        best = next(iter([*met, *missed]), None)
+        near = _near_miss(judge, met[0], missed) if met else None
+        texts = [beside_the_answer(judge, met[0], chosen, candidates) if met else why_not(judge, cluster, own, best, refused)]
+        if best is not None and (bought := purchase_in_words(candidates[id(best)])):
+            texts.append(bought)
+        if near is not None:
+            texts.append(near_miss_in_words(judge, candidates[id(near)]))
+        found.append(
+            ClusterAnswer(
+                cluster=cluster,
+                price=own[0].scenario.cluster.price if own else None,
+                best=candidates[id(best)] if best is not None else None,
+                near_miss=candidates[id(near)] if near is not None else None,
+                text="; ".join(texts),
+            )
+        )
+    return tuple(found)
+
+
+def _near_miss(judge: Judge, best: Point, missed: Sequence[Point]) -> Point | None:
+    """The likeliest of those that would be preferred to the best, if only they reached the goal."""
+    least = _NEAR * judge.goal.confidence
+    better = [point for point in missed if judge.value(point) < judge.value(best) and judge.confidence(point) >= least]
+    return min(better, key=lambda point: (-judge.confidence(point), judge.value(point), judge.rank(point)), default=None)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 
 from paceline.planning.judging import Judge, Point
-from paceline.planning.simulations import Simulate
+from paceline.sweeping import Simulate
 
 __all__ = ["Search"]
 

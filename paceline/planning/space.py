@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling
-from paceline.planning.strategies import strategy_table
 from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import Source, apply_settings, scenario_from_table, table_of
 from simulator.prices import Prices, for_several
+from simulator.published_throughputs import kind_of as device_kind_of
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
-from simulator.strategies.catalogue import kind_of
+from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.validation_errors import quoted, validated
 from simulator.workload import Workload
 
-__all__ = ["Counts", "Line", "Space", "counts_of", "space_of"]
+__all__ = ["Counts", "Line", "Space", "check_devices", "counts_of", "space_of"]
 
 _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
@@ -44,7 +45,7 @@ class Counts(NamedTuple):
     searched: bool
 
 
-def counts_of(given: str | Iterable[int], option: str) -> Counts:
+def counts_of(given: str | Iterable[int], argument: str) -> Counts:
     """Read ``"1..256"`` as a range, ``"1,2,4"`` as a list.
 
     Raises
@@ -52,10 +53,11 @@ def counts_of(given: str | Iterable[int], option: str) -> Counts:
     InputError
         It is empty, or has what is no count.
     """
-    rule = f"must be a range such as {option} 1..64, or a list such as {option} 1,2,4,8, of whole numbers from 1 to {_MOST_WORKERS}"
+    such = f"a range such as `{argument}='1..64'`, or a list such as `{argument}='1,2,4,8'`"
+    rule = f"must be {such}, of whole numbers from 1 to {_MOST_WORKERS}"
     if not isinstance(given, str):
         given = ",".join(str(value) for value in given)
-    shown = f"{option} {quoted(given)}"
+    shown = f"`{argument}` {quoted(given)}"
     if bounds := re.fullmatch(r"\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*", given):
         low, high = int(bounds[1]), int(bounds[2])
         if not 1 <= low <= high <= _MOST_WORKERS:
@@ -183,12 +185,12 @@ def space_of(
     over, workers, servers = _routed(over, workers, servers)
     # the scenario's own cluster may be none of those that are asked for: its price is looked up below
     base = scenario_from_table(base_table, source, beside)
-    of_workers = counts_of(_WORKERS if workers is None else workers, "--workers")
-    of_servers = None if servers is None else counts_of(servers, "--servers").values
+    of_workers = counts_of(_WORKERS if workers is None else workers, "workers")
+    of_servers = None if servers is None else counts_of(servers, "servers").values
     own: Scaling = "weak" if base.workload.global_batch is None else "strong"
     kinds: tuple[Scaling, ...] = ("weak", "strong") if scaling == "both" else (scaling or own,)
     for name in clusters:
-        find("clusters", name, f"--clusters {quoted(name)}", beside)
+        find("clusters", name, f"`clusters` {quoted(name)}", beside)
     cells = len(clusters or [""]) * len(strategies or [""]) * len(kinds) * len(of_servers or [1])
     for _, values in over:
         cells *= len(values)
@@ -227,8 +229,8 @@ def space_of(
         raise ScenarioError(*dict.fromkeys(one.text for one in space.refused[:5]))
     if of_servers and not space.refused and not any(line.first.servers for line in space.lines):
         raise InputError(
-            f"--servers {quoted(','.join(map(str, of_servers)))}: no strategy considered has parameter servers; "
-            "leave it out, or add one that has, such as --strategies sync-ps"
+            f"`servers` {quoted(','.join(map(str, of_servers)))}: no strategy considered has parameter servers; "
+            "leave it out, or add one that has, such as `strategies='sync-ps'`"
         )
     return space
 
@@ -240,20 +242,20 @@ def _routed(
     left: list[Axis] = []
     for key, values in over:
         if key in ("strategy.workers", "strategy.servers"):
-            option = f"--{key.partition('.')[2]}"
-            if (workers if option == "--workers" else servers) is not None:
-                raise InputError(f"--over {key} and {option} name the same numbers; give one of them")
+            argument = key.partition(".")[2]
+            if (workers if argument == "workers" else servers) is not None:
+                raise InputError(f"`over` {key} and `{argument}` name the same numbers; give one of them")
             texts = ",".join(str(value) for value in values)
-            workers, servers = (texts, servers) if option == "--workers" else (workers, texts)
+            workers, servers = (texts, servers) if argument == "workers" else (workers, texts)
         elif any(key == other for other, _ in left):
-            raise InputError(f"--over {key[:80]}: is given twice; write all its values into one --over, separated by commas")
+            raise InputError(f"`over` {key[:80]}: is given twice; write all its values into one `over`, separated by commas")
         else:
             left.append((key, values))
     return left, workers, servers
 
 
 def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A scenario's tables on another cluster; what the scenario says of its own cluster is left behind, what ``--set`` says is not."""
+    """A scenario's tables on another cluster; what the scenario says of its own cluster is left behind, what ``settings`` say is not."""
     own = table.get("cluster")
     if isinstance(own, Mapping) and own.get("use") == name:
         return dict(table)
@@ -262,7 +264,7 @@ def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[st
 
 
 def _asked(cluster: str, chosen: Sequence[tuple[str, Any]], own: str) -> str:
-    """What the cluster of a line is called: as ``--clusters`` or ``--over cluster.use`` name it, or by its own name."""
+    """What the cluster of a line is called: as ``clusters`` or ``over`` with ``cluster.use`` name it, or by its own name."""
     by_axis = next((str(value) for key, value in chosen if key == "cluster.use"), "")
     return by_axis or cluster or own
 
@@ -315,7 +317,7 @@ def _add_line(
         except ScenarioError as error:
             problems.append(error.problems[0])
     line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
-    # what was chosen by --over and cannot be read off the words already
+    # what was chosen by further keys and cannot be read off the words already
     others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
     name = f"{line_of.strategy.in_words} on {template.cluster.name}{others}"
     if problems:
@@ -332,3 +334,76 @@ def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workloa
     if scaling == "weak" and together is not None:
         return workload.model_copy(update={"batch_per_replica": max(together // base_replicas, 1), "global_batch": None})
     return workload
+
+
+# -- devices ---------------------------------------------------------------------------
+
+
+def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
+    """Refuse to compare devices by a workload that does not say on which it was measured.
+
+    Returns
+    -------
+    list of str
+        A note for each device that was taken for granted: that of the cluster where the
+        workload names none, that of the workload where the cluster names none and others
+        do, or the workload was moved already.
+
+    Raises
+    ------
+    InputError
+        A workload names no device, and its clusters have several, on which it cannot be equally
+        fast; or one factor, given by hand, would move it to several devices alike.
+    """
+    scenarios = [resolve(scenario).scenario for scenario in scenarios]
+    _check_given(scenarios, source)
+    unsaid: dict[str, dict[object, str]] = {}
+    for scenario in scenarios:
+        load, name = scenario.workload, scenario.cluster.device
+        if load.moved is None and not _device_of(load) and name:
+            unsaid.setdefault(load.name, {}).setdefault(device_kind_of(name), name)
+    for workload, its in unsaid.items():
+        if len(its) > 1:
+            names = list(its.values())
+            shown = ", ".join(map(repr, names[:4]))
+            setting = f'`settings` workload.calibrated={{batch=[1,64],device="{names[0][:60]}"}}'
+            raise InputError(
+                f"{source}: the workload {workload!r} names no device, but the clusters have several ({shown}), on which it cannot be "
+                f"equally fast: say on which it was measured, such as {setting}, or plan for one of them at a time"
+            )
+    notes = [
+        f"the workload {workload!r} names no device; its times are taken to be those on {name!r}"
+        for workload, its in unsaid.items()
+        for name in its.values()
+    ]
+    some_name_one = any(scenario.cluster.device for scenario in scenarios)
+    for scenario in scenarios:
+        load, cluster = scenario.workload, scenario.cluster
+        device, moved = _device_of(load), load.moved is not None and load.moved.applied
+        if device and not cluster.device and (moved or some_name_one):
+            notes.append(f"the cluster {cluster.name!r} names no device; it is taken to have that of the workload's times, {device!r}")
+    return list(dict.fromkeys(notes))
+
+
+def _check_given(scenarios: Iterable[Scenario], source: str) -> None:
+    """Refuse a factor that was given by hand, which holds for one device, where the clusters have more."""
+    moved: dict[tuple[str, tuple[float, ...]], dict[object, str]] = {}
+    for load in (scenario.workload for scenario in scenarios):
+        if load.moved is not None and load.moved.applied and load.moved.rule == "given":
+            to = load.moved.to_device
+            moved.setdefault((load.name, load.moved.factor), {}).setdefault(device_kind_of(to), to)
+    for (name, factor), its in moved.items():
+        if len(its) > 1:
+            ends = " to ".join(f"{end:g}" for end in (factor[0], factor[-1]))
+            raise InputError(
+                f"{source}: workload.moved gives the workload {name!r} one factor ({ends}), but the clusters have several devices "
+                f"({', '.join(map(repr, list(its.values())[:4]))}), to which it cannot be the same: plan for each cluster by itself, "
+                "with `clusters` and its own factor, or leave workload.moved out where a published rule leads there"
+            )
+
+
+def _device_of(load: Workload) -> str:
+    """The device that a workload's times are of; empty where it does not say."""
+    if load.moved is not None and load.moved.applied:
+        return load.moved.to_device
+    return load.calibrated.device if load.calibrated is not None else ""

@@ -14,14 +14,14 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from paceline.planning.wording import servers_note, time_note, work_note, workers_note
+from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
-from paceline.reporting.planned import all_candidates, goal_text, plan_tables
+from paceline.reporting.planned import goal_text
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
-from paceline.sentences import NOT_CERTAIN, limit_in_words, variance_in_words
+from paceline.sentences import NOT_CERTAIN, limit_in_words, servers_note, time_note, variance_in_words, work_note, workers_note
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
@@ -239,9 +239,11 @@ def _add_calibration(found: Sections, workloads: Sequence[Workload]) -> None:
 
 
 def _add_plan(found: Sections, plan: Plan) -> None:
+    tables = {table.name: brief(table) for table in plan_tables(plan)}
+    every = tables.pop("plan-all")
     found.values.update(
         goal=goal_text(plan.goal),
-        plan_tables=plan_tables(plan),
+        plan_tables=tuple(tables.values()),
         plan_time=time_note(plan.candidates, plan.goal),
         plan_work=work_note(plan),
         plan_servers=servers_note(plan),
@@ -249,7 +251,7 @@ def _add_plan(found: Sections, plan: Plan) -> None:
     )
     if (drawn := pareto_figure(plan)) is not None:
         found.figures["pareto"] = drawn[0]
-        found.values.update(plan_figure={"about": drawn[1], "seen": drawn[2]}, plan_all=all_candidates(plan))
+        found.values.update(plan_figure={"about": drawn[1], "seen": drawn[2]}, plan_all=every)
 
 
 def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -> None:

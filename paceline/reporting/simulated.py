@@ -13,13 +13,12 @@ from pydantic import ValidationError
 
 from paceline.comparing import compare
 from paceline.planning.improvements import improved
-from paceline.planning.simulations import Simulations
 from paceline.planning.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
 from paceline.reporting.content import answer_of
 from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline, laid_out
-from paceline.sweeping import Outcome, Runner
+from paceline.sweeping import Outcome, Runner, Simulations
 from simulator.errors import ScenarioError, SimulationError
 from simulator.figures import Estimate
 from simulator.intervals import FEWEST_REPLICATIONS

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paceline.planning.tables import candidates_table, plan_tables
 from paceline.reporting.content import answer_of
 from paceline.reporting.coordinates import Coordinates, coordinates_of
-from paceline.reporting.planned import candidate_tables
 from simulator.figures import Breakdown, Estimate, Utilisation
 from simulator.files import write_whole
 from simulator.results import Failure, Result
@@ -40,6 +40,8 @@ _SCALING = Column("scaling", "text", "Scaling", COLUMNS["scaling"].meaning)
 _HASH = Column("scenario_hash", "text", "Scenario", "of the scenario")
 _KEYS = (_CONFIGURATION, _SCALING, Column("replicas", "count", "Replicas"), _HASH)
 """What tells the rows of one result from those of the others."""
+_OF_PLAN = ("plan-workers", "plan-servers", "plan-improvements", "plan-refused")
+"""Tables of a plan that are files of their own: those of candidates are part of one."""
 
 
 def tables_of(
@@ -109,7 +111,10 @@ def tables_of(
         _failures(failures),
     ]
     if plan is not None:
-        found += candidate_tables(plan)
+        found += [
+            candidates_table(plan),
+            *(replace(its, name=its.name.replace("-", "_")) for its in plan_tables(plan) if its.name in _OF_PLAN),
+        ]
     if measured is not None:
         found.append(measured_table(measured, results))
     if sensitivity:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from simulator.errors import InputError
 from simulator.strategies.gossip import Gossip
 from simulator.strategies.mirrored import Mirrored
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
@@ -14,7 +16,7 @@ from simulator.strategies.parameter_server import ParameterServer
 from simulator.strategies.single import Single
 from simulator.strategies.strategy import Strategy
 
-__all__ = ["ALONE", "KEYS_OF_NAMES", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of"]
+__all__ = ["ALONE", "KEYS_OF_NAMES", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of", "strategy_table"]
 
 AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer | Gossip, Field(discriminator="kind")]
 """``[strategy]`` of a scenario."""
@@ -36,6 +38,25 @@ def kind_of(table: object) -> type[Strategy]:
     """The strategy that a table's ``kind`` names; where there is none, the base of all, and validation says what is wrong."""
     kind = KINDS.get(str(table.get("kind"))) if isinstance(table, Mapping) else None
     return Strategy if kind is None else kind
+
+
+def strategy_table(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario's ``[strategy]`` under a short name.
+
+    Keys of the scenario's own that make sense with it are kept: the bucket size of an
+    all-reduce, the placement of servers, the bound of ssp.
+
+    Raises
+    ------
+    InputError
+        There is no such name.
+    """
+    if name not in SHORT_NAMES:
+        near = difflib.get_close_matches(name[:60], SHORT_NAMES, n=2, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(SHORT_NAMES)}"
+        raise InputError(f"`strategies` {name[:60]!r}: is no strategy that a plan knows by name; {hint}")
+    given = SHORT_NAMES[name]
+    return kind_of(given).keys_for(name, own) if own.get("kind") == given["kind"] else dict(given)
 
 
 def _known(kind: str) -> str:

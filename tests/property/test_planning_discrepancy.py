@@ -8,7 +8,7 @@ import pytest
 from support.scenarios import scenario_table
 
 from paceline.planning import Goal, goal_of, plan, space_of
-from paceline.planning.goals import confidence_of, required_rate
+from paceline.planning.goal import confidence_of, required_rate
 from paceline.planning.judging import Judge
 from paceline.planning.space import Space
 from simulator import simulate

@@ -11,7 +11,7 @@ from support.examples import examples
 from support.scenarios import scenario_table
 
 from paceline.planning import Goal, goal_of, plan, space_of
-from paceline.planning.goals import required_rate
+from paceline.planning.goal import required_rate
 from paceline.planning.space import Space
 from simulator import simulate
 from simulator.cost import usd_per_hour

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.planning.answer import Candidate, Goal, Improvement, Plan, Refused, ServerCount, WorkerCount
+from paceline.planning.answer import Candidate, Improvement, Plan, Refused, ServerCount, WorkerCount
+from paceline.planning.goal import Goal
 from simulator.cluster import Cluster
 from simulator.cost import cost_of_samples, time_of_samples_s, usd_per_hour, usd_per_million_samples
 from simulator.figures import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Staleness, Utilisation, Warned

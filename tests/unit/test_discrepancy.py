@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from paceline.comparing import compare
-from paceline.planning.goals import confidence_of, reached_with
+from paceline.planning.goal import confidence_of, reached_with
 from simulator import Scenario, load_scenario, simulate
 from simulator.discrepancy import CERTAIN, Z_90, Off, between
 from simulator.errors import ScenarioError

@@ -12,10 +12,9 @@ import pytest
 from support.scenarios import scenario_table
 
 from paceline.planning import Plan, goal_of, plan, space_of
-from paceline.planning.answer import Goal
-from paceline.planning.goals import required_rate
+from paceline.planning.goal import Goal, required_rate
 from paceline.planning.space import Space
-from paceline.reporting.planned import all_candidates
+from paceline.planning.tables import plan_tables
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s
 from simulator.cost import cost_of_samples, usd_per_hour
@@ -229,7 +228,10 @@ def test_the_nearest_of_several_strategies_is_the_nearest_of_all(
 
 
 def test_a_confidence_beyond_the_replications_is_refused_with_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"--confidence 0.99 is more than 19 replications support, which is 0.95: give --replications 99"):
+    with pytest.raises(
+        InputError,
+        match=r"`confidence` 0.99 is more than 19 replications support, which is 0.95: give `settings=\{'run.replications': 99\}`",
+    ):
         planned(space_of(table(RING)), goal_of(target_throughput=1.0, confidence=0.99))
 
 
@@ -291,7 +293,7 @@ def test_devices_that_differ_in_memory_alone_are_one_and_what_was_taken_for_gran
 
 
 def test_servers_for_a_strategy_without_any_are_refused() -> None:
-    with pytest.raises(InputError, match=r"--servers '1,2': no strategy considered has parameter servers; leave it out"):
+    with pytest.raises(InputError, match=r"`servers` '1,2': no strategy considered has parameter servers; leave it out"):
         space_of(table(RING), strategies=["ring"], servers=[1, 2])
     assert len(space_of(table(RING), strategies=["ring", "async-ps"], servers=[1], workers=[1]).lines) == 2
 
@@ -307,11 +309,11 @@ def test_of_as_many_devices_without_a_price_fewer_nodes_come_first() -> None:
 
 
 def test_an_unknown_cluster_and_a_range_too_wide_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"--clusters 'ethernet-26g': there is no cluster named"):
+    with pytest.raises(ScenarioError, match=r"`clusters` 'ethernet-26g': there is no cluster named"):
         space_of(table(RING), clusters=["ethernet-26g"])
     with pytest.raises(InputError, match="the ranges name 400,000 configurations"):
         space_of(table(RING), workers="1..100000", scaling="both", over=[("run.seed", [1, 2])])
-    with pytest.raises(InputError, match=r"--over strategy.workers and --workers name the same numbers"):
+    with pytest.raises(InputError, match=r"`over` strategy.workers and `workers` name the same numbers"):
         space_of(table(RING), workers="1..4", over=[("strategy.workers", [1, 2])])
 
 
@@ -397,7 +399,7 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     )
     assert ssp.runners_up[0].result.staleness.max > 0
     assert re.search(r"; the best without is sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% slower\.$", ssp.why)
-    grid = all_candidates(answer)
+    grid = plan_tables(answer)[-1]
     place = [column.title for column in grid.columns].index("Staleness (updates)")
     assert [row[place] for row in grid.rows] == [f"{format_number(stale.mean)}, p95 {format_number(stale.p95)}", None]
     alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))

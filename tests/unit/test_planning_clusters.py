@@ -11,9 +11,9 @@ from support.scenarios import scenario_table
 
 import paceline
 from paceline.planning import Plan, goal_of, plan, space_of
-from paceline.planning.wording import _figures
+from paceline.planning.sentences import _figures
+from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.figures import pareto_figure
-from paceline.reporting.planned import plan_tables
 from simulator.cost import time_of_samples_s
 from simulator.figures import Bottleneck, Breakdown, Utilisation
 from simulator.prices import parse_prices
@@ -39,7 +39,8 @@ def machines(tmp_path: Path) -> dict[str, str]:
 def planned(machines: dict[str, str], goal: Any, *, price: list[str] | None = None, **options: Any) -> Plan:
     table = scenario_table(strategy=RING, workload=JITTER, run={"replications": 19})
     settings = options.pop("settings", ())
-    space = space_of(table, clusters=list(machines.values()), prices=parse_prices(price or []), settings=settings, **options)
+    prices = parse_prices(dict(text.split("=", 1) for text in price or []))
+    space = space_of(table, clusters=list(machines.values()), prices=prices, settings=settings, **options)
     return plan(space, goal, jobs=1)
 
 
@@ -96,7 +97,7 @@ def test_a_cluster_without_a_price_and_one_that_cannot_be_say_so(machines: dict[
     all_ = {**machines, "odd": str(tmp_path / "odd.toml")}
     found = by_name(planned(all_, goal_of(samples=1e6, budget="50 USD"), workers=[1, 2], settings=measured))
     assert found["bare"].best is None or not found["bare"].best.meets
-    assert "no price, so that nothing can be said of a budget: give --price " in found["bare"].text
+    assert "no price is known, so that nothing can be said of a budget" in found["bare"].text
     assert found["odd"].best is None
     assert found["odd"].text.startswith("not possible: ")
     assert "'Abacus'" in found["odd"].text
@@ -152,7 +153,7 @@ def test_where_no_goal_is_met_nothing_is_compared_with_an_answer(machines: dict[
     assert not missed.feasible
     assert len(missed.candidates) > 2
     assert all(its.paired is None for its in missed.candidates)
-    columns = {column.title for grid in plan_tables(missed) for column in grid.columns}
+    columns = {column.title for table in plan_tables(missed) for column in brief(table).columns}
     assert "Answer better in (paired runs)" not in columns
 
 
@@ -212,7 +213,7 @@ def test_parts_of_a_step_that_are_nearly_as_long_are_a_balance() -> None:
 
 def test_the_page_has_a_line_for_each_cluster_and_machines_in_each_table(machines: dict[str, str]) -> None:
     answer = planned(machines, goal_of(samples=1e7, deadline="45 min"), price=["bare=0.2/h"], workers="1..8")
-    grids = {grid.name: grid for grid in plan_tables(answer)}
+    grids = {table.name: brief(table) for table in plan_tables(answer)}
     names = [column.title for column in grids["plan-clusters"].columns]
     rows = [dict(zip(names, row, strict=True)) for row in grids["plan-clusters"].rows]
     assert [Path(str(row["Cluster"])).stem for row in rows] == ["bare", "slow", "eight"]

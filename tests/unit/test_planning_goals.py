@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from paceline.planning.answer import Goal
-from paceline.planning.goals import confidence_of, enough_of, goal_of, reachable_confidence, replications_for, required_rate
+from paceline.planning.goal import Goal, confidence_of, enough_of, goal_of, reachable_confidence, replications_for, required_rate
 from paceline.planning.space import counts_of
-from paceline.planning.strategies import strategy_table
 from simulator.errors import InputError
-from simulator.strategies.catalogue import SHORT_NAMES
+from simulator.strategies.catalogue import SHORT_NAMES, strategy_table
 
 
 @pytest.mark.parametrize(
@@ -42,25 +40,25 @@ def test_budgets_are_read(given: str | float, usd: float) -> None:
     ("given", "told"),
     [
         ({}, "there is no goal"),
-        ({"target_throughput": "1 samples/s", "deadline": "1h"}, "--target-throughput and --deadline are two goals"),
-        ({"target_throughput": "1 samples/s", "samples": 5.0}, "--target-throughput and --samples are two goals"),
-        ({"deadline": "12h"}, "--deadline needs --samples"),
-        ({"budget": "5 USD"}, "--budget needs --samples: without the number of samples to train a configuration has no cost"),
-        ({"target_throughput": "1 samples/s", "epochs": 3.0}, "--epochs 3: are passes over a data set"),
-        ({"target_throughput": "20000"}, "--target-throughput '20000' must be a number of samples over a time"),
-        ({"target_throughput": "-3 samples/s"}, "--target-throughput '-3 samples/s' must be"),
+        ({"target_throughput": "1 samples/s", "deadline": "1h"}, "`target_throughput` and `deadline` are two goals"),
+        ({"target_throughput": "1 samples/s", "samples": 5.0}, "`target_throughput` and `samples` are two goals"),
+        ({"deadline": "12h"}, "`deadline` needs `samples`"),
+        ({"budget": "5 USD"}, "`budget` needs `samples`: without the number of samples to train a configuration has no cost"),
+        ({"target_throughput": "1 samples/s", "epochs": 3.0}, "`epochs` 3: are passes over a data set"),
+        ({"target_throughput": "20000"}, "`target_throughput` '20000' must be a number of samples over a time"),
+        ({"target_throughput": "-3 samples/s"}, "`target_throughput` '-3 samples/s' must be"),
         ({"target_throughput": "0 samples/s"}, "above 0"),
-        ({"target_throughput": "5 samples/furlong"}, "--target-throughput '5 samples/furlong' must be"),
-        ({"target_throughput": float("nan")}, "--target-throughput nan must be"),
-        ({"samples": 1e6, "deadline": "12"}, "--deadline '12' must be a time above 0 with its unit"),
-        ({"samples": 1e6, "deadline": "-12h"}, "--deadline '-12h' must be a time above 0"),
-        ({"samples": 1e6, "deadline": "0 s"}, "--deadline '0 s' must be a time above 0"),
-        ({"samples": 1e6, "deadline": "12 Gbit"}, "--deadline '12 Gbit' must be a time"),
-        ({"samples": 1e6, "budget": "500 EUR"}, "--budget '500 EUR' must be a sum of US dollars"),
-        ({"samples": 1e6, "budget": "-5 USD"}, "--budget '-5 USD' must be"),
-        ({"samples": 0.0, "deadline": "1h"}, "--samples 0.0 must be a number above 0"),
-        ({"samples": 1e6, "epochs": -1.0, "deadline": "1h"}, "--epochs -1.0 must be a number above 0"),
-        ({"samples": 1e6, "deadline": "1h", "confidence": 1.0}, "--confidence 1 must lie between 0 and 1"),
+        ({"target_throughput": "5 samples/furlong"}, "`target_throughput` '5 samples/furlong' must be"),
+        ({"target_throughput": float("nan")}, "`target_throughput` nan must be"),
+        ({"samples": 1e6, "deadline": "12"}, "`deadline` '12' must be a time above 0 with its unit"),
+        ({"samples": 1e6, "deadline": "-12h"}, "`deadline` '-12h' must be a time above 0"),
+        ({"samples": 1e6, "deadline": "0 s"}, "`deadline` '0 s' must be a time above 0"),
+        ({"samples": 1e6, "deadline": "12 Gbit"}, "`deadline` '12 Gbit' must be a time"),
+        ({"samples": 1e6, "budget": "500 EUR"}, "`budget` '500 EUR' must be a sum of US dollars"),
+        ({"samples": 1e6, "budget": "-5 USD"}, "`budget` '-5 USD' must be"),
+        ({"samples": 0.0, "deadline": "1h"}, "`samples` 0.0 must be a number above 0"),
+        ({"samples": 1e6, "epochs": -1.0, "deadline": "1h"}, "`epochs` -1.0 must be a number above 0"),
+        ({"samples": 1e6, "deadline": "1h", "confidence": 1.0}, "`confidence` 1 must lie between 0 and 1"),
     ],
 )
 def test_goals_that_cannot_be_are_refused_in_one_line(given: dict[str, Any], told: str) -> None:
@@ -100,15 +98,15 @@ def test_confidence_counts_replications_and_the_run_to_come() -> None:
 
 
 def test_ranges_and_lists_of_counts() -> None:
-    assert counts_of("3..6", "--workers") == ((3, 4, 5, 6), True)
-    assert counts_of("8, 2,2,4", "--workers") == ((2, 4, 8), False)
-    assert counts_of([4, 1], "--servers") == ((1, 4), False)
+    assert counts_of("3..6", "workers") == ((3, 4, 5, 6), True)
+    assert counts_of("8, 2,2,4", "workers") == ((2, 4, 8), False)
+    assert counts_of([4, 1], "servers") == ((1, 4), False)
 
 
 @pytest.mark.parametrize("given", ["", "0", "0..4", "8..4", "1..", "two", "1,,2", "1..200000", "-3", "1.5", "4..x", "1,0"])
 def test_counts_that_cannot_be_are_refused(given: str) -> None:
-    with pytest.raises(InputError, match=r"--workers .* must be a range such as --workers 1\.\.64, or a list"):
-        counts_of(given, "--workers")
+    with pytest.raises(InputError, match=r"`workers` .* must be a range such as `workers='1\.\.64'`, or a list"):
+        counts_of(given, "workers")
 
 
 def test_short_names_keep_what_the_scenario_says_of_the_same_kind() -> None:

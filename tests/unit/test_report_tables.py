@@ -10,7 +10,8 @@ import pytest
 from support.results import STRATEGIES, hostile_sweep, plausible, scenario_of
 from support.scenarios import scenario_table
 
-from paceline.planning.answer import Candidate, Goal, Improvement, Plan, Refused, ServerCount, WorkerCount
+from paceline.planning.answer import Candidate, Improvement, Plan, Refused, ServerCount, WorkerCount
+from paceline.planning.goal import Goal
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.simulated import timeline_of

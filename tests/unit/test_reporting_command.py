@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from paceline.cli.commands.report import _formats_of, report
 from paceline.cli.ending import StoppedError
-from paceline.planning.answer import Candidate, Goal, Plan
+from paceline.planning.answer import Candidate, Plan
+from paceline.planning.goal import Goal
 from paceline.reporting.gathering import gather
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result

@@ -11,13 +11,12 @@ from typing import Any, get_args
 import pytest
 from support.results import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
-from paceline.planning.wording import servers_note, work_note, workers_note
 from paceline.reporting.content import content_of
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
-from paceline.sentences import limit_in_words
+from paceline.sentences import limit_in_words, servers_note, work_note, workers_note
 from simulator.figures import Bottleneck, Estimate
 from simulator.results import Result
 from simulator.text import format_share

@@ -14,7 +14,8 @@ from support.notebook import Cells
 from support.scenarios import scenario_table
 
 import paceline
-from paceline.planning.answer import Candidate, Goal, Plan
+from paceline.planning.answer import Candidate, Plan
+from paceline.planning.goal import Goal
 from simulator.cost import cost_of_samples, time_of_samples_s
 from simulator.figures import Bottleneck
 from simulator.results import Failed, Failure

@@ -220,8 +220,8 @@ def calibrate(
     if profiles:
         places = _places(profiles, batches)
         profiled = api.read_profiles(places, profile_run=profile_run, python=python, timeout_s=timeout_s)
-        sizes_told = model is not None or checkpoint is not None or variables is not None
-        _show_profiles(profiled, as_json=json, alone=not sizes_told)
+        sizes_given = model is not None or checkpoint is not None or variables is not None
+        _show_profiles(profiled, as_json=json, alone=not sizes_given)
         workload = api.calibrate_profile(profiled, model=model, checkpoint=checkpoint, variables=variables, **fitted)
         for key in filter(workload.provenance.__contains__, _NOT_TOLD):
             _note(f"paceline: {key}: {workload.provenance[key]}")

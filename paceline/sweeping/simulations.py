@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 
-from paceline.sweeping import Outcome, ResultsFile, Runner, timeless
+from paceline.sweeping.lines import Outcome, timeless
+from paceline.sweeping.results_file import ResultsFile
+from paceline.sweeping.runner import Runner
 from simulator.errors import ResultsError
 from simulator.scenario import Scenario
 

@@ -10,17 +10,21 @@ import math
 import re
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
-from paceline.planning.answer import Goal, Prefer
 from simulator.discrepancy import CERTAIN, Off
 from simulator.errors import InputError, UnitError
 from simulator.intervals import combined
+from simulator.spec import Seconds, Spec
 from simulator.units import parse_quantity
 from simulator.validation_errors import quoted, validated
 
 __all__ = [
+    "Goal",
+    "Prefer",
     "confidence_of",
     "enough_of",
     "goal_of",
@@ -37,50 +41,25 @@ _RATE = re.compile(_NUMBER + r"\s*(?:samples?|images?|examples?|sequences?)\s*(?
 _MONEY = re.compile(r"(?:USD|\$)\s*" + _NUMBER + r"|(?P<before>" + _NUMBER.replace("number", "first") + r")\s*(?:USD|\$)", re.ASCII)
 _ROUNDING = 1e-12
 
-
-def _positive(value: float, option: str, shown: object, rule: str) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{option} {quoted(shown)} {rule}")
-    return value
+Prefer = Literal["cheapest", "fastest", "fewest-devices"]
+"""What is best among all that reach the goal."""
 
 
-def _rate(given: str | float) -> float:
-    """Samples a second."""
-    rule = "must be a number of samples over a time, above 0, such as --target-throughput '20000 samples/s'"
-    if not isinstance(given, str):
-        return _positive(float(given), "--target-throughput", given, rule)
-    found = _RATE.fullmatch(given.strip())
-    if not found:
-        raise UnitError(f"--target-throughput {quoted(given)} {rule}")
-    try:
-        unit_s = parse_quantity(f"1 {found['unit']}", "time")
-    except UnitError:
-        raise UnitError(f"--target-throughput {quoted(given)} {rule}") from None
-    return _positive(float(found["number"]) / unit_s, "--target-throughput", given, rule)
+class Goal(Spec):
+    """What the training must reach, and what is preferred among all that do."""
 
+    target_throughput_samples_per_s: float | None = Field(default=None, gt=0)
+    samples: float | None = Field(default=None, gt=0, description="of the data set: one epoch")
+    epochs: float = Field(default=1.0, gt=0)
+    deadline_s: Seconds | None = Field(default=None, gt=0)
+    budget_usd: float | None = Field(default=None, gt=0)
+    confidence: float = Field(default=0.95, gt=0, lt=1, description="share of real runs that must reach the goal")
+    prefer: Prefer = "cheapest"
 
-def _time_s(given: str | float) -> float:
-    rule = "must be a time above 0 with its unit, such as --deadline 12h, '30 min' or '2 d'"
-    if not isinstance(given, str):
-        return _positive(float(given), "--deadline", given, rule)
-    try:
-        value_s = parse_quantity(given, "time")
-    except UnitError as error:
-        hint = str(error).partition("; did you mean ")[2]
-        raise UnitError(f"--deadline {quoted(given)} {rule}{hint and f'; did you mean {hint}'}") from None
-    if not value_s > 0:
-        raise UnitError(f"--deadline {quoted(given)} {rule}")
-    return value_s
-
-
-def _usd(given: str | float) -> float:
-    rule = "must be a sum of US dollars above 0, such as --budget '500 USD'"
-    if not isinstance(given, str):
-        return _positive(float(given), "--budget", given, rule)
-    found = _MONEY.fullmatch(given.strip())
-    if not found:
-        raise UnitError(f"--budget {quoted(given)} {rule}")
-    return _positive(float(found["number"] or found["before"]), "--budget", given, rule)
+    @property
+    def total_samples(self) -> float | None:
+        """Samples of the whole training; None where the goal is a rate."""
+        return None if self.samples is None else self.samples * self.epochs
 
 
 def goal_of(
@@ -120,26 +99,26 @@ def goal_of(
     """
     if target_throughput is None and deadline is None and budget is None:
         raise InputError(
-            "there is no goal: give --target-throughput '20000 samples/s', or --samples 1.28e6 --epochs 90 with --deadline 12h, "
-            "--budget '500 USD' or both"
+            "there is no goal: give `target_throughput='20000 samples/s'`, or `samples=1.28e6` and `epochs=90` with `deadline='12h'`, "
+            "`budget='500 USD'` or both"
         )
     if target_throughput is not None and (deadline is not None or budget is not None or samples is not None):
         other = next(name for name, given in (("deadline", deadline), ("budget", budget), ("samples", samples)) if given is not None)
-        raise InputError(f"--target-throughput and --{other} are two goals; give one of them")
+        raise InputError(f"`target_throughput` and `{other}` are two goals; give one of them")
     if samples is None and epochs is not None:
-        raise InputError(f"--epochs {epochs:g}: are passes over a data set; say with --samples how many samples it has")
+        raise InputError(f"`epochs` {epochs:g}: are passes over a data set; say with `samples` how many samples it has")
     if samples is None and target_throughput is None:
         name = "deadline" if deadline is not None else "budget"
         what = "time" if deadline is not None else "cost"
         raise InputError(
-            f"--{name} needs --samples: without the number of samples to train a configuration has no {what}; "
-            "add such as --samples 1.28e6 --epochs 90"
+            f"`{name}` needs `samples`: without the number of samples to train a configuration has no {what}; "
+            "add such as `samples=1.28e6` and `epochs=90`"
         )
     for name, value in (("samples", samples), ("epochs", epochs)):
         if value is not None:
-            _positive(value, f"--{name}", value, "must be a number above 0, such as --samples 1.28e6 --epochs 90")
+            _positive(value, name, value, "must be a number above 0, such as `samples=1.28e6` and `epochs=90`")
     if not 0 < confidence < 1:
-        raise InputError(f"--confidence {confidence:g} must lie between 0 and 1, such as 0.95")
+        raise InputError(f"`confidence` {confidence:g} must lie between 0 and 1, such as 0.95")
     only_budget = budget is not None and deadline is None
     return validated(
         Goal,
@@ -154,6 +133,51 @@ def goal_of(
         },
         "goal",
     )
+
+
+def _positive(value: float, argument: str, shown: object, rule: str) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"`{argument}` {quoted(shown)} {rule}")
+    return value
+
+
+def _rate(given: str | float) -> float:
+    """Samples a second."""
+    rule = "must be a number of samples over a time, above 0, such as `target_throughput='20000 samples/s'`"
+    if not isinstance(given, str):
+        return _positive(float(given), "target_throughput", given, rule)
+    found = _RATE.fullmatch(given.strip())
+    if not found:
+        raise UnitError(f"`target_throughput` {quoted(given)} {rule}")
+    try:
+        unit_s = parse_quantity(f"1 {found['unit']}", "time")
+    except UnitError:
+        raise UnitError(f"`target_throughput` {quoted(given)} {rule}") from None
+    return _positive(float(found["number"]) / unit_s, "target_throughput", given, rule)
+
+
+def _time_s(given: str | float) -> float:
+    rule = "must be a time above 0 with its unit, such as `deadline='12h'`, '30 min' or '2 d'"
+    if not isinstance(given, str):
+        return _positive(float(given), "deadline", given, rule)
+    try:
+        value_s = parse_quantity(given, "time")
+    except UnitError as error:
+        hint = str(error).partition("; did you mean ")[2]
+        raise UnitError(f"`deadline` {quoted(given)} {rule}{hint and f'; did you mean {hint}'}") from None
+    if not value_s > 0:
+        raise UnitError(f"`deadline` {quoted(given)} {rule}")
+    return value_s
+
+
+def _usd(given: str | float) -> float:
+    rule = "must be a sum of US dollars above 0, such as `budget='500 USD'`"
+    if not isinstance(given, str):
+        return _positive(float(given), "budget", given, rule)
+    found = _MONEY.fullmatch(given.strip())
+    if not found:
+        raise UnitError(f"`budget` {quoted(given)} {rule}")
+    return _positive(float(found["number"] or found["before"]), "budget", given, rule)
 
 
 def required_rate(goal: Goal, usd_per_hour: float | None) -> float:

@@ -7,8 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 from support.scenarios import scenario_table
 
-from paceline.planning.bounds import Ceilings
-from paceline.planning.luck import least_mean, luck_of, worst_of
+from paceline.planning.bounds import Ceilings, jitter_bounds, least_mean, worst_of
 from simulator import scenario_from_table, simulate
 from simulator.distributions import Distribution, Slowdown
 
@@ -27,20 +26,20 @@ LAWS = [
 def test_no_draw_and_no_mean_leaves_its_limits(given: dict[str, object]) -> None:
     law: Distribution = TypeAdapter(Distribution).validate_python(given)
     draws = law.sample(np.random.default_rng(5), 400_000) / law.mean()
-    luck = luck_of(law)
-    assert luck.least <= draws.min()
-    assert draws.max() <= luck.most * (1 + 1e-12)
-    assert draws.var() == pytest.approx(luck.variance, rel=0.05)
+    limits = jitter_bounds(law)
+    assert limits.least <= draws.min()
+    assert draws.max() <= limits.most * (1 + 1e-12)
+    assert draws.var() == pytest.approx(limits.variance, rel=0.05)
     for count in (1, 10, 100, 1000):
         means = draws[: len(draws) // count * count].reshape(-1, count).mean(axis=1)
-        assert least_mean(luck, count) <= means.min() + 1e-12
+        assert least_mean(limits, count) <= means.min() + 1e-12
     # it is of use: a mean of many is bounded closely
-    assert least_mean(luck, 1e6) > 0.98
+    assert least_mean(limits, 1e6) > 0.98
 
 
 def test_a_slow_down_makes_steps_longer_and_nothing_shorter() -> None:
     law: Distribution = TypeAdapter(Distribution).validate_python({"kind": "normal", "cv": 0.1})
-    plain, slow = luck_of(law), luck_of(law, Slowdown(factor=4.0, mean_slow_steps=2, mean_normal_steps=8))
+    plain, slow = jitter_bounds(law), jitter_bounds(law, Slowdown(factor=4.0, mean_slow_steps=2, mean_normal_steps=8))
     assert slow == plain._replace(most=4 * plain.most)
     assert worst_of([plain, slow._replace(variance=1.0, least=0.0)]) == (1.0, 0.0, slow.most)
 

@@ -1,61 +1,43 @@
-"""The answer in sentences."""
+"""The answer in sentences, as the plan itself holds them; what is said of a plan elsewhere is in :mod:`paceline.sentences`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from paceline.comparing import has_effect
-from paceline.planning.answer import Candidate, Goal, Improvement, Plan, ServerCount, WorkerCount
-from paceline.planning.goals import required_rate
+from paceline.planning.answer import Candidate, Improvement, Plan, Refused
+from paceline.planning.goal import Goal, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
+from paceline.sentences import change_in_words, paired_in_words, staleness_in_words
 from simulator.cost import placement_of
-from simulator.discrepancy import between
-from simulator.figures import Estimate
-from simulator.intervals import paired_ratio
-from simulator.results import Result
-from simulator.text import format_seconds, format_usd_per_hour, format_usd_sum
+from simulator.results import Failure
+from simulator.text import format_seconds, format_usd, format_usd_per_hour, format_usd_sum, written
 from simulator.workload import Workload
 
 __all__ = [
-    "figure",
+    "beside_the_answer",
     "goal_in_words",
-    "money",
+    "near_miss_in_words",
     "notes_of",
-    "paired_in_words",
     "purchase_in_words",
-    "scaling_note",
     "sentences_of",
-    "servers_note",
-    "staleness_in_words",
-    "time_note",
+    "why_not",
     "why_this",
-    "work_note",
-    "workers_note",
 ]
 
 _LITTLE = 0.01
 
 
-def figure(rate: float) -> str:
-    """A throughput for reading."""
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-
-
-def money(usd: float) -> str:
-    """A sum for reading."""
-    return f"{usd:,.0f} USD" if usd >= 1000 else f"{usd:,.2f} USD" if usd >= 0.01 or not usd else f"{usd:.2g} USD"
-
-
 def goal_in_words(goal: Goal) -> str:
     """What is asked for: ``100,000 samples in 12 h``."""
     if goal.target_throughput_samples_per_s is not None:
-        return f"{figure(goal.target_throughput_samples_per_s)} samples/s"
+        return f"{_rate(goal.target_throughput_samples_per_s)} samples/s"
     total = goal.total_samples
     assert total is not None
-    limits = [f"in {format_seconds(goal.deadline_s)}"] if goal.deadline_s is not None else []
-    limits += [f"for {money(goal.budget_usd)}"] if goal.budget_usd is not None else []
+    limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
+    limits += [f"for {format_usd(goal.budget_usd).removeprefix('$')} USD"] if goal.budget_usd is not None else []
     return f"{total:,.0f} samples {' and '.join(limits)}"
 
 
@@ -67,7 +49,7 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, str, str]:
 def _figures(candidate: Candidate, total: float | None) -> str:
     """Throughput, time and cost of a candidate: cost is the price of an hour times the time, to the digits that are shown."""
     rate = candidate.result.throughput_samples_per_s
-    parts = [f"{precisely(rate.mean)} samples/s (90% of runs: {figure(rate.low)} to {figure(rate.high)})"]
+    parts = [f"{written(rate.mean, 'any')} samples/s (90% of runs: {_rate(rate.low)} to {_rate(rate.high)})"]
     if candidate.time_s is not None and total is not None:
         parts.append(
             f"{format_seconds(candidate.time_s.mean, _EXACT)} for the training{_at_mean(candidate.time_s.mean, total / rate.mean)}"
@@ -101,45 +83,14 @@ _EXACT = 5
 """Significant digits of figures that a reader may multiply."""
 
 
-def precisely(rate: float) -> str:
-    """A throughput to five significant digits, thousands apart."""
-    return f"{rate:,.0f}" if rate >= 10**_EXACT - 0.5 else f"{rate:,.{_EXACT}g}"
+def _rate(per_s: float) -> str:
+    return written(per_s, "brief")
 
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
     """That the mean time is longer than the time at the mean throughput, where a reader's calculator would find so."""
     shown, other = format_seconds(mean_s, _EXACT), format_seconds(at_mean_s, _EXACT)
     return "" if shown == other else f" (mean over runs, which differ; at the mean throughput {other})"
-
-
-def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
-    """By how much times and costs exceed those at the mean throughput; nothing where no reader would find so."""
-    total = goal.total_samples
-    if total is None:
-        return ""
-    longer = [its.time_s.mean * its.result.throughput_samples_per_s.mean / total - 1 for its in candidates if its.time_s is not None]
-    most = max(longer, default=0.0)
-    if most < _VISIBLE:
-        return ""
-    return (
-        f"Hours and cost are means over runs: up to {most:.1%} more than samples / mean throughput gives, "
-        "because slow runs take longer than fast ones save."
-    )
-
-
-_VISIBLE = 0.0005
-
-
-def paired_in_words(candidate: Candidate) -> str:
-    """In how many paired runs the answer is better; nothing where that is no matter of chance."""
-    paired = candidate.paired
-    return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
-
-
-def staleness_in_words(result: Result) -> str:
-    """How old gradients are; nothing where none is."""
-    stale = result.staleness
-    return f"gradients {figure(stale.mean)} updates old on average (p95 {stale.p95})" if stale.max else ""
 
 
 def _answer(plan: Plan, chosen: Point) -> str:
@@ -155,7 +106,8 @@ def _answer(plan: Plan, chosen: Point) -> str:
         return f"Nothing considered reaches {asked}; nearest comes {named}: {figures}, but it has no price."
     return (
         f"Nothing considered reaches {asked}; nearest comes {named}: {figures}. With a confidence of {goal.confidence:.4g} it "
-        f"gives {figure(reached)} of the {figure(needed)} samples/s it needs, so {figure(needed / reached)} times that would be needed."
+        f"gives {_rate(reached)} of the {_rate(needed)} samples/s it needs, "
+        f"so {_rate(needed / reached)} times that would be needed."
     )
 
 
@@ -186,19 +138,13 @@ def _limit(plan: Plan) -> str:
         what = "has an effect that its interval does not leave open" if large else f"brings more than {_LITTLE:.0%}"
         return f"{text}; no single improvement that was tried {what}."
     best, effect = clear[0]
-    text = f"{text}; of single improvements {best.name} buys most, {_change_in_words(effect)} throughput{_price_of(best, plan.chosen)}"
+    text = f"{text}; of single improvements {best.name} buys most, {change_in_words(effect)} throughput{_price_of(best, plan.chosen)}"
     if plan.feasible:
         return f"{text}."
     enough = [one.name for one in plan.improvements if _is_enough(one, plan.goal)]
     if not enough:
         return f"{text}, and none that was tried would reach the goal by itself."
     return f"{text}; the goal would be reached with {' or '.join(enough)}."
-
-
-def _change_in_words(ratio: Estimate, digits: int = 0) -> str:
-    """A change of throughput with its interval: ``+76% (90% of runs: +70% to +82%)``."""
-    change, low, high = (f"{value - 1:+z.{digits}%}" for value in (ratio.mean, ratio.low, ratio.high))
-    return change if low == high else f"{change} (90% of runs: {low} to {high})"
 
 
 def _is_enough(improvement: Improvement, goal: Goal) -> bool:
@@ -259,10 +205,10 @@ def _by_runs(judge: Judge, other: Point, best: Point) -> str:
 
 def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
     """What the reader must know besides."""
-    notes = [scaling_note(space)]
+    notes = [_scaling_note(space)]
     line = chosen.line
     if line.searched and chosen.workers == max(line.scenarios) and len(line.scenarios) > 1:
-        notes.append(f"the answer has the most workers that the range allows ({chosen.workers}); a wider --workers may have a better one")
+        notes.append(f"the answer has the most workers that the range allows ({chosen.workers}); a wider range may have a better one")
     if plan.passed_over:
         were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
         notes.append(f"{were} passed over, for lying between others that were simulated; the neighbours of the answer were simulated")
@@ -277,7 +223,7 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
     return notes
 
 
-def scaling_note(space: Space) -> str:
+def _scaling_note(space: Space) -> str:
     """What weak and strong scaling mean here."""
     each = sorted({load.batch_per_replica for load in _loads(space) if load.batch_per_replica is not None})
     together = sorted({load.global_batch for load in _loads(space) if load.global_batch is not None})
@@ -295,63 +241,46 @@ def _either(values: Sequence[int]) -> str:
     return " or ".join(f"{value:,}" for value in values)
 
 
-def workers_note(plan: Plan) -> str:
-    """Where adding workers stops paying; nothing where that was not simulated."""
-    counts, until = plan.workers, plan.workers_pay_until
-    if len(counts) < _PAIR or until is None:
-        return ""
-    if until == counts[-1].workers:
-        return (
-            f"Adding workers pays up to {until:,}, the most that were simulated, {_PER_WORKER}: "
-            "each doubling brings at least half again as much."
-        )
-    place = next(index for index, count in enumerate(counts) if count.workers == until)
-    after = counts[place + 1]
-    pays = f"pays up to {until:,}" if place else "does not pay"
-    return (
-        f"Adding workers {pays}, {_PER_WORKER}: from {until:,} to {after.workers:,} throughput changes by "
-        f"{_change_in_words(_growth(counts[place], after))}, "
-        f"less than half of the {after.workers / until - 1:.0%} that they add."
-    )
+# -- each cluster --------------------------------------------------------------------------
 
 
-_PAIR = 2
-_PER_WORKER = "judged by throughput per worker, not by the goal"
+def near_miss_in_words(judge: Judge, near: Candidate) -> str:
+    """What would be preferred to the best of its cluster, if only it reached the goal."""
+    cost = f" for {near.cost_usd.mean:,.4g} USD" if near.cost_usd is not None and judge.goal.prefer == "cheapest" else ""
+    return f"a near miss with {near.placement}{cost}: confidence {near.confidence:.2g}"
 
 
-def servers_note(plan: Plan) -> str:
-    """How many parameter servers are enough; nothing where there are none."""
-    enough = plan.servers_enough
-    if enough is None:
-        return ""
-    more = [count for count in plan.servers if count.servers > enough]
-    shown = f"{enough} parameter server{'s are' if enough > 1 else ' is'} enough"
-    if not more:
-        return f"{shown}, the most that were simulated: more may still bring 2% or more, or cannot be (no more variables to spread)."
-    best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
-    growth = _growth(next(count for count in plan.servers if count.servers == enough), best)
-    change = _change_in_words(growth, digits=1)
-    return f"{shown}: {best.servers} change throughput by {change}, and no number up to {more[-1].servers} by 2% or more on average."
+def beside_the_answer(judge: Judge, best: Point, chosen: Point, candidates: Mapping[int, Candidate]) -> str:
+    """How what meets the goal stands to the answer."""
+    if best is chosen:
+        return "the answer"
+    if not math.isfinite(judge.value(best)):
+        return "reaches the goal; without a price it comes after those that have one"
+    paired = paired_in_words(candidates[id(best)])
+    return f"{judge.behind(best, chosen)}{f'; {paired}' if paired else ''}"
 
 
-def work_note(plan: Plan) -> str:
-    """What became of the configurations that the ranges name, and what was simulated besides."""
-    refused = sum(one.configurations for one in plan.refused)
-    parts = [f"{plan.discarded:,} were discarded by closed forms"]
-    parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
-    parts += [f"{refused:,} refused"] if refused else []
-    others = plan.simulated - len(plan.candidates)
-    each = f" ({plan.for_each_cluster:,} of them only so that each cluster has its best)" if plan.for_each_cluster else ""
-    return (
-        f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
-        f"and {others:,} scenarios besides around the answer."
-    )
+def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point | None, refused: Sequence[Refused]) -> str:
+    """Why nothing on a cluster reaches the goal."""
+    if not points:
+        return f"not possible: {next((one.text for one in refused if one.cluster == cluster), 'every configuration is refused')}"
+    if not any(math.isfinite(point.needed) for point in points):
+        return "no price is known, so that nothing can be said of a budget"
+    if nearest is None:
+        failed = next((point.outcome.failed.text for point in points if isinstance(point.outcome, Failure)), "")
+        if failed:
+            return f"could not be simulated: {failed}"
+        most = max(points, key=lambda point: point.ceiling / point.needed)
+        rates = f"{_rate(most.ceiling)} samples/s of {_rate(most.needed)} needed"
+        return f"too slow at every size allowed: by closed forms at most {rates}"
+    confidence = judge.confidence(nearest)
+    asked = judge.goal.confidence
+    if confidence > 0:
+        return f"reaches the goal with a confidence of {confidence:.2g}, of {asked:.4g} asked for; {_needs(judge, nearest)}"
+    least = "at every size allowed" if not any(judge.reachable(point) for point in points) else "at every size tried"
+    return f"too slow {least}: {_needs(judge, nearest)}"
 
 
-def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> Estimate:
-    """Throughput of many over that of few; without an interval in plans that keep no single runs."""
-    runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
-    if runs and len(runs) == len(others):
-        return paired_ratio(runs, others, between(many.discrepancy, few.discrepancy))
-    ratio = many.throughput_samples_per_s.mean / few.throughput_samples_per_s.mean
-    return Estimate(mean=ratio, low=ratio, high=ratio)
+def _needs(judge: Judge, point: Point) -> str:
+    reached = judge.margin(point) * point.needed
+    return f"{_rate(reached)} samples/s with the confidence asked for, {_rate(point.needed)} needed"

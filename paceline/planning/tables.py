@@ -1,0 +1,221 @@
+"""The tables of a plan, for a page, a terminal and CSV files alike: each shows the columns that it has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
+from simulator.figures import Estimate
+from simulator.rows import COLUMNS
+from simulator.table import Cell, Column, Table
+from simulator.text import format_number
+
+__all__ = ["brief", "candidates_table", "plan_tables"]
+
+_HOUR_S = 3600.0
+_NAME = Column("name", "text", "Configuration")
+_SCALING = Column("scaling", "text", "Scaling")
+_WORKERS = Column("workers", "count", "Workers")
+_SERVERS = Column("servers", "count", "Servers")
+_NODES = Column("nodes", "count", "Nodes")
+_RATE = (
+    Column("samples_per_s", "precise", "Throughput (samples/s)"),
+    Column("samples_per_s_low", "number", "Low"),
+    Column("samples_per_s_high", "number", "High"),
+)
+_PRICE = Column("usd_per_hour", "hourly", "Cost of an hour")
+_TRAINING = (Column("hours", "precise", "Hours of training"), _PRICE, Column("cost_usd", "sum", "Cost of the training"))
+_WHERE = Column("placement", "text", "Machines")
+_IN_WORDS = frozenset({"rank", "workers", "nodes"})
+"""Columns that the words of a configuration and of its machines say as well."""
+
+
+def plan_tables(plan: Plan) -> tuple[Table, ...]:
+    """Every table that has a row, with all its columns.
+
+    They are, by their names: ``plan-clusters``, each cluster where there are several;
+    ``plan-candidates``, the answer and its runners-up; ``plan-pareto``, the front of cost and
+    time; ``plan-servers``, ``plan-workers``, the answer with other numbers of them;
+    ``plan-improvements``; ``plan-refused``; ``plan-all``, every configuration that was simulated.
+    """
+    tables = (
+        _clusters(plan),
+        _candidates("plan-candidates", "The answer and its runners-up", (plan.chosen, *plan.runners_up), plan),
+        _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan),
+        _counts(
+            "plan-servers", "The same with other numbers of servers", (_SERVERS,), [((its.servers,), its) for its in plan.servers], plan
+        ),
+        _counts(
+            "plan-workers",
+            "The same with other numbers of workers",
+            (_WORKERS, Column("replicas", "count", "Replicas")),
+            [((its.workers, its.replicas), its) for its in plan.workers],
+            plan,
+        ),
+        _improvements(plan),
+        Table(
+            "What cannot be",
+            (Column("name", "text", "Configurations"), Column("configurations", "count", "How many"), Column("text", "text", "Why")),
+            tuple((each.name, each.configurations, each.text) for each in plan.refused),
+            "plan-refused",
+        ),
+        _candidates("plan-all", "Every configuration simulated", plan.candidates, plan),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def candidates_table(plan: Plan) -> Table:
+    """Every configuration that was simulated, the answer first, with its rank and all columns of its result."""
+    front = {its.key for its in plan.pareto}
+    ranks = {its.key: rank for rank, its in enumerate((plan.chosen, *plan.runners_up), 1)}
+    candidates = {its.key: its for its in (plan.chosen, *plan.runners_up, *plan.candidates)}
+    rows = Candidate.rows_of(candidates.values())
+    columns = (Column("rank", "count"), Column("pareto", "text"), *(COLUMNS.get(name, Column(name)) for name in rows[0]))
+    cells = tuple((ranks.get(key), key in front, *row.values()) for key, row in zip(candidates, rows, strict=True))
+    return Table("Candidates", columns, cells, "plan")
+
+
+def brief(table: Table) -> Table:
+    """A table of a plan without what stands in it twice: empty columns, numbers that its words say, a scaling that all rows share.
+
+    That scaling stands in the title.
+    """
+    names = [column.name for column in table.columns]
+    if {_NAME.name, _WHERE.name} <= set(names):
+        names = [name for name in names if name not in _IN_WORDS]
+    table = table.only(*names).without_empty_columns()
+    shared = {row[place] for row in table.rows for place, column in enumerate(table.columns) if column == _SCALING} - {None}
+    if len(shared) != 1:
+        return table
+    names = [column.name for column in table.columns if column != _SCALING]
+    return replace(table.only(*names), title=f"{table.title}, {shared.pop()} scaling")
+
+
+def _clusters(plan: Plan) -> Table:
+    """A line for each cluster that was asked for: its best configuration, and how that stands to the goal."""
+    columns = (
+        Column("cluster", "text", "Cluster"),
+        _SCALING,
+        _WORKERS,
+        _NODES,
+        Column("devices_per_node", "count", "Devices of each"),
+        Column("samples_per_s", "precise", "Samples/s"),
+        Column("hours", "precise", "Hours"),
+        _PRICE,
+        Column("cost_usd", "sum", "Cost in all"),
+        Column("confidence", "share", "Confidence"),
+        Column("text", "text", "How it compares, or why not"),
+        Column("best", "text", "Best configuration"),
+    )
+    rows = []
+    for each in plan.clusters if len(plan.clusters) > 1 else ():
+        best = each.best
+        figures: tuple[Cell, ...] = (None,) * 9
+        if best is not None:
+            result = best.result
+            sizes = result.scenario.workers, best.nodes, best.devices_per_node, result.throughput_samples_per_s.mean
+            figures = best.scaling, *sizes, *_training(best), best.confidence
+        rows.append((each.cluster, *figures, each.text, best.name if best is not None else None))
+    return Table("Each cluster", columns, tuple(rows), "plan-clusters")
+
+
+def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Plan) -> Table:
+    columns = (
+        Column("rank", "count", "Rank"),
+        _NAME,
+        _SCALING,
+        _WORKERS,
+        _SERVERS,
+        _NODES,
+        *_RATE,
+        *_TRAINING,
+        Column("usd_per_million_samples", "usd", "Cost of a million samples"),
+        Column("staleness", "text", "Staleness (updates)"),
+        Column("confidence", "share", "Confidence"),
+        Column("meets", "text", "Meets the goal"),
+        Column("answer_better_in", "text", "Answer better in (paired runs)"),
+        Column("bottleneck", "text", "Limited by"),
+        _WHERE,
+    )
+    rows = tuple(
+        (
+            rank,
+            each.name,
+            each.scaling,
+            each.result.scenario.workers,
+            None if each.placement else each.result.scenario.servers or None,  # machines say it, but in old plans
+            each.nodes,
+            *_ends(each.result.throughput_samples_per_s),
+            *_training(each),
+            # the cost of the training says the same of its samples
+            each.usd_per_million_samples.mean if each.usd_per_million_samples is not None and each.cost_usd is None else None,
+            _staleness(each),
+            each.confidence,
+            ("yes" if each.meets else "no") + (" (the answer)" if each == plan.chosen else ""),
+            f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
+            each.result.bottleneck.label,
+            each.placement or None,
+        )
+        for rank, each in enumerate(candidates, 1)
+    )
+    return Table(title, columns, rows, name)
+
+
+def _counts(
+    name: str, title: str, counted: tuple[Column, ...], rows: Iterable[tuple[tuple[int, ...], ServerCount | WorkerCount]], plan: Plan
+) -> Table:
+    """The chosen configuration with other numbers of something."""
+    cells = tuple(
+        (*numbers, plan.chosen.scaling, *_ends(its.throughput_samples_per_s), its.usd_per_hour, its.placement or None)
+        for numbers, its in rows
+    )
+    return Table(title, (*counted, _SCALING, *_RATE, _PRICE, _WHERE), cells, name)
+
+
+def _improvements(plan: Plan) -> Table:
+    columns = (
+        Column("improvement", "text", "Improvement"),
+        _SCALING,
+        Column("gain", "change", "Throughput gained"),
+        Column("gain_low", "change", "Least gained"),
+        Column("gain_high", "change", "Most gained"),
+        *_RATE,
+        _PRICE,
+        _WHERE,
+        Column("bottleneck", "text", "Limited by"),
+        Column("text", "text", "What it is"),
+    )
+    rows = tuple(
+        (
+            each.name,
+            plan.chosen.scaling,
+            each.gain,
+            each.gain_low,
+            each.gain_high,
+            *_ends(each.throughput_samples_per_s),
+            each.usd_per_hour,
+            each.placement or None,
+            each.bottleneck.replace("-", " "),
+            each.text,
+        )
+        for each in plan.improvements
+    )
+    return Table("What one improvement would buy", columns, rows, "plan-improvements")
+
+
+def _ends(estimate: Estimate | None) -> tuple[Cell, Cell, Cell]:
+    return (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
+
+
+def _training(candidate: Candidate) -> tuple[Cell, Cell, Cell]:
+    """Hours of the training, price of an hour, and what both make together."""
+    time_s, cost = candidate.time_s, candidate.cost_usd
+    hours = time_s.mean / _HOUR_S if time_s is not None else None
+    return hours, candidate.usd_per_hour, cost.mean if cost is not None else None
+
+
+def _staleness(candidate: Candidate) -> str | None:
+    """Mean and 95th percentile; nothing where no gradient is stale."""
+    stale = candidate.result.staleness
+    return f"{format_number(stale.mean)}, p95 {format_number(stale.p95)}" if stale.max else None
