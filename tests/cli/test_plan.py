@@ -92,7 +92,7 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
     answer = paceline("plan", "s.toml", *training, "--budget", "1 USD", "--workers", "1..8", *PRICE, *QUICK)
     assert answer.code == 0
     text = " ".join(answer.stdout.split())
-    assert "reaches 2,000,000 samples in 10 min and for 1.00 USD is " in text
+    assert "reaches 2,000,000 samples in 10.0 min and for 1.00 USD is " in text
     assert "for the training" in text
     assert "USD for all of it" in text
     alone = paceline("plan", "s.toml", "--samples", "1e6", "--budget", "1 USD", "--workers", "1,2,4", *PRICE, *QUICK)
@@ -125,7 +125,7 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         ),
         ([*GOAL, "--over", "strategy.workers=1,2", "--workers", "3"], "name the same numbers"),
         ([*GOAL, "--over", "run.seed="], "has no values"),
-        ([*GOAL, "--out", "."], "--out '.': is a folder"),
+        ([*GOAL, "--out", "."], "'.': is a folder"),
         ([*GOAL, "--report", "s.toml"], "is the file that is read"),
         ([*GOAL, *QUICK, "--scheduler", "tcp://127.0.0.1:1"], "--scheduler"),
         ([*GOAL, "--strategies", "mirrored", "--workers", "2..4"], "must be at most the 1 that one node takes"),

@@ -191,7 +191,7 @@ def test_the_time_left_speaks_of_what_this_run_has_done(monkeypatch: pytest.Monk
             advance(done, 10_000)
     assert capsys.readouterr().err.splitlines() == [
         "scenarios: 6,100 of 10,000, about 20 min left",
-        "scenarios: 6,101 of 10,000, about 42.9 h left",
+        "scenarios: 6,101 of 10,000, about 43 h left",
         "scenarios: 9,999 of 10,000, about 1 s left",
     ]
 
