@@ -125,7 +125,7 @@ def cost_in_words(result: Result) -> str | None:
 def staleness_in_words(result: Result) -> str:
     """How old gradients are; nothing where none is."""
     stale = result.staleness
-    return f"gradients {written(stale.mean, 'brief')} updates old on average (p95 {stale.p95})" if stale.max else ""
+    return f"gradients {written(stale.mean, 'number')} updates old on average (p95 {stale.p95})" if stale.max else ""
 
 
 def paired_in_words(candidate: Candidate) -> str:

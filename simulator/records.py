@@ -57,7 +57,7 @@ class Place(NamedTuple):
     number: int = 0
 
     def __str__(self) -> str:
-        """For people, such as ``worker 3``."""
+        """Its name, such as ``worker 3``."""
         return _NAMES[self.kind].format({OWN: "{rank}", PEER: "{peer}"}.get(self.number, self.number))
 
     @property

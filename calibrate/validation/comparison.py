@@ -223,7 +223,9 @@ def rows_from_csv(path: Path) -> list[Compared]:
             )
         except (KeyError, TypeError, ValueError) as error:
             what = str(error).splitlines()[0]
-            raise InputError(f"{path}:{number}: is no row of predictions: {what}; give a file that was written as `rows` of a validation") from None
+            raise InputError(
+                f"{path}:{number}: is no row of predictions: {what}; give a file that was written as `rows` of a validation"
+            ) from None
     return rows
 
 

@@ -127,10 +127,11 @@ def thresholds_of(given: Mapping[str, float | str]) -> Thresholds:
             near = difflib.get_close_matches(str(name)[:60], _EXAMPLES, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(_EXAMPLES)}"
             raise InputError(f"`thresholds`: there is no threshold {str(name)[:60]!r}; {hint}")
-    values = {name: share_of(str(value), f"`{name}`", _EXAMPLES[name]) for name, value in given.items()}
+    texts = {name: value if isinstance(value, str) else f"{value:g}" for name, value in given.items()}
+    values = {name: share_of(text, f"`{name}`", _EXAMPLES[name]) for name, text in texts.items()}
     for name in ("max_distance", "min_coverage"):
         if values.get(name, 0.0) > 1:
-            raise InputError(f"`{name}`: {str(given[name])!r}: must be at most 1, or 100%; such as {_EXAMPLES[name]}")
+            raise InputError(f"`{name}`: {texts[name]!r}: must be at most 1, or 100%; such as {_EXAMPLES[name]}")
     return Thresholds(**values)
 
 

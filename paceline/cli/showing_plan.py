@@ -109,15 +109,21 @@ def _candidates(console: Console, table: Table, candidates: Sequence[Candidate])
         limit = f"limit: {candidate.result.bottleneck.label}"
         parts = (candidate.placement, limit, paired_in_words(candidate), staleness_in_words(candidate.result), *_caveats(candidate))
         console.print(Text(f"{rank}  {candidate.name}: {'; '.join(filter(None, parts))}"))
-    console.print()
+    _legend(console, candidates)
 
 
 def _caveats(candidate: Candidate) -> Iterator[str]:
     """What must be known of a candidate's figures."""
     if candidate.result.extrapolated:
-        yield "beyond what was measured: an extrapolation"
+        yield "extrapolated"
     if not candidate.meets:
         yield "misses the goal"
+
+
+def _legend(console: Console, candidates: Sequence[Candidate]) -> None:
+    if any(candidate.result.extrapolated for candidate in candidates):
+        console.print("extrapolated: beyond what was measured", style="dim")
+    console.print()
 
 
 def _clusters(console: Console, plan: Plan, table: Table) -> None:
@@ -129,7 +135,7 @@ def _clusters(console: Console, plan: Plan, table: Table) -> None:
         best = its.best
         what = () if best is None else (f"{best.name.replace(f' on {its.cluster}', '')}: {best.placement}",)
         console.print(Text(f"{its.cluster}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
-    console.print()
+    _legend(console, [its.best for its in plan.clusters if its.best is not None])
 
 
 def _improvements(console: Console, plan: Plan, table: Table | None) -> None:

@@ -23,8 +23,11 @@ def bound_of_step(path: CriticalPath) -> str:
     duration_s = path.step.end_s - path.step.start_s
     took = f"Step {path.number} of {path.name} took {format_seconds(duration_s)}"
     spent: dict[str, float] = defaultdict(float)
+    kinds: dict[str, str] = {}
     for segment in path.segments:
-        spent[_phrase(segment, path)] += segment.end_s - segment.start_s
+        phrase = _phrase(segment, path)
+        spent[phrase] += segment.end_s - segment.start_s
+        kinds[phrase] = segment.kind
     if not spent:
         return f"{took}; nothing bounds it."
     order = sorted(spent, key=lambda phrase: -round(spent[phrase] / duration_s, 9))
@@ -33,7 +36,7 @@ def bound_of_step(path: CriticalPath) -> str:
     rest = 1 - sum(spent[phrase] for phrase in named) / duration_s
     if rest >= _SMALLEST_SHARE:
         shares.append(f"{rest:.0%} other")
-    bound = order[0] if order[0].startswith("compute") else f"the {order[0]}"
+    bound = order[0] if kinds[order[0]] == "compute" else f"the {order[0]}"
     return f"{took}: {', '.join(shares)}; {bound} bounds it."
 
 

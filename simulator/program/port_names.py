@@ -41,7 +41,7 @@ class Owner(NamedTuple):
     number: int = 0
 
     def __str__(self) -> str:
-        """For people, such as ``server node 3``."""
+        """Its name, such as ``server node 3``."""
         return self.kind if self.kind in _ONLY else f"{self.kind} {self.number}"
 
     @property
@@ -88,7 +88,7 @@ class PortName(NamedTuple):
     other: Owner | None = None
 
     def __str__(self) -> str:
-        """For people, such as ``leaf 1 up to spine 0``; unique among the ports of a cluster."""
+        """Its name, such as ``leaf 1 up to spine 0``; unique among the ports of a cluster."""
         return _TEXTS[self.kind].format(self.owner, self.other)
 
     @property

@@ -141,7 +141,7 @@ def test_processes_apart_belong_into_the_fit(tmp_path):
     [
         ({"workers": 1}, "it needs 2, not 1"),
         ({"link": {"bandwidth": "1 Gbit/s"}}, "it has no link"),
-        ({"compute": {"mean": "5 ms"}}, "real compute alone"),
+        ({"compute": {"mean": "5 ms"}}, "real compute of processes"),
         ({"servers": 1}, "takes no servers"),
     ],
 )

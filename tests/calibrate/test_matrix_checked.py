@@ -109,7 +109,7 @@ def test_memory_and_disk_that_are_not_there(tmp_path: Path, monkeypatch: pytest.
     assert "GiB of memory" in memory
     assert "async 1000000 x 1 PS" in memory
     [disk] = faults_of_machine([plain.model_copy(update={"steps": 10**13})], 2, tmp_path)
-    assert "--measurements" in disk
+    assert "`measurements`" in disk
 
 
 def test_links_and_congestion_control_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         ([*GOAL, "--workers", "0"], "--workers '0' must be a range"),
         ([*GOAL, "--workers", "8..2"], "--workers '8..2' has nothing in it, since 8 is above 2"),
         ([*GOAL, "--price", "lba=0.2/h"], "--price 'lba': none of the clusters here has this name; did you mean lab?"),
-        ([*GOAL, "--price", "lab=0.2"], "--price 'lab=0.2' must be US dollars over a time for one node"),
+        ([*GOAL, "--price", "lab=0.2"], "--price lab=0.2 must be US dollars over a time for one node"),
         ([*GOAL, "--clusters", "p3.2xlarge,p3.8xlarge", "--price", "1/h"], "to replace it name the cluster: --price p3.2xlarge=1.00/h"),
         ([*GOAL, "--servers", ""], "--servers '' must be a range"),
         ([*GOAL, "--servers", "5"], "must be at most the workload's 2 variables"),
@@ -125,7 +125,7 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         ),
         ([*GOAL, "--over", "strategy.workers=1,2", "--workers", "3"], "name the same numbers"),
         ([*GOAL, "--over", "run.seed="], "has no values"),
-        ([*GOAL, "--out", "."], "--out '.': is a folder"),
+        ([*GOAL, "--out", "."], "'.': is a folder"),
         ([*GOAL, "--report", "s.toml"], "is the file that is read"),
         ([*GOAL, *QUICK, "--scheduler", "tcp://127.0.0.1:1"], "--scheduler"),
         ([*GOAL, "--strategies", "mirrored", "--workers", "2..4"], "must be at most the 1 that one node takes"),
@@ -174,7 +174,7 @@ def test_each_cluster_has_a_line_and_a_general_price_says_where_it_was_used(fold
     assert used in " ".join(answer.stdout.split())
     lines = answer.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    table = lines[lines.index(next(line for line in lines if line.startswith("each cluster"))) :]
+    table = lines[lines.index(next(line for line in lines if line.startswith("Each cluster"))) :]
     assert table[1].split() == ["cluster", "workers", "nodes", "samples/s", "hours", "per", "hour", "cost", "conf."]
     rows = {line.split()[0]: line.split() for line in table[3:5]}
     assert set(rows) == {"ethernet-10g", "p3.2xlarge"}

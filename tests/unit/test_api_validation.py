@@ -9,6 +9,7 @@ import pytest
 from support.scenarios import scenario_table
 
 import paceline
+from paceline.lengthy import Lengthy
 from paceline.reporting.validation import as_data
 from simulator import load_scenario
 from simulator.errors import InputError, ScenarioError
@@ -26,27 +27,26 @@ def points(tmp_path: Path) -> Path:
 
 def test_points_are_compared_and_written(points: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int, str]] = []
-    agreed: list[int] = []
     files = {name: tmp_path / name for name in ("out", "markdown", "rows")}
-    found = paceline.validate(
-        TABLE, points, **files, agree=lambda given: agreed.append(len(given)), progress=lambda *done: seen.append(done)
-    )
+    found = paceline.validate(TABLE, points, **files, progress=lambda *done: seen.append(done))
     assert isinstance(found, paceline.Validation)
     assert [row.measured for row in found.rows] == [(1000.0, 1020.0), (1900.0, 1960.0)]
     frame = found.to_frame()
     assert frame["error"].tolist() == [row.error for row in found.rows]
     assert frame["settings.workers"].tolist() == [1.0, 2.0]
     assert "median_error" in found._repr_html_()
-    assert agreed == [2]
     assert seen[-1] == (2, 2, "settings")
     assert files["out"].read_text().startswith("<!DOCTYPE html>")
     assert "by `paceline.validate`" in files["markdown"].read_text()
-    assert len(files["rows"].read_text().splitlines()) == 2
+    assert files["rows"].read_text().startswith("name,group,unit,predicted")  # without a discrepancy there is no row
     assert as_data(found)["rows"][0]["measured_mean"] == 1010.0
 
 
-def test_what_agree_raises_ends_the_call_before_anything_is_written(points: Path, tmp_path: Path) -> None:
-    def refuse(_: object) -> None:
+def test_what_takes_long_is_agreed_to_before_anything_is_done(points: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.lengthy._LONG_S", 0.0)
+
+    def refuse(work: Lengthy) -> None:
+        assert work.what.startswith("2 scenarios take about")
         raise InterruptedError
 
     with pytest.raises(InterruptedError):

@@ -53,7 +53,7 @@ def test_one_worker_and_its_server():
         ("service", "server 0", 1),
     ]
     assert bound_of_step(path) == (
-        "Step 2 of worker 0 took 9 ms: 67% compute on worker 0, 11% pull from server 0, 11% push to server 0, "
+        "Step 2 of worker 0 took 9.00 ms: 67% compute on worker 0, 11% pull from server 0, 11% push to server 0, "
         "11% service at server 0; compute on worker 0 bounds it."
     )
 
@@ -69,7 +69,7 @@ def test_the_slower_of_two_servers_bounds_a_pull():
         ("transfer", "worker 0 to server 1", 4),
         ("service", "server 1", 1),
     ]
-    assert bound_of_step(path).startswith("Step 2 of worker 0 took 15 ms: 40% compute on worker 0, 27% pull from server 1, ")
+    assert bound_of_step(path).startswith("Step 2 of worker 0 took 15.0 ms: 40% compute on worker 0, 27% pull from server 1, ")
 
 
 def test_a_gradient_that_waits_for_its_turn_waits_for_another_workers():
@@ -84,7 +84,7 @@ def test_a_gradient_that_waits_for_its_turn_waits_for_another_workers():
     ]
     assert [segment.record.worker for segment in path.segments[3:]] == [0, 1]
     assert bound_of_step(path) == (
-        "Step 1 of worker 1 took 12 ms: 50% compute on worker 0, 17% pull of worker 0 from server 0, "
+        "Step 1 of worker 1 took 12.0 ms: 50% compute on worker 0, 17% pull of worker 0 from server 0, "
         "17% push of worker 0 to server 0, 8% queue at server 0, 8% service at server 0; compute on worker 0 bounds it."
     )
 
@@ -191,7 +191,7 @@ def test_time_between_a_cause_and_its_effect_is_a_wait():
 def test_a_step_without_any_record_is_a_wait():
     recording = kept(Step(0, 1.0, 2.0, 0.0, 0.0, 0.0, 1.0, 0.0))
     path = critical_path(recording, recording.steps[0])
-    assert bound_of_step(path) == "Step 1 of replica 0 took 1 s: 100% wait of replica 0; the wait of replica 0 bounds it."
+    assert bound_of_step(path) == "Step 1 of replica 0 took 1.00 s: 100% wait of replica 0; the wait of replica 0 bounds it."
 
 
 def test_copies_between_host_and_device_are_followed():
@@ -221,7 +221,7 @@ def test_work_that_takes_no_time_is_passed_over():
         Step(3, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     )
     assert shown(critical_path(recording, recording.steps[0])) == [("compute", "worker 3", 1000)]
-    assert bound_of_step(critical_path(recording, recording.steps[1])) == "Step 2 of worker 3 took 0 ns; nothing bounds it."
+    assert bound_of_step(critical_path(recording, recording.steps[1])) == "Step 2 of worker 3 took 0 s; nothing bounds it."
 
 
 def test_a_message_that_stood_behind_another_counts_from_its_begin():

@@ -12,8 +12,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .links import LOOPBACK
-
 ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 LOCK = "/run/paceline-testbed.lock"
@@ -49,8 +47,8 @@ class Congestion:
         try:
             self._allowed = os.open(ALLOWED, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
-            why = f"{ALLOWED} cannot be written ({error.strerror}); shaped links need root, or use {LOOPBACK}"
-            raise RuntimeError(why) from None
+            why = f"{ALLOWED} cannot be written ({error.strerror})"
+            raise RuntimeError(f'{why}; shaped links need root, or use link = "loopback"') from None
 
     @contextmanager
     def choosable(self) -> Iterator[None]:
