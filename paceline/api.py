@@ -685,7 +685,7 @@ def calibrate(
     command
         What made it, for ``provenance["command"]``; left out: this call.
     progress
-        Called with steps done, steps in all, and what is going on.
+        Called with what is done, what there is in all, and what is counted: steps, then launches at once.
 
     Raises
     ------
@@ -888,7 +888,7 @@ def calibrate_link(
     command
         What made it, for ``provenance["command"]``; left out: this call.
     progress
-        Called with transfers done, transfers in all, and what is going on.
+        Called with transfers done and in all, and ``"transfers"``.
 
     Returns
     -------
