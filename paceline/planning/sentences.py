@@ -13,7 +13,7 @@ from paceline.planning.space import Space
 from paceline.sentences import change_in_words, paired_in_words, staleness_in_words
 from simulator.cost import placement_of
 from simulator.results import Failure
-from simulator.text import format_seconds, format_usd, format_usd_per_hour, format_usd_sum, written
+from simulator.text import format_hourly, format_seconds, format_throughput, format_usd, written
 from simulator.workload import Workload
 
 __all__ = [
@@ -37,7 +37,7 @@ def goal_in_words(goal: Goal) -> str:
     total = goal.total_samples
     assert total is not None
     limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
-    limits += [f"for {format_usd(goal.budget_usd).removeprefix('$')} USD"] if goal.budget_usd is not None else []
+    limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
     return f"{total:,.0f} samples {' and '.join(limits)}"
 
 
@@ -55,10 +55,10 @@ def _figures(candidate: Candidate, total: float | None) -> str:
             f"{format_seconds(candidate.time_s.mean, _EXACT)} for the training{_at_mean(candidate.time_s.mean, total / rate.mean)}"
         )
     if candidate.usd_per_hour is not None:
-        hourly = f"{format_usd_per_hour(candidate.usd_per_hour)} USD an hour"
+        hourly = f"{format_hourly(candidate.usd_per_hour)} an hour"
         cost = candidate.cost_usd
         bought = f" ({text})" if (text := purchase_in_words(candidate)) else ""
-        parts.append((hourly if cost is None else f"{format_usd_sum(cost.mean)} USD for all of it at {hourly}") + bought)
+        parts.append((hourly if cost is None else f"{format_usd(cost.mean)} for all of it at {hourly}") + bought)
     stale = staleness_in_words(candidate.result)
     return ", ".join([*parts, *([f"with {stale}"] if stale else [])])
 
@@ -72,11 +72,11 @@ def purchase_in_words(candidate: Candidate) -> str:
     bought = [(nodes, price.purchase_usd) for nodes, price in held if nodes and price is not None and price.purchase_usd is not None]
     if not bought or candidate.usd_per_hour is None:
         return ""
-    each, total = " + ".join(f"{nodes:,} x {usd:,.10g}" for nodes, usd in bought), sum(nodes * usd for nodes, usd in bought)
-    share, time_s = f"{format_usd_per_hour(candidate.usd_per_hour)} USD is the share of an hour", candidate.time_s
+    each, total = " + ".join(f"{nodes:,} x ${usd:,.10g}" for nodes, usd in bought), sum(nodes * usd for nodes, usd in bought)
+    share, time_s = f"{format_hourly(candidate.usd_per_hour)} is the share of an hour", candidate.time_s
     if candidate.cost_usd is not None and time_s is not None:
-        share = f"{format_usd_sum(candidate.cost_usd.mean)} USD is the share of {format_seconds(time_s.mean, _EXACT)}"
-    return f"{each} = {total:,.10g} USD to buy; {share} by the terms of the price"
+        share = f"{format_usd(candidate.cost_usd.mean)} is the share of {format_seconds(time_s.mean, _EXACT)}"
+    return f"{each} = ${total:,.10g} to buy; {share} by the terms of the price"
 
 
 _EXACT = 5
@@ -84,7 +84,7 @@ _EXACT = 5
 
 
 def _rate(per_s: float) -> str:
-    return written(per_s, "brief")
+    return format_throughput(per_s)
 
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
@@ -157,7 +157,7 @@ def _price_of(improvement: Improvement, chosen: Candidate) -> str:
     """What an improvement adds to the price of an hour, where it does."""
     if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
         return ""
-    return f" for {format_usd_per_hour(improvement.usd_per_hour - chosen.usd_per_hour)} USD an hour more"
+    return f" for {format_hourly(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
 
 
 def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -> str:

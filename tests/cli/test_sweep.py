@@ -178,7 +178,7 @@ def test_a_log_shows_life(folder: Path, paceline: Paceline, monkeypatch: pytest.
     answer = paceline(*SWEEP)
     assert answer.code == 0
     lines = answer.stderr.splitlines()
-    assert re.fullmatch(r"scenarios: 1 of 2, about \d+ s left", lines[0])
+    assert re.fullmatch(r"scenarios: 1 of 2, about [\d.]+ s left", lines[0])
     assert lines[1] == "scenarios: 2 of 2, about 0 s left"
 
 
