@@ -48,7 +48,7 @@ class OneRun:
 
     @property
     def updates(self) -> int:
-        """Updates of the model: steps of all workers (``apart``: each of its own model), or where workers step together, their common steps."""
+        """Updates of the model: steps of all workers (``apart``: each of its own model); common steps where workers step together."""
         if self.setting.mode == "sync":
             return max(step.version for step in self.steps) - min(step.read_version for step in self.steps)
         if self.setting.mode in ("ring", "mirrored"):
