@@ -170,7 +170,13 @@ NEEDED = {
     "sweep": {"scenario": "ring", "over": {"run.seed": [1]}},
     "plan": {"scenario": "ring"},
     "report": {"source": []},
-    "calibrate": {"builder": "model.py:build", "name": "mine"},
+    "calibrate": {"model": "model.py:build", "name": "mine"},
+    "calibrate_link": {"name": "mine"},
+    "calibrate_profile": {"profiles": {32: "logs"}, "name": "mine"},
+    "read_profiles": {"profiles": {32: "logs"}},
+    "read_tf_config": {"tf_config": "env"},
+    "scenario_of_tf_config": {"tf_config": "env", "workload": "cnn-cpu", "batch": 32},
+    "serve_link": {"address": "127.0.0.1:2222"},
 }
 
 
