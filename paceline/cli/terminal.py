@@ -306,7 +306,7 @@ def _particulars(result: Result) -> Iterator[tuple[str, str]]:
 
 
 _RANGE_IS_INTERVAL = 19
-"""Of so many replications the 90% interval goes from the least to the largest."""
+"""With this number of replications the 90% interval goes from the least to the largest."""
 _SHORT = 1000
 """Steps of a worker below which runs differ much from one another."""
 _LISTED = 4

@@ -64,7 +64,7 @@ def _figures(candidate: Candidate, total: float | None) -> str:
 
 
 def purchase_in_words(candidate: Candidate) -> str:
-    """What a candidate's machines cost to buy, beside the share of it that is told as its cost; nothing where they are rented."""
+    """What a candidate's machines cost to buy, beside the share of it that counts as its cost; nothing where they are rented."""
     cluster, placement = candidate.result.scenario.cluster, placement_of(candidate.result.scenario)
     held = [(placement.nodes - placement.server_nodes, cluster.price), (placement.server_nodes, cluster.server_price)]
     if cluster.server_price is None:
