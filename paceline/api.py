@@ -600,12 +600,12 @@ def schema(format: Format | None = None) -> dict[str, Any]:  # noqa: A002
     Parameters
     ----------
     format
-        ``"scenario"``, ``"workload"``, ``"cluster"``, ``"device"`` or ``"result"``; None: all five.
+        ``"scenario"``, ``"workload"``, ``"cluster"``, ``"device"``, ``"result"`` or ``"testbed-setting"``; None: all of them.
 
     Examples
     --------
     >>> sorted(schema()), schema("cluster")["title"]
-    (['cluster', 'device', 'result', 'scenario', 'workload'], 'Cluster')
+    (['cluster', 'device', 'result', 'scenario', 'testbed-setting', 'workload'], 'Cluster')
     """
     from paceline.catalogue import schema_of, schemas
 
