@@ -27,3 +27,12 @@ def scenario():
         return scenario_from_table(scenario_table(**parts), "test")
 
     return build
+
+
+@pytest.fixture
+def fits_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits of a testbed are made once for all tests that ask for the same."""
+    from support.testbed import fit_once
+
+    for module in ("calibrate.testbed.fitting", "calibrate.validation.running"):
+        monkeypatch.setattr(f"{module}.fit_platform", fit_once)

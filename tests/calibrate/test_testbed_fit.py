@@ -83,13 +83,6 @@ def test_what_no_run_determines_keeps_its_prior_and_is_flagged(platform: Platfor
         assert (found.value, found.low, found.high) == PRIORS[name]
 
 
-def test_without_a_ring_the_ring_is_not_claimed_to_be_known(readings: list[Readings]) -> None:
-    found = fit_platform([one for one in readings if one.setting.servers], "no ring", 2.0).parameters
-    assert not found["turn_per_byte_s"].determined
-    assert not found["ring_step_s"].determined
-    assert found["wire_bytes_per_byte"].determined
-
-
 def test_a_larger_setting_is_predicted_as_the_true_machine_would_run_it(platform: Platform) -> None:
     law = {"kind": "gamma", "shape": 16.0}
     larger = setting("between-graph", 4, GIGABIT, "ladder-1mb", compute={"mean": "50 ms", "law": law}, steps=20)

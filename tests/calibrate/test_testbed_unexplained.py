@@ -125,6 +125,8 @@ def test_a_fit_tells_noisy_repeats_from_a_setting_that_is_off(tmp_path: Path) ->
     assert exact["misfit"].value < 2e-3
     assert exact["loopback_noise"].why == exact["loopback_misfit"].why  # the prior: nothing ran over loopback
     assert exact["loopback_misfit"].value == PRIORS["loopback_misfit"][0]
+    # without a run of a ring nothing is claimed to be known of rings
+    assert [exact[name].determined for name in ("wire_bytes_per_byte", "turn_per_byte_s", "ring_step_s")] == [True, False, False]
     # one setting is slower as a whole: no noise
     slow = [as_measured(tmp_path, one, TRUE | ({"wire_bytes_per_byte": 1.07} if one is settings[1] else {})) for one in settings]
     found = fit_platform(slow, "slow", 2.0).parameters

@@ -12,6 +12,8 @@ from support.testbed import as_measured
 
 from calibrate.validation.matrix import read_matrix
 
+pytestmark = pytest.mark.usefixtures("fits_shared")
+
 Runner = Callable[..., Answer]
 TEXT = """
 repeats = 2

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from calibrate.testbed.platform import PRIORS
+from calibrate.testbed.fitting import fit_platform
+from calibrate.testbed.platform import PRIORS, Platform
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
@@ -78,3 +80,15 @@ def as_measured(folder: Path, given: TestbedSetting, values: dict[str, float] = 
     path = folder / f"{given.mode}-{given.hash}-testbed-1.ndjson"
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"kind": "end"}]), encoding="utf-8")
     return read_run(path)
+
+
+_FITTED: dict[str, Platform] = {}
+
+
+def fit_once(readings: Iterable[Readings], name: str, cores: float, **options: Any) -> Platform:
+    """What :func:`fit_platform` gives, which takes seconds: for the same runs, cores and seed it is made once."""
+    readings = list(readings)
+    key = repr(([(one.setting, one.runs, one.link_bytes_per_s) for one in readings], cores, options.get("seed")))
+    if key not in _FITTED:
+        _FITTED[key] = fit_platform(readings, name, cores, **options)
+    return _FITTED[key].model_copy(update={"name": name})
