@@ -179,6 +179,10 @@ NEEDED = {
     "schema": {"format": "cluster"},
     "validate": {"scenario": "ring", "measured": "points.csv"},
     "refit": {"scenario": "ring", "measured": "points.csv"},
+    "read_profiles": {"profiles": {32: "logs"}},
+    "read_tf_config": {"tf_config": "env"},
+    "scenario_of_tf_config": {"tf_config": "env", "workload": "cnn-cpu", "batch": 32},
+    "serve_link": {"address": "127.0.0.1:2222"},
 }
 
 
