@@ -113,11 +113,10 @@ def _progress_lines(title: str) -> Advance:
             first, shown_s = (now_s, done), now_s
         elif now_s - shown_s >= _EVERY_S:
             begun_s, before = first
-            left = (
-                f", about {format_rough_seconds(math.ceil((now_s - begun_s) / (done - before) * (total - done)))} left"
-                if done > before
-                else ""
-            )
+            left = ""
+            if done > before:
+                left_s = math.ceil((now_s - begun_s) / (done - before) * (total - done))
+                left = f", about {format_rough_seconds(left_s)} left"
             note(f"{title}: {_count(done)} of {total:,}{left}")
             shown_s = now_s
 
