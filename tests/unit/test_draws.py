@@ -14,7 +14,7 @@ from support.scenarios import scenario_table
 
 from simulator import pcg64, scenario_from_table
 from simulator.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
-from simulator.engine.draws import Draws, JitterFactors, Jitter, process_factors
+from simulator.engine.draws import Draws, Jitter, JitterFactors, process_factors
 from simulator.network.ports import exact_weight
 from simulator.pcg64 import Sampler, doubles, seeded
 from simulator.rng import Streams
