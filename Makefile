@@ -1,6 +1,7 @@
-# Two commands, each doing all its own set-up:
+# Each does all its own set-up:
 #   make quickstart   profile a real model here, sweep it over 1 to 256 workers, write reports/quickstart.html
 #   make test         the whole test suite
+#   make test-fast    its unit tests, properties and oracles: for every save
 # PYTHON chooses the interpreter (3.11 to 3.13).
 
 PYTHON ?= python3
@@ -9,13 +10,20 @@ BIN    := $(VENV)/bin
 # a CUDA build where there is an NVIDIA driver, else the plain one
 TF     := $(shell if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi >/dev/null 2>&1; then echo tensorflow-cuda; else echo tensorflow; fi)
 
-.PHONY: quickstart test lint types layers check benchmark clean browser simgrid
+# two processes, which take files in the order of their names: the long ones of the calibrator and the command line first
+TWO    := -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: quickstart test test-fast lint types layers check benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
 
 test: $(VENV)/.ready-dev browser simgrid
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(TWO)
+
+# no browser, no TensorFlow, no cluster
+test-fast: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest $(TWO) -m "not slow" tests/unit tests/property tests/oracle
 
 check: lint types layers
 

@@ -1,6 +1,6 @@
 """Sentences about results and plans that more than one place says: the terminal, the report, a plan.
 
-How numbers are written is told by :mod:`simulator.text`.
+How numbers are written stands in :mod:`simulator.text`.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Prices:
             which = "the cluster here has one" if len(self._kept) == 1 else "all clusters here have one"
             raise InputError(
                 f"{rate} an hour for no cluster in particular is for those without a price, but {which} ({listed(list(self._kept))}); "
-                f"to replace it name the cluster: {_shown(first, f'{rate}/h')}"
+                f"to replace it name the cluster: {_shown(first, rate.removeprefix('$') + '/h')}"
             )
         for text in self.notes():
             warnings.warn(text, PriceWarning, stacklevel=2)

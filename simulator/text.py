@@ -67,7 +67,7 @@ Kind = Literal[
 ``difference``
     A number with its sign.
 ``throughput``
-    What readers compare line by line: to three digits and a whole number at least, from a million on in millions.
+    What readers compare line by line: to three digits and a whole number at least.
 ``precise``, ``precise_share``
     What readers may multiply: a number to five digits, a share to three.
 ``compact``, ``tick``
@@ -93,7 +93,6 @@ Units = tuple[tuple[float, str], ...]
 _TIMES: Units = ((3600.0, " h"), (60.0, " min"), (1.0, " s"), (1e-3, " ms"), (1e-6, " µs"), (1e-9, " ns"))
 _SIZES: Units = ((2.0**40, " TiB"), (2.0**30, " GiB"), (2.0**20, " MiB"), (2.0**10, " KiB"), (1.0, " B"))
 _RATES: Units = ((1.25e11, " Tbit/s"), (1.25e8, " Gbit/s"), (1.25e5, " Mbit/s"), (125.0, " kbit/s"), (0.125, " bit/s"))
-_MILLIONS: Units = ((1e6, "M"), (1.0, ""))
 _THOUSANDS: Units = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _LONGEST_CELL = 400
 _LONGEST_SENTENCE = 600
@@ -188,7 +187,7 @@ FORMATS: Mapping[Kind, Format] = {
     "any": Format(digits=5, keeps_zeros=False),
     "count": Format(most_places=0),
     "number": _NUMBER,
-    "throughput": Format(_MILLIONS, keeps_zeros=False),
+    "throughput": Format(keeps_zeros=False),
     "precise": Format(digits=5),
     "difference": replace(_NUMBER, signed=True),
     "compact": _COMPACT,

@@ -82,6 +82,8 @@ def progress_bar(title: str) -> Iterator[Advance]:
 
 _SPEED_OVER_S = 600.0
 _EVERY_S = 30.0
+_MOST = 999_999.5
+"""Up to this throughput all digits of a whole number fit into a table of 80 characters."""
 
 
 @contextmanager
@@ -111,7 +113,11 @@ def _progress_lines(title: str) -> Advance:
             first, shown_s = (now_s, done), now_s
         elif now_s - shown_s >= _EVERY_S:
             begun_s, before = first
-            left = f", about {format_rough_seconds(math.ceil((now_s - begun_s) / (done - before) * (total - done)))} left" if done > before else ""
+            left = (
+                f", about {format_rough_seconds(math.ceil((now_s - begun_s) / (done - before) * (total - done)))} left"
+                if done > before
+                else ""
+            )
             note(f"{title}: {_count(done)} of {total:,}{left}")
             shown_s = now_s
 
@@ -205,7 +211,7 @@ def _table(title: str, results: Sequence[Result]) -> Table:
         table.add_row(
             f"{result.replicas}{'*' if result.extrapolated else ' '}",
             str(_placement(result).nodes),
-            format_throughput(rate.mean),
+            written(rate.mean, "throughput" if rate.mean < _MOST else "compact"),
             format_interval(rate.low, rate.high, "compact"),
             format_share(result.scaling_efficiency.mean),
             format_seconds(result.step_time_s.mean),
@@ -300,7 +306,7 @@ def _particulars(result: Result) -> Iterator[tuple[str, str]]:
 
 
 _RANGE_IS_INTERVAL = 19
-"""Of so many replications the 90% interval goes from the least to the largest."""
+"""With this number of replications the 90% interval goes from the least to the largest."""
 _SHORT = 1000
 """Steps of a worker below which runs differ much from one another."""
 _LISTED = 4

@@ -33,7 +33,7 @@ _LITTLE = 0.01
 def goal_in_words(goal: Goal) -> str:
     """What is asked for: ``100,000 samples in 12 h``."""
     if goal.target_throughput_samples_per_s is not None:
-        return f"{_rate(goal.target_throughput_samples_per_s)} samples/s"
+        return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
     total = goal.total_samples
     assert total is not None
     limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
@@ -49,7 +49,7 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, str, str]:
 def _figures(candidate: Candidate, total: float | None) -> str:
     """Throughput, time and cost of a candidate: cost is the price of an hour times the time, to the digits that are shown."""
     rate = candidate.result.throughput_samples_per_s
-    parts = [f"{written(rate.mean, 'any')} samples/s (90% of runs: {_rate(rate.low)} to {_rate(rate.high)})"]
+    parts = [f"{written(rate.mean, 'any')} samples/s (90% of runs: {format_throughput(rate.low)} to {format_throughput(rate.high)})"]
     if candidate.time_s is not None and total is not None:
         parts.append(
             f"{format_seconds(candidate.time_s.mean, _EXACT)} for the training{_at_mean(candidate.time_s.mean, total / rate.mean)}"
@@ -64,7 +64,7 @@ def _figures(candidate: Candidate, total: float | None) -> str:
 
 
 def purchase_in_words(candidate: Candidate) -> str:
-    """What a candidate's machines cost to buy, beside the share of it that is told as its cost; nothing where they are rented."""
+    """What a candidate's machines cost to buy, beside the share of it that counts as its cost; nothing where they are rented."""
     cluster, placement = candidate.result.scenario.cluster, placement_of(candidate.result.scenario)
     held = [(placement.nodes - placement.server_nodes, cluster.price), (placement.server_nodes, cluster.server_price)]
     if cluster.server_price is None:
@@ -81,10 +81,6 @@ def purchase_in_words(candidate: Candidate) -> str:
 
 _EXACT = 5
 """Significant digits of figures that a reader may multiply."""
-
-
-def _rate(per_s: float) -> str:
-    return format_throughput(per_s)
 
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
@@ -106,8 +102,8 @@ def _answer(plan: Plan, chosen: Point) -> str:
         return f"Nothing considered reaches {asked}; nearest comes {named}: {figures}, but it has no price."
     return (
         f"Nothing considered reaches {asked}; nearest comes {named}: {figures}. With a confidence of {goal.confidence:.4g} it "
-        f"gives {_rate(reached)} of the {_rate(needed)} samples/s it needs, "
-        f"so {_rate(needed / reached)} times that would be needed."
+        f"gives {format_throughput(reached)} of the {format_throughput(needed)} samples/s it needs, "
+        f"so {format_throughput(needed / reached)} times that would be needed."
     )
 
 
@@ -271,7 +267,7 @@ def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point 
         if failed:
             return f"could not be simulated: {failed}"
         most = max(points, key=lambda point: point.ceiling / point.needed)
-        rates = f"{_rate(most.ceiling)} samples/s of {_rate(most.needed)} needed"
+        rates = f"{format_throughput(most.ceiling)} samples/s of {format_throughput(most.needed)} needed"
         return f"too slow at every size allowed: by closed forms at most {rates}"
     confidence = judge.confidence(nearest)
     asked = judge.goal.confidence
@@ -283,4 +279,4 @@ def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point 
 
 def _needs(judge: Judge, point: Point) -> str:
     reached = judge.margin(point) * point.needed
-    return f"{_rate(reached)} samples/s with the confidence asked for, {_rate(point.needed)} needed"
+    return f"{format_throughput(reached)} samples/s with the confidence asked for, {format_throughput(point.needed)} needed"

@@ -16,7 +16,7 @@ import pytest
 from support.runs import COMPUTE_S, FAST, recorded
 
 from simulator import simulate
-from simulator.engine.draws import Draws, Factors
+from simulator.engine.draws import Draws, JitterFactors
 from simulator.replication import replicate
 from simulator.rng import Streams
 
@@ -56,7 +56,7 @@ def token_queue(durations: list, required: int, updates: int) -> tuple[list[floa
 
 def draws(built, worker: int):
     """The compute times that the engine will draw for a worker."""
-    factors = Factors(Draws(built, Streams(SEED, 0)), worker)
+    factors = JitterFactors(Draws(built, Streams(SEED, 0)), worker)
     while True:
         yield factors.next() * COMPUTE_S
 

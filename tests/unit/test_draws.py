@@ -14,7 +14,7 @@ from support.scenarios import scenario_table
 
 from simulator import pcg64, scenario_from_table
 from simulator.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
-from simulator.engine.draws import Draws, Factors, Jitter, process_factors
+from simulator.engine.draws import Draws, Jitter, JitterFactors, process_factors
 from simulator.network.ports import exact_weight
 from simulator.pcg64 import Sampler, doubles, seeded
 from simulator.rng import Streams
@@ -170,7 +170,7 @@ def test_each_kind_of_node_has_its_own_jitter():
         slowdown = SLOWDOWN if rank < 4 else None
         assert np.array_equal(row, one_by_one(law, sample, slowdown, streams, rank, 23, 0.0 if rank in (4, 5) else least[rank]))
     again = Draws(scenario, streams)
-    factors = [Factors(again, rank) for rank in order.tolist()]
+    factors = [JitterFactors(again, rank) for rank in order.tolist()]
     assert np.array_equal([[each.next() for each in factors] for _ in range(23)], got.T)
 
 

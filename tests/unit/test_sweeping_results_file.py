@@ -301,7 +301,7 @@ def test_a_runner_reads_no_more_scenarios_than_it_must(scenario: Build) -> None:
 
     outcomes = Runner(jobs=1).run(endless())
     next(outcomes)
-    outcomes.close()  # type: ignore[attr-defined]
+    outcomes.close()
     assert asked <= 64
 
 
@@ -325,7 +325,7 @@ def test_runners_refuse_what_does_not_fit() -> None:
         ({"backend": "ray", "scheduler": "tcp://a:1"}, "must be host:port, ray://host:port or auto"),
     ):
         with pytest.raises(InputError, match=message):
-            Runner(**options)  # type: ignore[arg-type]
+            Runner(**options)
 
 
 def test_lines_that_come_before_their_turn_go_to_their_places(scenario: Build, tmp_path: Path) -> None:
