@@ -61,6 +61,27 @@ def _session_of(process: Path) -> int | None:
     return None if state == "Z" else int(session)
 
 
+def into_the_work(child: subprocess.Popen[str], cpu_s: float) -> None:
+    """Wait until the command has its handlers, and its processes have computed for so long: on a busy machine that takes longer."""
+    deadline = time.monotonic() + 120
+    while not _catches(child.pid, signal.SIGTERM) or _computed_s(child.pid) < cpu_s:
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _computed_s(session: int) -> float:
+    """Processor time of all processes of a session."""
+    ticks = 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += int(fields[11]) + int(fields[12]) if int(fields[3]) == session else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _catches(process: int, number: signal.Signals) -> bool:
     """Whether a process has a handler for a signal."""
     (caught,) = (line.split()[1] for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("SigCgt:"))
@@ -164,10 +185,7 @@ def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: si
 )
 def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tuple[str, ...], number: signal.Signals, says: str) -> None:
     child = started(*command)
-    while not _catches(child.pid, signal.SIGTERM):
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.01)
-    time.sleep(1.0)  # into the work
+    into_the_work(child, 3.0)
     child.send_signal(number)
     stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
     assert (child.returncode, stdout, stderr) == (128 + number, "", says)
@@ -197,10 +215,7 @@ def machine_code() -> None:
 )
 def test_machine_code_stops_as_soon(folder: Path, command: tuple[str, ...], kept: str, number: signal.Signals) -> None:
     child = started(*command, "--set", "strategy={kind='parameter-server',mode='async',workers=64}")
-    while not _catches(child.pid, signal.SIGTERM):
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.01)
-    time.sleep(3.0)  # into the machine code
+    into_the_work(child, 4.0)
     child.send_signal(number)
     stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
     how = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
