@@ -9,6 +9,7 @@ from simulator.discrepancy import between
 from simulator.figures import Estimate
 from simulator.intervals import paired_ratio, wins
 from simulator.results import Result
+from simulator.text import format_share
 
 __all__ = ["NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "verdict"]
 
@@ -126,7 +127,7 @@ def _by(ratio: Estimate, why: str = "") -> str:
     more = f"; {why}" if why else ""
     if ratio.mean >= _AS_TIMES:
         return f"{ratio.mean:.3g} times as fast ({ratio.low:.3g} to {ratio.high:.3g}{more})"
-    return f"by {_share(ratio.mean - 1)} ({_share(ratio.low - 1)} to {_share(ratio.high - 1)}{more})"
+    return f"by {format_share(ratio.mean - 1)} ({format_share(ratio.low - 1)} to {format_share(ratio.high - 1)}{more})"
 
 
 def _between(ratio: Estimate) -> str:
@@ -137,8 +138,4 @@ def _between(ratio: Estimate) -> str:
 
 
 def _slower(change: float) -> str:
-    return "equal" if abs(change) < NOTHING else f"{_share(abs(change))} {'faster' if change > 0 else 'slower'}"
-
-
-def _share(share: float) -> str:
-    return f"{share:.1%}" if abs(share) < 0.0995 else f"{share:.0%}"
+    return "equal" if abs(change) < NOTHING else f"{format_share(abs(change))} {'faster' if change > 0 else 'slower'}"
