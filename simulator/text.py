@@ -54,8 +54,8 @@ NONE: Final = "–"
 """In place of a value that there is none of."""
 
 Kind = Literal[
-    "text", "any", "count", "number", "difference", "throughput", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes",
-    "rate", "share", "precise_share", "error", "change", "whole_change", "usd", "hourly",
+    "text", "any", "count", "number", "updates", "difference", "throughput", "precise", "compact", "tick",
+    "seconds", "rough_seconds", "bytes", "rate", "share", "precise_share", "error", "change", "whole_change", "usd", "hourly",
     "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
@@ -64,8 +64,8 @@ Kind = Literal[
     A plain value of any type, to five significant digits.
 ``count``, ``number``
     A whole number; any number to three significant digits.
-``difference``
-    A number with its sign.
+``updates``, ``difference``
+    A mean staleness, to hundredths at most; the same with its sign.
 ``throughput``
     What readers compare line by line: to three digits and a whole number at least.
 ``precise``, ``precise_share``
@@ -175,6 +175,7 @@ class Format:
 
 
 _NUMBER = Format(whole=False)
+_UPDATES = Format(most_places=2)
 _SECONDS = Format(_TIMES, unit="s")
 _BYTES = Format(_SIZES, keeps_zeros=False, unit="bytes")
 _RATE = Format(_RATES, keeps_zeros=False, unit="bytes/s")
@@ -189,7 +190,8 @@ FORMATS: Mapping[Kind, Format] = {
     "number": _NUMBER,
     "throughput": Format(keeps_zeros=False),
     "precise": Format(digits=5),
-    "difference": replace(_NUMBER, signed=True),
+    "updates": _UPDATES,
+    "difference": replace(_UPDATES, signed=True),
     "compact": _COMPACT,
     "tick": replace(_COMPACT, digits=6),
     "seconds": _SECONDS,

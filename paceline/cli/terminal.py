@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from collections import Counter
@@ -113,10 +112,7 @@ def _progress_lines(title: str) -> Advance:
             first, shown_s = (now_s, done), now_s
         elif now_s - shown_s >= _EVERY_S:
             begun_s, before = first
-            left = ""
-            if done > before:
-                left_s = math.ceil((now_s - begun_s) / (done - before) * (total - done))
-                left = f", about {format_rough_seconds(left_s)} left"
+            left = f", about {format_rough_seconds((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
             note(f"{title}: {_count(done)} of {total:,}{left}")
             shown_s = now_s
 

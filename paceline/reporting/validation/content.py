@@ -59,7 +59,7 @@ def _told(score: Score, what: str, where: str) -> list[str]:
     sentences = [first, f"The 90% intervals hold {format_share(score.inside)} of what was measured; {width}; {noise}."]
     if score.median_absolute_staleness_error is not None:
         sentences.append(
-            f"Mean staleness is off by {format_number(score.median_absolute_staleness_error)} updates in the median, "
+            f"Mean staleness is off by {written(score.median_absolute_staleness_error, 'updates')} updates in the median, "
             f"at worst by {written(score.worst_staleness_error, 'difference')}."
         )
     return sentences
@@ -97,9 +97,9 @@ _MEASURES = (
     Column("interval width", "share"),
     Column("width over noise", "number"),
     Column("interval score", "share"),
-    Column("staleness error", "number"),
+    Column("staleness error", "updates"),
     Column("worst staleness error", "difference"),
-    Column("worst staleness distance", "number"),
+    Column("worst staleness distance", "updates"),
 )
 
 
@@ -135,10 +135,10 @@ _OF_ROWS = (
     Column("90% interval", "text", left=False),
     Column("error", "error"),
     Column("noise", "share"),
-    Column("staleness", "number"),
-    Column("predicted staleness", "number"),
+    Column("staleness", "updates"),
+    Column("predicted staleness", "updates"),
     Column("error of staleness", "difference"),
-    Column("distance", "number"),
+    Column("distance", "updates"),
 )
 
 
