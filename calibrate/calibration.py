@@ -10,6 +10,7 @@ from calibrate.fit.link import fit_link
 from calibrate.fit.profile import fit_profiles
 from calibrate.fit.step import fit_workload
 from calibrate.measurements import read_measurements
+from calibrate.probing import Progress
 from calibrate.profiling import obstacle_to_at_once, profile_at_once, profile_link, profile_runs
 from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.variables import variables_of
@@ -29,6 +30,7 @@ def calibrate_step(
     at_once: int = 1,
     launches: int = 5,
     accept_disturbed: bool = False,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Workload:
     """Time steps in separate runs, and then in several processes at once where that is asked for and possible, and fit a workload.
@@ -47,8 +49,10 @@ def calibrate_step(
         Processes at the same time, and how often they are started, as for :func:`calibrate.profile_at_once`; 1 measures none.
     accept_disturbed
         As for :func:`calibrate.fit_workload`.
+    progress
+        Called with what is done, what there is in all, and what is counted: steps, then launches at once.
     """
-    files = profile_runs(target, name, runs=runs, **options)
+    files = profile_runs(target, name, runs=runs, progress=_counting("steps", progress), **options)
     if at_once > 1:
         obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)
         if obstacle:
@@ -56,11 +60,12 @@ def calibrate_step(
             warnings.warn(without, PacelineWarning, stacklevel=2)
         else:
             fit_workload(files, name, accept_disturbed=accept_disturbed)  # what cannot be trusted is refused before more is measured
-            files += profile_at_once(target, name, processes=at_once, launches=launches, out=files[0], **options)
+            together = _counting("launches at once", progress)
+            files += profile_at_once(target, name, processes=at_once, launches=launches, out=files[0], progress=together, **options)
     return fit_workload(files, name, command, accept_disturbed=accept_disturbed)
 
 
-def calibrate_link(name: str, *, command: str = "", **options: Any) -> Cluster:
+def calibrate_link(name: str, *, command: str = "", progress: Progress | None = None, **options: Any) -> Cluster:
     """Time transfers, and fit latency and bandwidth of a link.
 
     Parameters
@@ -69,8 +74,10 @@ def calibrate_link(name: str, *, command: str = "", **options: Any) -> Cluster:
         As for :func:`calibrate.profile_link`.
     command
         What made it, for the provenance.
+    progress
+        Called with transfers done and in all, and ``"transfers"``.
     """
-    return fit_link(profile_link(name, **options), name, command)
+    return fit_link(profile_link(name, progress=_counting("transfers", progress), **options), name, command)
 
 
 def calibrate_profile(
@@ -106,3 +113,8 @@ def calibrate_profile(
             "add `model`, `checkpoint` or `variables`"
         )
     return fit_profiles(profiled, found, name, command, precision=precision)
+
+
+def _counting(what: str, progress: Progress | None) -> Progress | None:
+    """Progress that says what is counted, in place of what a probe is at."""
+    return None if progress is None else lambda done, total, _: progress(done, total, what)

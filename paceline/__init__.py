@@ -24,13 +24,17 @@ if TYPE_CHECKING:
         calibrate_profile,
         compare,
         load,
+        models,
+        observe,
         plan,
+        preview,
         read_matrix,
         read_profiles,
         read_tf_config,
         refit,
         report,
         scenario_of_tf_config,
+        schema,
         serve_link,
         simulate,
         sweep,
@@ -42,99 +46,49 @@ if TYPE_CHECKING:
         validate_matrix,
         validate_published,
     )
+    from paceline.catalogue import Catalogue
     from paceline.comparing import Comparison
+    from paceline.lengthy import Lengthy
+    from paceline.observing import Observation
     from paceline.planning.answer import Plan
-    from paceline.reporting.report import Report
+    from paceline.reporting.report import Report, StoppedReport
     from paceline.sweeping import Sweep, read_results
     from simulator import Result, Scenario
     from simulator.workload import Workload
 
 __version__ = "0.1.0"
 __all__ = [
-    "Comparison",
-    "Matrix",
-    "Plan",
-    "Refitted",
-    "Report",
-    "Result",
-    "Scenario",
-    "Sweep",
-    "Validation",
-    "Workload",
-    "calibrate",
-    "calibrate_link",
-    "calibrate_profile",
-    "compare",
-    "load",
-    "models",
-    "observe",
-    "plan",
-    "preview",
-    "read_matrix",
-    "read_profiles",
-    "read_results",
-    "read_tf_config",
-    "refit",
-    "report",
-    "scenario_of_tf_config",
-    "schema",
-    "serve_link",
-    "simulate",
-    "sweep",
-    "testbed",
-    "testbed_fit",
-    "testbed_predict",
-    "testbed_read",
-    "validate",
-    "validate_matrix",
+    "Catalogue", "Comparison", "Lengthy", "Matrix", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario", "StoppedReport",
+    "Sweep", "Validation", "Workload", "calibrate", "calibrate_link", "calibrate_profile", "compare", "load", "models", "observe", "plan",
+    "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema",
+    "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_matrix",
     "validate_published",
 ]  # fmt: skip
 
 _HOME = {
-    **dict.fromkeys(
-        (
-            "calibrate",
-            "calibrate_link",
-            "calibrate_profile",
-            "compare",
-            "load",
-            "plan",
-            "read_matrix",
-            "read_profiles",
-            "read_tf_config",
-            "refit",
-            "report",
-            "scenario_of_tf_config",
-            "serve_link",
-            "simulate",
-            "sweep",
-            "testbed",
-            "testbed_fit",
-            "testbed_predict",
-            "testbed_read",
-            "validate",
-            "validate_matrix",
-            "validate_published",
-        ),
-        "paceline.api",
-    ),
-    **dict.fromkeys(("Result", "Scenario"), "simulator"),
+    "Catalogue": "paceline.catalogue",
     "Comparison": "paceline.comparing",
+    "Lengthy": "paceline.lengthy",
     "Matrix": "calibrate.validation.matrix",
+    "Observation": "paceline.observing",
     "Plan": "paceline.planning.answer",
     "Refitted": "calibrate.validation.against_points",
     "Report": "paceline.reporting.report",
+    "Result": "simulator",
+    "Scenario": "simulator",
+    "StoppedReport": "paceline.reporting.report",
     "Sweep": "paceline.sweeping",
     "Validation": "calibrate.validation.validation",
     "Workload": "simulator.workload",
     "read_results": "paceline.sweeping",
 }
+"""Where a public name is defined that is no function of :mod:`paceline.api`."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_HOME.get(name, "paceline.api")), name)
 
 
 def __dir__() -> list[str]:

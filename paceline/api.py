@@ -7,7 +7,7 @@ Where it cannot do what it is asked it raises :class:`simulator.errors.PacelineE
 sentence, which names arguments in backticks: `` `out` ``, `` `force=True` ``.
 
 Kinds of arguments that several functions have, such as a scenario's :data:`~paceline.arguments.Source`
-or its :data:`~paceline.arguments.Settings`, are told once, in :mod:`paceline.arguments`.
+or its :data:`~paceline.arguments.Settings`, are explained once, in :mod:`paceline.arguments`.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def sweep(
     prices
         As for :func:`plan`.
     out
-        A results file, a line a scenario, each written as soon as it is there: after an
+        A results file, one line per scenario, each written as soon as it is there: after an
         interruption the same call goes on where it was. None keeps results in memory.
     jobs
         Processes, or tasks at a time; 0 takes all cores. Results do not depend on it.
@@ -441,7 +441,7 @@ def plan(
     strategies
         Short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``; none: the scenario's own.
     workers, servers
-        A range ``"1..64"``, of which only so many are simulated as are needed, or a list.
+        A range ``"1..64"``, of which no more are simulated than needed, or a list.
     scaling
         Weak: each replica keeps its batch. Strong: all together keep theirs. Left out: as
         the scenario has it.
@@ -600,12 +600,12 @@ def schema(format: Format | None = None) -> dict[str, Any]:  # noqa: A002
     Parameters
     ----------
     format
-        ``"scenario"``, ``"workload"``, ``"cluster"``, ``"device"`` or ``"result"``; None: all five.
+        ``"scenario"``, ``"workload"``, ``"cluster"``, ``"device"``, ``"result"`` or ``"testbed-setting"``; None: all of them.
 
     Examples
     --------
     >>> sorted(schema()), schema("cluster")["title"]
-    (['cluster', 'device', 'result', 'scenario', 'workload'], 'Cluster')
+    (['cluster', 'device', 'result', 'scenario', 'testbed-setting', 'workload'], 'Cluster')
     """
     from paceline.catalogue import schema_of, schemas
 
@@ -685,7 +685,7 @@ def calibrate(
     command
         What made it, for ``provenance["command"]``; left out: this call.
     progress
-        Called with steps done, steps in all, and what is going on.
+        Called with what is done, what there is in all, and what is counted: steps, then launches at once.
 
     Raises
     ------
@@ -888,7 +888,7 @@ def calibrate_link(
     command
         What made it, for ``provenance["command"]``; left out: this call.
     progress
-        Called with transfers done, transfers in all, and what is going on.
+        Called with transfers done and in all, and ``"transfers"``.
 
     Returns
     -------

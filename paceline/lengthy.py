@@ -136,7 +136,7 @@ def _cores(jobs: int) -> int:
 
 
 def _ask(weighed: Iterable[tuple[float, Scenario]], what: str, limit_s: float, agree: Agree, *, cores: int) -> None:
-    """Ask, where scenarios, each as often as its weight says, take longer together than the limit on so many cores."""
+    """Ask, where scenarios, each as often as its weight says, take longer together than the limit on that many cores."""
     total_s, longest_s, step_s, longest, slowest = 0.0, 0.0, 0.0, None, None
     for weight, given in weighed:
         scenario = resolve(given).scenario

@@ -1,6 +1,6 @@
 """Sentences about results and plans that more than one place says: the terminal, the report, a plan.
 
-How numbers are written is told by :mod:`simulator.text`.
+How numbers are written stands in :mod:`simulator.text`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
 from simulator.intervals import paired_ratio
 from simulator.results import Result
-from simulator.text import format_share, format_usd_per_hour, format_usd_sum, written
+from simulator.text import format_hourly, format_share, format_usd, written
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
@@ -109,15 +109,13 @@ def cost_in_words(result: Result) -> str | None:
         return None
     said = "; ".join(text for text in (price.terms, price.source) if text)
     text = (
-        f"{format_usd_per_hour(hourly)} USD an hour for {placement_of(result.scenario).nodes:,} x "
-        f"{format_usd_per_hour(price.usd_per_node_hour)} ({said}); {format_usd_sum(million.mean)} USD for a million samples"
+        f"{format_hourly(hourly)} an hour for {placement_of(result.scenario).nodes:,} x "
+        f"{format_hourly(price.usd_per_node_hour)} ({said}); {format_usd(million.mean)} for a million samples"
     )
     at_mean = hourly / 3600 / result.throughput_samples_per_s.mean * 1e6
-    if format_usd_sum(at_mean) != format_usd_sum(million.mean):
-        text += (
-            f" (90% of runs: {format_usd_sum(million.low)} to {format_usd_sum(million.high)}; mean over runs, which differ: at the mean "
-        )
-        text += f"throughput {format_usd_sum(at_mean)})"
+    if format_usd(at_mean) != format_usd(million.mean):
+        text += f" (90% of runs: {format_usd(million.low)} to {format_usd(million.high)}; mean over runs, which differ: at the mean "
+        text += f"throughput {format_usd(at_mean)})"
     return text
 
 
@@ -127,7 +125,7 @@ def cost_in_words(result: Result) -> str | None:
 def staleness_in_words(result: Result) -> str:
     """How old gradients are; nothing where none is."""
     stale = result.staleness
-    return f"gradients {written(stale.mean, 'brief')} updates old on average (p95 {stale.p95})" if stale.max else ""
+    return f"gradients {written(stale.mean, 'number')} updates old on average (p95 {stale.p95})" if stale.max else ""
 
 
 def paired_in_words(candidate: Candidate) -> str:

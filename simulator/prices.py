@@ -19,7 +19,7 @@ from typing import Any
 
 from simulator.cluster import Price
 from simulator.errors import InputError, PriceWarning, UnitError
-from simulator.text import format_usd_per_hour, listed
+from simulator.text import format_hourly, listed
 from simulator.units import parse_quantity
 from simulator.validation_errors import quoted, validated
 
@@ -137,11 +137,11 @@ class Prices:
                 hint = f"did you mean {' or '.join(near)}?" if near else f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}"
                 raise InputError(f"`prices` {quoted(name)}: none of the clusters here has this name; {hint}")
         if self.general is not None and self._kept and not self._filled:
-            first, rate = next(iter(self._kept)), format_usd_per_hour(self.general.usd_per_node_hour)
+            first, rate = next(iter(self._kept)), format_hourly(self.general.usd_per_node_hour)
             which = "the cluster here has one" if len(self._kept) == 1 else "all clusters here have one"
             raise InputError(
-                f"{rate} USD an hour for no cluster in particular is for those without a price, but {which} ({listed(list(self._kept))}); "
-                f"to replace it name the cluster: {_shown(first, f'{rate}/h')}"
+                f"{rate} an hour for no cluster in particular is for those without a price, but {which} ({listed(list(self._kept))}); "
+                f"to replace it name the cluster: {_shown(first, rate.removeprefix('$') + '/h')}"
             )
         for text in self.notes():
             warnings.warn(text, PriceWarning, stacklevel=2)
@@ -156,12 +156,12 @@ class Prices:
         for name, (price, before) in self._replaced.items():
             if before is None and not price.terms:
                 continue  # it is what was given
-            instead = f", in place of the {format_usd_per_hour(before)} USD of its file" if before is not None else ""
+            instead = f", in place of the {format_hourly(before)} of its file" if before is not None else ""
             how = f": {price.terms}" if price.terms else ""
-            texts.append(f"a node of {name} is taken at {format_usd_per_hour(price.usd_per_node_hour)} USD an hour{instead}{how}")
+            texts.append(f"a node of {name} is taken at {format_hourly(price.usd_per_node_hour)} an hour{instead}{how}")
         if self.general is None or not self._filled or (not self._kept and len(self._filled) == 1 and not self.general.terms):
             return texts
-        shown = f"{format_usd_per_hour(self.general.usd_per_node_hour)} USD an hour"
+        shown = f"{format_hourly(self.general.usd_per_node_hour)} an hour"
         text = f"the price of {shown} for every cluster without one is used for {listed(list(self._filled))}"
         if self._kept:
             text += f"; {listed(list(self._kept))} {'keeps its' if len(self._kept) == 1 else 'keep their'} own"

@@ -138,16 +138,8 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """The table without columns in which no row has a value."""
-        return self.chosen(
-            [column.name for place, column in enumerate(self.columns) if any(row[place] not in (None, "") for row in self.rows)]
-        )
-
-    def chosen(self, names: Sequence[str]) -> Table:
-        """The table with the columns of those names alone, in its own order."""
-        kept = [place for place, column in enumerate(self.columns) if column.name in names]
-        return replace(
-            self, columns=tuple(self.columns[place] for place in kept), rows=tuple(tuple(row[place] for place in kept) for row in self.rows)
-        )
+        said = (column.name for place, column in enumerate(self.columns) if any(row[place] not in (None, "") for row in self.rows))
+        return self.only(*said)
 
     def transposed(self, heading: str = "") -> Table:
         """A row for each column and a column for each row, for showing: cells as a reader sees them.

@@ -27,8 +27,7 @@ __all__ = [
     "clean",
     "format_bytes",
     "format_change",
-    "format_compact",
-    "format_duration",
+    "format_count",
     "format_hourly",
     "format_interval",
     "format_number",
@@ -38,8 +37,6 @@ __all__ = [
     "format_share",
     "format_throughput",
     "format_usd",
-    "format_usd_per_hour",
-    "format_usd_sum",
     "formats_data",
     "kind_of",
     "kind_of_setting",
@@ -57,8 +54,8 @@ NONE: Final = "–"
 """In place of a value that there is none of."""
 
 Kind = Literal[
-    "text", "any", "count", "number", "difference", "throughput", "brief", "precise", "compact", "tick", "seconds", "rough_seconds",
-    "bytes", "rate", "share", "error", "change", "whole_change", "usd", "hourly", "sum",
+    "text", "any", "count", "number", "difference", "throughput", "precise", "compact", "tick", "seconds", "rough_seconds", "bytes",
+    "rate", "share", "precise_share", "error", "change", "whole_change", "usd", "hourly",
     "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
@@ -69,9 +66,10 @@ Kind = Literal[
     A whole number; any number to three significant digits.
 ``difference``
     A number with its sign.
-``throughput``, ``brief``, ``precise``
-    What readers compare line by line, to three digits and a whole number at least; the same without zeros at the end,
-    for sentences; what they may multiply, to five.
+``throughput``
+    What readers compare line by line: to three digits and a whole number at least.
+``precise``, ``precise_share``
+    What readers may multiply: a number to five digits, a share to three.
 ``compact``, ``tick``
     A number with k, M, G or T in place of thousands: to three digits for narrow tables, to six for axes.
 ``seconds``, ``bytes``, ``rate``
@@ -189,23 +187,22 @@ FORMATS: Mapping[Kind, Format] = {
     "any": Format(digits=5, keeps_zeros=False),
     "count": Format(most_places=0),
     "number": _NUMBER,
-    "throughput": Format(),
-    "brief": Format(keeps_zeros=False),
+    "throughput": Format(keeps_zeros=False),
     "precise": Format(digits=5),
     "difference": replace(_NUMBER, signed=True),
     "compact": _COMPACT,
     "tick": replace(_COMPACT, digits=6),
     "seconds": _SECONDS,
-    "rough_seconds": Format(_TIMES[:3], digits=2, keeps_zeros=False, unit="s"),
+    "rough_seconds": Format(_TIMES[:3], digits=2, most_places=1, keeps_zeros=False, unit="s"),
     "bytes": _BYTES,
     "rate": _RATE,
     "share": replace(_SHARE, least=0.001),
+    "precise_share": replace(_SHARE, digits=3, most_places=20),
     "error": replace(_SHARE, signed=True),
     "change": _CHANGE,
     "whole_change": replace(_CHANGE, least_places=0, most_places=0),
     "usd": _USD,
     "hourly": replace(_USD, digits=5, whole_from=1e15),
-    "sum": _USD,
     "setting": Format(digits=6, keeps_zeros=False),
     "setting_s": replace(_SECONDS, digits=6, keeps_zeros=False),
     "setting_bytes": replace(_BYTES, digits=6),
@@ -255,9 +252,19 @@ def kind_of_setting(name: str) -> Kind:
     return next(kind for ending, _, kind in _ENDINGS if name.endswith(ending))
 
 
+def format_count(value: float) -> str:
+    """A whole number: ``"1,235"``; from 1e15 on its size alone."""
+    return FORMATS["count"].write(value)
+
+
 def format_number(value: float, digits: int = 3) -> str:
     """A number to ``digits`` significant digits, thousands apart: ``"81,200"``, ``"12.0"``, ``"0.0123"``."""
     return replace(_NUMBER, digits=digits).write(value)
+
+
+def format_throughput(per_s: float) -> str:
+    """A throughput: ``"1,235"``, ``"12.3"``."""
+    return FORMATS["throughput"].write(per_s)
 
 
 def format_seconds(value_s: float, digits: int = 3) -> str:
@@ -344,29 +351,3 @@ def clean(text: str, longest: int = LONGEST) -> str:
     plain = "".join(char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else " " for char in text[: longest * 4])
     plain = " ".join(plain.split()) or "(no name)"
     return plain if len(plain) <= longest and len(text) <= longest * 4 else plain[: longest - 1].rstrip() + "…"
-
-
-# names of before, until nobody uses them
-
-
-format_duration = format_seconds
-
-
-def format_throughput(per_s: float) -> str:
-    """A throughput: ``"1,235"``, ``"12.3"``."""
-    return FORMATS["throughput"].write(per_s)
-
-
-def format_compact(value: float) -> str:
-    """A number for the tick of an axis: ``"20k"``."""
-    return FORMATS["tick"].write(value)
-
-
-def format_usd_per_hour(usd: float) -> str:
-    """A price of an hour without its sign."""
-    return format_hourly(usd).removeprefix("$")
-
-
-def format_usd_sum(usd: float) -> str:
-    """A sum without its sign."""
-    return format_usd(usd).removeprefix("$")

@@ -31,7 +31,7 @@ def _chain(tf: Any, optimizer: Any, variable: Any, gradient: Any, length: int) -
 
 
 def measure(tf: Any, optimizer: Any, largest_variable_bytes: int, rounds: int, recorder: Any) -> None:
-    """Write ``server`` records: seconds for a call with so many updates of a tensor of a size.
+    """Write ``server`` records: seconds for a call with several updates of a tensor of a size.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def busy_cores(setting: TestbedSetting, readings: Sequence[Readings]) -> BusyCor
     setting
         Whose model, batch and threads count.
     readings
-        Of all kinds; ``apart`` with two processes and more are used.
+        Runs of all kinds; ``apart`` with two processes and more are used.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def busy_cores(setting: TestbedSetting, readings: Sequence[Readings]) -> BusyCor
 
 
 def slowdowns(readings: Readings) -> list[float]:
-    """Of each repeat of a run of k processes apart: (T_k / T_1 - 1) / (k - 1), in the mean over the processes.
+    """For each repeat of a run of k processes apart: (T_k / T_1 - 1) / (k - 1), averaged over the processes.
 
     T_1 is a process's mean step while all others rest, T_k that while all of them compute;
     steps that see a turn begin or end do not count, nor repeats in which others took more

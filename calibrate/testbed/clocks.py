@@ -1,7 +1,7 @@
 """What the clocks inside a step and the CPU time of the processes show directly, without the simulator.
 
 A sleeping device takes no core, so over loopback the CPU time of workers and servers is the
-work of calls, scheduling and messages, and of copying. Runs of several sizes tell what a step
+work of calls, scheduling and messages, and of copying. Runs of several sizes tell what each step
 takes whatever its bytes from what each byte takes.
 """
 
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 _NAMES = ("loopback_step_s", "loopback_async_step_s", "loopback_per_byte_s")
 _RELATIVE_ERROR = 0.08
-"""Of a run's CPU time, by what repeats differ from hour to hour."""
+"""Relative, by which the CPU time of repeats differs from hour to hour."""
 _LARGEST_RING = 5
 """Workers of a ring that takes part in the fit."""
 
@@ -99,9 +99,9 @@ def timed_directly(readings: Sequence[Readings], cores: float) -> dict[str, Para
     Parameters
     ----------
     readings
-        Of all kinds; what TCP shares is left out.
+        Runs of all kinds; what TCP shares is left out.
     cores
-        Of the machine.
+        Cores of the machine.
 
     Returns
     -------

@@ -36,7 +36,7 @@ _DRAWS = 60
 _SOCKETS_ERROR = 0.003
 """Relative, of the bytes on the wire for each byte as plain sockets show them."""
 _LEAST_RELATIVE_ERROR = 0.002
-"""Of a measured mean, however close its repeats are to each other."""
+"""Relative error of a measured mean, however close its repeats are to each other."""
 _SHRINKING = 3
 """Degrees of freedom with which the scatter of all repeats counts in that of one setting's."""
 _FEWEST_OF_A_KIND = 4
@@ -57,11 +57,11 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
         (2 alone tell less of larger ones); several sizes, one over loopback. Two workers with ``sharing = "tcp"``, where
         predictions for that are wanted.
     name
-        Of the platform.
+        Name of the platform.
     cores
-        Of the machine.
+        Cores of the machine.
     seed
-        Of the joint draws.
+        Seed of the joint draws.
 
     Raises
     ------
@@ -177,9 +177,9 @@ def _robustly(
     Returns
     -------
     solved
-        Of the last pass.
+        The solution of the last pass.
     errors
-        Of each setting's logarithm, as in the last pass.
+        Errors of each setting's logarithm, as in the last pass.
     far
         Settings that are off by more than three of their kind's errors.
     """

@@ -91,7 +91,7 @@ def with_model(table: Mapping[str, Any], source: str, where: str, describe: Desc
     table
         Keys of a :class:`~calibrate.testbed.setting.TestbedSetting`.
     source
-        Of the table, for messages.
+        What messages call the table.
     where
         File and key that name the model.
     describe

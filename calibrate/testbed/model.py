@@ -29,7 +29,7 @@ Describe = Callable[[str, int], tuple[TestbedVariable, ...]]
 
 _QUANTILES = 200
 _ITEM_BYTES = 4
-"""Of float32, the type in which an emulated model keeps what a workload gives as bytes."""
+"""Bytes of a float32, the type in which an emulated model keeps what a workload gives as bytes."""
 
 
 def is_function(model: str) -> bool:
@@ -125,7 +125,7 @@ def of_workload(name: str, batch: int | None, where: str, beside: Path | None = 
     Parameters
     ----------
     name
-        Of the catalogue, or a path that ends in ``.toml``.
+        A name in the catalogue, or a path that ends in ``.toml``.
     batch
         Samples of a step; the workload's own if None, or 32 where it has none.
     where

@@ -122,13 +122,13 @@ def predict_setting(
     platform
         The machine as calibrated, by runs that are not of this setting.
     compute
-        Of a real model, measured alone.
+        What a real model's step takes, measured with nothing else on the machine.
     one_gpu
         The replicas share one GPU.
     replications
         Simulated runs; 19 is the fewest for a distribution-free interval.
     seed
-        Of all random streams.
+        Seed of all random streams.
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     drawing = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))

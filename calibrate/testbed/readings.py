@@ -33,7 +33,7 @@ class OneRun:
     used
         What each task sent, received and computed.
     others_share
-        Of the cores' time, what other processes, the kernel or the hypervisor took; None if not known.
+        Share of the cores' time that other processes, the kernel or the hypervisor took; None if not known.
     """
 
     setting: TestbedSetting
@@ -48,7 +48,7 @@ class OneRun:
 
     @property
     def updates(self) -> int:
-        """Updates of the model: steps of all workers (``apart``: of so many models), or where workers step together, their common steps."""
+        """Updates of the model: steps of all workers (``apart``: each of its own model); common steps where workers step together."""
         if self.setting.mode == "sync":
             return max(step.version for step in self.steps) - min(step.read_version for step in self.steps)
         if self.setting.mode in ("ring", "mirrored"):
@@ -104,7 +104,7 @@ class Readings:
     Attributes
     ----------
     link_bytes_per_s
-        What plain sockets moved between two hosts, one value a repeat; empty on loopback.
+        What plain sockets moved between two hosts, one value per repeat; empty on loopback.
     """
 
     setting: TestbedSetting

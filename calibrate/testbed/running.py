@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 _TASK_BYTES = 120 * 2**20
-"""Of a task's own memory, TensorFlow's that it shares with the process that forked it left out."""
+"""A task's own memory, without TensorFlow's, which it shares with the process that forked it."""
 _PROCESS_BYTES = 700 * 2**20
-"""Of that process, with TensorFlow."""
+"""Memory of that process, with TensorFlow."""
 _COPIES = 4
-"""Of the variables in a worker: values, gradients, and what is on its way."""
+"""How often a worker holds the variables: values, gradients, and what is on its way."""
 _STEP_BYTES = 320
-"""Of a step's line in a file of measurements."""
+"""Length of a step's line in a file of measurements."""
 _HAS_TENSORFLOW = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tensorflow') is None)"
 
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
@@ -144,9 +144,9 @@ def faults_of_machine(settings: Sequence[TestbedSetting], repeats: int, folder: 
     settings
         What is to be run, one after the other.
     repeats
-        Of each.
+        How often each is run.
     folder
-        Of the raw measurements.
+        Where raw measurements go.
     python
         The user's Python; this one, if None.
 
@@ -283,7 +283,7 @@ def measure_setting(
     repeats
         How often; each repeat starts a cluster anew.
     seed
-        Of the emulated device and of staggered starts.
+        Seed of the emulated device and of staggered starts.
     timeout_s
         Seconds after which one repeat is given up.
     python

@@ -17,10 +17,10 @@ from simulator.spec import Spec
 __all__ = ["RealCompute", "scenario_of"]
 
 _FORWARD_SHARE = 1.0 / 3.0
-"""Of the emulated device's step, as the probe divides it."""
+"""Share of the emulated device's step, as the probe divides it."""
 _MOST_SLOWDOWN = 10.0
 _IN_MEMORY_BYTES_PER_S = 1e15
-"""Of a link on which bytes are handed over by address: all that they cost is the cores' work."""
+"""Rate of a link on which bytes are handed over by address: all that they cost is the cores' work."""
 _PACKET_BYTES = 45 * 1448
 """Payload of the longest packet that the kernel hands on in one piece: 64 KiB with headers, in whole segments of an Ethernet frame."""
 _REQUESTS = 2
@@ -66,9 +66,9 @@ def scenario_of(
     values
         The machine's parameters by name: see :data:`calibrate.testbed.platform.MEANINGS`.
     cores
-        Of the machine.
+        Cores of the machine.
     compute
-        Of a real model, as measured alone; needed where the setting computes really.
+        What a real model's step takes, measured with nothing else on the machine; needed where the setting computes really.
     one_gpu
         The replicas of MirroredStrategy are logical devices of one GPU, and share it.
     """
@@ -162,7 +162,7 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
 
 
 def _chunk_bytes(setting: TestbedSetting) -> float:
-    """Of a message of the ring, in the mean: a rank's part of all variables, or layer by layer of one."""
+    """Bytes of a message of the ring, on average: a rank's part of all variables, or layer by layer of one."""
     buffers = len(setting.variables) if setting.overlap else 1
     return setting.parameter_bytes / buffers / setting.workers
 

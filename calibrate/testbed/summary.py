@@ -85,7 +85,7 @@ class TestbedRun:
     label
         The setting in words.
     hash
-        Of the setting's content.
+        Content hash of the setting.
     setting, machine
         What ran, and on what.
     repeats

@@ -45,22 +45,22 @@ def fit_tcp_sharing(
     Parameters
     ----------
     readings
-        Of all kinds; those that :func:`shows_tcp` names are used.
+        Runs of all kinds; those that :func:`shows_tcp` names are used.
     found
         All other parameters.
     cores
-        Of the machine.
+        Cores of the machine.
     count
         How many joint draws are wanted.
     seed
-        Of the draws.
+        Seed of the draws.
 
     Returns
     -------
     parameters
         The two; none without such runs.
     draws
-        Of the two together; empty ones without such runs.
+        Draws of the two together; empty ones without such runs.
     """
     runs = [one for one in readings if shows_tcp(one.setting)]
     if not runs:

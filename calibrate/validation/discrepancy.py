@@ -244,7 +244,7 @@ def _regime_table(rows: Sequence[Compared], sample: Sample, name: str) -> dict[s
     held = held_out(sample, [name] if settings >= _FEWEST else alike)
     about = f"{settings} settings of {sources} source{'' if sources == 1 else 's'}"
     if settings < _FEWEST:
-        about += "; drawn towards all regimes with such links, whose coverage is told"
+        about += "; drawn towards all regimes with such links, whose coverage is given"
     elif sources == 1:
         about += "; its coverage is that of figures from other regimes alone"
     print(f"{name}: {held if settings >= _FEWEST else about}")  # noqa: T201

@@ -174,7 +174,7 @@ def validate_matrix(
     readings = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
     _check_machine(readings)
     fitted = readings[: len(matrix.fit)]
-    platform = fit_platform(fitted, matrix.name, _cores(readings), seed=matrix.seed, progress=progress)
+    platform = fit_platform(fitted, matrix.name, readings[0].cores, seed=matrix.seed, progress=progress)
     groups = ["fit"] * len(fitted) + [one.group for one in matrix.held_out]
     rows = []
     for number, (one, group) in enumerate(zip(readings, groups, strict=True)):
@@ -200,10 +200,6 @@ def _check_machine(readings: list[Readings]) -> None:
                         f"{file.path}: was measured with {key} {there!r}, {first.path.name} with {here!r}; "
                         "measure both on one machine, into a folder of its own (`measurements`)"
                     )
-
-
-def _cores(readings: list[Readings]) -> float:
-    return float(readings[0].files[0].fingerprint.model_dump().get("cores", 1))
 
 
 def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readings], replications: int, seed: int) -> Compared:

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from paceline.cli.ending import keeping
-from paceline.cli.terminal import note, progress_bar
+from paceline.cli.terminal import note, stages_bar
 from simulator.errors import CalibrationWarning
 
 __all__ = ["measuring", "note_of_measurements", "warning_loudly"]
 
 
 @contextmanager
-def measuring(title: str) -> Iterator[Callable[[int, int, str], None]]:
+def measuring() -> Iterator[Callable[[int, int, str], None]]:
     """Progress of measurements; where they are stopped, what the library says that is kept of them; warnings in boxes.
 
     Raises
@@ -23,8 +23,8 @@ def measuring(title: str) -> Iterator[Callable[[int, int, str], None]]:
     StoppedError
         It was stopped.
     """
-    with warning_loudly(), progress_bar(title) as advance, keeping():
-        yield lambda done, total, _what: advance(done, total)
+    with warning_loudly(), stages_bar() as progress, keeping():
+        yield progress
 
 
 @contextmanager

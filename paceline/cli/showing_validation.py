@@ -78,7 +78,7 @@ def show_matrix(matrix: Matrix) -> None:
 def _scores(validation: Validation) -> Grid:
     whole = scores_table(validation)
     return (
-        replace(whole.chosen([column.name for column in whole.columns if column.name != "worst setting"]), note="")
+        replace(whole.only(*(column.name for column in whole.columns if column.name != "worst setting")), note="")
         .transposed("measure")
         .to_rich()
     )
@@ -93,6 +93,7 @@ def _rows(validation: Validation, group: str) -> Grid:
         rows = sorted(rows, key=lambda row: (row.fitted, -abs(row.error)))[:most]
         title = f"{group}: the {most} largest errors of {sum(row.group == group for row in validation.rows)}"
     unit = f", {rows[0].unit}" if len({row.unit for row in rows}) == 1 else ""
-    narrow = rows_table(Validation("", "", tuple(rows), ())).chosen(_NARROW)
+    whole = rows_table(Validation("", "", tuple(rows), ()))
+    narrow = whole.only(*(column.name for column in whole.columns if column.name in _NARROW))
     columns = tuple(replace(column, heading=_SHORT.get(column.name, "")) for column in narrow.columns)
     return replace(narrow, title=title + unit, columns=columns).to_rich()

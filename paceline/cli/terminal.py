@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections import Counter
@@ -16,7 +17,16 @@ from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
 from simulator.results import Result
-from simulator.text import format_bytes, format_rough_seconds, format_seconds
+from simulator.text import (
+    format_bytes,
+    format_interval,
+    format_number,
+    format_rough_seconds,
+    format_seconds,
+    format_share,
+    format_throughput,
+    written,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,6 +82,8 @@ def progress_bar(title: str) -> Iterator[Advance]:
 
 _SPEED_OVER_S = 600.0
 _EVERY_S = 30.0
+_MOST = 999_999.5
+"""Up to this throughput all digits of a whole number fit into a table of 80 characters."""
 
 
 @contextmanager
@@ -101,7 +113,10 @@ def _progress_lines(title: str) -> Advance:
             first, shown_s = (now_s, done), now_s
         elif now_s - shown_s >= _EVERY_S:
             begun_s, before = first
-            left = f", about {format_rough_seconds((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
+            left = ""
+            if done > before:
+                left_s = math.ceil((now_s - begun_s) / (done - before) * (total - done))
+                left = f", about {format_rough_seconds(left_s)} left"
             note(f"{title}: {_count(done)} of {total:,}{left}")
             shown_s = now_s
 
@@ -195,11 +210,11 @@ def _table(title: str, results: Sequence[Result]) -> Table:
         table.add_row(
             f"{result.replicas}{'*' if result.extrapolated else ' '}",
             str(_placement(result).nodes),
-            _figure(rate.mean),
-            f"{_end(rate.low)} to {_end(rate.high)}",
-            _share(result.scaling_efficiency.mean),
+            written(rate.mean, "throughput" if rate.mean < _MOST else "compact"),
+            format_interval(rate.low, rate.high, "compact"),
+            format_share(result.scaling_efficiency.mean),
             format_seconds(result.step_time_s.mean),
-            _figure(result.staleness.mean),
+            format_throughput(result.staleness.mean),
             result.bottleneck.label,
         )
     return table
@@ -216,30 +231,6 @@ def _one_a_worker(result: Result) -> bool:
     return not layout.one_process and layout.replicas_per_process == 1
 
 
-def _figure(rate: float) -> str:
-    """Short enough for eight columns to fit into 80 characters."""
-    if rate >= 999_999.5:
-        return f"{rate / 1e6:,.2f}M"
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-
-
-def _end(rate: float) -> str:
-    """An end of an interval, in at most five characters."""
-    if rate >= 999_500:
-        return f"{rate / 1e6:.3g}M"
-    return _figure(rate) if rate < 9_999.5 else f"{rate / 1e3:.3g}k"
-
-
-def _share(share: float) -> str:
-    """In at most four characters below 1000%; results in full have a decimal more and the interval."""
-    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
-
-
-def _exactly(share: float) -> str:
-    """With three digits where it is small, so that times the replicas it is the speed-up."""
-    return f"{share:.1%}" if share >= 0.0995 else f"{100 * share:.3g}%"
-
-
 def show_result(result: Result) -> None:
     """One result in full."""
     from rich.console import Console
@@ -247,7 +238,7 @@ def show_result(result: Result) -> None:
     from rich.text import Text
 
     console = Console()
-    console.print(_table(result.scenario.strategy.label(result.replicas), [result]))
+    console.print(_table(result.scenario.strategy.in_words, [result]))
     console.print()
     step, parts = result.step_time_s, result.breakdown_s
     named = (
@@ -263,8 +254,8 @@ def show_result(result: Result) -> None:
     speedup, efficiency = result.speedup, result.scaling_efficiency
     lines.add_row(
         "efficiency",
-        f"{_exactly(efficiency.mean)} (90% of runs: {_exactly(efficiency.low)} to {_exactly(efficiency.high)}), "
-        f"{speedup.mean:.3g} times one replica alone",
+        f"{written(efficiency.mean, 'precise_share')} (90% of runs: {format_interval(efficiency.low, efficiency.high, 'precise_share')}), "
+        f"{format_number(speedup.mean)} times one replica alone",
     )
     lines.add_row("step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles))
     shares = [f"{name} {value / step.mean:.0%}" for name, value in named if value > 0.005 * step.mean]
@@ -300,18 +291,21 @@ def _particulars(result: Result) -> Iterator[tuple[str, str]]:
         if len(stale.per_server_mean) > 1:
             yield "servers", _by_server(stale)
         if pace.backups:
-            yield "dropped", f"{result.dropped_share:.1%} of gradients; {_figure(result.wasted_samples_per_s)} samples/s wasted"
+            yield (
+                "dropped",
+                f"{format_share(result.dropped_share)} of gradients; {format_throughput(result.wasted_samples_per_s)} samples/s wasted",
+            )
     elif reduction is not None and reduction.chosen:
         yield "chosen", _chosen(result)
     if result.phase is not None:
         yield "phases", _phases(result.phase)
     rates = result.throughput_of_each_replication
     if rates and len(rates) != _RANGE_IS_INTERVAL and result.scenario.run.total_steps(result.replicas) < _SHORT * result.replicas:
-        yield "runs", f"{_figure(min(rates))} to {_figure(max(rates))} samples/s over {len(rates)} runs"
+        yield "runs", f"{format_throughput(min(rates))} to {format_throughput(max(rates))} samples/s over {len(rates)} runs"
 
 
 _RANGE_IS_INTERVAL = 19
-"""Of so many replications the 90% interval goes from the least to the largest."""
+"""With this number of replications the 90% interval goes from the least to the largest."""
 _SHORT = 1000
 """Steps of a worker below which runs differ much from one another."""
 _LISTED = 4

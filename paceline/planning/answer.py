@@ -196,7 +196,7 @@ class Plan(Spec):
     passed_over: int = Field(default=0, description="of those, not simulated because the search had no need of them")
     refused: tuple[Refused, ...] = Field(default=(), description="those that cannot be, each with the reason")
     simulated: int = Field(description="scenarios that were really simulated, those for workers, servers and improvements included")
-    sentences: tuple[str, ...] = Field(default=(), description="for people in a hurry: the answer, how sure it is, what limits it")
+    sentences: tuple[str, ...] = Field(default=(), description="in short: the answer, how sure it is, what limits it")
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:

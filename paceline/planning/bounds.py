@@ -321,7 +321,7 @@ def worst_of(several: Iterable[JitterBounds]) -> JitterBounds:
 
 
 def least_mean(limits: JitterBounds, count: float) -> float:
-    """What the mean of so many factors is not below, but for a chance of e^-40.
+    """What the mean of ``count`` factors is not below, but for a chance of e^-40.
 
     The positive root e of count e^2 = 2 L (v + e b / 3), from 1, with L = 40, variance v and
     b = 1 - least: Bernstein's inequality, in the form that holds at any time of a running

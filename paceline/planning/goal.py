@@ -196,7 +196,7 @@ def required_rate(goal: Goal, usd_per_hour: float | None) -> float:
 
 
 def enough_of(replications: int, confidence: float) -> int:
-    """How many of so many replications must reach a goal: the fewest k with k / (R + 1) at least the confidence."""
+    """How many replications must reach a goal: the fewest k with k / (R + 1) at least the confidence."""
     return max(1, math.ceil(confidence * (replications + 1) - _ROUNDING * (replications + 1)))
 
 
@@ -255,7 +255,7 @@ def reached_by(rates: Sequence[float], needed: float) -> int:
 
 
 def reachable_confidence(replications: int) -> float:
-    """The most that so many replications support: R / (R + 1)."""
+    """The most that a number of replications supports: R / (R + 1)."""
     return replications / (replications + 1)
 
 

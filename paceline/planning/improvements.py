@@ -30,7 +30,7 @@ __all__ = ["improved", "improvements"]
 
 @dataclass(frozen=True)
 class _Change:
-    """One change: what it is of, what it is called, how it is told, and the scenarios that stand for it.
+    """One change: what it is of, what it is called, how it is worded, and the scenarios that stand for it.
 
     ``what`` is the thing that it makes better, such as ``network``. ``scenarios`` are one, or
     where it is a range its pessimistic, middle and optimistic end; none where it is not

@@ -214,7 +214,7 @@ class Judge:
         return Paired(wins=wins(*rates), runs=len(rates[0]), by="faster")
 
     def candidate(self, point: Point, answer: Point | None) -> Candidate:
-        """What is told of a point, beside the answer; where nothing reaches the goal there is none to be compared with."""
+        """What is said of a point, beside the answer; where nothing reaches the goal there is none to be compared with."""
         result, total = point.result, self.goal.total_samples
         assert result is not None
         placement = placement_of(point.scenario)

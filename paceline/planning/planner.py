@@ -191,7 +191,7 @@ def _priced(space: Space, goal: Goal) -> tuple[Goal, str]:
 
 
 def _check_confidence(space: Space, goal: Goal) -> None:
-    """Refuse a confidence that so many replications cannot support."""
+    """Refuse a confidence that this number of replications cannot support."""
     replications = min(scenario.run.replications for line in space.lines for scenario in line.scenarios.values())
     if goal.confidence > reachable_confidence(replications) + 1e-12:
         raise InputError(
@@ -268,7 +268,7 @@ def _clusters(
     points
         Every configuration that is not refused.
     candidates
-        What is told of those that were simulated, by the id of the point.
+        What is said of those that were simulated, by the id of the point.
     chosen
         The answer, or where there is none the nearest.
     refused

@@ -13,7 +13,7 @@ from paceline.planning.space import Space
 from paceline.sentences import change_in_words, paired_in_words, staleness_in_words
 from simulator.cost import placement_of
 from simulator.results import Failure
-from simulator.text import format_seconds, format_usd, format_usd_per_hour, format_usd_sum, written
+from simulator.text import format_hourly, format_seconds, format_throughput, format_usd, written
 from simulator.workload import Workload
 
 __all__ = [
@@ -33,11 +33,11 @@ _LITTLE = 0.01
 def goal_in_words(goal: Goal) -> str:
     """What is asked for: ``100,000 samples in 12 h``."""
     if goal.target_throughput_samples_per_s is not None:
-        return f"{_rate(goal.target_throughput_samples_per_s)} samples/s"
+        return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
     total = goal.total_samples
     assert total is not None
     limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
-    limits += [f"for {format_usd(goal.budget_usd).removeprefix('$')} USD"] if goal.budget_usd is not None else []
+    limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
     return f"{total:,.0f} samples {' and '.join(limits)}"
 
 
@@ -49,22 +49,22 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, str, str]:
 def _figures(candidate: Candidate, total: float | None) -> str:
     """Throughput, time and cost of a candidate: cost is the price of an hour times the time, to the digits that are shown."""
     rate = candidate.result.throughput_samples_per_s
-    parts = [f"{written(rate.mean, 'any')} samples/s (90% of runs: {_rate(rate.low)} to {_rate(rate.high)})"]
+    parts = [f"{written(rate.mean, 'any')} samples/s (90% of runs: {format_throughput(rate.low)} to {format_throughput(rate.high)})"]
     if candidate.time_s is not None and total is not None:
         parts.append(
             f"{format_seconds(candidate.time_s.mean, _EXACT)} for the training{_at_mean(candidate.time_s.mean, total / rate.mean)}"
         )
     if candidate.usd_per_hour is not None:
-        hourly = f"{format_usd_per_hour(candidate.usd_per_hour)} USD an hour"
+        hourly = f"{format_hourly(candidate.usd_per_hour)} an hour"
         cost = candidate.cost_usd
         bought = f" ({text})" if (text := purchase_in_words(candidate)) else ""
-        parts.append((hourly if cost is None else f"{format_usd_sum(cost.mean)} USD for all of it at {hourly}") + bought)
+        parts.append((hourly if cost is None else f"{format_usd(cost.mean)} for all of it at {hourly}") + bought)
     stale = staleness_in_words(candidate.result)
     return ", ".join([*parts, *([f"with {stale}"] if stale else [])])
 
 
 def purchase_in_words(candidate: Candidate) -> str:
-    """What a candidate's machines cost to buy, beside the share of it that is told as its cost; nothing where they are rented."""
+    """What a candidate's machines cost to buy, beside the share of it that counts as its cost; nothing where they are rented."""
     cluster, placement = candidate.result.scenario.cluster, placement_of(candidate.result.scenario)
     held = [(placement.nodes - placement.server_nodes, cluster.price), (placement.server_nodes, cluster.server_price)]
     if cluster.server_price is None:
@@ -72,19 +72,15 @@ def purchase_in_words(candidate: Candidate) -> str:
     bought = [(nodes, price.purchase_usd) for nodes, price in held if nodes and price is not None and price.purchase_usd is not None]
     if not bought or candidate.usd_per_hour is None:
         return ""
-    each, total = " + ".join(f"{nodes:,} x {usd:,.10g}" for nodes, usd in bought), sum(nodes * usd for nodes, usd in bought)
-    share, time_s = f"{format_usd_per_hour(candidate.usd_per_hour)} USD is the share of an hour", candidate.time_s
+    each, total = " + ".join(f"{nodes:,} x ${usd:,.10g}" for nodes, usd in bought), sum(nodes * usd for nodes, usd in bought)
+    share, time_s = f"{format_hourly(candidate.usd_per_hour)} is the share of an hour", candidate.time_s
     if candidate.cost_usd is not None and time_s is not None:
-        share = f"{format_usd_sum(candidate.cost_usd.mean)} USD is the share of {format_seconds(time_s.mean, _EXACT)}"
-    return f"{each} = {total:,.10g} USD to buy; {share} by the terms of the price"
+        share = f"{format_usd(candidate.cost_usd.mean)} is the share of {format_seconds(time_s.mean, _EXACT)}"
+    return f"{each} = ${total:,.10g} to buy; {share} by the terms of the price"
 
 
 _EXACT = 5
 """Significant digits of figures that a reader may multiply."""
-
-
-def _rate(per_s: float) -> str:
-    return written(per_s, "brief")
 
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
@@ -106,8 +102,8 @@ def _answer(plan: Plan, chosen: Point) -> str:
         return f"Nothing considered reaches {asked}; nearest comes {named}: {figures}, but it has no price."
     return (
         f"Nothing considered reaches {asked}; nearest comes {named}: {figures}. With a confidence of {goal.confidence:.4g} it "
-        f"gives {_rate(reached)} of the {_rate(needed)} samples/s it needs, "
-        f"so {_rate(needed / reached)} times that would be needed."
+        f"gives {format_throughput(reached)} of the {format_throughput(needed)} samples/s it needs, "
+        f"so {format_throughput(needed / reached)} times that would be needed."
     )
 
 
@@ -157,7 +153,7 @@ def _price_of(improvement: Improvement, chosen: Candidate) -> str:
     """What an improvement adds to the price of an hour, where it does."""
     if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
         return ""
-    return f" for {format_usd_per_hour(improvement.usd_per_hour - chosen.usd_per_hour)} USD an hour more"
+    return f" for {format_hourly(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
 
 
 def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -> str:
@@ -271,7 +267,7 @@ def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point 
         if failed:
             return f"could not be simulated: {failed}"
         most = max(points, key=lambda point: point.ceiling / point.needed)
-        rates = f"{_rate(most.ceiling)} samples/s of {_rate(most.needed)} needed"
+        rates = f"{format_throughput(most.ceiling)} samples/s of {format_throughput(most.needed)} needed"
         return f"too slow at every size allowed: by closed forms at most {rates}"
     confidence = judge.confidence(nearest)
     asked = judge.goal.confidence
@@ -283,4 +279,4 @@ def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point 
 
 def _needs(judge: Judge, point: Point) -> str:
     reached = judge.margin(point) * point.needed
-    return f"{_rate(reached)} samples/s with the confidence asked for, {_rate(point.needed)} needed"
+    return f"{format_throughput(reached)} samples/s with the confidence asked for, {format_throughput(point.needed)} needed"

@@ -25,7 +25,7 @@ _RATE = (
     Column("samples_per_s_high", "number", "High"),
 )
 _PRICE = Column("usd_per_hour", "hourly", "Cost of an hour")
-_TRAINING = (Column("hours", "precise", "Hours of training"), _PRICE, Column("cost_usd", "sum", "Cost of the training"))
+_TRAINING = (Column("hours", "precise", "Hours of training"), _PRICE, Column("cost_usd", "usd", "Cost of the training"))
 _WHERE = Column("placement", "text", "Machines")
 _IN_WORDS = frozenset({"rank", "workers", "nodes"})
 """Columns that the words of a configuration and of its machines say as well."""
@@ -103,7 +103,7 @@ def _clusters(plan: Plan) -> Table:
         Column("samples_per_s", "precise", "Samples/s"),
         Column("hours", "precise", "Hours"),
         _PRICE,
-        Column("cost_usd", "sum", "Cost in all"),
+        Column("cost_usd", "usd", "Cost in all"),
         Column("confidence", "share", "Confidence"),
         Column("text", "text", "How it compares, or why not"),
         Column("best", "text", "Best configuration"),

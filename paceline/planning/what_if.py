@@ -39,7 +39,7 @@ def changed(scenario: Scenario, where: str = "what if", **parts: Spec) -> Scenar
 
 
 def with_network(scenario: Scenario, factor: float) -> Scenario:
-    """Every link between nodes with so many times the bandwidth; latency, and what one connection gets at most, stay."""
+    """Every link between nodes with ``factor`` times the bandwidth; latency, and what one connection gets at most, stay."""
     cluster = _times(scenario.cluster, "inter_node.bandwidth_bytes_per_s", factor)
     return changed(scenario, cluster=_classes(cluster, bandwidth=factor))
 
@@ -53,17 +53,17 @@ def with_latency(scenario: Scenario, factor: float) -> Scenario:
 
 
 def with_inner_links(scenario: Scenario, factor: float) -> Scenario:
-    """Links between the devices of a node with so many times the bandwidth."""
+    """Links between the devices of a node with ``factor`` times the bandwidth."""
     return changed(scenario, cluster=_times(scenario.cluster, "intra_node.bandwidth_bytes_per_s", factor))
 
 
 def with_host_link(scenario: Scenario, factor: float) -> Scenario:
-    """Links between a device and its host with so many times the bandwidth."""
+    """Links between a device and its host with ``factor`` times the bandwidth."""
     return changed(scenario, cluster=_times(scenario.cluster, "host_link.bandwidth_bytes_per_s", factor))
 
 
 def with_compute(scenario: Scenario, factor: float) -> Scenario:
-    """Devices that take so many times as long for forward pass, backward pass and update; hosts and servers stay as they are."""
+    """Devices that take ``factor`` times as long for forward pass, backward pass and update; hosts and servers stay as they are."""
     scenario = resolve(scenario).scenario  # whose times they are that change: those on the device
     load = scenario.workload
     for name in ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"):
@@ -78,7 +78,7 @@ def with_batch(scenario: Scenario, factor: int) -> Scenario:
 
 
 def with_one_more_server(scenario: Scenario) -> Scenario:
-    """One parameter server more; on a node of its own, which a cluster of so many nodes gets besides."""
+    """One parameter server more; on a node of its own, which a cluster of a fixed number of nodes gets besides."""
     strategy, cluster = scenario.strategy, scenario.cluster
     assert scenario.servers, "the strategy must have servers"
     if cluster.nodes is not None and scenario.layout.server_nodes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from simulator.text import format_compact
+from simulator.text import written
 
 __all__ = [
     "INK",
@@ -104,7 +104,7 @@ def workers_axis(workers: Sequence[int], title: str = "Workers") -> dict[str, An
         type="log",
         tickmode="array",
         tickvals=ticks,
-        ticktext=[format_compact(tick) if tick >= 10_000 else str(tick) for tick in ticks],
+        ticktext=[written(tick, "tick") if tick >= 10_000 else str(tick) for tick in ticks],
         tickangle=0,
         range=[math.log10(low) - room, math.log10(high) + room],
         showgrid=False,
@@ -127,7 +127,7 @@ def log_axis(values: Sequence[float], title: str = "") -> dict[str, Any]:
         type="log",
         tickmode="array",
         tickvals=ticks,
-        ticktext=[format_compact(float(f"{tick:.6g}")) for tick in ticks],
+        ticktext=[written(tick, "tick") for tick in ticks],
         automargin=low < -1,
         range=[low - room, high + room],
     )

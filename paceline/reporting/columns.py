@@ -37,7 +37,7 @@ MOST_RUNS = 100
 
 _LONGEST_TEXT = 600
 _COUNTED = {"replicas": "replica", "strategy.servers": "server"}
-"""Keys whose values are told as a number of things."""
+"""Keys whose values are shown as a number of things."""
 _STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
 """How a result stands to what was measured, by its grade."""
 

@@ -26,7 +26,7 @@ AnswerT = TypeVar("AnswerT")
 GivenT = TypeVar("GivenT")
 
 _AHEAD, _MOST_AHEAD = 64, 1024
-"""Tasks handed over together: so many for each process, but no more than that in all."""
+"""Tasks handed over together: this number for each process, but no more than that in all."""
 _QUICK_S, _LONG_S = 2.0, 8.0
 """Batches that take less grow, those that take more shrink."""
 _SOME_S, _MOST_AT_A_TIME = 0.25, 64

@@ -107,7 +107,7 @@ def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
     try:
         workload, cluster = _workload(text[begin:end]), _cluster(text[end + len(_CLUSTER) : rest])
         data = from_json(text[:begin] + b"null" + _CLUSTER + b"null" + text[rest:], allow_inf_nan=False)
-    except (ValueError, RecursionError):  # read as a whole it is told what is wrong
+    except (ValueError, RecursionError):  # reading all of it says what is wrong
         return None
     data["scenario"].update(workload=workload, cluster=cluster)
     return data  # type: ignore[no-any-return]

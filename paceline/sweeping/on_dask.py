@@ -54,7 +54,7 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
     from joblib import Parallel, parallel_config
 
     for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in one line, below
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is reported in one line, below
     where, hint = f"`scheduler` {scheduler!r}", "start one with: dask scheduler"
     check_answers(scheduler, where, hint)
     try:

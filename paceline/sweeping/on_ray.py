@@ -56,7 +56,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
     from joblib import Parallel, parallel_config
 
     address = scheduler or os.environ.get("RAY_ADDRESS") or _OWN
-    logging.getLogger("ray").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, below
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # what goes wrong is reported in one line, below
     where = f"`scheduler` {address!r}"
     hint = "start one with: ray start --head (if it wants a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN)"
     if ":" in address:

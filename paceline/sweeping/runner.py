@@ -165,7 +165,7 @@ class _Sent(NamedTuple, Generic[SentT]):
 
 
 def _resolved(scenario: Scenario) -> Scenario | Resolved:
-    """Resolved here, where the user's catalogue is; what cannot be is told by who simulates it."""
+    """Resolved here, where the user's catalogue is; what cannot be is reported by who simulates it."""
     try:
         return resolve(scenario)
     except PacelineError:

@@ -27,8 +27,8 @@ from simulator.spec import Bytes, Seconds
 from simulator.strategies.assembling import assembled, seats
 from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
-from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Strategy, cores_s, counted
-from simulator.text import format_bytes, format_seconds
+from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Strategy, cores_s
+from simulator.text import format_bytes, format_count, written
 
 __all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
 
@@ -193,8 +193,8 @@ class AllReduceStrategy(Strategy):
         pieces = fused / self.pipeline_chunk_bytes if self.algorithm in ("double-binary-tree", "auto") else 0.0
         if pieces > _MOST_PIECES:
             raise ValueError(
-                f"strategy.pipeline_chunk ({format_bytes(self.pipeline_chunk_bytes)}) cuts a buffer of {format_bytes(fused)} into "
-                f"{counted(pieces)} pieces; at most {_MOST_PIECES:,} are simulated: take larger ones"
+                f"strategy.pipeline_chunk ({written(self.pipeline_chunk_bytes, 'setting_bytes')}) cuts a buffer of "
+                f"{format_bytes(fused)} into {format_count(pieces)} pieces; at most {_MOST_PIECES:,} are simulated: take larger ones"
             )
         if setup.rank_messages:
             local = min(setup.cluster.replicas_per_node, ranks)
@@ -207,13 +207,13 @@ class AllReduceStrategy(Strategy):
             cause, nearly = ('run.detail = "messages"', ", which gives nearly the same times") if asked else ("cluster.shared_cores", "")
             if (messages := ranks * each.get(self.algorithm, 2 * ranks) * buckets) > MOST_MESSAGES:
                 raise ValueError(
-                    f"{cause} would simulate about {counted(messages)} messages a step one by one; at most {MOST_MESSAGES:,} are: "
+                    f"{cause} would simulate about {format_count(messages)} messages a step one by one; at most {MOST_MESSAGES:,} are: "
                     f"leave it out{nearly}"
                 )
         if self.fusion_cycle_s is not None and (cycles := setup.run.steps * self.lone_step_s(setup) / self.fusion_cycle_s) > _MOST_CYCLES:
             raise ValueError(
-                f"strategy.fusion_cycle ({format_seconds(self.fusion_cycle_s)}) comes about {counted(cycles)} times in this run; "
-                f"at most {counted(_MOST_CYCLES)} can be told apart: take a longer one"
+                f"strategy.fusion_cycle ({written(self.fusion_cycle_s, 'setting_s')}) comes about {format_count(cycles)} "
+                f"times in this run; at most {format_count(_MOST_CYCLES)} can be told apart: take a longer one"
             )
 
     def lone_step_s(self, setup: Setup) -> float:

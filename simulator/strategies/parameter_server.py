@@ -37,8 +37,9 @@ from simulator.rng import Streams
 from simulator.spec import Seconds, Spec
 from simulator.strategies.assembling import assembled
 from simulator.strategies.setup import Layout, Setup
-from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Strategy, check_workers, cores_s, counted
+from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
+from simulator.text import format_count
 from simulator.workload import Workload
 
 __all__ = ["Coordinator", "ParameterServer"]
@@ -215,7 +216,7 @@ class ParameterServer(Strategy):
         cluster, replicas, tensors = setup.cluster, setup.layout.replicas, self._tensors(setup.workload)
         if tensors > _MOST_TENSORS:
             raise ValueError(
-                f"strategy.partitioner cuts the variables into {counted(tensors)} shards; at most {_MOST_TENSORS:,} are simulated: "
+                f"strategy.partitioner cuts the variables into {format_count(tensors)} shards; at most {_MOST_TENSORS:,} are simulated: "
                 "take fewer or larger shards"
             )
         if self.servers > tensors:
@@ -386,11 +387,6 @@ class ParameterServer(Strategy):
         backup = f", {self.backup_workers} backup" if self.backup_workers else ""
         where = " beside workers" if self.server_placement == "colocated" else ""
         return f"{self.way}{bound}, {self._counted_servers}{where}{backup}"
-
-    def label(self, replicas: int) -> str:
-        """In few words, with how many of the workers are backup."""
-        backup = f", {self.backup_workers} of {replicas} workers backup" if self.backup_workers else ""
-        return f"{self.way}, {self._counted_servers}{backup}"
 
     def title(self, *, servers: bool = True) -> str:
         """What a curve is called."""

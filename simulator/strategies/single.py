@@ -36,7 +36,3 @@ class Single(Strategy):
     def in_words(self) -> str:
         """Without its number of workers, which is one."""
         return "single device"
-
-    def label(self, replicas: int) -> str:  # noqa: ARG002
-        """Its kind, which is short enough."""
-        return self.kind

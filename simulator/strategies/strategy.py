@@ -32,7 +32,6 @@ __all__ = [
     "Strategy",
     "check_workers",
     "cores_s",
-    "counted",
 ]
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -255,6 +254,8 @@ class Strategy(Spec):
         return 0.0
 
     # -- names -----------------------------------------------------------------------
+    # Users write the kind or a short name; a table of results has the kind and the variant, groups of results that are
+    # alike have the way, tables and plans say it in words, and a curve of a report has a title.
 
     @classmethod
     def name_of_kind(cls) -> str:
@@ -274,20 +275,16 @@ class Strategy(Spec):
 
     @property
     def way(self) -> str:
-        """The way of training in two words: ``async PS``."""
+        """The way of training in two words, for groups of results that are alike: ``async PS``."""
         return self.name_of_kind()
 
     @property
     def in_words(self) -> str:
-        """In few words, without its number of workers: ``async PS, 2 servers``."""
+        """In few words, for tables and plans, with everything but its number of workers: ``async PS, 2 servers``."""
         return self.way
 
-    def label(self, replicas: int) -> str:  # noqa: ARG002
-        """In few words, for a table of results; ``replicas`` is how many there are."""
-        return self.in_words
-
     def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
-        """What a curve is called: without its number of workers, with that of its servers unless told otherwise."""
+        """For the curve of a report: as people say it, without its number of workers; ``servers``: with that of its servers."""
         return self.in_words.capitalize()
 
     # -- sweeps and plans ------------------------------------------------------------
@@ -345,11 +342,6 @@ def cores_s(setup: Setup, copied_bytes: float, *hosts_s: float, updates_on_host:
     if updates_on_host:
         work_s += load.apply_s * slowed
     return float(replicas * (work_s + 2 * cluster.transport.copy_per_byte_s * copied_bytes) / cluster.shared_cores)
-
-
-def counted(number: float) -> str:
-    """A count for reading: in full, or where that is too long, its size."""
-    return f"{number:,.0f}" if number < 1e12 else f"{number:.1e}"
 
 
 def check_workers(cluster: Cluster, workers: int | None, replicas_per_worker: int) -> None:

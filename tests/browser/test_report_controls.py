@@ -12,7 +12,7 @@ from support.results import RATES, STRATEGIES, grid, sweep
 
 from paceline.reporting import write_report
 from simulator.results import Result
-from simulator.text import format_duration, format_number, format_share
+from simulator.text import format_number, format_seconds, format_share
 
 LIVE = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 RING = "Ring all-reduce (multi-worker mirrored)"
@@ -118,8 +118,8 @@ def test_key_figures_are_those_of_the_point_at_the_sliders(page: Page, report: P
     assert card == {
         "throughput": format_number(result.throughput_samples_per_s.mean),
         "efficiency": format_share(result.scaling_efficiency.mean),
-        "step": format_duration(result.step_time_s.mean),
-        "p95": f"95% below {format_duration(result.step_time_s.p95)}",
+        "step": format_seconds(result.step_time_s.mean),
+        "p95": f"95% below {format_seconds(result.step_time_s.p95)}",
     }
 
 

@@ -212,7 +212,7 @@ FILES = [
     Bad(
         "use-with-precision",
         SIM + " --set workload={use='w.toml',batch_per_replica=1,precision='mixed_float16'}",
-        ("workload.precision: 'mixed_float16' is not what 'w.toml' was measured in", "paceline calibrate"),
+        ("workload.precision: 'mixed_float16' is not what 'w.toml' was measured in", "calibrate it again in that precision"),
         {"w.toml": WORKLOAD},
     ),
     Bad("sweep-missing", "sweep none.toml --over a=1 --out r.ndjson", ("none.toml: there is no such file",)),
@@ -242,7 +242,7 @@ TYPED = [
     ),
     Bad("show-unknown", "models show nothing", ("there is no workload, cluster or device named 'nothing'", "paceline models list")),
     Bad("show-near", "models show ethernet-25", ("named 'ethernet-25'; did you mean ethernet-25g",)),
-    Bad("show-missing-file", "models show none.toml", ("models show: no file 'none.toml'",)),
+    Bad("show-missing-file", "models show none.toml", ("models: no file 'none.toml'",)),
     Bad("show-scenario", "models show s.toml", ("s.toml: must be a workload, with variables, or a cluster",)),
     Bad("show-binary", "models show b.toml", ("b.toml: is no text in UTF-8",), {"b.toml": b"\xff\x00"}),
     Bad("over-without-values", "sweep s.toml --over strategy.workers= --out r", ("--over 'strategy.workers=': has no values",)),
@@ -266,16 +266,16 @@ TYPED = [
     Bad("replications-one", SWEEP + " --replications 1 --out r", ("run.replications: 1 must be at least 2",)),
 ]
 OUTPUT = [
-    Bad("folder", SWEEP + " --out sub", ("--out 'sub': is a folder; give the name of a file",), {"sub/x": ""}),
-    Bad("in-a-file", SWEEP + " --out s.toml/r", ("--out 's.toml/r': cannot be written: s.toml is a file, not a folder",)),
-    Bad("unwritable", SWEEP + " --out /proc/none/r", ("--out '/proc/none/r': cannot be written: ", "choose another path")),
-    Bad("long-path", SWEEP + " --out " + "r" * 300, ("--out 'rrrr", "cannot be written: File name too long")),
+    Bad("folder", SWEEP + " --out sub", ("'sub': is a folder; give the name of a file",), {"sub/x": ""}),
+    Bad("in-a-file", SWEEP + " --out s.toml/r", ("'s.toml/r': cannot be written: s.toml is a file, not a folder",)),
+    Bad("unwritable", SWEEP + " --out /proc/none/r", ("'/proc/none/r': cannot be written: ", "choose another path")),
+    Bad("long-path", SWEEP + " --out " + "r" * 300, ("'rrrr", "cannot be written: File name too long")),
     Bad("device", SWEEP + " --out /dev/null", ("--out '/dev/null': is no regular file",)),
-    Bad("the-scenario", SWEEP + " --out s.toml --force", ("--out 's.toml': is the file that is read",)),
+    Bad("the-scenario", SWEEP + " --out s.toml --force", ("'s.toml': is the file that is read",)),
     Bad("notes", SWEEP + " --out notes", ("notes: is there already and is no results file", "--force"), {"notes": "remember the milk"}),
-    Bad("trace-folder", SIM + " --trace sub", ("--trace 'sub': is a folder",), {"sub/x": ""}),
-    Bad("trace-unwritable", SIM + " --trace /proc/none/t", ("--trace '/proc/none/t': cannot be written: ",)),
-    Bad("trace-the-scenario", SIM + " --trace s.toml", ("--trace 's.toml': is the file that is read",)),
+    Bad("trace-folder", SIM + " --trace sub", ("'sub': is a folder",), {"sub/x": ""}),
+    Bad("trace-unwritable", SIM + " --trace /proc/none/t", ("'/proc/none/t': cannot be written: ",)),
+    Bad("trace-the-scenario", SIM + " --trace s.toml", ("'s.toml': is the file that is read",)),
 ]
 REPORT = [
     Bad("missing", "report none.ndjson", ("none.ndjson: there is no such file",)),

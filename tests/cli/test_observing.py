@@ -94,7 +94,7 @@ def test_a_broken_law_is_a_failed_run(folder: Path, paceline: Runner, monkeypatc
     [
         ("--tensorboard s.toml", "'s.toml': is a file, not a folder; choose another folder"),
         ("--tensorboard s.toml/below", "'s.toml/below': s.toml is a file, not a folder; choose another folder"),
-        ("--tensorboard /proc/none/board", "cannot be written: "),
+        ("--tensorboard /proc/none/board", "cannot be written to: "),
         ("--tensorboard /dev/null", "'/dev/null': is a file, not a folder"),
         ("--tensorboard", "requires an argument"),
         ("--audit=yes", "--audit"),

@@ -27,7 +27,19 @@ def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_shows_what_an_expert_checks(paceline: Runner) -> None:
     answer = paceline("simulate", "s.toml", "--program", "--set", "strategy.workers=3")
     assert (answer.code, answer.stderr) == (0, "")
-    for words in ("3 replicas", "Ports", "node * in", "8 Gbit/s", "Paths", "20 µs", "0 to 2", "Routine 0", "pull 0", "977 KiB", "apply 1"):
+    for words in (
+        "3 replicas",
+        "Ports",
+        "node * in",
+        "8 Gbit/s",
+        "Paths",
+        "20.0 µs",
+        "0 to 2",
+        "Routine 0",
+        "pull 0",
+        "977 KiB",
+        "apply 1",
+    ):
         assert words in answer.stdout
     assert "Each gradient is applied when its turn comes at its server" in " ".join(answer.stdout.split())
 

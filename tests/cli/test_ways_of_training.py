@@ -68,7 +68,7 @@ def test_hidden_communication_stands_beside_the_exposed(paceline: Runner) -> Non
 
 def test_ssp_tells_its_bound(paceline: Runner) -> None:
     rows = shown(paceline, PS, "strategy.mode=ssp", "strategy.bound=2", SOME)
-    assert rows["title"] == "ssp PS, 1 server, weak scaling"
+    assert rows["title"] == "ssp PS (bound 2), 1 server, weak scaling"
     assert rows["staleness"].endswith("at most 15 under bound 2")
 
 
@@ -83,7 +83,7 @@ def test_several_servers_tell_staleness_and_mixed_reads(paceline: Runner) -> Non
 
 def test_backup_workers_tell_what_was_dropped(paceline: Runner) -> None:
     rows = shown(paceline, SYNC, SHAKY, SOME, "strategy.backup_workers=1")
-    assert rows["title"] == "sync PS, 1 server, 1 of 4 workers backup, weak scaling"
+    assert rows["title"] == "sync PS, 1 server, 1 backup, weak scaling"
     assert re.fullmatch(r"[\d.]+% of gradients; [\d,.]+ samples/s wasted", rows["dropped"])
     assert "dropped" not in shown(paceline, SYNC, SHAKY, SOME)
 
@@ -105,7 +105,7 @@ def test_short_runs_tell_their_range_where_the_interval_is_another(paceline: Run
 def test_what_was_chosen_automatically(paceline: Runner) -> None:
     rows = shown(paceline, RING, "strategy.algorithm=auto", "strategy.protocol=auto", "strategy.bucket_size='500 B'")
     assert rows["title"] == "auto all-reduce, weak scaling"
-    assert re.fullmatch(r"[a-z-]+ \([a-z0-9]+\) for 1000 B, [a-z-]+ \([a-z0-9]+\) for 977 KiB", rows["chosen"])
+    assert re.fullmatch(r"[a-z-]+ \([a-z0-9]+\) for 1,000 B, [a-z-]+ \([a-z0-9]+\) for 977 KiB", rows["chosen"])
     assert "chosen" not in shown(paceline, RING)
 
 
@@ -116,7 +116,7 @@ def test_titles_name_the_algorithm(paceline: Runner) -> None:
     assert (
         shown(paceline, "strategy={kind='mirrored'}", "cluster.devices_per_node=2")["title"] == "ring all-reduce in one node, weak scaling"
     )
-    assert shown(paceline, "strategy={kind='single'}")["title"] == "single, weak scaling"
+    assert shown(paceline, "strategy={kind='single'}")["title"] == "single device, weak scaling"
 
 
 # --- written and read again ----------------------------------------------------------------

@@ -55,7 +55,7 @@ def number_of(operations: list[Operation], which: str | int) -> int:
     """The first operation whose kind and name begin so."""
     if isinstance(which, int):
         return which
-    return next(number for number, its in enumerate(operations) if f"{its.kind} {its.name}".startswith(which))
+    return next(number for number, its in enumerate(operations) if f"{its.kind} {its.title}".startswith(which))
 
 
 def change(which: str | int, **values: Any) -> Fault:

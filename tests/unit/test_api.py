@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -170,7 +171,18 @@ NEEDED = {
     "sweep": {"scenario": "ring", "over": {"run.seed": [1]}},
     "plan": {"scenario": "ring"},
     "report": {"source": []},
-    "calibrate": {"builder": "model.py:build", "name": "mine"},
+    "calibrate": {"model": "model.py:build", "name": "mine"},
+    "calibrate_profile": {"profiles": {32: "logs"}, "name": "mine"},
+    "calibrate_link": {"name": "mine"},
+    "observe": {"scenario": "ring"},
+    "preview": {"scenario": "ring"},
+    "schema": {"format": "cluster"},
+    "validate": {"scenario": "ring", "measured": "points.csv"},
+    "refit": {"scenario": "ring", "measured": "points.csv"},
+    "read_profiles": {"profiles": {32: "logs"}},
+    "read_tf_config": {"tf_config": "env"},
+    "scenario_of_tf_config": {"tf_config": "env", "workload": "cnn-cpu", "batch": 32},
+    "serve_link": {"address": "127.0.0.1:2222"},
 }
 
 
@@ -345,3 +357,93 @@ def test_a_plan_for_a_workload_of_ones_own():
     assert found.chosen.result.scenario.workload.name == "plain"
     assert found.feasible
     assert found.chosen.result.replicas == 2
+
+
+# -- looked at closely, and what was for the command line alone ------------------------
+
+
+def test_observe_is_simulate_with_a_trace_events_and_an_audit(tmp_path):
+    seen = paceline.observe("ring", SHORT, trace=tmp_path / "t.json", tensorboard=tmp_path / "board", audit=True)
+    alone = paceline.simulate("ring", SHORT)
+    assert seen.result.model_copy(update={"wall_time_s": 0.0}) == alone.model_copy(update={"wall_time_s": 0.0})
+    assert "no_message_beats_its_link" in seen.laws
+    assert seen.records["steps"] == 80  # 8 workers
+    assert seen.bound
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert len(list(seen.tensorboard.iterdir())) == 1
+    assert (seen.to_frame()["replicas"].tolist(), seen._repr_html_()) == ([8], seen.result._repr_html_())
+    plain = paceline.observe("ring", SHORT)
+    assert (plain.laws, plain.trace, plain.bound, plain.tensorboard) == ({}, None, "", None)
+
+
+def test_preview_simulates_nothing():
+    printed = paceline.preview("ring", {"strategy.workers": 3})
+    assert len(printed.program.ranks) == 3
+    assert printed.scenario == paceline.load("ring", {"strategy.workers": 3}).hash
+
+
+def test_a_plan_is_kept_and_reported_from_its_files(tmp_path):
+    out = tmp_path / "p.ndjson"
+    found = paceline.plan("ring", target_throughput=5000, workers=[1, 2], settings={"run.steps": 10}, out=out, jobs=1)
+    kept = tmp_path / "p.plan.json"
+    assert kept.read_text() == found.to_json() + "\n"
+    told = []
+    written = paceline.report(out, plan=kept, tables=tmp_path / "tables", jobs=1, progress=lambda *progress: told.append(progress))
+    assert written.path == tmp_path / "p.html"
+    assert "plan.csv" in {file.name for file in written.tables}
+    assert {what for _, _, what in told} == {"what-ifs"}
+    of_itself = paceline.report(found, tmp_path / "itself.html", what_ifs=False)
+    assert of_itself.notes[: len(found.notes)] == found.notes
+
+
+def test_a_report_replaces_a_report_and_nothing_else(result, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    with pytest.raises(InputError, match=r"is no report of Paceline; overwrite it with `force=True`, or choose another `out`"):
+        paceline.report(result, page, what_ifs=False)
+    assert page.read_text() == "mine"
+    paceline.report(result, page, what_ifs=False, force=True)
+    paceline.report(result, page, what_ifs=False)
+
+
+def test_a_report_is_written_though_its_what_ifs_are_stopped(result, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("paceline.reporting.simulated.changes_of", stopped)
+    with pytest.raises(paceline.StoppedReport, match="the report is written, without what-ifs") as stop:
+        paceline.report(result, tmp_path / "page.html")
+    assert stop.value.report.path.is_file()
+    assert "interrupted" in stop.value.report.notes[-1]
+
+
+def test_what_failed_is_tried_again_where_that_is_asked_for(tmp_path, monkeypatch):
+    from simulator.errors import DeadlockError
+
+    def fails(scenario):
+        raise DeadlockError("all wait")
+
+    out = tmp_path / "r.ndjson"
+    with monkeypatch.context() as patched:
+        patched.setattr("paceline.sweeping.runner.simulate", fails)
+        assert len(paceline.sweep("ring", {"run.seed": [1, 2]}, settings=SHORT, out=out, jobs=1).failed) == 2
+    assert len(paceline.sweep("ring", {"run.seed": [1, 2]}, settings=SHORT, out=out, jobs=1).failed) == 2
+    assert not paceline.sweep("ring", {"run.seed": [1, 2]}, settings=SHORT, out=out, jobs=1, retry_failed=True).failed
+
+
+def test_the_catalogue_is_a_sequence_by_name_too():
+    found = paceline.models()
+    assert {entry.kind for entry in found} == {"workload", "cluster", "device"}
+    assert found["ethernet-25g"].spec == paceline.load("ring").cluster
+    assert found["ethernet-25g"].text.startswith("schema_version")
+    assert found.to_frame()["name"].tolist() == [entry.name for entry in found]
+    assert "<td>ethernet-25g</td>" in found._repr_html_()
+    with pytest.raises(ScenarioError, match="did you mean ethernet-25g"):
+        found["ethernet-25"]
+
+
+def test_schemas_by_name_and_all():
+    assert set(paceline.schema()) >= {"scenario", "workload", "cluster", "device", "result"}
+    assert paceline.schema("cluster") == paceline.schema()["cluster"]
+    with pytest.raises(InputError, match="`format`: 'plan' must be 'scenario', 'workload', 'cluster', 'device', 'result'"):
+        paceline.schema("plan")

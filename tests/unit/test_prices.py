@@ -10,7 +10,7 @@ from simulator.cluster import Price
 from simulator.errors import InputError, PriceWarning
 from simulator.left_out import left_out
 from simulator.prices import Prices, parse_prices, price_of_text
-from simulator.text import format_usd_per_hour, format_usd_sum
+from simulator.text import format_hourly, format_usd
 
 SHORT = {"run.steps": 5, "run.replications": 2}
 
@@ -117,8 +117,8 @@ def test_notes_say_for_which_clusters_a_price_was_used() -> None:
         [str(warning.message) for warning in warned]
         == prices.notes()
         == [
-            "a node of a is taken at 0.30 USD an hour, in place of the 1.00 USD of its file",
-            "the price of 0.20 USD an hour for every cluster without one is used for c and d; b keeps its own",
+            "a node of a is taken at $0.30 an hour, in place of the $1.00 of its file",
+            "the price of $0.20 an hour for every cluster without one is used for c and d; b keeps its own",
         ]
     )
     assert Prices().notes() == []
@@ -161,9 +161,9 @@ def test_what_is_left_out_follows_from_the_scenario() -> None:
 
 
 def test_prices_and_sums_keep_the_digits_that_a_reader_multiplies() -> None:
-    assert [format_usd_per_hour(usd) for usd in (0, 0.2, 0.526, 21.957642, 0.189077, 1234.5)] == [
-        "0.00", "0.20", "0.526", "21.958", "0.18908", "1,234.50"
+    assert [format_hourly(usd) for usd in (0, 0.2, 0.526, 21.957642, 0.189077, 1234.5)] == [
+        "$0.00", "$0.20", "$0.526", "$21.958", "$0.18908", "$1,234.50"
     ]  # fmt: skip
-    assert [format_usd_sum(usd) for usd in (3.0302, 40.83, 103.52, 1234.5, 123456, 0.052)] == [
-        "3.03", "40.83", "103.52", "1,235", "123,456", "0.052"
+    assert [format_usd(usd) for usd in (3.0302, 40.83, 103.52, 1234.5, 123456, 0.052)] == [
+        "$3.03", "$40.83", "$103.52", "$1,235", "$123,456", "$0.052"
     ]  # fmt: skip

@@ -15,14 +15,14 @@ from simulator.results import Result
 from simulator.text import (
     clause,
     clean,
-    format_compact,
-    format_duration,
     format_number,
+    format_seconds,
     format_share,
     format_usd,
     listed_numbers,
     plot_text,
     sentence,
+    written,
 )
 
 RING, SYNC, ASYNC = STRATEGIES
@@ -150,10 +150,10 @@ def test_numbers_as_people_read_them() -> None:
         "5.00e-05",
     ]
     assert [format_share(value) for value in (0, 0.0004, 0.042, 0.0999, 0.785, 1)] == ["0%", "<0.1%", "4.2%", "10%", "79%", "100%"]
-    assert [format_compact(value) for value in (0.5, 200, 20_000, 3e6)] == ["0.5", "200", "20k", "3M"]
+    assert [written(value, "tick") for value in (0.5, 200, 20_000, 3e6)] == ["0.5", "200", "20k", "3M"]
     assert [listed_numbers(values) for values in ((4,), (1, 2), (1, 2, 4, 8))] == ["4", "1 and 2", "1 to 8"]
     assert [format_usd(value) for value in (12_345, 999.5, 0.5, 0.0611)] == ["$12,345", "$999.50", "$0.50", "$0.0611"]
-    assert format_duration(0.013) == "13.0 ms"
+    assert format_seconds(0.013) == "13.0 ms"
     assert sentence("the network is slow") == "The network is slow."
 
 

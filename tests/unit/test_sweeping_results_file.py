@@ -301,7 +301,7 @@ def test_a_runner_reads_no_more_scenarios_than_it_must(scenario: Build) -> None:
 
     outcomes = Runner(jobs=1).run(endless())
     next(outcomes)
-    outcomes.close()  # type: ignore[attr-defined]
+    outcomes.close()
     assert asked <= 64
 
 
@@ -325,4 +325,42 @@ def test_runners_refuse_what_does_not_fit() -> None:
         ({"backend": "ray", "scheduler": "tcp://a:1"}, "must be host:port, ray://host:port or auto"),
     ):
         with pytest.raises(InputError, match=message):
-            Runner(**options)  # type: ignore[arg-type]
+            Runner(**options)
+
+
+def test_lines_that_come_before_their_turn_go_to_their_places(scenario: Build, tmp_path: Path) -> None:
+    """Whatever the order, and wherever it is stopped, the bytes are those of a sweep in order; so are times, where they are known."""
+    scenarios = many(scenario, (1, 2, 3, 4))
+    lines = [line_of(simulate(one)) for one in scenarios]
+    whole = b"".join(line.text for line in lines)
+    path, ahead = tmp_path / "r.ndjson", ResultsFile.ahead_of(tmp_path / "r.ndjson")
+    with ResultsFile.open(path) as file:
+        file.go_on_with(scenarios)
+        file.write_ahead(3, lines[3])
+        file.write_ahead(1, lines[1])
+        file.write([lines[0]])
+        assert (len(file), list(file.ahead)) == (2, [3])
+    assert path.read_bytes() == lines[0].text + lines[1].text
+    # one of an older version has no times in it; the last line was being written when its process ended
+    kept = ahead.read_bytes().splitlines(keepends=True)[0]
+    for text, took_s in ((kept, lines[3].took_s), (kept + lines[2].text[:-20], lines[3].took_s), (lines[3].text, None)):
+        path.write_bytes(lines[0].text + lines[1].text)
+        ahead.write_bytes(text)
+        with ResultsFile.open(path) as file:
+            file.go_on_with(scenarios)
+            assert list(file.ahead) == [3]
+            file.write([lines[2]])
+            assert (file.hashes, file.ahead) == ([one.hash for one in scenarios], {})
+            assert file.times_s()[scenarios[3].hash] == took_s
+        assert path.read_bytes() == whole
+        assert not ahead.exists()
+
+
+def test_a_line_that_another_program_wrote_with_its_time_counts_as_long_as_it_is(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = many(scenario), tmp_path / "r.ndjson"
+    first = simulate(scenarios[0])
+    assert first.wall_time_s is not None
+    path.write_text(first.to_json() + "\n")
+    swept = sweep(scenarios, path, jobs=1)
+    assert [outcome.scenario for outcome in swept] == scenarios
+    assert swept[0] == first

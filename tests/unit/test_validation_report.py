@@ -99,7 +99,7 @@ def named(table: Table) -> tuple[str, ...]:
 
 def test_units_that_differ_have_a_column():
     table = rows_table(validation_of([row(), row(unit="samples/s")]))
-    assert table.chosen(["unit", "measured"]).rows == (("updates/s", 100.0), ("samples/s", 100.0))
+    assert table.only("unit", "measured").rows == (("updates/s", 100.0), ("samples/s", 100.0))
     assert "unit" not in named(rows_table(validation_of()))
 
 

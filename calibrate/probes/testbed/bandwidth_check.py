@@ -10,7 +10,7 @@ from .hub import Line
 PORT = 2221
 _BLOCK = bytes(1 << 18)
 _WARM_SHARE = 0.4
-"""Of the time, not counted: buffers fill and TCP finds its window."""
+"""Share of the time that is not counted: buffers fill and TCP finds its window."""
 
 
 def until_start(line: Line) -> None:

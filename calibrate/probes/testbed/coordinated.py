@@ -12,7 +12,7 @@ from .hub import Task
 
 
 def serve(tf: Any, task: Task) -> None:
-    """A worker or a parameter server: does what the coordinator says, until it is told to end."""
+    """A worker or a parameter server: does what the coordinator says, until the run ends."""
     config = training.session_config(tf, task.setting)
     server = tf.distribute.Server(task.cluster, job_name=task.job, task_index=task.index, protocol="grpc", config=config)
     task.line_up()

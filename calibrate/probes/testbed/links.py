@@ -16,7 +16,7 @@ import subprocess
 
 CLONE_NEWNET = 0x40000000
 PREFIX = "10.77"
-"""Of the hosts' addresses; nothing outside the namespaces can see them."""
+"""First half of the hosts' addresses; nothing outside the namespaces can see them."""
 
 LOOPBACK = 'link = "loopback"'
 """What to choose where links cannot be shaped."""

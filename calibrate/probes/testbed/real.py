@@ -38,7 +38,7 @@ class RealCompute:
     initial
         Values of the trainable variables, in the order of creation.
     names
-        Of these variables.
+        Names of these variables.
     sparse
         By position of a variable with a sparse gradient: rows that a batch looks up, repeated ones counted.
     """
@@ -116,7 +116,7 @@ class RealCompute:
 
 
 def load(tf: Any, task: Task) -> RealCompute | None:
-    """The setting's model, if its compute is real; the file of measurements is told what it computes.
+    """The setting's model, if its compute is real; the file of measurements says what it computes.
 
     Raises
     ------

@@ -24,7 +24,7 @@ def train(tf: Any, task: Task) -> None:
 
 
 def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
-    """Warm up, line up, and make the steps with a strategy that all-reduces; reports one row a step."""
+    """Warm up, line up, and make the steps with a strategy that all-reduces; reports one row per step."""
     setting = task.setting
     model = real.load(tf, task)
     layers = emulated_model.layers_of(setting)

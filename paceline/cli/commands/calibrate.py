@@ -231,7 +231,7 @@ def calibrate(
             workload = api.calibrate(from_measurements=from_measurements, accept_disturbed=accept_disturbed, **fitted)
         _show(workload, result, from_measurements[0], as_json=json)
     elif measured:
-        with measuring("steps") as progress:
+        with measuring() as progress:
             workload = api.calibrate(
                 model, step=step, batches=numbers_of(batches or "16,32,64", "--batch"), steps=steps, runs=runs, at_once=at_once,
                 launches=launches, accept_disturbed=accept_disturbed, device=device, jit=jit, measurements=measurements,

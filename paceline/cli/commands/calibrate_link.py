@@ -77,7 +77,7 @@ def calibrate_link(
     if name is None:
         raise InputError("calibrate-link: --name is missing; name the cluster, such as --name lab")
     result = out or Path("models/clusters") / f"{name}.toml"
-    with measuring("transfers") as progress:
+    with measuring() as progress:
         cluster = api.calibrate_link(
             name, peer=peer, sizes=None if sizes is None else numbers_of(sizes, "--sizes"), rounds=rounds, python=python,
             timeout_s=timeout_s, measurements=measurements, out=result, command=command_line(), progress=progress,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +11,7 @@ import typer
 from paceline.cli.commands import Panel
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from simulator.table import Cell, Table
 
 
 __all__ = ["app"]
@@ -36,62 +36,59 @@ def list_(json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] =
     from rich.console import Console
 
     console = Console()
-    for kind in _COLUMNS:
-        console.print(_table(f"{kind}s", [row for row in rows if row["kind"] == kind]))
+    for kind in ("workload", "cluster", "device"):
+        console.print(_table(kind, [row for row in rows if row["kind"] == kind]).to_rich())
+        console.print()
 
 
-Columns = dict[str, Callable[[Mapping[str, Any]], str]]
+def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """One kind's table; what its figures do not tell stands in a description."""
+    from simulator.table import Column, Table
 
-
-def _table(kind: str, rows: list[dict[str, Any]]) -> Table:
-    """One kind's table; it fits 100 columns, with what is long broken into lines."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    columns = _COLUMNS[kind.removesuffix("s")]
+    columns = {
+        "workload": (Column("measured_on", "text", "measured on"),),
+        "cluster": (Column("device", "text"), Column("usd_per_node_hour", "hourly", "a node hour", left=False)),
+        "device": (
+            Column("device", "text"),
+            Column("generation", "text"),
+            Column("memory_gb", "count", "GB"),
+            Column("memory_bandwidth_gb_per_s", "count", "GB/s"),
+            Column("float32_tflops_per_s", "number", "TF fp32"),
+            Column("tf32_tflops_per_s", "number", "tf32"),
+            Column("float16_tflops_per_s", "number", "fp16"),
+        ),
+    }[kind]
+    usable = {"workload": _workload, "cluster": _cluster, "device": _device}[kind]
+    nothing = ("",) * len(columns)
     # a device's figures say more than its description, unless it has none
-    remarks = ["" if kind == "devices" and "device" in row else row["description"] for row in rows]
-    table = Table(title=kind, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("name", no_wrap=True)
-    for heading in columns:
-        table.add_column(heading, overflow="fold", justify="right" if heading in _FIGURES else "left", no_wrap=heading in _FIGURES)
-    if any(remarks):
-        table.add_column("description", overflow="fold")
-    for row, remark in zip(rows, remarks, strict=True):
-        told = [tell(row) if "device" in row else "" for tell in columns.values()]
-        table.add_row(*(Text(text) for text in (row["name"], *told, *([remark] if any(remarks) else []))))
-    return table
+    cells = tuple(
+        (row["name"], *(usable(row) if "device" in row else nothing), "" if kind == "device" and "device" in row else row["description"])
+        for row in rows
+    )
+    every = Column("name"), *columns, Column("description", "text")
+    return Table(f"{kind}s", every, cells).without_empty_columns()
 
 
-def _device_of(row: Mapping[str, Any]) -> str:
-    many = row.get("devices_per_node", 1)
-    return f"{many} x {row['device']}" if row["device"] and many > 1 else row["device"] or "not stated"
+def _workload(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    return (row["device"] or "not stated",)
 
 
-def _price_of(row: Mapping[str, Any]) -> str:
-    return "no price" if row["price"] is None else f"{row['price']['usd_per_node_hour']:,.2f}"
+def _cluster(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    many = f"{row['devices_per_node']} x " if row["device"] and row["devices_per_node"] > 1 else ""
+    return f"{many}{row['device'] or 'not stated'}", "no price" if row["price"] is None else row["price"]["usd_per_node_hour"]
 
 
-def _tera(row: Mapping[str, Any], name: str) -> str:
-    peak = row["float32_flops_per_s"] if name == "float32" and row["cores"] else row["peak_flops_per_s"][name]
-    return "" if peak is None else f"{peak / 1e12:.3g}"
-
-
-_COLUMNS: dict[str, Columns] = {
-    "workload": {"measured on": _device_of},
-    "cluster": {"device": _device_of, "USD/node h": _price_of},
-    "device": {
-        "device": _device_of,
-        "generation": lambda row: row["generation"],
-        "GB": lambda row: "" if row["memory_bytes"] is None else f"{row['memory_bytes'] / 1e9:.0f}",
-        "GB/s": lambda row: f"{row['memory_bandwidth_bytes_per_s'] / 1e9:,.0f}",
-        "TF fp32": lambda row: _tera(row, "float32"),
-        "tf32": lambda row: _tera(row, "tf32"),
-        "fp16": lambda row: _tera(row, "float16"),
-    },
-}
-_FIGURES = ("USD/node h", "GB", "GB/s", "TF fp32", "tf32", "fp16")
+def _device(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    peaks = row["peak_flops_per_s"]
+    float32 = row["float32_flops_per_s"] if row["cores"] else peaks["float32"]
+    scaled = (
+        (row["memory_bytes"], 1e9),
+        (row["memory_bandwidth_bytes_per_s"], 1e9),
+        (float32, 1e12),
+        (peaks["tf32"], 1e12),
+        (peaks["float16"], 1e12),
+    )
+    return row["device"], row["generation"], *("" if value is None else value / unit for value, unit in scaled)
 
 
 @app.command()

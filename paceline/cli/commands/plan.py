@@ -150,7 +150,7 @@ def plan(
     servers are enough, where adding workers stops paying, and which improvement buys most.
 
     The exit code is 0 if the goal can be reached, and 3 if it cannot: then the nearest
-    configuration is told. docs/planning.md has every definition.
+    configuration is shown. docs/planning.md has every definition.
 
     Example: [bold]paceline plan models/scenarios/ring.toml --target-throughput '20000 samples/s'
     --clusters ethernet-10g,ethernet-25g --strategies ring,sync-ps,async-ps --workers 1..64

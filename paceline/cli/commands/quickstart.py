@@ -47,7 +47,7 @@ def quickstart(
 
     builder = f"{catalog.builder('cnn')}:build"
     note(f"1/3  profiling {builder} with TensorFlow")
-    with measuring("training steps") as profiled:
+    with measuring() as profiled:
         # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
         workload = api.calibrate(
             builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file, command="paceline quickstart",
