@@ -18,6 +18,8 @@ from simulator.cost import time_of_samples_s
 from simulator.figures import Bottleneck, Breakdown, Utilisation
 from simulator.prices import parse_prices
 
+pytestmark = pytest.mark.slow
+
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
 TEXT = 'name = "{0}"\nschema_version = 1\n{1}\n[inter_node]\nbandwidth = "{2}"\n'
 JITTER = {"jitter": {"kind": "lognormal", "sigma": 0.1}, "run_to_run_cv": 0.1}
