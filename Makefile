@@ -21,9 +21,9 @@ quickstart: $(VENV)/.ready
 test: $(VENV)/.ready-dev browser simgrid
 	$(BIN)/python -m pytest $(TWO)
 
-# no browser, no TensorFlow, no cluster
+# no browser, no TensorFlow, no cluster, nothing that needs many replications
 test-fast: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest $(TWO) -m "not slow" tests/unit tests/property tests/oracle
+	$(BIN)/python -m pytest $(TWO) -m "not slow and not statistics" tests/unit tests/property tests/oracle
 
 check: lint types layers
 

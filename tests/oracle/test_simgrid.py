@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.network_cases import Case, by_compiled
 
+pytestmark = pytest.mark.slow
+
 PEER = Path(__file__).parents[2] / "benchmarks" / "simgrid_peer.py"
 
 

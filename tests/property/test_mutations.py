@@ -22,6 +22,8 @@ from simulator import load_cluster, load_scenario, load_workload, scenario_from_
 from simulator.errors import CalibrationError, PacelineError
 from simulator.scenario import Scenario
 
+pytestmark = pytest.mark.slow
+
 LARGEST = 2_000
 """Worker-steps that are simulated; a larger scenario is validated only."""
 

@@ -16,6 +16,8 @@ from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
 from simulator.results import Result
 
+pytestmark = pytest.mark.slow
+
 TERM = {"compute": {"per_doubling": 0.03}, "communication": {"at": 0.25}}
 STRATEGIES = [
     {"kind": "multi-worker-mirrored", "workers": 2},

@@ -18,6 +18,8 @@ from simulator.effort import effort_s, memory_bytes
 from simulator.errors import InputError
 from simulator.warnings import warnings_of
 
+pytestmark = pytest.mark.slow
+
 MOST = 10_000_000
 ASYNC = {"kind": "parameter-server", "mode": "async"}
 RING = {"kind": "multi-worker-mirrored"}

@@ -13,6 +13,8 @@ from simulator.effort import effort_s, timed_effort_s
 from simulator.run import _windows
 from simulator.scenario import Scenario
 
+pytestmark = pytest.mark.slow
+
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "single": ("ring", {"strategy.workers": 1, "run.steps": 400}),
     "ring": ("ring", {"strategy.workers": 64, "run.steps": 300}),

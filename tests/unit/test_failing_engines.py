@@ -16,6 +16,8 @@ from simulator.errors import DeadlockError
 from simulator.program.compile import compile_program
 from simulator.program.program import Program
 
+pytestmark = pytest.mark.slow
+
 Spoil = Callable[[Program], Program]
 
 

@@ -11,6 +11,8 @@ from calibrate.published.validation import MOVED, validate_published
 from calibrate.validation.validation import scores_of
 from simulator.published_throughputs import PublishedThroughput, PublishedThroughputs, load_published_throughputs
 
+pytestmark = pytest.mark.slow
+
 ROWS = moved_rows()
 SCORES = {score.group: score for score in scores_of(ROWS)}
 

@@ -19,6 +19,8 @@ from paceline.reporting.gathering import gather
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
 
+pytestmark = pytest.mark.slow
+
 app = typer.Typer()
 app.command()(report)
 run = CliRunner()

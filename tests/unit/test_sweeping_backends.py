@@ -16,6 +16,8 @@ import paceline
 from paceline.sweeping.backends import Workers, check_versions, local_workers
 from simulator.errors import InputError, SimulationError
 
+pytestmark = pytest.mark.slow
+
 
 class Pretended(Workers):
     """Two workers of a cluster, of which the second answers otherwise."""

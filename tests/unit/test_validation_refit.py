@@ -16,6 +16,8 @@ from simulator import load_scenario, simulate
 from simulator.loading import apply_settings, scenario_from_table
 from simulator.scenario import Scenario
 
+pytestmark = pytest.mark.slow
+
 POINTS = Path("points.csv")
 RING = {"kind": "multi-worker-mirrored"}
 JITTER = {"kind": "lognormal", "sigma": 0.05}

@@ -18,6 +18,8 @@ import pytest
 
 from simulator.engine.choosing import choose
 
+pytestmark = pytest.mark.slow
+
 ASKS = """
 import json, sys, warnings
 from simulator.engine.choosing import check, choose, unavailable
