@@ -15,7 +15,7 @@ from simulator.effort import check_memory, effort_s, memory_bytes, timed_effort_
 from simulator.engine.choosing import likely_engine
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.text import format_bytes, format_rate, format_rough_seconds, format_seconds
+from simulator.text import format_bytes, format_rate, format_rough_seconds, written
 
 __all__ = ["Agree", "Lengthy", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
 
@@ -178,7 +178,7 @@ def _instead(scenario: Scenario, step_s: float) -> str:
         return scenario.model_copy(update={"cluster": cluster.model_copy(update={name: link.model_copy(update=figures)})})
 
     without = {
-        f"give a lower cluster.{name}.latency than {format_seconds(link.latency_s)}": joined(latency_s=0.0),
+        f"give a lower cluster.{name}.latency than {written(link.latency_s, 'setting_s')}": joined(latency_s=0.0),
         f"give a higher cluster.{name}.bandwidth than {format_rate(link.bandwidth_bytes_per_s)}": joined(bandwidth_bytes_per_s=math.inf),
     }
     most = 1.0 if known is None else known.batch[1]
