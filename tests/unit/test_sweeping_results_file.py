@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -219,6 +220,31 @@ def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tm
     assert (now[0], now[2]) == (times[0], times[2])
     assert all(json.loads(line)["wall_time_s"] > 0 for line in now)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["r.ndjson", "r.times.ndjson", "whole.ndjson", "whole.times.ndjson"]
+
+
+def test_a_retry_is_whole_on_the_disk_before_it_takes_the_files_place(
+    scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its times go first: where it ends between the two, results that are simulated again get their times again."""
+    path = tmp_path / "r.ndjson"
+    scenarios = failing(scenario)
+    assert sweep(scenarios, path, jobs=1).failed
+    done: list[tuple[str, int]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        fsync(file)
+        done.append(("synced", os.fstat(file).st_size))
+
+    def replaced(source: Path, target: Path) -> None:
+        replace(source, target)
+        done.append((target.name, 0))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    sweep(scenarios, path, jobs=1, retry_failed=True)
+    first = done.index(("r.times.ndjson", 0))
+    assert done[first - 1 : first + 2] == [("synced", path.stat().st_size), ("r.times.ndjson", 0), ("r.ndjson", 0)]
 
 
 def test_a_retry_that_is_stopped_changes_nothing(scenario: Build, tmp_path: Path) -> None:
