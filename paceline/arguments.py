@@ -19,8 +19,10 @@ import numpy as np
 from pydantic import ConfigDict, Field, InstanceOf, PlainValidator, ValidationError, validate_call
 
 from paceline.lengthy import Lengthy
+from simulator.catalog import scenario_file
 from simulator.cluster import Price
 from simulator.errors import InputError
+from simulator.files import check_writable
 from simulator.records import Observer
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -62,7 +64,10 @@ __all__ = [
     "Thresholds",
     "Timeout",
     "checked",
+    "file_of",
+    "path_of",
     "refusal",
+    "writable",
 ]
 
 ParamsT = ParamSpec("ParamsT")
@@ -278,3 +283,24 @@ def _must_be(kind: Any) -> str:
         if get_origin(its) is Literal:
             return f"must be {listed([repr(choice) for choice in get_args(its)], 'or')}"
     return ""
+
+
+def path_of(given: str | Path | None) -> Path | None:
+    """A path that was given as text or as such; None where none was."""
+    return None if given is None else Path(given)
+
+
+def file_of(scenario: Any) -> Path | None:
+    """The file that a scenario is read from; None where it is none."""
+    return scenario_file(scenario) if isinstance(scenario, (str, Path)) else None
+
+
+def writable(out: str | Path | None, scenario: Any) -> Path | None:
+    """A results file to write, if there is to be one; its folder is made.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, or is the file of the scenario.
+    """
+    return None if out is None else check_writable(Path(out), reads=file_of(scenario))

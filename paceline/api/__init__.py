@@ -1,0 +1,56 @@
+"""Paceline as a library: what a script, a notebook and the command line call.
+
+Each function validates its arguments, calls one function of the packages below and returns a
+frozen object with ``to_frame()`` (pandas) and a table of its own in notebooks. Nothing is
+printed: progress goes to a function of the caller's, what should be known to :mod:`warnings`.
+Where it cannot do what it is asked it raises :class:`simulator.errors.PacelineError` with one
+sentence, which names arguments in backticks: `` `out` ``, `` `force=True` ``.
+
+Kinds of arguments that several functions have, such as a scenario's :data:`~paceline.arguments.Source`
+or its :data:`~paceline.arguments.Settings`, are explained once, in :mod:`paceline.arguments`.
+"""
+
+from __future__ import annotations
+
+from paceline.api.calibrating import (
+    calibrate,
+    calibrate_link,
+    calibrate_profile,
+    read_profiles,
+    read_tf_config,
+    scenario_of_tf_config,
+    serve_link,
+)
+from paceline.api.looking_up import models, schema
+from paceline.api.predicting import compare, load, observe, plan, preview, report, simulate, sweep
+from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
+from paceline.api.validating import read_matrix, refit, validate, validate_matrix, validate_published
+
+__all__ = [
+    "calibrate",
+    "calibrate_link",
+    "calibrate_profile",
+    "compare",
+    "load",
+    "models",
+    "observe",
+    "plan",
+    "preview",
+    "read_matrix",
+    "read_profiles",
+    "read_tf_config",
+    "refit",
+    "report",
+    "scenario_of_tf_config",
+    "schema",
+    "serve_link",
+    "simulate",
+    "sweep",
+    "testbed",
+    "testbed_fit",
+    "testbed_predict",
+    "testbed_read",
+    "validate",
+    "validate_matrix",
+    "validate_published",
+]

@@ -1,0 +1,482 @@
+"""From real steps, transfers and profiles to workloads and clusters; from a TF_CONFIG to a scenario."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from paceline.arguments import (
+    Address,
+    Count,
+    File,
+    Folder,
+    Function,
+    MustBe,
+    Name,
+    Precision,
+    ProfilePlaces,
+    Profiles,
+    Python,
+    Stages,
+    Text,
+    TfConfig,
+    Timeout,
+    checked,
+)
+from simulator.errors import CalibrationWarning, InputError
+from simulator.files import check_new, check_writable, write_whole
+from simulator.scenario import Scenario
+
+if TYPE_CHECKING:
+    from calibrate.tf_config import TfCluster
+    from calibrate.xplane.profiles import Profiled
+    from simulator.cluster import Cluster
+    from simulator.workload import Workload
+
+__all__ = ["calibrate", "calibrate_link", "calibrate_profile", "read_profiles", "read_tf_config", "scenario_of_tf_config", "serve_link"]
+
+_HINTS = {
+    "warning": "install the CUDA libraries (`pip install 'paceline[tensorflow-cuda]'`), or check the driver with nvidia-smi",
+    "disturbed": "stop what else runs here, and calibrate again",
+}
+"""What to do about the parts of a provenance that are warned about."""
+
+
+@checked
+def calibrate(
+    model: Function = None,
+    *,
+    name: Name,
+    step: Function = None,
+    from_measurements: Annotated[Sequence[str | Path], MustBe("a list of measurement files")] = (),
+    batches: Annotated[Sequence[int], MustBe("a list of batch sizes, such as [16, 32, 64]")] = (16, 32, 64),
+    steps: Count = 50,
+    runs: Count = 3,
+    at_once: Annotated[int, Field(ge=1), MustBe("a whole number from 1 on")] = 1,
+    launches: Count = 5,
+    accept_disturbed: bool = False,
+    device: Annotated[str, MustBe("text such as 'CPU' or 'GPU:1'")] | None = None,
+    precision: Precision = "float32",
+    jit: bool = False,
+    python: Python = None,
+    timeout_s: Timeout = 1800.0,
+    measurements: Folder = "measurements",
+    out: File | None = None,
+    command: Text = "",
+    progress: Stages = None,
+) -> Workload:
+    """Measure a real training step on the device at hand, and fit a workload to it; or fit what was measured before.
+
+    TensorFlow runs in child processes; raw measurements are kept and never overwritten. Warns of
+    what makes times doubtful: a GPU that TensorFlow does not see, disturbed measurements that were accepted.
+
+    Parameters
+    ----------
+    model
+        ``FILE.py:FUNCTION``; FUNCTION() returns a Keras model or (model, loss, input_spec).
+    name
+        Of the workload: letters, digits, and ``. _ + -``.
+    step
+        Instead of a model a training step of your own, ``FILE.py:FUNCTION``: FUNCTION(batch_size)
+        returns a callable that makes one step.
+    from_measurements
+        Instead of measuring: the measurement files of an earlier calibration, all that belong to it.
+    batches
+        Batch sizes to measure, at least two.
+    steps
+        Timed steps at each batch size, in each run.
+    runs
+        Processes to measure in, one after the other; they differ more than steps do.
+    at_once
+        Processes to measure at the same time as well, each on cores of its own, which shows
+        how much of the spread between processes those of one machine have in common, and how
+        much longer a step takes while other cores are busy; 1 measures none. CPUs only: elsewhere
+        it is left out, with a warning.
+    launches
+        How often they are started together; fewer than 5 tell little.
+    accept_disturbed
+        Fit measurements that other processes have disturbed, and runs at different levels,
+        with a warning, also in ``provenance["disturbed"]``, instead of refusing.
+    device
+        ``"CPU"``, ``"GPU"`` or ``"GPU:1"``; None takes the first GPU, else the CPU.
+    precision
+        ``"float32"`` or ``"mixed_float16"``.
+    jit
+        Compile the step with XLA.
+    python
+        A Python that has TensorFlow and the model's packages; None takes this one.
+    timeout_s
+        Seconds after which a run is given up.
+    measurements
+        Folder for raw measurements.
+    out
+        A workload file to write as well, such as ``models/workloads/NAME.toml``, which
+        scenarios then ``use``.
+    command
+        What made it, for ``provenance["command"]``; left out: this call.
+    progress
+        Called with what is done, what there is in all, and what is counted: steps, then launches at once.
+
+    Raises
+    ------
+    InputError
+        An argument cannot be used, or the file or function does not exist.
+    MeasurementsError
+        A file of ``from_measurements`` is damaged, given twice, or too little to be fitted.
+    CalibrationError
+        The child process failed, or what it measured cannot be fitted or trusted.
+    KeyboardInterrupt
+        Ctrl-C; its text says what of the measurements is kept, and where.
+
+    Examples
+    --------
+    >>> calibrate("no_such_file.py:build", name="mine")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `model`: no_such_file.py: there is no such file; check the path
+    """
+    from calibrate import fit_workload, write_workload
+    from calibrate.calibration import calibrate_step
+
+    target = step if model is None else model
+    if sum((model is not None, step is not None, bool(from_measurements))) != 1:
+        raise InputError("give one of `model`, `step` and `from_measurements`: what is to be measured, or what was")
+    if from_measurements and at_once > 1:
+        raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
+    path = None if out is None else check_writable(Path(out))
+    made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements]!r}, name={name!r})"
+    if target is None:
+        files = [Path(file) for file in from_measurements]
+        workload = fit_workload(files, name, made_by, accept_disturbed=accept_disturbed, stored=True)
+    else:
+        workload = calibrate_step(
+            target, name, command=made_by, custom=model is None, batches=sorted(batches), steps=steps, runs=runs, at_once=at_once,
+            launches=launches, accept_disturbed=accept_disturbed, device=device, precision=precision, jit=jit, python=python,
+            timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+        )  # fmt: skip
+    _warn_of_measurements(workload.provenance)
+    if path is not None:
+        write_workload(workload, path)
+    return workload
+
+
+@checked
+def read_profiles(
+    profiles: ProfilePlaces, *, profile_run: Text | None = None, python: Python = None, timeout_s: Timeout = 1800.0
+) -> Profiled:
+    """Read profiles that tf.profiler or the TensorBoard callback wrote, and tell what a training step in them consists of.
+
+    Parameters
+    ----------
+    profiles
+        By the samples of a step: a TensorBoard log directory, the folder of one run, an
+        ``.xplane.pb`` file, or a list of these.
+    profile_run
+        Name of the profiling run in each log directory; None takes the newest.
+    python
+        A Python that has TensorFlow, whose classes read the files; None takes this one.
+    timeout_s
+        Seconds after which reading is given up.
+
+    Returns
+    -------
+    Profiled
+        ``reports``: for each batch size the parts of a step, in seconds; ``to_frame()`` has a row for each.
+
+    Raises
+    ------
+    InputError
+        There is no profile, or it cannot be read.
+    CalibrationError
+        It has no steps, or that Python has no TensorFlow.
+
+    Examples
+    --------
+    >>> read_profiles({32: "no/such/folder"})
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
+    """
+    from calibrate.xplane.profiles import read_steps
+
+    places = [(Path(place), batch) for batch, its in profiles.items() for place in ([its] if isinstance(its, (str, Path)) else its)]
+    return read_steps(places, profile_run, python, timeout_s)
+
+
+@checked
+def calibrate_profile(
+    profiles: Profiles,
+    *,
+    name: Name,
+    model: Function = None,
+    checkpoint: File | None = None,
+    variables: File | None = None,
+    profile_run: Text | None = None,
+    precision: Precision = "float32",
+    python: Python = None,
+    timeout_s: Timeout = 1800.0,
+    out: File | None = None,
+    command: Text = "",
+) -> Workload:
+    """Fit a workload to profiles of a training that has been run; nothing is measured.
+
+    Profiles do not tell the sizes of the model's variables: give one of ``model``, ``checkpoint`` and ``variables``.
+
+    Parameters
+    ----------
+    profiles
+        As for :func:`read_profiles`, or what it has read. From one batch size alone, all time counts as the samples'.
+    name
+        Of the workload.
+    model
+        ``FILE.py:FUNCTION`` that returns the Keras model; it is built, not run.
+    checkpoint
+        A checkpoint (prefix or folder), a SavedModel's folder, or a ``.keras`` file.
+    variables
+        A JSON file: ``[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...]``, as created.
+    profile_run, python, timeout_s
+        As for :func:`read_profiles`.
+    precision
+        ``"float32"`` or ``"mixed_float16"``, which a profile does not tell either.
+    out
+        A workload file to write as well.
+    command
+        What made it, for ``provenance["command"]``; left out: this call.
+
+    Returns
+    -------
+    Workload
+        What the profiles could not tell stands in its ``provenance``, by subject.
+
+    Raises
+    ------
+    InputError
+        A profile cannot be used, or nothing tells the sizes of the variables.
+    CalibrationError
+        The profiles have no steps, or what was asked of that Python failed.
+
+    Examples
+    --------
+    >>> calibrate_profile({32: "no/such/folder"}, name="mine", variables="variables.json")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
+    """
+    from calibrate import write_workload
+    from calibrate.calibration import calibrate_profile as fit
+
+    path = None if out is None else check_writable(Path(out))
+    profiled = (
+        read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
+    )
+    workload = fit(
+        profiled, name, model=model, checkpoint=None if checkpoint is None else Path(checkpoint),
+        variables=None if variables is None else Path(variables), precision=precision, python=python, timeout_s=timeout_s,
+        command=command or f"paceline.calibrate_profile(..., name={name!r})",
+    )  # fmt: skip
+    if path is not None:
+        write_workload(workload, path)
+    return workload
+
+
+@checked
+def calibrate_link(
+    name: Name,
+    *,
+    peer: Address | None = None,
+    sizes: Annotated[Sequence[int], MustBe("a list of message sizes in bytes, such as [1024, 1048576]")] | None = None,
+    rounds: Annotated[int, Field(ge=2), MustBe("a whole number from 2 on")] = 7,
+    python: Python = None,
+    timeout_s: Timeout = 900.0,
+    measurements: Folder = "measurements",
+    out: File | None = None,
+    command: Text = "",
+    progress: Stages = None,
+) -> Cluster:
+    """Measure a link through TensorFlow's own gRPC transport, and fit latency and bandwidth.
+
+    Parameters
+    ----------
+    name
+        Of the cluster: letters, digits, and ``. _ + -``.
+    peer
+        ``HOST:PORT`` where :func:`serve_link` runs on another host, which must be able to connect
+        back to this one. None measures between two processes of this machine, in a network
+        namespace that nobody else can reach; with GPUs also copies between host and device, and all-reduce.
+    sizes
+        Bytes of the messages, at least two sizes; None takes 1 KiB to 64 MiB.
+    rounds
+        How often each size is measured, in turn.
+    python
+        A Python that has TensorFlow; None takes this one.
+    timeout_s
+        Seconds after which measuring is given up.
+    measurements
+        Folder for raw measurements.
+    out
+        A cluster file to write as well, such as ``models/clusters/NAME.toml``, which scenarios then ``use``.
+    command
+        What made it, for ``provenance["command"]``; left out: this call.
+    progress
+        Called with transfers done and in all, and ``"transfers"``.
+
+    Returns
+    -------
+    Cluster
+        ``inter_node`` with latency in seconds and bandwidth in bytes per second, and their 90% intervals in ``fit``.
+
+    Raises
+    ------
+    InputError
+        An argument cannot be used.
+    CalibrationError
+        The peer cannot be reached, a process failed, or what was measured is too little to be fitted.
+    KeyboardInterrupt
+        Ctrl-C; its text says what of the measurements is kept, and where.
+
+    Examples
+    --------
+    >>> calibrate_link("lab", peer="10.0.0.2")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
+    """
+    from calibrate import write_cluster
+    from calibrate.calibration import calibrate_link as measure
+    from calibrate.profiling import DEFAULT_SIZES
+
+    path = None if out is None else check_writable(Path(out))
+    cluster = measure(
+        name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, python=python, timeout_s=timeout_s, folder=Path(measurements),
+        progress=progress, command=command or f"paceline.calibrate_link({name!r})",
+    )  # fmt: skip
+    _warn_of_measurements(cluster.provenance)
+    if path is not None:
+        write_cluster(cluster, path)
+    return cluster
+
+
+@checked
+def serve_link(
+    address: Address, *, python: Python = None, ready: Annotated[Callable[[], None] | None, MustBe("a function")] = None
+) -> None:
+    """Be the other half of :func:`calibrate_link` on this host, until Ctrl-C; returns never.
+
+    TensorFlow's server listens on all interfaces of the host, whatever address it is given, and
+    who reaches it can run code: use it in a trusted network only.
+
+    Parameters
+    ----------
+    address
+        ``HOST:PORT`` of this host, as the other one reaches it.
+    python
+        A Python that has TensorFlow; None takes this one.
+    ready
+        Called when it can be measured with.
+
+    Raises
+    ------
+    InputError
+        The address is none, or there is no such Python.
+    CalibrationError
+        The server could not be started: the port is taken, say.
+    KeyboardInterrupt
+        Ctrl-C; the server is stopped first.
+
+    Examples
+    --------
+    >>> serve_link("10.0.0.2")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `address`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
+    """
+    from calibrate.profiling import serve_link as serve
+
+    serve(address, python, ready)
+
+
+@checked
+def read_tf_config(tf_config: Text) -> TfCluster:
+    """Read a cluster as TensorFlow knows it.
+
+    Parameters
+    ----------
+    tf_config
+        ``"env"`` for the environment variable TF_CONFIG; or JSON that begins with a brace, or the path
+        of a file with such JSON: a TF_CONFIG, or a ClusterSpec alone.
+
+    Raises
+    ------
+    InputError
+        It is no JSON or no cluster, an address is wrong or used twice, or nobody trains.
+
+    Examples
+    --------
+    >>> read_tf_config('{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"]}}').strategy
+    'parameter-server'
+    """
+    from calibrate.tf_config import read_tf_config as read
+
+    return read(tf_config)
+
+
+@checked
+def scenario_of_tf_config(
+    tf_config: TfConfig,
+    *,
+    workload: Text,
+    batch: Count,
+    cluster: Text = "ethernet-25g",
+    devices_per_worker: Count = 1,
+    out: File | None = None,
+) -> Scenario:
+    """A scenario of the cluster that a TF_CONFIG describes.
+
+    Parameters
+    ----------
+    tf_config
+        As for :func:`read_tf_config`, or what it has read.
+    workload
+        A workload of the catalogue, or the path of its file.
+    batch
+        Samples that each replica takes a step.
+    cluster
+        Hardware and links, of which addresses tell nothing: a cluster of the catalogue, or a file.
+    devices_per_worker
+        Devices, so replicas, that each worker drives.
+    out
+        A scenario file to write as well, with remarks on what a TF_CONFIG leaves open; it must not exist yet.
+
+    Raises
+    ------
+    InputError
+        The TF_CONFIG cannot be used, a number is below 1, or ``out`` exists or cannot be written.
+    ScenarioError
+        The scenario breaks a rule, or names a workload or cluster that there is not.
+
+    Examples
+    --------
+    >>> scenario = scenario_of_tf_config('{"cluster": {"worker": ["h1:2222", "h2:2222"]}}', workload="cnn-cpu", batch=32)
+    >>> scenario.replicas, scenario.strategy.kind
+    (2, 'multi-worker-mirrored')
+    """
+    from calibrate.tf_config import scenario_of, scenario_text
+
+    path = None if out is None else check_new(Path(out))
+    tasks = read_tf_config(tf_config) if isinstance(tf_config, str) else tf_config
+    text = scenario_text(tasks, workload, batch, cluster, devices_per_worker)
+    scenario = scenario_of(text, str(path or "`tf_config`"), None if path is None else path.parent)
+    if path is not None:
+        write_whole(path, text)
+    return scenario
+
+
+def _warn_of_measurements(provenance: Mapping[str, str]) -> None:
+    """That a GPU of this machine was not used, or that disturbed measurements were fitted."""
+    for key, hint in _HINTS.items():
+        if key in provenance:
+            warnings.warn(f"{provenance[key]}; {hint}", CalibrationWarning, stacklevel=4)  # through the check of the arguments

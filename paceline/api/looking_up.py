@@ -1,0 +1,52 @@
+"""What a scenario can name, and what its files may say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from paceline.arguments import (
+    checked,
+)
+from paceline.catalogue import Format
+
+if TYPE_CHECKING:
+    from paceline.catalogue import Catalogue
+
+__all__ = ["models", "schema"]
+
+
+@checked
+def models() -> Catalogue:
+    """The workloads, clusters and devices that a scenario can name with ``use``.
+
+    Examples
+    --------
+    >>> found = models()
+    >>> found["ethernet-25g"].kind, found["ethernet-25g"].file.name
+    ('cluster', 'ethernet-25g.toml')
+    """
+    from paceline.catalogue import Catalogue
+
+    return Catalogue()
+
+
+@checked
+def schema(format: Format | None = None) -> dict[str, Any]:  # noqa: A002
+    """The JSON Schema of a file format, or of all by their names.
+
+    A quantity may be given as text with a unit under its short name (``latency = "20 us"``)
+    or as a number under its full name (``latency_s = 2e-5``).
+
+    Parameters
+    ----------
+    format
+        ``"scenario"``, ``"workload"``, ``"cluster"``, ``"device"``, ``"result"`` or ``"testbed-setting"``; None: all of them.
+
+    Examples
+    --------
+    >>> sorted(schema()), schema("cluster")["title"]
+    (['cluster', 'device', 'result', 'scenario', 'testbed-setting', 'workload'], 'Cluster')
+    """
+    from paceline.catalogue import schema_of, schemas
+
+    return schemas() if format is None else schema_of(format)

@@ -1,0 +1,506 @@
+"""What a training does on a cluster: one scenario, grids of them, plans, and reports on all of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import InstanceOf
+
+from paceline import comparing
+from paceline.arguments import (
+    Answer,
+    Asking,
+    Backend,
+    Counts,
+    File,
+    Folder,
+    Jobs,
+    MustBe,
+    Observing,
+    Over,
+    Prices,
+    Progress,
+    Quantity,
+    Scheduler,
+    Settings,
+    Source,
+    Stages,
+    Steps,
+    Text,
+    checked,
+    file_of,
+    path_of,
+    writable,
+)
+from paceline.lengthy import agree_to_one, agree_to_plan, agree_to_sweep
+from paceline.planning.answer import Plan
+from simulator.files import write_whole
+from simulator.loading import load_scenario, pairs_of
+from simulator.prices import parse_prices
+from simulator.results import Result
+from simulator.scenario import Scenario
+
+if TYPE_CHECKING:
+    from paceline.observing import Observation
+    from paceline.planning.answer import Plan
+    from paceline.reporting.report import Report
+    from paceline.sweeping import Sweep
+    from simulator.program.printing import Printed
+
+__all__ = ["compare", "load", "observe", "plan", "preview", "report", "simulate", "sweep"]
+
+
+@checked
+def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) -> Scenario:
+    """Load a scenario, set keys of it, validate it.
+
+    Parameters
+    ----------
+    scenario
+        A path; the name of a scenario that comes along (``"ring"``, ``"async-ps"``, ...);
+        nested tables as a file has them; or a scenario, to change it.
+    settings
+        Values by dotted key, quantities as text with a unit. ``workload``, ``cluster`` or
+        ``strategy`` as a whole may be set to a loaded or calibrated one.
+    prices
+        As for :func:`plan`.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken, with file and dotted key.
+    InputError
+        A price cannot be read, or is for a cluster of another name.
+
+    Examples
+    --------
+    >>> scenario = load("ring", {"strategy.workers": 16, "cluster.inter_node.bandwidth": "10 Gbit/s"})
+    >>> scenario.replicas, scenario.cluster.inter_node.bandwidth_bytes_per_s
+    (16, 1250000000.0)
+    >>> load(scenario, {"strategy.workers": 2}).replicas
+    2
+    """
+    return load_scenario(scenario, settings, parse_prices(prices))
+
+
+@checked
+def simulate(
+    scenario: Source,
+    settings: Settings = (),
+    *,
+    prices: Prices = None,
+    observer: Observing = None,
+    progress: Steps = None,
+    agree: Asking = None,
+) -> Result:
+    """Simulate one scenario.
+
+    Parameters
+    ----------
+    scenario, settings
+        As for :func:`load`.
+    prices
+        As for :func:`plan`.
+    observer
+        Receives every record of the first replication: a trace, an audit.
+    progress
+        Called with replications done, and what share of the present one, and with how many there are in all: after each, and
+        in long ones after each some thousand steps.
+    agree
+        Called before what takes hours, with a :class:`~paceline.lengthy.Lengthy`; raises where it should not be. None agrees.
+
+    Returns
+    -------
+    Result
+        Depends on the scenario alone, but for ``wall_time_s``.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken, with file and dotted key.
+    SimulationError
+        The engine found an impossible state, such as a dead-lock.
+
+    Examples
+    --------
+    >>> result = simulate("ring", {"strategy.workers": 4, "run.steps": 10, "run.replications": 3})
+    >>> result.scaling_efficiency.mean < 1, result.bottleneck.name, len(result.to_frame())
+    (True, 'compute', 1)
+    """
+    from simulator.run import simulate as run
+
+    loaded = load_scenario(scenario, settings, parse_prices(prices))
+    agree_to_one(loaded, agree)
+    return run(loaded, observer=observer, progress=progress)
+
+
+@checked
+def observe(
+    scenario: Source,
+    settings: Settings = (),
+    *,
+    prices: Prices = None,
+    trace: File | None = None,
+    tensorboard: Folder | None = None,
+    audit: bool = False,
+    progress: Steps = None,
+    agree: Asking = None,
+) -> Observation:
+    """Simulate one scenario, and look closely at its first replication.
+
+    Parameters
+    ----------
+    scenario, settings, prices, progress, agree
+        As for :func:`simulate`.
+    trace
+        Write a Chrome trace, with the messages' arrows and the critical path of a step: open it
+        at ui.perfetto.dev or chrome://tracing.
+    tensorboard
+        Write scalars and histograms, step by step, into this folder: ``tensorboard --logdir``.
+    audit
+        Check every law of a sound simulation.
+
+    Returns
+    -------
+    Observation
+        The ``result``, the ``laws`` that were checked, and the sentence on what bounds a step.
+
+    Raises
+    ------
+    ScenarioError, SimulationError
+        As of :func:`simulate`.
+    InputError
+        A file cannot be written, or is the scenario's own.
+    InvariantError
+        A law is broken; the message names law and event.
+
+    Examples
+    --------
+    >>> seen = observe("ring", {"strategy.workers": 2, "run.steps": 5, "run.replications": 3}, audit=True)
+    >>> seen.result.replicas, "parts_sum_to_the_step" in seen.laws
+    (2, True)
+    """
+    from paceline.observing import observe as look
+
+    loaded = load_scenario(scenario, settings, parse_prices(prices))
+    agree_to_one(loaded, agree)
+    return look(loaded, trace=path_of(trace), tensorboard=path_of(tensorboard), audit=audit, reads=file_of(scenario), progress=progress)
+
+
+@checked
+def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None) -> Printed:
+    """What simulating a scenario would do: its links, ranks, the operations of a step and the rules; nothing is simulated.
+
+    Parameters
+    ----------
+    scenario, settings, prices
+        As for :func:`load`.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken.
+
+    Examples
+    --------
+    >>> len(preview("ring", {"strategy.workers": 4}).program.ranks)
+    4
+    """
+    from simulator.preview import preview as made
+
+    return made(load_scenario(scenario, settings, parse_prices(prices)))
+
+
+@checked
+def compare(ours: Answer, theirs: Answer) -> comparing.Comparison:
+    """Throughput of one result over that of another, run by run where their runs share their draws.
+
+    Parameters
+    ----------
+    ours, theirs
+        Results, such as two of a sweep.
+
+    Returns
+    -------
+    Comparison
+        ``ratio`` (mean, and 90% prediction interval), and in how many of ``runs`` ours
+        ``wins`` and ``losses``. ``runs`` is 0 where the two have another seed or number of
+        replications: the interval is then as wide as those of both allow.
+
+    Examples
+    --------
+    >>> short = {"strategy.workers": 4, "run.steps": 10}
+    >>> slow, fast = (simulate("ring", {**short, "cluster.use": name}) for name in ("ethernet-1g", "ethernet-25g"))
+    >>> found = compare(fast, slow)
+    >>> found.wins, found.runs, found.ratio.low > 1
+    (19, 19, True)
+    """
+    return comparing.compare(ours, theirs)
+
+
+@checked
+def sweep(
+    scenario: Source,
+    over: Over,
+    *,
+    settings: Settings = (),
+    prices: Prices = None,
+    out: File | None = None,
+    jobs: Jobs = 0,
+    backend: Backend = "local",
+    scheduler: Scheduler = None,
+    force: bool = False,
+    retry_failed: bool = False,
+    progress: Progress = None,
+    agree: Asking = None,
+) -> Sweep:
+    """Simulate every combination of some values.
+
+    Parameters
+    ----------
+    scenario
+        As for :func:`load`.
+    over
+        Values by dotted key; the last key changes fastest.
+    settings
+        Keys to set in all of them.
+    prices
+        As for :func:`plan`.
+    out
+        A results file, one line per scenario, each written as soon as it is there: after an
+        interruption the same call goes on where it was. None keeps results in memory.
+    jobs
+        Processes, or tasks at a time; 0 takes all cores. Results do not depend on it.
+    backend, scheduler
+        Where they run: on this machine, or on a Dask or Ray cluster at that address.
+    force
+        Begin anew if ``out`` holds the results of another sweep.
+    retry_failed
+        Simulate again what failed in an earlier run.
+    progress
+        Called with scenarios done and in all.
+    agree
+        As for :func:`simulate`.
+
+    Returns
+    -------
+    Sweep
+        A sequence of results, and of failures where a scenario could not be simulated.
+
+    Raises
+    ------
+    ScenarioError
+        A combination breaks a rule; the message says which one.
+    ResultsError
+        ``out`` holds something else.
+    InputError
+        An argument is of the wrong kind, ``out`` cannot be written or is the scenario's own file, or the cluster cannot be used.
+
+    Examples
+    --------
+    >>> swept = sweep("ring", {"strategy.workers": [1, 4]}, settings={"run.steps": 10, "run.replications": 3}, jobs=1)
+    >>> [result.replicas for result in swept]
+    [1, 4]
+    >>> swept.to_frame()["scaling_efficiency"].tolist()[0]
+    1.0
+    """
+    from paceline.sweeping import axes_of, grid
+    from paceline.sweeping import sweep as run
+
+    file = writable(out, scenario)
+    made = grid(scenario, axes_of(over), pairs_of(settings), prices=parse_prices(prices))
+    return run(
+        made, file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, retry_failed=retry_failed, progress=progress,
+        agree=lambda places: agree_to_sweep(made, places, agree, jobs=jobs),
+    )  # fmt: skip
+
+
+@checked
+def plan(
+    scenario: Source,
+    *,
+    target_throughput: Annotated[Quantity, MustBe("a number, or text with a unit, such as '20000 samples/s'")] | None = None,
+    samples: Annotated[float, MustBe("a number, such as 1.28e6")] | None = None,
+    epochs: Annotated[float, MustBe("a number, such as 90")] | None = None,
+    deadline: Annotated[Quantity, MustBe("a number, or text with a unit, such as '12 h'")] | None = None,
+    budget: Annotated[Quantity, MustBe("a number, or text with a unit, such as '500 USD'")] | None = None,
+    confidence: Annotated[float, MustBe("a number such as 0.95")] = 0.95,
+    prefer: Literal["cheapest", "fastest", "fewest-devices"] | None = None,
+    clusters: Annotated[Sequence[str], MustBe("a list of names or paths, such as ['ethernet-10g']")] = (),
+    over: Over | None = None,
+    strategies: Annotated[Sequence[str], MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
+    workers: Counts = None,
+    servers: Counts = None,
+    scaling: Literal["weak", "strong", "both"] | None = None,
+    settings: Settings = (),
+    prices: Prices = None,
+    out: File | None = None,
+    jobs: Jobs = 0,
+    backend: Backend = "local",
+    scheduler: Scheduler = None,
+    force: bool = False,
+    progress: Progress = None,
+    agree: Asking = None,
+) -> Plan:
+    """Find the configuration that reaches a goal best.
+
+    The goal is a throughput; or samples (and epochs) within a deadline, a budget, or both.
+
+    Parameters
+    ----------
+    scenario
+        As for :func:`load`.
+    target_throughput
+        Such as ``"20000 samples/s"``, or a number of samples a second.
+    samples, epochs
+        Samples of the data set, and how often all of them are trained on (once, if left out).
+    deadline
+        Such as ``"12 h"``, or seconds.
+    budget
+        Such as ``"500 USD"``, or US dollars.
+    confidence
+        Share of real runs that must reach the goal.
+    prefer
+        What is best among all that do; left out: the fastest where only a budget is given,
+        else the cheapest.
+    clusters
+        Names of the catalogue, or paths of files; none: the scenario's own.
+    over
+        Further values to choose from, by dotted key.
+    strategies
+        Short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``; none: the scenario's own.
+    workers, servers
+        A range ``"1..64"``, of which no more are simulated than needed, or a list.
+    scaling
+        Weak: each replica keeps its batch. Strong: all together keep theirs. Left out: as
+        the scenario has it.
+    settings
+        Keys to set in all configurations, whatever their cluster.
+    prices
+        Of a node for an hour, by the name of its cluster or the path of its file: ``"0.40/h"``, a
+        number of US dollars, a :class:`~simulator.cluster.Price`, or for machines of one's own
+        ``"BUY:4000USD,years:4,power:0.5kW"`` (also ``electricity:0.30USD/kWh``, ``use:0.6`` of all
+        hours). A price alone, or under ``"*"``, is for every cluster that has none.
+    out
+        A results file ``NAME.ndjson`` of what is simulated; an interrupted plan goes on in it. The answer
+        is written beside it, as ``NAME.plan.json``: :func:`report` takes both.
+    jobs, backend, scheduler, force, progress, agree
+        As for :func:`sweep`. The answer does not depend on them.
+
+    Returns
+    -------
+    Plan
+        Where nothing meets the goal, ``feasible`` is False and ``chosen`` the nearest there is.
+
+    Raises
+    ------
+    InputError
+        There is no goal or more than one, a range is empty, a name unknown, a price cannot be
+        read or is for none of the clusters, or nothing has the price that a budget needs.
+    ScenarioError
+        No configuration can be.
+
+    Examples
+    --------
+    >>> found = plan(
+    ...     "ring", target_throughput="10000 samples/s", workers=[1, 2, 4, 8], settings={"run.steps": 20}, jobs=1
+    ... )
+    >>> found.feasible, found.chosen.result.replicas, found.chosen.scaling
+    (True, 8, 'weak')
+    """
+    from paceline.planning import goal_of, space_of
+    from paceline.planning import plan as search
+    from paceline.sweeping import axes_of
+
+    goal = goal_of(
+        target_throughput=target_throughput, samples=samples, epochs=epochs, deadline=deadline, budget=budget, confidence=confidence,
+        prefer=prefer,
+    )  # fmt: skip
+    file = writable(out, scenario)
+    space = space_of(
+        scenario, settings=pairs_of(settings), clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers,
+        servers=servers, scaling=scaling, prices=parse_prices(prices),
+    )  # fmt: skip
+    agree_to_plan([list(line.scenarios.values()) for line in space.lines], agree, jobs=jobs)
+    answer = search(space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
+    if file is not None:
+        write_whole(file.with_suffix(".plan.json"), answer.to_json() + "\n")
+    return answer
+
+
+@checked
+def report(
+    source: Any,
+    out: File | None = None,
+    *,
+    plan: Annotated[InstanceOf[Plan] | str | Path, MustBe("a plan, or the path of one that `paceline.plan` wrote")] | None = None,
+    title: Text = "",
+    measured: File | None = None,
+    what_ifs: bool = True,
+    figures: Folder | None = None,
+    formats: Annotated[Sequence[Literal["png", "svg"]], MustBe("a list of 'png' and 'svg'")] = ("png", "svg"),
+    tables: Folder | None = None,
+    force: bool = False,
+    jobs: Jobs = 0,
+    progress: Stages = None,
+) -> Report:
+    """Write a report of some results: one HTML file that opens offline, and if wanted its figures and tables as files.
+
+    Parameters
+    ----------
+    source
+        A result, several, a sweep, a plan, a results file (its path, or what :func:`read_results` read),
+        or several paths to compare.
+    out
+        Where to write; a report that is there is replaced. Left out: beside the (first) results file, ending in
+        ``.html``, or ``report.html``.
+    plan
+        What a plan answered, if these are its results.
+    title
+        Heading of the page; left out: the workload's name.
+    measured
+        A table (CSV) of your own measurements to show beside the predictions, with the
+        columns workers and throughput (samples/s) and, if you like, servers, staleness, batch.
+    what_ifs
+        Simulate the report's answer again, which takes some seconds, for the timeline of
+        some of its steps and for what one change at a time would gain.
+    figures
+        Write each figure as an image into this folder; needs Chromium and the extra ``figures`` of this package.
+    formats
+        Of the images.
+    tables
+        Write each table as CSV into this folder.
+    force
+        Replace a file at ``out`` that is no report.
+    jobs
+        Processes for the what-ifs; 0 takes all cores.
+    progress
+        Called with what is done, what there is in all, and of what: ``"what-ifs"`` or ``"figures"``.
+
+    Raises
+    ------
+    ResultsError
+        There is no result, or a file cannot be read.
+    InputError
+        ``out`` cannot be written, is no report, or is one of the files that are read.
+    StoppedReport
+        Ctrl-C came while what-ifs were simulated: the report is written without them.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import paceline
+    >>> result = paceline.simulate(paceline.load("ring", {"run.steps": 10, "run.replications": 3}))
+    >>> with TemporaryDirectory() as folder:
+    ...     written = report(result, f"{folder}/ring.html", what_ifs=False)
+    >>> written.path.name, len(written.to_frame())
+    ('ring.html', 1)
+    """
+    from paceline.reporting.report import report as write
+
+    return write(
+        source, path_of(out), plan=Path(plan) if isinstance(plan, str) else plan, title=title, measured=path_of(measured), what_ifs=what_ifs,
+        figures=path_of(figures), formats=tuple(formats), tables=path_of(tables), force=force, jobs=jobs, progress=progress,
+    )  # fmt: skip

@@ -1,0 +1,273 @@
+"""Real TensorFlow clusters on this machine: run, read, fitted, predicted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, Field, InstanceOf
+
+from paceline.arguments import (
+    File,
+    Folder,
+    MustBe,
+    Progress,
+    Seed,
+    Settings,
+    TestbedSource,
+    Text,
+    checked,
+)
+from simulator.errors import CalibrationError, InputError, PacelineWarning
+from simulator.loading import pairs_of
+
+if TYPE_CHECKING:
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.prediction import Prediction
+    from calibrate.testbed.summary import TestbedRun
+
+__all__ = ["testbed", "testbed_fit", "testbed_predict", "testbed_read"]
+
+
+@checked
+def testbed(
+    setting: TestbedSource = None,
+    settings: Settings = (),
+    *,
+    repeats: Annotated[int, Field(ge=1, le=1000), MustBe("a whole number from 1 to 1,000")] = 3,
+    seed: Seed = 0,
+    python: Annotated[str, MustBe("the path of a Python")] | None = None,
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False), MustBe("a number of seconds above 0")] = 600.0,
+    measurements: Folder = "measurements",
+    progress: Annotated[Callable[[int, int], None] | None, MustBe("a function")] = None,
+) -> TestbedRun:
+    """Start a real TensorFlow cluster on this machine, train on it, and measure every step.
+
+    Workers and parameter servers are processes in network namespaces that nobody else can
+    reach. Nothing of it is left behind, however it ends; raw measurements are kept, and never
+    overwritten.
+
+    Parameters
+    ----------
+    setting
+        What runs: a TOML file, nested tables as it has them, or None: 4 asynchronous workers of
+        ``ladder-1mb`` and a parameter server on links of 400 Mbit/s, with compute that is drawn
+        from an exponential law of 100 ms.
+    settings
+        Values by dotted key of :class:`calibrate.testbed.setting.TestbedSetting`, quantities as text
+        with a unit, such as ``{"workers": 8, "link.bandwidth": "1 Gbit/s"}``. ``link = "loopback"`` needs
+        no root. ``model`` is a synthetic one (``"ladder-4mb"``), ``"FILE.py:FUNCTION"`` or a workload.
+    repeats
+        How often it is run; each repeat starts a new cluster.
+    seed
+        Of emulated compute and of staggered starts.
+    python
+        A Python that has TensorFlow; None takes this one.
+    timeout_s
+        Seconds after which a repeat is given up.
+    measurements
+        Folder for raw measurements; each call adds a file.
+    progress
+        Called with repeats done and repeats in all.
+
+    Returns
+    -------
+    TestbedRun
+        Updates/s and samples/s of each repeat with the 90% interval of the next, staleness, where a
+        step's time goes, bytes and CPU seconds of each job.
+
+    Warns
+    -----
+    PacelineWarning
+        Links cannot be shaped here and none were asked for: the run is on loopback.
+
+    Raises
+    ------
+    InputError
+        One line for each rule broken, with file and dotted key; or this machine cannot run it.
+    CalibrationError
+        A task died or hung. Whole repeats are kept; a note of the error says where.
+
+    Examples
+    --------
+    >>> testbed(settings={"workers": 0})
+    Traceback (most recent call last):
+        ...
+    simulator.errors.ScenarioError: setting: workers: 0 must be at least 1
+    """
+    from calibrate.testbed.loading import load_setting
+    from calibrate.testbed.model import describe_model
+    from calibrate.testbed.running import measure_setting, on_available_links
+    from calibrate.testbed.summary import TestbedRun
+
+    pairs = pairs_of(settings)
+    chosen = setting is not None or any(key.partition(".")[0] == "link" for key, _ in pairs)
+    loaded = load_setting(setting, pairs, lambda model, batch: describe_model(model, python, batch))
+    source = str(setting) if isinstance(setting, (str, Path)) else "setting"
+    return TestbedRun.of(
+        measure_setting(
+            on_available_links(loaded, source, chosen=chosen), Path(measurements), repeats=repeats, seed=seed, timeout_s=timeout_s,
+            python=python, progress=None if progress is None else lambda done, total, _: progress(done, total),
+        )
+    )  # fmt: skip
+
+
+@checked
+def testbed_read(file: File) -> TestbedRun:
+    """Read what :func:`testbed` has measured; whole repeats of a run that failed, or was stopped, are read too.
+
+    Parameters
+    ----------
+    file
+        Of raw measurements.
+
+    Raises
+    ------
+    InputError
+        It is not there, is damaged, is no testbed run, or holds no whole repeat.
+
+    Examples
+    --------
+    >>> testbed_read("nowhere.ndjson")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: nowhere.ndjson: cannot be read: No such file or directory; check the path
+    """
+    from calibrate.testbed.summary import TestbedRun
+
+    try:
+        return TestbedRun.read(Path(file))
+    except CalibrationError as error:  # no run has failed: the file is not one to be read
+        raise InputError(str(error)) from None
+
+
+@checked
+def testbed_fit(
+    files: Annotated[Sequence[str | Path], MustBe("a list of files of measurements")],
+    *,
+    name: Text = "testbed",
+    out: File | None = None,
+    seed: Seed = 0,
+    progress: Progress = None,
+) -> Platform:
+    """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs of :func:`testbed`.
+
+    Each parameter gets a 90% interval and a sentence on what determines it. One that the runs do
+    not determine keeps a documented prior, and is marked.
+
+    Parameters
+    ----------
+    files
+        Of raw measurements: emulated compute of a constant law, 1 worker in the modes with servers, 2
+        in a ring. At least two sizes of the model; links and loopback where both are to be predicted.
+    name
+        Of the machine.
+    out
+        A file (JSON) to write the parameters to as well, which :func:`testbed_predict` reads.
+    seed
+        Of the joint draws that hold what the fit leaves open.
+    progress
+        Called with what is done and what there is in all.
+
+    Warns
+    -----
+    PacelineWarning
+        A file cannot be read and is left out.
+
+    Raises
+    ------
+    InputError
+        No file can be fitted, or ``out`` cannot be written.
+
+    Examples
+    --------
+    >>> testbed_fit([])
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `files`: none of them can be fitted; measure with `paceline testbed run`
+    """
+    from calibrate.testbed.fitting import fit_platform
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.readings import read_run
+
+    if out is not None:
+        Platform.check_replaceable(Path(out))
+    readings = []
+    for path in map(Path, files):
+        try:
+            readings.append(read_run(path))
+        except CalibrationError as error:  # such as a run that was stopped
+            warnings.warn(PacelineWarning(f"left out: {error}"), stacklevel=3)  # through the check of the arguments
+    if not readings:
+        raise InputError("`files`: none of them can be fitted; measure with `paceline testbed run`")
+    following = None if progress is None else lambda done, total, _: progress(done, total)
+    try:
+        platform = fit_platform(readings, name, readings[0].cores, seed=seed, progress=following)
+    except CalibrationError as error:  # nothing has failed: the files are not the ones that are needed
+        raise InputError(f"{', '.join(map(str, files[:3]))}: {error}") from None
+    if out is not None:
+        platform.write(Path(out))
+    return platform
+
+
+@checked
+def testbed_predict(
+    platform: Annotated[str | Path | InstanceOf[BaseModel], MustBe("a file as `paceline.testbed_fit` writes it, or what it returns")],
+    setting: TestbedSource = None,
+    settings: Settings = (),
+    *,
+    replications: Annotated[int, Field(ge=19, le=10_000), MustBe("a whole number from 19 to 10,000")] = 59,
+    seed: Seed = 0,
+    python: Annotated[str, MustBe("the path of a Python")] | None = None,
+) -> Prediction:
+    """Predict what :func:`testbed` would measure in a setting, without running it.
+
+    Parameters
+    ----------
+    platform
+        The machine's parameters: what :func:`testbed_fit` returned, or the file that it wrote.
+    setting, settings
+        As for :func:`testbed`; compute must be emulated.
+    replications
+        Simulated runs, each with its own draw of what the fit leaves open.
+    seed
+        Of the simulation.
+    python
+        A Python in which a model ``FILE.py:FUNCTION`` can be built, for its variables; None takes this one.
+
+    Returns
+    -------
+    Prediction
+        Updates/s and samples/s with the 90% interval of one run, and staleness.
+
+    Raises
+    ------
+    InputError
+        One line for each rule broken; or the file holds no parameters.
+
+    Examples
+    --------
+    >>> from calibrate.testbed.platform import MEANINGS, Parameter, Platform
+    >>> unmeasured = Platform(name="any", cores=2, parameters={name: Parameter.prior(name) for name in MEANINGS})
+    >>> slow = testbed_predict(unmeasured, settings={"mode": "between-graph", "workers": 2, "steps": 10}, replications=19)
+    >>> fast = testbed_predict(
+    ...     unmeasured, settings={"mode": "between-graph", "workers": 2, "steps": 10, "compute.mean": "20 ms"}, replications=19
+    ... )
+    >>> slow.updates_per_s.mean < fast.updates_per_s.mean, slow.undetermined[0]
+    (True, 'session_s')
+    """
+    from calibrate.testbed.loading import load_setting
+    from calibrate.testbed.model import describe_model
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.prediction import predict_setting
+
+    fitted = platform if isinstance(platform, Platform) else Platform.read(Path(str(platform)))
+    loaded = load_setting(setting, pairs_of(settings), lambda model, batch: describe_model(model, python, batch))
+    if loaded.compute.kind == "real":
+        raise InputError(
+            "compute.kind: 'real': how long it takes is not known without a run; set a mean and a law, or compare in a matrix "
+            "(`paceline validate`)"
+        )
+    return predict_setting(loaded, fitted, replications=replications, seed=seed)

@@ -1,0 +1,436 @@
+"""Predictions held against measurements, and scenarios brought to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, InstanceOf
+
+from paceline.arguments import (
+    Asking,
+    Count,
+    File,
+    Folder,
+    MustBe,
+    Settings,
+    Source,
+    Stages,
+    Text,
+    Thresholds,
+    checked,
+    file_of,
+    path_of,
+)
+from paceline.lengthy import agree_to_measure, agree_to_sweep
+from simulator.errors import InputError
+from simulator.files import check_writable, write_whole
+from simulator.loading import table_of
+from simulator.results import Result
+from simulator.scenario import Scenario
+
+if TYPE_CHECKING:
+    from calibrate.validation.against_points import PointsCase, Refitted
+    from calibrate.validation.matrix import Matrix
+    from calibrate.validation.validation import Validation
+
+__all__ = ["read_matrix", "refit", "validate", "validate_matrix", "validate_published"]
+
+
+@checked
+def validate(
+    scenario: Source,
+    measured: File,
+    settings: Settings = (),
+    *,
+    unit: Literal["samples/s", "updates/s"] = "samples/s",
+    thresholds: Thresholds = None,
+    out: File | None = None,
+    markdown: File | None = None,
+    rows: File | None = None,
+    force: bool = False,
+    agree: Asking = None,
+    command: Text = "",
+    progress: Stages = None,
+) -> Validation:
+    """Predict what you have measured, and compare: signed errors, and whether each run lies inside its 90% interval.
+
+    Parameters
+    ----------
+    scenario, settings
+        What was measured, as for :func:`load`; workers, servers and batch come from the points.
+    measured
+        A CSV file with columns ``workers`` and ``throughput``, and where they differ ``servers``,
+        ``batch`` and ``staleness`` (mean, in updates). A line for each run; lines with the same
+        setting are repeats, which show the noise.
+    unit
+        Of the throughput in it.
+    thresholds
+        What every score must reach: ``max_median`` and ``max_worst`` (size of the error of
+        throughput, as a share: ``0.02`` or ``"2%"``), ``max_staleness`` (error of mean staleness,
+        in updates), ``max_distance`` (between distributions of staleness, 0 to 1) and
+        ``min_coverage`` (share of runs inside the 90% interval). ``missed`` of the answer says which are not.
+    out
+        An HTML page to write.
+    markdown
+        A Markdown file whose section of this kind of validation is written, or replaced.
+    rows
+        A CSV file to write of settings that took part in no fit, from which a discrepancy can be estimated.
+    force
+        Replace files that are no output of Paceline.
+    agree
+        As for :func:`simulate`.
+    command
+        By which the page says that it was made; this call, if left out.
+    progress
+        Called with what is done, what there is in all, and what is counted.
+
+    Returns
+    -------
+    Validation
+        A row for each setting, scores of each group, and what missed its threshold.
+
+    Raises
+    ------
+    InputError
+        An argument, the scenario or a line of the points is wrong; names file, line, column and rule.
+    SimulationError
+        A prediction failed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> points = Path(mkdtemp(), "points.csv")
+    >>> _ = points.write_text("workers,throughput\\n2,7000\\n2,7100\\n4,13500\\n")
+    >>> found = validate("async-ps", points, {"run.steps": 20, "run.replications": 3}, thresholds={"max_worst": "80%"})
+    >>> found.to_frame()["measured"].tolist(), found.score.settings, found.missed
+    ([7050.0, 13500.0], 2, ())
+    """
+    from calibrate.validation.against_points import validate_points
+    from calibrate.validation.validation import thresholds_of
+    from paceline.reporting.validation import ValidationFiles
+
+    limits = thresholds_of(thresholds or {})
+    case = _points_case(scenario, measured, settings, unit)
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), force=force)
+    files.check(_read_by(scenario, measured))
+    scenarios = case.scenarios
+    agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
+    validation = validate_points(case, _simulating(progress)).made_by(command or "paceline.validate").judged(limits)
+    files.write(validation)
+    return validation
+
+
+@checked
+def refit(
+    scenario: Source,
+    measured: File,
+    settings: Settings = (),
+    *,
+    unit: Literal["samples/s", "updates/s"] = "samples/s",
+    out_scenario: File | None = None,
+    thresholds: Thresholds = None,
+    out: File | None = None,
+    markdown: File | None = None,
+    rows: File | None = None,
+    force: bool = False,
+    agree: Asking = None,
+    command: Text = "",
+    progress: Stages = None,
+) -> Refitted:
+    """Bring a scenario to what you have measured: fit its compute, links and servers, and predict each point from the others.
+
+    What the points do not determine stays as it is.
+
+    Parameters
+    ----------
+    scenario, measured, settings, unit
+        As for :func:`validate`.
+    out_scenario
+        A scenario file to write, with the refitted values, what the points leave open, and what
+        predictions are off by.
+    thresholds
+        As for :func:`validate`, held against predictions of each point from the others.
+    out, markdown, rows, force, agree, command, progress
+        As for :func:`validate`.
+
+    Returns
+    -------
+    Refitted
+        The refitted ``scenario``, ``factors`` of its quantities with ``intervals_90``, and the
+        ``validation`` with its scores; ``write`` writes the scenario's file.
+
+    Raises
+    ------
+    InputError
+        An argument, the scenario or a line of the points is wrong; names file, line, column and rule.
+    CalibrationError
+        No values explain the points: the search does not end.
+    SimulationError
+        A prediction failed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> points = Path(mkdtemp(), "points.csv")
+    >>> _ = points.write_text("workers,throughput\\n1,1800\\n1,1810\\n")
+    >>> found = refit("async-ps", points, {"run.steps": 20, "run.replications": 3})
+    >>> low, high = found.intervals_90["compute"]
+    >>> low < found.factors["compute"] < high, found.scenario.workload.forward.base_s > 0
+    (True, True)
+    """
+    from calibrate.validation.against_points import refit_to_points
+    from calibrate.validation.validation import thresholds_of
+    from paceline.reporting.validation import ValidationFiles
+    from paceline.sweeping.backends import local_workers
+
+    limits = thresholds_of(thresholds or {})
+    case = _points_case(scenario, measured, settings, unit)
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(out_scenario), force=force)
+    files.check(_read_by(scenario, measured))
+    scenarios = case.scenarios
+    agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
+    command = command or "paceline.refit"
+    with local_workers(0) as workers:
+
+        def spread(function: Callable[[Scenario], Any], asked: Iterable[Scenario]) -> Iterable[Any]:
+            return list(workers.map(function, list(asked)))
+
+        found = refit_to_points(case, _simulating(progress), apply=spread, command=command, progress=_stage(progress, "fits"))
+    found = replace(found, validation=found.validation.made_by(command).judged(limits))
+    if out_scenario is not None:
+        found.write(Path(out_scenario))
+    files.write(found.validation)
+    return found
+
+
+@checked
+def read_matrix(
+    matrix: Annotated[str | Path, MustBe("the name of a matrix, such as 'quick', 'random:1', or a file")] = "quick",
+    *,
+    count: Count | None = None,
+    out_matrix: File | None = None,
+    python: Text | None = None,
+    force: bool = False,
+) -> Matrix:
+    """The settings that :func:`validate_matrix` measures, some to fit and others held out; nothing is measured.
+
+    Parameters
+    ----------
+    matrix
+        A name of the catalogue: ``"quick"`` (some minutes), ``"headline"``, ``"first"`` or
+        ``"development"``; a file; or ``"random:SEED"``, which draws from the space that
+        docs/testbed.md declares.
+    count
+        Settings that are drawn, with ``"random:SEED"``; 12 if left out.
+    out_matrix
+        A file to write what was drawn to.
+    python
+        A Python that has the models' packages; this one, if left out.
+    force
+        Replace ``out_matrix`` where it is there already.
+
+    Returns
+    -------
+    Matrix
+        Its ``fit`` and ``held_out``; ``to_frame()`` has about how long each takes, in seconds.
+
+    Raises
+    ------
+    InputError
+        There is no such matrix, or it breaks a rule.
+
+    Examples
+    --------
+    >>> drawn = read_matrix("random:1", count=3)
+    >>> len(drawn.held_out), drawn.drawn_by, list(drawn.to_frame())
+    (3, 1, ['group', 'setting', 'steps', 'guessed_s'])
+    """
+    from calibrate.validation.random_matrix import matrix_named, random_text
+
+    target = path_of(out_matrix)
+    found = matrix_named(matrix, count, python=python)
+    if target is not None:
+        if found.drawn_by is None:
+            raise InputError(
+                f"`out_matrix`: goes with settings that are drawn, such as `matrix='random:1'`; {str(matrix)[:60]!r} has its own"
+            )
+        check_writable(target)
+        if target.is_file() and target.stat().st_size and not force:
+            raise InputError(f"`out_matrix`: {str(target)!r}: is there already; overwrite it with `force=True`, or choose another")
+        write_whole(target, random_text(found.drawn_by, len(found.held_out)))
+    return found
+
+
+@checked
+def validate_matrix(
+    matrix: Annotated[str | Path | InstanceOf[BaseModel], MustBe("the name of a matrix, such as 'quick', a file, or a matrix")] = "quick",
+    *,
+    count: Count | None = None,
+    measurements: Folder = "measurements",
+    platform: File | None = None,
+    python: Text | None = None,
+    timeout_s: Annotated[float, Field(gt=0), MustBe("a number of seconds above 0")] = 600.0,
+    thresholds: Thresholds = None,
+    out: File | None = None,
+    markdown: File | None = None,
+    rows: File | None = None,
+    force: bool = False,
+    agree: Asking = None,
+    command: Text = "",
+    progress: Stages = None,
+) -> Validation:
+    """Run real TensorFlow clusters on this machine, fit small ones, and predict larger and different ones.
+
+    Parameters
+    ----------
+    matrix, count
+        As for :func:`read_matrix`, or what it gave.
+    measurements
+        Folder of raw measurements; what is there already is not measured again.
+    platform
+        A file to write what was fitted to, which `paceline testbed predict` takes.
+    python
+        A Python that has TensorFlow; this one, if left out.
+    timeout_s
+        Seconds after which one run is given up.
+    thresholds, out, markdown, rows, force, agree, command, progress
+        As for :func:`validate`.
+
+    Returns
+    -------
+    Validation
+        A row for each setting, scores of each group of those held out, and what missed its threshold.
+
+    Raises
+    ------
+    InputError
+        The matrix cannot be measured, fitted and predicted whole, which is found out before anything is measured.
+    CalibrationError
+        A setting could not be measured; what came before is kept, and the same call goes on there.
+
+    Examples
+    --------
+    >>> validate_matrix("quikc")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.ScenarioError: `matrix`: there is no matrix named 'quikc'; did you mean quick?
+    """
+    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.running import guessed_run_s
+    from calibrate.validation.matrix import Matrix, check_matrix
+    from calibrate.validation.random_matrix import matrix_named
+    from calibrate.validation.running import pending_settings
+    from calibrate.validation.running import validate_matrix as measure_and_compare
+    from calibrate.validation.validation import thresholds_of
+    from paceline.reporting.validation import ValidationFiles
+
+    limits = thresholds_of(thresholds or {})
+    chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count, python=python)  # type: ignore[arg-type]
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), platform=path_of(platform), force=force)
+    files.check()
+    if platform is not None:
+        Platform.check_replaceable(Path(platform))
+    folder = Path(measurements)
+    pending = pending_settings(chosen, folder)
+    check_matrix(chosen, pending, folder, python=python, timeout_s=timeout_s)
+    about = (
+        f"{len(chosen.fit)} settings to fit, {len(chosen.held_out)} held out, {chosen.repeats} repeats each; raw measurements go to "
+        f"{folder}, and what is there already is used"
+    )
+    agree_to_measure(about, sum(guessed_run_s(one, chosen.repeats) for one in pending), agree)
+    found = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
+    if platform is not None:
+        found.platform.write(Path(platform))
+    validation = found.validation.made_by(command or "paceline.validate_matrix").judged(limits)
+    files.write(validation)
+    return validation
+
+
+@checked
+def validate_published(
+    regimes: Annotated[Sequence[str], MustBe("a list of regimes, such as ['all-reduce', 'NCCL']")] = (),
+    *,
+    thresholds: Thresholds = None,
+    out: File | None = None,
+    markdown: File | None = None,
+    rows: File | None = None,
+    force: bool = False,
+    command: Text = "",
+    progress: Stages = None,
+) -> Validation:
+    """Predict tables that others have measured and published, from their smallest rows and facts about hardware.
+
+    Parameters
+    ----------
+    regimes
+        Some of ``"sync PS"``, ``"async PS"``, ``"all-reduce"``, ``"staleness"``, ``"NCCL"`` and
+        ``"moved"`` (trainings moved to another device); all, if left out.
+    thresholds, out, markdown, rows, force, command, progress
+        As for :func:`validate`.
+
+    Returns
+    -------
+    Validation
+        A row for each published setting, scores of each regime, and what missed its threshold.
+
+    Raises
+    ------
+    InputError
+        There is no such regime, or a file cannot be written.
+
+    Examples
+    --------
+    >>> found = validate_published(["moved"])
+    >>> found.title, len(found.to_frame()) > 100
+    ('Published trainings moved to another device', True)
+    """
+    from calibrate.published.validation import validate_published as predict_and_compare
+    from calibrate.validation.validation import thresholds_of
+    from paceline.reporting.validation import ValidationFiles
+    from paceline.sweeping.backends import local_workers
+
+    limits = thresholds_of(thresholds or {})
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), force=force)
+    files.check()
+    with local_workers(0) as workers:
+        found = predict_and_compare(tuple(regimes) or None, progress, spread=workers.map)
+    validation = found.validation.made_by(command or "paceline.validate_published").judged(limits)
+    files.write(validation)
+    return validation
+
+
+def _points_case(scenario: Source, measured: str | Path, settings: Settings, unit: Literal["samples/s", "updates/s"]) -> PointsCase:
+    """A scenario with the points that were measured of it."""
+    from calibrate.validation.against_points import PointsCase
+    from calibrate.validation.points import read_points
+
+    points = read_points(Path(measured))
+    table, source, beside = table_of(scenario, settings)
+    return PointsCase(table, source, beside, Path(measured), points, unit)
+
+
+def _read_by(scenario: Any, measured: str | Path) -> list[Path]:
+    """The files that a validation reads."""
+    return [file for file in (file_of(scenario), Path(measured)) if file is not None]
+
+
+def _simulating(progress: Stages) -> Callable[[Sequence[Scenario]], Sequence[Result]]:
+    """Simulates scenarios on all cores."""
+    from paceline.sweeping import sweep as run
+
+    def simulate_all(scenarios: Sequence[Scenario]) -> Sequence[Result]:
+        swept = run(scenarios, progress=_stage(progress, "settings"))
+        swept.check()
+        return swept.results
+
+    return simulate_all
+
+
+def _stage(progress: Stages, what: str) -> Callable[[int, int], None] | None:
+    """Progress of one part of the work."""
+    return None if progress is None else lambda done, total: progress(done, total, what)
