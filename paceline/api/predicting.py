@@ -502,5 +502,6 @@ def report(
 
     return write(
         source, path_of(out), plan=Path(plan) if isinstance(plan, str) else plan, title=title, measured=path_of(measured),
-        what_ifs=what_ifs, figures=path_of(figures), formats=tuple(formats), tables=path_of(tables), force=force, jobs=jobs, progress=progress,
+        what_ifs=what_ifs, figures=path_of(figures), formats=tuple(formats), tables=path_of(tables), force=force, jobs=jobs,
+        progress=progress,
     )  # fmt: skip
