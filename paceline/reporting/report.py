@@ -26,7 +26,7 @@ from simulator.table import Row, Table, frame_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Report", "Reported", "StoppedReport", "report"]
+__all__ = ["Report", "Reported", "StoppedReport", "check_target", "report"]
 
 Reported: TypeAlias = Outcome | Iterable[Outcome] | Plan | ResultsFile | str | Path | Sequence[str | Path]
 """What a report can be of."""
@@ -243,6 +243,17 @@ def _beside(files: Sequence[Path]) -> Path:
     stems = [path.stem for path in files]
     name = "-".join(stems) if len(stems) <= _MOST_NAMED else f"{first.stem}-and-{len(stems) - 1}-more"
     return first.with_name(f"{name[:120]}.html")
+
+
+def check_target(out: Path, *, force: bool) -> None:
+    """Make sure, before the work, that a report can be written to a file.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, or is, without ``force``, no report of ours.
+    """
+    check_writable(_target((), out, force=force, reads=()))
 
 
 def _is_ours(path: Path) -> bool:
