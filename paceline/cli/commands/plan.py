@@ -197,7 +197,7 @@ def plan(
         if out is not None and report.resolve() == out.resolve():
             raise InputError(f"--out and --report: both are {str(report)!r}; give two names")
         check_writable(report, reads=scenario_file(scenario))
-        check_target(report, force=force)
+        check_target(report, force=force, argument="report")
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         answer = api.plan(
             scenario,
