@@ -31,7 +31,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.probing import Progress
 from calibrate.published.nccl_model import LADDER, LAWS, Point, Series, bytes_on_bus, fit, read_series
 from calibrate.validation.comparison import Compared
 from simulator.figures import Estimate
@@ -118,23 +117,16 @@ class Answer(NamedTuple):
     weights: Values
 
 
-def nccl_rows(progress: Progress | None = None) -> list[Compared]:
+def nccl_rows() -> list[Compared]:
     """Every size of every published series, fitted or predicted.
 
     Bytes reduced a second (``algbw`` of nccl-tests). Rules beside: ``linear``, the bandwidth
     of the largest size fitted; ``alpha-beta``, 2 (n - 1) alpha + 2 (n - 1) / n S / B through
     the smallest and the largest size fitted.
-
-    Parameters
-    ----------
-    progress
-        Called with how many of all series are done.
     """
     series = read_series()
     trials: dict[tuple[str, str, float], Trial] = {}
-    for done, (one, points) in enumerate(series.items()):
-        if progress is not None:
-            progress(done, len(series), one.name)
+    for one, points in series.items():
         for share in _SHARES:
             given = _given(points, share)
             if 1 < given < len(points):
@@ -146,8 +138,6 @@ def nccl_rows(progress: Progress | None = None) -> list[Compared]:
     for question in _questions(series):
         trial = trials[question.name, question.held.name, _FITTED_SHARE]
         rows += _rows(question, trial, [one for one in trials.values() if one.system != trial.system])
-    if progress is not None:
-        progress(len(series), len(series), "all-reduces predicted")
     return rows
 
 

@@ -275,8 +275,6 @@ def compared(
     unit: Unit = "samples/s",
     *,
     group: str = "",
-    fitted: bool = False,
-    notes: Sequence[str] = (),
 ) -> list[Compared]:
     """What was measured at each setting beside what was predicted there.
 
@@ -286,23 +284,19 @@ def compared(
         Of the same length, in the same order.
     unit
         Of the throughputs measured.
-    group, fitted
-        As :class:`~calibrate.validation.comparison.Compared` has them.
-    notes
-        One a setting, or none.
+    group
+        Of all rows; left out: how each is reduced.
     """
     return [
         Compared(
             name=setting.name,
             group=group or result.scenario.strategy.way,
-            fitted=fitted,
             unit=unit,
             measured=setting.throughput,
             predicted=result.throughput_samples_per_s if unit == "samples/s" else result.updates_per_s,
             staleness_measured=setting.staleness,
             staleness_predicted=result.staleness.mean if setting.staleness else None,
             settings=_settings(result.scenario),
-            note=notes[index] if notes else "",
             reached=reached_of(
                 result.discrepancy,
                 drawn_interval(result, unit),
@@ -310,7 +304,7 @@ def compared(
                 series=result.scenario.workload.name,
             ),
         )
-        for index, (setting, result) in enumerate(zip(settings, results, strict=True))
+        for setting, result in zip(settings, results, strict=True)
     ]
 
 
