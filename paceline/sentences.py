@@ -13,7 +13,7 @@ from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
 from simulator.intervals import paired_ratio
 from simulator.results import Result
-from simulator.text import format_hourly, format_share, format_usd, written
+from simulator.text import format_count, format_hourly, format_share, format_usd, written
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
@@ -24,6 +24,7 @@ __all__ = [
     "change_in_words",
     "cost_in_words",
     "doubled_in_words",
+    "goal_in_words",
     "limit_in_words",
     "paired_in_words",
     "servers_note",
@@ -120,6 +121,17 @@ def cost_in_words(result: Result) -> str | None:
 
 
 # -- plans ---------------------------------------------------------------------------------
+
+
+def goal_in_words(goal: Goal) -> str:
+    """What is asked for: ``100,000 samples in 12 h``."""
+    if goal.target_throughput_samples_per_s is not None:
+        return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
+    total = goal.total_samples
+    assert total is not None
+    limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
+    limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
+    return f"{format_count(total)} samples {' and '.join(limits)}"
 
 
 def staleness_in_words(result: Result) -> str:

@@ -10,7 +10,7 @@ from paceline.planning.answer import Candidate, Improvement, Plan, Refused
 from paceline.planning.goal import Goal, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
-from paceline.sentences import change_in_words, paired_in_words, staleness_in_words
+from paceline.sentences import change_in_words, goal_in_words, paired_in_words, staleness_in_words
 from simulator.cost import placement_of
 from simulator.results import Failure
 from simulator.text import format_hourly, format_seconds, format_throughput, format_usd, written
@@ -18,7 +18,6 @@ from simulator.workload import Workload
 
 __all__ = [
     "beside_the_answer",
-    "goal_in_words",
     "near_miss_in_words",
     "notes_of",
     "purchase_in_words",
@@ -28,17 +27,6 @@ __all__ = [
 ]
 
 _LITTLE = 0.01
-
-
-def goal_in_words(goal: Goal) -> str:
-    """What is asked for: ``100,000 samples in 12 h``."""
-    if goal.target_throughput_samples_per_s is not None:
-        return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
-    total = goal.total_samples
-    assert total is not None
-    limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
-    limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
-    return f"{total:,.0f} samples {' and '.join(limits)}"
 
 
 def sentences_of(plan: Plan, chosen: Point) -> tuple[str, str, str]:
