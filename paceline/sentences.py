@@ -13,7 +13,7 @@ from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
 from simulator.intervals import paired_ratio
 from simulator.results import Result
-from simulator.text import format_count, format_hourly, format_share, format_usd, written
+from simulator.text import Kind, format_count, format_hourly, format_share, format_usd, written
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
@@ -146,9 +146,9 @@ def paired_in_words(candidate: Candidate) -> str:
     return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
 
 
-def change_in_words(ratio: Estimate, digits: int = 0) -> str:
+def change_in_words(ratio: Estimate, kind: Kind = "whole_change") -> str:
     """A change of throughput with its interval: ``+76% (90% of runs: +70% to +82%)``."""
-    change, low, high = (f"{value - 1:+z.{digits}%}" for value in (ratio.mean, ratio.low, ratio.high))
+    change, low, high = (written(value - 1, kind) for value in (ratio.mean, ratio.low, ratio.high))
     return change if low == high else f"{change} (90% of runs: {low} to {high})"
 
 
@@ -162,7 +162,7 @@ def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
     if most < _VISIBLE:
         return ""
     return (
-        f"Hours and cost are means over runs: up to {most:.1%} more than samples / mean throughput gives, "
+        f"Hours and cost are means over runs: up to {format_share(most)} more than samples / mean throughput gives, "
         "because slow runs take longer than fast ones save."
     )
 
@@ -183,7 +183,7 @@ def workers_note(plan: Plan) -> str:
     return (
         f"Adding workers {pays}, {_PER_WORKER}: from {until:,} to {after.workers:,} throughput changes by "
         f"{change_in_words(_growth(counts[place], after))}, "
-        f"less than half of the {after.workers / until - 1:.0%} that they add."
+        f"less than half of the {format_share(after.workers / until - 1)} that they add."
     )
 
 
@@ -202,7 +202,7 @@ def servers_note(plan: Plan) -> str:
         return f"{shown}, the most that were simulated: more may still bring 2% or more, or cannot be (no more variables to spread)."
     best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
     growth = _growth(next(count for count in plan.servers if count.servers == enough), best)
-    change = change_in_words(growth, digits=1)
+    change = change_in_words(growth, "change")
     return f"{shown}: {best.servers} change throughput by {change}, and no number up to {more[-1].servers} by 2% or more on average."
 
 

@@ -275,6 +275,7 @@ def compared(
     unit: Unit = "samples/s",
     *,
     group: str = "",
+    fitted: bool = False,
 ) -> list[Compared]:
     """What was measured at each setting beside what was predicted there.
 
@@ -284,13 +285,14 @@ def compared(
         Of the same length, in the same order.
     unit
         Of the throughputs measured.
-    group
-        Of all rows; left out: how each is reduced.
+    group, fitted
+        As :class:`~calibrate.validation.comparison.Compared` has them; no group: how each trains.
     """
     return [
         Compared(
             name=setting.name,
             group=group or result.scenario.strategy.way,
+            fitted=fitted,
             unit=unit,
             measured=setting.throughput,
             predicted=result.throughput_samples_per_s if unit == "samples/s" else result.updates_per_s,

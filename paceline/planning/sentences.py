@@ -13,7 +13,7 @@ from paceline.planning.space import Space
 from paceline.sentences import change_in_words, goal_in_words, paired_in_words, staleness_in_words
 from simulator.cost import placement_of
 from simulator.results import Failure
-from simulator.text import format_hourly, format_seconds, format_throughput, format_usd, written
+from simulator.text import format_hourly, format_seconds, format_share, format_throughput, format_usd, written
 from simulator.workload import Workload
 
 __all__ = [
@@ -119,7 +119,7 @@ def _limit(plan: Plan) -> str:
     large = [(one, one.effect) for one in plan.improvements if one.effect is not None and one.effect.mean - 1 >= _LITTLE]
     clear = [(one, effect) for one, effect in large if has_effect(effect)]
     if not clear:
-        what = "has an effect that its interval does not leave open" if large else f"brings more than {_LITTLE:.0%}"
+        what = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(_LITTLE)}"
         return f"{text}; no single improvement that was tried {what}."
     best, effect = clear[0]
     text = f"{text}; of single improvements {best.name} buys most, {change_in_words(effect)} throughput{_price_of(best, plan.chosen)}"
@@ -230,7 +230,7 @@ def _either(values: Sequence[int]) -> str:
 
 def near_miss_in_words(judge: Judge, near: Candidate) -> str:
     """What would be preferred to the best of its cluster, if only it reached the goal."""
-    cost = f" for {near.cost_usd.mean:,.4g} USD" if near.cost_usd is not None and judge.goal.prefer == "cheapest" else ""
+    cost = f" for {format_usd(near.cost_usd.mean)}" if near.cost_usd is not None and judge.goal.prefer == "cheapest" else ""
     return f"a near miss with {near.placement}{cost}: confidence {near.confidence:.2g}"
 
 
