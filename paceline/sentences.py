@@ -67,7 +67,7 @@ def limit_in_words(result: Result) -> str:
     def of_step(part_s: float) -> str:
         return format_share(part_s / step_s if step_s else 0.0)
 
-    def told(name: Limit) -> str:
+    def in_words(name: Limit) -> str:
         return _WORDS[name].format(
             input=of_step(parts.input),
             compute=of_step(parts.compute),
@@ -81,8 +81,8 @@ def limit_in_words(result: Result) -> str:
 
     limit = result.bottleneck
     if limit.balance is None:
-        return told(limit.name)
-    return f"no single part, for two are in balance: {told(limit.name)}, and {told(limit.balance)}"
+        return in_words(limit.name)
+    return f"no single part, for two are in balance: {in_words(limit.name)}, and {in_words(limit.balance)}"
 
 
 def variance_in_words(result: Result) -> str:

@@ -5,7 +5,7 @@ predicted; sizes double, so that a series of 32 is predicted up to 1,000 times t
 size fitted. *More ranks*: of a system with several rank counts all sizes of the smallest
 are fitted, all sizes of the others are predicted.
 
-The models of :data:`~calibrate.published.nccl_model.LADDER` answer each question together:
+The models of :data:`~calibrate.published.nccl_model.MODELS` answer each question together:
 the logarithms of their times are averaged, and a model weighs the less the larger its
 errors were (after Bates and Granger, "The combination of forecasts", 1969) in the same
 question about *other* systems, and, for larger sizes, about the system at hand: the larger
@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.published.nccl_model import LADDER, LAWS, Point, Series, bytes_on_bus, fit, read_series
+from calibrate.published.nccl_model import LAWS, MODELS, Point, Series, bytes_on_bus, fit, read_series
 from calibrate.validation.comparison import Compared
 from simulator.figures import Estimate
 
@@ -152,13 +152,13 @@ def larger_sizes(series: Series, given: Sequence[Point], asked: Sequence[Point])
 
 def more_ranks(few: Series, points: Sequence[Point], many: Series, asked: Sequence[Point]) -> Trial:
     """Each model, by each law of the latency, about a series of the same system with more ranks."""
-    fits = [fit(model, few, points) for model in LADDER]
+    fits = [fit(model, few, points) for model in MODELS]
     sizes = [point.size_bytes for point in asked]
     answers = [one.predict(sizes, many, law) for one, law in product(fits, LAWS)]
     return Trial(
         system=few.system,
         question=MORE,
-        members=tuple(f"{model.name} as a {law}" for model, law in product(LADDER, LAWS)),
+        members=tuple(f"{model.name} as a {law}" for model, law in product(MODELS, LAWS)),
         logs=np.array([logs for logs, _ in answers]),
         variances=np.array([variance for _, variance in answers]),
         measured=np.log([point.mean_s for point in asked]),
@@ -196,11 +196,11 @@ def spreads_inside(others: Sequence[Trial]) -> float:
 
 def _larger(series: Series, given: Sequence[Point], asked: Sequence[Point]) -> Trial:
     sizes = [point.size_bytes for point in asked]
-    answers = [fit(model, series, given, larger=True).predict(sizes) for model in LADDER]
+    answers = [fit(model, series, given, larger=True).predict(sizes) for model in MODELS]
     return Trial(
         system=series.system,
         question=LARGER,
-        members=tuple(model.name for model in LADDER),
+        members=tuple(model.name for model in MODELS),
         logs=np.array([logs for logs, _ in answers]),
         variances=np.array([variance for _, variance in answers]),
         measured=np.log([point.mean_s for point in asked]),

@@ -318,13 +318,13 @@ def _by_server(stale: Staleness) -> str:
 
 def _chosen(result: Result) -> str:
     """Algorithm and protocol of each size, equal neighbours as one."""
-    told: list[tuple[str, list[float]]] = []
+    found: list[tuple[str, list[float]]] = []
     for its in sorted(result.all_reduces, key=lambda its: its.size_bytes):
         name = its.algorithm if its.protocol == "none" else f"{its.algorithm} ({its.protocol})"
-        if not told or told[-1][0] != name:
-            told.append((name, []))
-        told[-1][1].append(its.size_bytes)
-    texts = [f"{name} for {' to '.join(dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1])))}" for name, sizes in told]
+        if not found or found[-1][0] != name:
+            found.append((name, []))
+        found[-1][1].append(its.size_bytes)
+    texts = [f"{name} for {' to '.join(dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1])))}" for name, sizes in found]
     more = f", and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
     return ", ".join(texts[:_LISTED]) + more if texts else "nothing to reduce"
 

@@ -91,10 +91,10 @@ def _improvement(change: _Change, results: list[Result], base: Result) -> Improv
     limit = stays if before == after else f"the limit moves from {before} to {after}"
     outside = {warning.text for warning in middle.warnings if warning.code == "outside-calibration"}
     new = outside - {warning.text for warning in base.warnings}
-    told = "".join(f"; {text}" for text in sorted(new))
+    beyond = "".join(f"; {text}" for text in sorted(new))
     return Improvement(
         name=change.name,
-        text=f"{change.text}; {limit}{told}",
+        text=f"{change.text}; {limit}{beyond}",
         throughput_samples_per_s=rate,
         gain=gains[len(gains) // 2].mean - 1,
         gain_low=min(gain.low for gain in gains) - 1,
