@@ -134,8 +134,7 @@ def plan(
         *_memory_notes(space),
         *notes_of(answer, chosen, space),
     ]
-    texts = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))}
-    return answer.model_copy(update=texts)
+    return answer.model_copy(update={"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))})
 
 
 def _simulated(points: Sequence[Point]) -> int:
