@@ -177,7 +177,8 @@ class Platform(Spec):
                     "`paceline testbed fit`"
                 ) from None
             place = ".".join(map(str, problem["loc"]))
-            raise InputError(f"{path}: {place}: {problem['msg']}; write it with `paceline testbed fit`") from None
+            where = f"{path}: {place}" if place else f"{path}"
+            raise InputError(f"{where}: {problem['msg']}; write it with `paceline testbed fit`") from None
 
     def table(self) -> Table:
         """Each parameter with its 90% interval; times in seconds, rates in bytes per second."""

@@ -139,6 +139,8 @@ def _as_typed(parameter: Any, value: str | None) -> str:
         given = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return f"{name} {value}"
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        return f"{name} {value}"  # 1.28e6 stays as it is written
     if isinstance(given, bool):
         return str(name if given else (parameter.secondary_opts or [name])[0])
     words = [f"{key}={_word(each)}" for key, each in given.items()] if isinstance(given, dict) else [_word(given)]

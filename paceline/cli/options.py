@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 PRICE_HELP = (
-    "What a node of a cluster costs: ethernet-1g=0.40/h, or lab=BUY:4000USD,years:4,power:0.5kW for machines that you own "
-    "(also electricity:0.30USD/kWh, use:0.6 of all hours). Without NAME= it holds for clusters that have no price. Repeatable."
+    "What a node of a cluster costs an hour: ethernet-1g=0.40/h, in US dollars; or lab=BUY:4000USD,years:4 for machines that you own "
+    "(also power:0.5kW, electricity:0.30USD/kWh, use:0.6 of all hours). Without NAME= it holds for clusters that have no price. Repeatable."
 )
 JOBS_HELP = "Processes; 0 takes all cores, of the cluster where there is one. The results do not depend on it."
 BACKEND_HELP = (

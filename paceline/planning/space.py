@@ -230,7 +230,7 @@ def space_of(
     if of_servers and not space.refused and not any(line.first.servers for line in space.lines):
         raise InputError(
             f"`servers` {quoted(','.join(map(str, of_servers)))}: no strategy considered has parameter servers; "
-            "leave it out, or add one that has, such as `strategies='sync-ps'`"
+            "leave it out, or add one that has, such as `strategies=['sync-ps']`"
         )
     return space
 

@@ -26,7 +26,7 @@ from simulator.table import Row, Table, frame_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Report", "Reported", "Source", "StoppedReport", "report", "source_of_files"]
+__all__ = ["Report", "Reported", "Source", "StoppedReport", "check_target", "report", "source_of_files"]
 
 Reported: TypeAlias = Outcome | Iterable[Outcome] | Plan | ResultsFile | str | Path | Sequence[str | Path]
 """What a report can be of."""
@@ -133,7 +133,7 @@ def report(
     its = _with_plan(_source_of(source), plan)
     overlay = overlay_of(measured, its.results, its.labels) if measured is not None else None
     reads = [path for path in (measured, plan) if isinstance(path, Path)]
-    target = check_writable(_target(its.files, out, force=force, reads=reads))
+    target = _target(its.files, out, force=force, reads=reads)
     if figures is not None:
         check_browser()
         check_folder(figures)
@@ -284,10 +284,7 @@ def _target(files: Sequence[Path], out: Path | None, *, force: bool, reads: Sequ
         for which, what in ((files, "one of the results files"), (reads, "a file that the report is made from")):
             if any(os.path.exists(path) and os.path.samefile(target, path) for path in which):
                 raise InputError(f"{target}: is {what}; choose another `out`")
-    if os.path.isfile(target) and not force and not _is_ours(target):
-        raise InputError(
-            f"{target}: is there already and is no report of Paceline; overwrite it with `force=True`, or choose another `out`"
-        )
+    check_target(target, force=force)
     return target
 
 
@@ -299,6 +296,21 @@ def _beside(files: Sequence[Path]) -> Path:
     stems = [path.stem for path in files]
     name = "-".join(stems) if len(stems) <= _MOST_NAMED else f"{first.stem}-and-{len(stems) - 1}-more"
     return first.with_name(f"{name[:120]}.html")
+
+
+def check_target(out: Path, *, force: bool, argument: str = "out") -> None:
+    """Make sure, before the work, that a report can be written to a file, which an argument names.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, or is, without ``force``, no report of ours.
+    """
+    check_writable(out)
+    if out.is_file() and not force and not _is_ours(out):
+        raise InputError(
+            f"{out}: is there already and is no report of Paceline; overwrite it with `force=True`, or choose another `{argument}`"
+        )
 
 
 def _is_ours(path: Path) -> bool:

@@ -27,7 +27,7 @@ def check_dask_address(scheduler: str | None) -> None:
     """Raise InputError unless this is the address of a Dask scheduler."""
     if scheduler is None or not _ADDRESS.fullmatch(scheduler):
         shown = "is left out" if scheduler is None else f"{scheduler[:80]!r}"
-        raise InputError(f"`scheduler` {shown}: `backend` dask needs the address of its scheduler, such as tcp://127.0.0.1:8786")
+        raise InputError(f"`scheduler` {shown}: `backend='dask'` needs the address of its scheduler, such as tcp://127.0.0.1:8786")
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
     try:
         distributed: Any = import_module("distributed")
     except ImportError:
-        raise InputError("`backend` dask: needs Dask; install it with: pip install 'paceline[dask]'") from None
+        raise InputError("`backend='dask'`: needs Dask; install it with: pip install 'paceline[dask]'") from None
     from joblib import Parallel, parallel_config
 
     for name in _LOGGERS:

@@ -26,7 +26,7 @@ _STORE_BYTES = 100 * 2**20
 def check_ray_address(scheduler: str | None) -> None:
     """Raise InputError unless this is the address of a Ray cluster, or left out."""
     if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
-        raise InputError(f"`scheduler` {scheduler[:80]!r}: must be host:port, ray://host:port or auto, as `backend` ray needs it")
+        raise InputError(f"`scheduler` {scheduler[:80]!r}: must be host:port, ray://host:port or auto, as `backend='ray'` needs it")
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         ray: Any = import_module("ray")
         import_module("ray.util.joblib").register_ray()
     except ImportError:
-        raise InputError("`backend` ray: needs Ray; install it with: pip install 'paceline[ray]'") from None
+        raise InputError("`backend='ray'`: needs Ray; install it with: pip install 'paceline[ray]'") from None
     from joblib import Parallel, parallel_config
 
     address = scheduler or os.environ.get("RAY_ADDRESS") or _OWN

@@ -55,7 +55,7 @@ class Runner:
         if jobs < 0:
             raise InputError(f"`jobs` {jobs}: must be at least 0, which takes all cores")
         if backend == "local" and scheduler is not None:
-            raise InputError(f"`scheduler` {scheduler[:80]!r}: is of a cluster; say which kind with `backend` dask or `backend` ray")
+            raise InputError(f"`scheduler` {scheduler[:80]!r}: is of a cluster; say which kind with `backend='dask'` or `backend='ray'`")
         if backend == "dask":
             check_dask_address(scheduler)
         if backend == "ray":

@@ -159,7 +159,7 @@ def calibrate(
             "--out",
             "-o",
             help="Workload file to write; with --from-tf-config the scenario.",
-            show_default="models/workloads/NAME.toml; NAME-scenario.toml",
+            show_default="models/workloads/ NAME.toml; NAME-scenario.toml",
         ),
     ] = None,
     measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(

@@ -23,25 +23,43 @@ def plan(
         Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario that the ranges vary, or the name of one.", show_default=False)
     ],
     target_throughput: Annotated[
-        str | None, typer.Option(metavar="RATE", help="Such as '20000 samples/s'.", show_default=False, rich_help_panel=_GOAL)
+        str | None,
+        typer.Option(metavar="RATE", help="Throughput to reach, such as '20000 samples/s'.", show_default=False, rich_help_panel=_GOAL),
     ] = None,
     samples: Annotated[
-        float | None, typer.Option(help="Samples of the data set, such as 1.28e6.", show_default=False, rich_help_panel=_GOAL)
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="Samples of the data set, such as 1.28e6; with --deadline, --budget or both.",
+            show_default=False,
+            rich_help_panel=_GOAL,
+        ),
     ] = None,
     epochs: Annotated[
-        float | None, typer.Option(help="Passes over all samples; 1 if left out.", show_default=False, rich_help_panel=_GOAL)
+        float | None, typer.Option(metavar="N", help="Passes over all samples; 1 if left out.", show_default=False, rich_help_panel=_GOAL)
     ] = None,
     deadline: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Time for all of it, such as 12h, '30 min', '2 d'.", show_default=False, rich_help_panel=_GOAL),
+        typer.Option(
+            metavar="TIME",
+            help="Time that training on all samples may take, such as 12h, '30 min', '2 d'.",
+            show_default=False,
+            rich_help_panel=_GOAL,
+        ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="SUM", help="US dollars for all of it, such as '500 USD'.", show_default=False, rich_help_panel=_GOAL),
+        typer.Option(
+            metavar="SUM",
+            help="US dollars that it may cost, such as '500 USD'; needs a price (--price).",
+            show_default=False,
+            rich_help_panel=_GOAL,
+        ),
     ] = None,
     confidence: Annotated[
         float,
         typer.Option(
+            metavar="SHARE",
             help="Share of real runs that must reach the goal. R replications support up to R / (R + 1): 19 support 0.95.",
             rich_help_panel=_GOAL,
         ),
@@ -120,7 +138,13 @@ def plan(
         typer.Option("--price", metavar="[NAME=]PRICE", help=PRICE_HELP, show_default=False, rich_help_panel=_CHOICE),
     ] = None,
     replications: Annotated[
-        int | None, typer.Option(help="The same as --set run.replications=R.", show_default=False, rich_help_panel=_WORK)
+        int | None,
+        typer.Option(
+            metavar="R",
+            help="Replications of each configuration; the same as --set run.replications=R; left out: the scenario's own.",
+            show_default=False,
+            rich_help_panel=_WORK,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -131,8 +155,11 @@ def plan(
             rich_help_panel=_WORK,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace --out if it holds something else.", rich_help_panel=_WORK)] = False,
-    jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, rich_help_panel=_WORK)] = 0,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace --out if it holds something else, and --report if it is no report.", rich_help_panel=_WORK),
+    ] = False,
+    jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N", rich_help_panel=_WORK)] = 0,
     backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP, rich_help_panel=_WORK)] = "local",
     scheduler: Annotated[
         str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False, rich_help_panel=_WORK)
@@ -161,11 +188,16 @@ def plan(
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing_plan import show_plan
     from paceline.cli.terminal import note, progress_bar, stages_bar
+    from paceline.reporting.report import check_target
     from simulator.catalog import scenario_file
+    from simulator.errors import InputError
     from simulator.files import check_writable
 
     if report is not None:
+        if out is not None and report.resolve() == out.resolve():
+            raise InputError(f"--out and --report: both are {str(report)!r}; give two names")
         check_writable(report, reads=scenario_file(scenario))
+        check_target(report, force=force, argument="report")
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         answer = api.plan(
             scenario,

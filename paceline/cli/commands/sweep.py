@@ -34,8 +34,10 @@ def sweep(
         list[str] | None, typer.Option("--set", help="Set a key for all scenarios. Repeatable.", metavar="KEY=VALUE")
     ] = None,
     prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
-    replications: Annotated[int | None, typer.Option(help="Replications of each scenario; the same as --set run.replications=R.")] = None,
-    jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0)] = 0,
+    replications: Annotated[
+        int | None, typer.Option(metavar="R", help="Replications of each scenario; the same as --set run.replications=R.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N")] = 0,
     backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
     scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a results file of another sweep.")] = False,

@@ -173,6 +173,10 @@ def validate(
         raise InputError("--count, --list and --out-matrix: are about a matrix; give --matrix random:SEED")
     if published and on_points:
         raise InputError("--published: goes without a scenario and --measured; validate one after the other")
+    if (published or on_points) and platform is not None:
+        raise InputError("--platform: is what a matrix has fitted; leave it out, or give --matrix NAME alone")
+    if list_ and (out or markdown or rows or platform):
+        raise InputError("--list: measures nothing that --out, --markdown, --rows or --platform could hold; leave one or the other out")
     if out_scenario is not None and not refit:
         raise InputError("--out-scenario: is the scenario with refitted values; give --refit too")
     limits = {

@@ -10,6 +10,13 @@ let state = stateFrom(window.location.hash),
   view = viewOf(state),
   asked = false;
 
+function setHeight(figure) {
+  if (figure.height) {
+    const plot = plotElement(figure.id);
+    plot.style.setProperty("--height", `${figure.height(view, plot.clientWidth)}px`);
+  }
+}
+
 function drawOne(name) {
   waiting.delete(name);
   const figure = live.find((each) => each.id === name),
@@ -17,9 +24,7 @@ function drawOne(name) {
   if (!figure) {
     return drawPlot(name, still[name]);
   }
-  if (figure.height) {
-    plot.style.setProperty("--height", `${figure.height(view, plot.clientWidth)}px`);
-  }
+  setHeight(figure);
   plot.setAttribute("aria-label", figure.describe(view));
   return drawPlot(name, view.lines.length ? figure.draw(view, plot.clientWidth) : emptyFigure());
 }
@@ -62,7 +67,11 @@ function show() {
   showState(state);
   [showWhere, showLegends, showCards, fillLimits].forEach((fill) => fill(view));
   document.querySelectorAll("details[data-of][open]").forEach(fillBehind);
-  live.forEach((figure) => waiting.add(figure.id));
+  // all before any is drawn: figures of a row are as high as its highest
+  live.forEach((figure) => {
+    setHeight(figure);
+    waiting.add(figure.id);
+  });
   document.documentElement.dataset.drawn = "no";
   if (!asked) {
     asked = true;

@@ -78,6 +78,13 @@ class ValidationFiles:
                     f"`out`: {str(self.out)!r}: is there already and is no page of Paceline; overwrite it with `force=True`, or choose "
                     "another"
                 )
+        if self.rows is not None and self.rows.is_file() and not self.force:
+            start = _start_of(self.rows)
+            if start and not start.startswith(rows_to_csv(()).splitlines()[0]):
+                raise InputError(
+                    f"`rows`: {str(self.rows)!r}: is there already and holds no such rows; overwrite it with `force=True`, or choose "
+                    "another"
+                )
         if self.scenario is not None and self.scenario.exists() and not self.force:
             raise InputError(
                 f"`out_scenario`: {str(self.scenario)!r}: is there already; overwrite it with `force=True`, or choose another name"
