@@ -9,7 +9,7 @@ from simulator.discrepancy import between
 from simulator.figures import Estimate
 from simulator.intervals import paired_ratio, wins
 from simulator.results import Result
-from simulator.text import format_share
+from simulator.text import format_interval, format_number, format_share, written
 
 __all__ = ["NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "verdict"]
 
@@ -126,14 +126,14 @@ _APART = "the worst of one against the best of the other, since their runs share
 def _by(ratio: Estimate, why: str = "") -> str:
     more = f"; {why}" if why else ""
     if ratio.mean >= _AS_TIMES:
-        return f"{ratio.mean:.3g} times as fast ({ratio.low:.3g} to {ratio.high:.3g}{more})"
+        return f"{format_number(ratio.mean)} times as fast ({format_interval(ratio.low, ratio.high)}{more})"
     return f"by {format_share(ratio.mean - 1)} ({format_share(ratio.low - 1)} to {format_share(ratio.high - 1)}{more})"
 
 
 def _between(ratio: Estimate) -> str:
     low, high = ratio.low - 1, ratio.high - 1
     if max(abs(low), abs(high)) < NOTHING:
-        return f"by less than {NOTHING:.2%}"
+        return f"by less than {written(NOTHING, 'precise_share')}"
     return f"between {_slower(low)} and {_slower(high)}"
 
 

@@ -15,7 +15,7 @@ from simulator.effort import check_memory, effort_s, memory_bytes, timed_effort_
 from simulator.engine.choosing import likely_engine
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.text import format_bytes, format_rate, format_rough_seconds, written
+from simulator.text import format_bytes, format_count, format_rate, format_rough_seconds, written
 
 __all__ = ["Agree", "Lengthy", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
 
@@ -164,7 +164,9 @@ def _about_step(scenario: Scenario, step_s: float) -> str:
     all_s = format_rough_seconds(step_s * steps)
     text = f"a step takes about {format_rough_seconds(step_s)} of training, so {_length(scenario)} take {all_s}"
     if known is not None and scenario.batch > known.batch[1]:
-        text += f"; a batch of {scenario.batch:,} is {scenario.batch / known.batch[1]:,.0f} times the largest measured ({known.batch[1]:g})"
+        largest = known.batch[1]
+        times = format_count(scenario.batch / largest)
+        text += f"; a batch of {scenario.batch:,} is {times} times the largest measured ({written(largest, 'any')})"
     return text
 
 

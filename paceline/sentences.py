@@ -13,7 +13,7 @@ from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
 from simulator.intervals import paired_ratio
 from simulator.results import Result
-from simulator.text import format_hourly, format_share, format_usd, written
+from simulator.text import Kind, format_count, format_hourly, format_share, format_usd, written
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
@@ -24,6 +24,7 @@ __all__ = [
     "change_in_words",
     "cost_in_words",
     "doubled_in_words",
+    "goal_in_words",
     "limit_in_words",
     "paired_in_words",
     "servers_note",
@@ -66,7 +67,7 @@ def limit_in_words(result: Result) -> str:
     def of_step(part_s: float) -> str:
         return format_share(part_s / step_s if step_s else 0.0)
 
-    def told(name: Limit) -> str:
+    def in_words(name: Limit) -> str:
         return _WORDS[name].format(
             input=of_step(parts.input),
             compute=of_step(parts.compute),
@@ -80,8 +81,8 @@ def limit_in_words(result: Result) -> str:
 
     limit = result.bottleneck
     if limit.balance is None:
-        return told(limit.name)
-    return f"no single part, for two are in balance: {told(limit.name)}, and {told(limit.balance)}"
+        return in_words(limit.name)
+    return f"no single part, for two are in balance: {in_words(limit.name)}, and {in_words(limit.balance)}"
 
 
 def variance_in_words(result: Result) -> str:
@@ -122,6 +123,17 @@ def cost_in_words(result: Result) -> str | None:
 # -- plans ---------------------------------------------------------------------------------
 
 
+def goal_in_words(goal: Goal) -> str:
+    """What is asked for: ``100,000 samples in 12 h``."""
+    if goal.target_throughput_samples_per_s is not None:
+        return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
+    total = goal.total_samples
+    assert total is not None
+    limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
+    limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
+    return f"{format_count(total)} samples {' and '.join(limits)}"
+
+
 def staleness_in_words(result: Result) -> str:
     """How old gradients are; nothing where none is."""
     stale = result.staleness
@@ -134,9 +146,9 @@ def paired_in_words(candidate: Candidate) -> str:
     return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
 
 
-def change_in_words(ratio: Estimate, digits: int = 0) -> str:
+def change_in_words(ratio: Estimate, kind: Kind = "whole_change") -> str:
     """A change of throughput with its interval: ``+76% (90% of runs: +70% to +82%)``."""
-    change, low, high = (f"{value - 1:+z.{digits}%}" for value in (ratio.mean, ratio.low, ratio.high))
+    change, low, high = (written(value - 1, kind) for value in (ratio.mean, ratio.low, ratio.high))
     return change if low == high else f"{change} (90% of runs: {low} to {high})"
 
 
@@ -150,7 +162,7 @@ def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
     if most < _VISIBLE:
         return ""
     return (
-        f"Hours and cost are means over runs: up to {most:.1%} more than samples / mean throughput gives, "
+        f"Hours and cost are means over runs: up to {format_share(most)} more than samples / mean throughput gives, "
         "because slow runs take longer than fast ones save."
     )
 
@@ -171,7 +183,7 @@ def workers_note(plan: Plan) -> str:
     return (
         f"Adding workers {pays}, {_PER_WORKER}: from {until:,} to {after.workers:,} throughput changes by "
         f"{change_in_words(_growth(counts[place], after))}, "
-        f"less than half of the {after.workers / until - 1:.0%} that they add."
+        f"less than half of the {format_share(after.workers / until - 1)} that they add."
     )
 
 
@@ -190,7 +202,7 @@ def servers_note(plan: Plan) -> str:
         return f"{shown}, the most that were simulated: more may still bring 2% or more, or cannot be (no more variables to spread)."
     best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
     growth = _growth(next(count for count in plan.servers if count.servers == enough), best)
-    change = change_in_words(growth, digits=1)
+    change = change_in_words(growth, "change")
     return f"{shown}: {best.servers} change throughput by {change}, and no number up to {more[-1].servers} by 2% or more on average."
 
 

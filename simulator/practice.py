@@ -58,9 +58,9 @@ def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
     """Names of the constants that any of some scenarios depends on."""
     found: dict[str, None] = {}
     for scenario in scenarios:
-        asked = _Asked(nominal_values(scenario.practice))
-        in_practice(scenario, asked)
-        found |= asked.names
+        lookups = _Lookups(nominal_values(scenario.practice))
+        in_practice(scenario, lookups)
+        found |= lookups.names
     return tuple(found)
 
 
@@ -151,8 +151,8 @@ def _assumed(scenario: Scenario, name: str) -> Assumed:
     return Assumed(path=_OF_PLACES[name], value=f"{name} {known.value:.3g}{interval}", reason=f"{constant.meaning}; {source}")
 
 
-class _Asked(Mapping[str, float]):
-    """Values that remember which of them were asked for, in that order."""
+class _Lookups(Mapping[str, float]):
+    """Values that remember which of them were looked up, in that order."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._values = values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -40,10 +39,6 @@ class Outcome(Spec):
     schema_version: Literal[1] = 1
     scenario_hash: str
     scenario: Scenario
-
-    def to_json(self) -> str:
-        """One line of JSON; quantities under their SI names; floats round-trip exactly."""
-        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def rows_of(cls, items: Iterable[Outcome]) -> list[Row]:

@@ -91,7 +91,7 @@ def simulate(
         runs.append(run)
         if progress is not None:
             progress(replication + 1, count)
-    windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_Alone(alone), count, engine)
+    windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_SingleReplica(alone), count, engine)
     result = summarise(resolved, runs, windows)
     return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
 
@@ -102,7 +102,7 @@ def _tell(progress: Callable[[float, int], None], done: int, count: int, share: 
         progress(done + share, count)
 
 
-class _Alone:
+class _SingleReplica:
     """One replica alone, whatever the links, over which it sends nothing; equal to others of the same content."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -112,14 +112,14 @@ class _Alone:
         self._content = hashlib.sha256(self.scenario.model_dump_json().encode()).digest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Alone) and self._content == other._content
+        return isinstance(other, _SingleReplica) and self._content == other._content
 
     def __hash__(self) -> int:
         return hash(self._content)
 
 
 @lru_cache(maxsize=1024)
-def _windows(alone: _Alone, count: int, engine: Engine) -> tuple[Window, ...]:
+def _windows(alone: _SingleReplica, count: int, engine: Engine) -> tuple[Window, ...]:
     """Of one replica alone, in as many replications: often the same for many scenarios of a sweep, whose workers or links differ."""
     shared = Shared()
     # the same streams as of all, so that what both have in common cancels in the speed-up

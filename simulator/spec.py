@@ -8,6 +8,7 @@ such as a bare number under the short name, is refused.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -195,6 +196,10 @@ class Spec(BaseModel):
             for name in copied.__dict__.keys() - type(copied).model_fields.keys():
                 del copied.__dict__[name]
         return copied
+
+    def to_json(self) -> str:
+        """One line of JSON; quantities under their SI names; floats round-trip exactly."""
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
     def to_frame(self) -> pd.DataFrame:
         """This as a pandas table of one row, under dotted names; of a result :data:`simulator.rows.COLUMNS`."""

@@ -80,7 +80,7 @@ Kind = Literal[
 ``share``, ``error``
     Per cent, with a digit after the point where it is small; an error has its sign.
 ``change``, ``whole_change``
-    Per cent with its sign, always with a digit after the point, so that ends of intervals are told apart; for axes without.
+    Per cent with its sign, always with a digit after the point, so that the ends of an interval differ; for axes without.
 ``usd``, ``hourly``
     US dollars to three digits and cents at least; the price of an hour, which a reader may multiply, to five.
 ``setting``, ``setting_s``, ``setting_bytes``, ``setting_rate``

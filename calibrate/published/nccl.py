@@ -5,7 +5,7 @@ predicted; sizes double, so that a series of 32 is predicted up to 1,000 times t
 size fitted. *More ranks*: of a system with several rank counts all sizes of the smallest
 are fitted, all sizes of the others are predicted.
 
-The models of :data:`~calibrate.published.nccl_model.LADDER` answer each question together:
+The models of :data:`~calibrate.published.nccl_model.MODELS` answer each question together:
 the logarithms of their times are averaged, and a model weighs the less the larger its
 errors were (after Bates and Granger, "The combination of forecasts", 1969) in the same
 question about *other* systems, and, for larger sizes, about the system at hand: the larger
@@ -31,8 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.probing import Progress
-from calibrate.published.nccl_model import LADDER, LAWS, Point, Series, bytes_on_bus, fit, read_series
+from calibrate.published.nccl_model import LAWS, MODELS, Point, Series, bytes_on_bus, fit, read_series
 from calibrate.validation.comparison import Compared
 from simulator.figures import Estimate
 
@@ -118,23 +117,16 @@ class Answer(NamedTuple):
     weights: Values
 
 
-def nccl_rows(progress: Progress | None = None) -> list[Compared]:
+def nccl_rows() -> list[Compared]:
     """Every size of every published series, fitted or predicted.
 
     Bytes reduced a second (``algbw`` of nccl-tests). Rules beside: ``linear``, the bandwidth
     of the largest size fitted; ``alpha-beta``, 2 (n - 1) alpha + 2 (n - 1) / n S / B through
     the smallest and the largest size fitted.
-
-    Parameters
-    ----------
-    progress
-        Called with how many of all series are done.
     """
     series = read_series()
     trials: dict[tuple[str, str, float], Trial] = {}
-    for done, (one, points) in enumerate(series.items()):
-        if progress is not None:
-            progress(done, len(series), one.name)
+    for one, points in series.items():
         for share in _SHARES:
             given = _given(points, share)
             if 1 < given < len(points):
@@ -146,8 +138,6 @@ def nccl_rows(progress: Progress | None = None) -> list[Compared]:
     for question in _questions(series):
         trial = trials[question.name, question.held.name, _FITTED_SHARE]
         rows += _rows(question, trial, [one for one in trials.values() if one.system != trial.system])
-    if progress is not None:
-        progress(len(series), len(series), "all-reduces predicted")
     return rows
 
 
@@ -162,13 +152,13 @@ def larger_sizes(series: Series, given: Sequence[Point], asked: Sequence[Point])
 
 def more_ranks(few: Series, points: Sequence[Point], many: Series, asked: Sequence[Point]) -> Trial:
     """Each model, by each law of the latency, about a series of the same system with more ranks."""
-    fits = [fit(model, few, points) for model in LADDER]
+    fits = [fit(model, few, points) for model in MODELS]
     sizes = [point.size_bytes for point in asked]
     answers = [one.predict(sizes, many, law) for one, law in product(fits, LAWS)]
     return Trial(
         system=few.system,
         question=MORE,
-        members=tuple(f"{model.name} as a {law}" for model, law in product(LADDER, LAWS)),
+        members=tuple(f"{model.name} as a {law}" for model, law in product(MODELS, LAWS)),
         logs=np.array([logs for logs, _ in answers]),
         variances=np.array([variance for _, variance in answers]),
         measured=np.log([point.mean_s for point in asked]),
@@ -206,11 +196,11 @@ def spreads_inside(others: Sequence[Trial]) -> float:
 
 def _larger(series: Series, given: Sequence[Point], asked: Sequence[Point]) -> Trial:
     sizes = [point.size_bytes for point in asked]
-    answers = [fit(model, series, given, larger=True).predict(sizes) for model in LADDER]
+    answers = [fit(model, series, given, larger=True).predict(sizes) for model in MODELS]
     return Trial(
         system=series.system,
         question=LARGER,
-        members=tuple(model.name for model in LADDER),
+        members=tuple(model.name for model in MODELS),
         logs=np.array([logs for logs, _ in answers]),
         variances=np.array([variance for _, variance in answers]),
         measured=np.log([point.mean_s for point in asked]),

@@ -45,8 +45,8 @@ from calibrate.published.tables import data_file
 from simulator.spec import Rate, Spec
 
 __all__ = [
-    "LADDER",
     "LAWS",
+    "MODELS",
     "SCATTER",
     "Assumed",
     "Fit",
@@ -143,7 +143,7 @@ def _protocols(latency: Values, moving: Values, extra: Values) -> Values:
     return time
 
 
-LADDER = (
+MODELS = (
     Model("line", (), _line),
     Model("pipeline", (Assumed(math.log(0.5), 1.0),), _pipeline),
     # NCCL's hwLat and the bytes of its flags (simulator.cluster.Protocols); its tuner has LL at a quarter of the bandwidth

@@ -25,7 +25,6 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import geom, poisson
 from scipy.stats import t as student
 
-from calibrate.probing import Progress
 from calibrate.published.tables import data_file
 from calibrate.validation.comparison import Compared, histogram_distance
 from simulator import scenario_from_table
@@ -75,31 +74,22 @@ def read_staleness() -> dict[StalenessSeries, dict[int, float]]:
     return {series[name]: some for name, some in counts.items()}
 
 
-def staleness_rows(progress: Progress | None = None) -> list[Compared]:
+def staleness_rows() -> list[Compared]:
     """Mean and distribution of staleness of every published run, fitted or predicted.
 
     The mean stands in the place of throughput, too. Its interval holds the differences
     between runs as long as the published one and the error of reading a figure. The rule
     beside it is n - 1. ``settings`` has the Kolmogorov distances of simpler distributions of
     that mean: all updates alike, Poisson, geometric.
-
-    Parameters
-    ----------
-    progress
-        Called with how many of all runs are done.
     """
     published = read_staleness()
     spreads: dict[str, float] = {}
     rows = []
-    for done, (series, counts) in enumerate(published.items()):
-        if progress is not None:
-            progress(done, len(published), series.name)
+    for series, counts in published.items():
         fitted = series.family not in spreads
         if fitted:
             spreads[series.family] = _fitted_spread(series, counts)
         rows.append(_compared(series, counts, spreads[series.family], fitted))
-    if progress is not None:
-        progress(len(published), len(published), "staleness predicted")
     return rows
 
 

@@ -225,11 +225,11 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
     )
 
 
-def _step_s(one: Readings, values: dict[str, float], cores: float, replications: int = 2) -> float:
+def _step_s(one: Readings, values: dict[str, float], cores: float) -> float:
     """Seconds per update as simulated."""
     # with constant compute the steps of a ring are alike
     setting = one.setting.model_copy(update={"steps": 2}) if one.setting.mode == "ring" else one.setting
-    return 1.0 / simulate(scenario_of(setting, values, cores, replications=replications)).updates_per_s.mean
+    return 1.0 / simulate(scenario_of(setting, values, cores, replications=2)).updates_per_s.mean
 
 
 # -- what is left ----------------------------------------------------------------------

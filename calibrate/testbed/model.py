@@ -27,6 +27,8 @@ __all__ = ["Describe", "builder_of", "describe_model", "is_function", "of_worklo
 Describe = Callable[[str, int], tuple[TestbedVariable, ...]]
 """The variables of ``FILE.py:FUNCTION`` at a batch size."""
 
+_TIMEOUT_S = 300.0
+"""After which a process that describes a model is stopped."""
 _QUANTILES = 200
 _ITEM_BYTES = 4
 """Bytes of a float32, the type in which an emulated model keeps what a workload gives as bytes."""
@@ -70,7 +72,7 @@ def builder_of(model: str) -> str:
     return f"{Path(file).absolute()}:{function}"
 
 
-def describe_model(model: str, python: str | None = None, batch: int = 32, timeout_s: float = 300.0) -> tuple[TestbedVariable, ...]:
+def describe_model(model: str, python: str | None = None, batch: int = 32) -> tuple[TestbedVariable, ...]:
     """The variables of a model, in the order of creation.
 
     The model is built and traced in a child process. Its gradients are taken to become
@@ -85,8 +87,6 @@ def describe_model(model: str, python: str | None = None, batch: int = 32, timeo
         The user's Python; this one, if None.
     batch
         Samples of a step: they decide how many rows a sparse variable's gradient has.
-    timeout_s
-        Seconds after which the child is stopped.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def describe_model(model: str, python: str | None = None, batch: int = 32, timeo
         return tuple(TestbedVariable.model_validate(one) for one in known)
     with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
         out = Path(scratch) / "model.ndjson"
-        run_probe("testbed/run.py", ["--describe", builder_of(model), "--batch", str(batch)], out, python, timeout_s)
+        run_probe("testbed/run.py", ["--describe", builder_of(model), "--batch", str(batch)], out, python, _TIMEOUT_S)
         measured = read_measurements(out)
     rows = {record.variable: int(record.rows) for record in measured.of(Rows)}
     variables = measured.of(VariableRecord)

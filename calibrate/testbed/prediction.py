@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibrate.testbed.platform import Platform
+from calibrate.testbed.readings import mean_of
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import factors_of
@@ -63,8 +64,7 @@ class Prediction:
     @property
     def mean_staleness(self) -> float | None:
         """Mean over all updates."""
-        total = sum(self.staleness.values())
-        return sum(value * count for value, count in self.staleness.items()) / total if total else None
+        return mean_of(self.staleness)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""

@@ -17,9 +17,15 @@ from calibrate.records import LinkCheck, Repeat, Updated, Used
 from calibrate.testbed.setting import TestbedSetting
 from simulator.errors import CalibrationError
 
-__all__ = ["OneRun", "Readings", "read_run"]
+__all__ = ["OneRun", "Readings", "mean_of", "read_run"]
 
 Array = NDArray[np.float64]
+
+
+def mean_of(counts: Counter[int]) -> float | None:
+    """The mean of values that are counted, such as updates by their staleness; None where there are none."""
+    total = sum(counts.values())
+    return sum(value * count for value, count in counts.items()) / total if total else None
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,7 @@ class OneRun:
     @property
     def mean_staleness(self) -> float | None:
         """Mean over all updates; None where all step together."""
-        total = sum(self.staleness.values())
-        return sum(value * count for value, count in self.staleness.items()) / total if total else None
+        return mean_of(self.staleness)
 
     def parts(self) -> dict[str, Array]:
         """Seconds of each step's pull, compute and push, and from a worker's step to its next (``gap``)."""

@@ -96,12 +96,12 @@ def fit_misfit(misses: Array, left: Array, noise: Array, labels: Sequence[str]) 
         None where fewer than two settings have a residual that tells anything.
     """
     shares = (left**2).sum(axis=1)
-    telling = np.flatnonzero(shares >= _LEAST_LEFT)
-    if len(telling) < _FEWEST_SETTINGS:
+    informative = np.flatnonzero(shares >= _LEAST_LEFT)
+    if len(informative) < _FEWEST_SETTINGS:
         return None
-    squares, shares, noise_squares = misses[telling] ** 2, shares[telling], (left[telling] ** 2) @ noise**2
+    squares, shares, noise_squares = misses[informative] ** 2, shares[informative], (left[informative] ** 2) @ noise**2
     cap_square = _CAP**2
-    expected = len(telling) * float(chi2.cdf(cap_square, 3) + cap_square * chi2.sf(cap_square, 1))
+    expected = len(informative) * float(chi2.cdf(cap_square, 3) + cap_square * chi2.sf(cap_square, 1))
 
     def excess(tau: float) -> float:
         variances = shares * tau**2 + noise_squares
@@ -111,12 +111,12 @@ def fit_misfit(misses: Array, left: Array, noise: Array, labels: Sequence[str]) 
     highest = 10.0 * math.sqrt(float((squares / shares).max())) + 1e-12
     tau = float(brentq(excess, 0.0, highest)) if excess(0.0) > 0 else 0.0
     deviations = np.sqrt(np.divide(squares, shares * tau**2 + noise_squares, out=np.zeros_like(squares), where=squares > 0))
-    low, high = (tau * math.sqrt(len(telling) / chi2.ppf(share, len(telling))) for share in (0.95, 0.05))
-    why = f"how far {len(telling)} settings of the fit are off as a whole, beyond the noise of their repeats"
-    outlying = [f"{labels[place]} ({math.expm1(misses[place]):+.1%})" for place in telling[deviations > _OUTLYING]]
+    low, high = (tau * math.sqrt(len(informative) / chi2.ppf(share, len(informative))) for share in (0.95, 0.05))
+    why = f"how far {len(informative)} settings of the fit are off as a whole, beyond the noise of their repeats"
+    outlying = [f"{labels[place]} ({math.expm1(misses[place]):+.1%})" for place in informative[deviations > _OUTLYING]]
     if outlying:
         why += f"; far off, and counted with {_CAP:g} standard deviations: {', '.join(outlying)}"
-    return Parameter(value=tau, low=low, high=high, freedom=len(telling), why=why)
+    return Parameter(value=tau, low=low, high=high, freedom=len(informative), why=why)
 
 
 def factors_of(platform: Platform, setting: TestbedSetting, count: int, rng: np.random.Generator) -> Array:

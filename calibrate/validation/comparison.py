@@ -148,13 +148,13 @@ def reached_of(doubt: Doubt | None, drawn: Estimate, *, source: str = "", series
     )
 
 
-def drawn_interval(result: Result, unit: str = "samples/s", mean: float | None = None) -> Estimate:
-    """The interval of a result's throughput by chance and draws alone, widened to hold a mean that is given in place of its own."""
+def drawn_interval(result: Result, unit: str = "samples/s") -> Estimate:
+    """The interval of a result's throughput by chance and draws alone, widened to hold its mean."""
     rate = result.throughput_samples_per_s
     per_sample = result.updates_per_s.mean / rate.mean if unit == "updates/s" else 1.0
     drawn = prediction_interval(result.throughput_of_each_replication)
-    middle = rate.mean * per_sample if mean is None else mean
-    return Estimate(mean=middle, low=min(drawn.low * per_sample, middle), high=max(drawn.high * per_sample, middle))
+    mean = rate.mean * per_sample
+    return Estimate(mean=mean, low=min(drawn.low * per_sample, mean), high=max(drawn.high * per_sample, mean))
 
 
 _OWN = ("name", "group", "unit", "predicted", "measured", "staleness_predicted", "staleness_measured")

@@ -276,7 +276,6 @@ def compared(
     *,
     group: str = "",
     fitted: bool = False,
-    notes: Sequence[str] = (),
 ) -> list[Compared]:
     """What was measured at each setting beside what was predicted there.
 
@@ -287,9 +286,7 @@ def compared(
     unit
         Of the throughputs measured.
     group, fitted
-        As :class:`~calibrate.validation.comparison.Compared` has them.
-    notes
-        One a setting, or none.
+        As :class:`~calibrate.validation.comparison.Compared` has them; no group: how each trains.
     """
     return [
         Compared(
@@ -302,7 +299,6 @@ def compared(
             staleness_measured=setting.staleness,
             staleness_predicted=result.staleness.mean if setting.staleness else None,
             settings=_settings(result.scenario),
-            note=notes[index] if notes else "",
             reached=reached_of(
                 result.discrepancy,
                 drawn_interval(result, unit),
@@ -310,7 +306,7 @@ def compared(
                 series=result.scenario.workload.name,
             ),
         )
-        for index, (setting, result) in enumerate(zip(settings, results, strict=True))
+        for setting, result in zip(settings, results, strict=True)
     ]
 
 

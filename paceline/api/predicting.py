@@ -451,7 +451,7 @@ def report(
     Parameters
     ----------
     source
-        A result, several, a sweep, a plan, a results file (its path, or what :func:`read_results` read),
+        A result, several, a sweep, a plan, a results file (its path, or what :func:`paceline.read_results` read),
         or several paths to compare.
     out
         Where to write; a report that is there is replaced. Left out: beside the (first) results file, ending in

@@ -210,10 +210,10 @@ def _explain(error: Any) -> int:
         print(error.format_message().strip(), end="", file=sys.stderr)  # typer has printed it to stdout
     else:
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        told = error.format_message().replace("Value error, ", "").replace("Input should", f"{_given(error)}must")
-        if _UNIT_LOST.search(told):
-            told += "; a value and its unit are one word: '20000 samples/s', '500 USD', '12 h' in quotes"
-        _say(f"{told}{hint}")
+        message = error.format_message().replace("Value error, ", "").replace("Input should", f"{_given(error)}must")
+        if _UNIT_LOST.search(message):
+            message += "; a value and its unit are one word: '20000 samples/s', '500 USD', '12 h' in quotes"
+        _say(f"{message}{hint}")
     return int(error.exit_code)
 
 

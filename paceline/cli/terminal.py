@@ -254,7 +254,7 @@ def show_result(result: Result) -> None:
         f"{format_number(speedup.mean)} times one replica alone",
     )
     lines.add_row("step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles))
-    shares = [f"{name} {value / step.mean:.0%}" for name, value in named if value > 0.005 * step.mean]
+    shares = [f"{name} {format_share(value / step.mean)}" for name, value in named if value > 0.005 * step.mean]
     if result.hidden_communication_s > 0.005 * step.mean:
         shares.append(f"hidden communication {format_seconds(result.hidden_communication_s)}")
     lines.add_row("of a step", ", ".join(shares))
@@ -283,7 +283,7 @@ def _particulars(result: Result) -> Iterator[tuple[str, str]]:
     pace, reduction, stale = result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
     if result.scenario.servers:
         bound = "" if stale.bound is None else f", at most {stale.bound} under bound {pace.bound}"
-        yield "staleness", f"mean {stale.mean:.2f}, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}{bound}"
+        yield "staleness", f"mean {written(stale.mean, 'updates')}, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}{bound}"
         if len(stale.per_server_mean) > 1:
             yield "servers", _by_server(stale)
         if pace.backups:
@@ -309,22 +309,22 @@ _LISTED = 4
 
 def _by_server(stale: Staleness) -> str:
     means = stale.per_server_mean
-    shown = ", ".join(f"{mean:.2f}" for mean in means) if len(means) <= _LISTED else f"{min(means):.2f} to {max(means):.2f}"
+    some = [written(mean, "updates") for mean in means]
+    shown = ", ".join(some) if len(some) <= _LISTED else format_interval(min(means), max(means), "updates")
     if not stale.mixed_reads:
         return f"staleness {shown}; no read mixes versions"
-    share = f"{stale.mixed_reads:.0%}" if stale.mixed_reads >= 0.01 else "under 1%"
-    return f"staleness {shown}; {share} of reads mix versions, by up to {stale.mixed_spread_max}"
+    return f"staleness {shown}; {format_share(stale.mixed_reads)} of reads mix versions, by up to {stale.mixed_spread_max}"
 
 
 def _chosen(result: Result) -> str:
     """Algorithm and protocol of each size, equal neighbours as one."""
-    told: list[tuple[str, list[float]]] = []
+    found: list[tuple[str, list[float]]] = []
     for its in sorted(result.all_reduces, key=lambda its: its.size_bytes):
         name = its.algorithm if its.protocol == "none" else f"{its.algorithm} ({its.protocol})"
-        if not told or told[-1][0] != name:
-            told.append((name, []))
-        told[-1][1].append(its.size_bytes)
-    texts = [f"{name} for {' to '.join(dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1])))}" for name, sizes in told]
+        if not found or found[-1][0] != name:
+            found.append((name, []))
+        found[-1][1].append(its.size_bytes)
+    texts = [f"{name} for {' to '.join(dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1])))}" for name, sizes in found]
     more = f", and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
     return ", ".join(texts[:_LISTED]) + more if texts else "nothing to reduce"
 
@@ -332,5 +332,5 @@ def _chosen(result: Result) -> str:
 def _phases(phase: Phase) -> str:
     if phase.mixed_after_s is None:
         return f"not mixed by the end (order {phase.order_at_end:.2f}; random: mostly below {phase.order_of_random_phases:.2f})"
-    some = "" if phase.mixed_share == 1 else f", in {phase.mixed_share:.0%} of the runs"
+    some = "" if phase.mixed_share == 1 else f", in {format_share(phase.mixed_share)} of the runs"
     return f"mixed after {format_seconds(phase.mixed_after_s)}{some}"

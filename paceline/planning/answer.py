@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -198,10 +197,6 @@ class Plan(Spec):
     simulated: int = Field(description="scenarios that were really simulated, those for workers, servers and improvements included")
     sentences: tuple[str, ...] = Field(default=(), description="in short: the answer, how sure it is, what limits it")
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
     def to_frame(self) -> pd.DataFrame:
         """A row a candidate, all that were simulated: the chosen one first, then the runners-up, then the others.

@@ -14,7 +14,7 @@ from simulator.errors import ScenarioError
 from simulator.results import Result
 from simulator.scenario import Scenario
 
-__all__ = ["count_servers", "count_workers", "enough_servers", "paying_workers", "workers_of"]
+__all__ = ["count_servers", "count_workers", "enough_servers", "paying_workers"]
 
 _PAYS = 1.5
 """A doubling of the workers pays that brings half again as much: what is added works half as well as what was there."""
@@ -68,7 +68,7 @@ def _pays(before: WorkerCount, after: WorkerCount) -> bool:
 def _or_none(answer: Scenario, workers: int) -> Scenario | None:
     """The answer with another number of workers, where rules allow it; a fixed number of nodes does not stand in the way."""
     cluster = answer.cluster.model_copy(update={"nodes": None}) if answer.cluster.nodes is not None else answer.cluster
-    if workers == workers_of(answer):
+    if workers == answer.workers:
         return answer
     try:
         return changed(answer, strategy=answer.strategy.with_count(workers), cluster=cluster)
@@ -79,7 +79,7 @@ def _or_none(answer: Scenario, workers: int) -> Scenario | None:
 def _worker_count(result: Result) -> WorkerCount:
     scenario = result.scenario
     return WorkerCount(
-        workers=workers_of(scenario),
+        workers=scenario.workers,
         replicas=result.replicas,
         throughput_samples_per_s=result.throughput_samples_per_s,
         throughput_of_each_replication=result.throughput_of_each_replication,
@@ -87,11 +87,6 @@ def _worker_count(result: Result) -> WorkerCount:
         usd_per_hour=usd_per_hour(scenario),
         placement=placement_of(scenario).text,
     )
-
-
-def workers_of(scenario: Scenario) -> int:
-    """Workers of a scenario, where they can be counted; else its replicas."""
-    return scenario.workers
 
 
 def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ...]:

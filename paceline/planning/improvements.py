@@ -23,7 +23,7 @@ from simulator.errors import ScenarioError
 from simulator.figures import Estimate
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.text import format_rate, written
+from simulator.text import format_number, format_rate, written
 
 __all__ = ["improved", "improvements"]
 
@@ -91,10 +91,10 @@ def _improvement(change: _Change, results: list[Result], base: Result) -> Improv
     limit = stays if before == after else f"the limit moves from {before} to {after}"
     outside = {warning.text for warning in middle.warnings if warning.code == "outside-calibration"}
     new = outside - {warning.text for warning in base.warnings}
-    told = "".join(f"; {text}" for text in sorted(new))
+    beyond = "".join(f"; {text}" for text in sorted(new))
     return Improvement(
         name=change.name,
-        text=f"{change.text}; {limit}{told}",
+        text=f"{change.text}; {limit}{beyond}",
         throughput_samples_per_s=rate,
         gain=gains[len(gains) // 2].mean - 1,
         gain_low=min(gain.low for gain in gains) - 1,
@@ -179,5 +179,6 @@ def _mixed_precision(scenario: Scenario) -> _Change:
         )
     low, middle, high, sources = gain
     pairs = f"{len(sources)} published pairs, such as {sources[0]}" if len(sources) > 1 else "; ".join(sources)
-    text = f"devices compute {low:.2g} to {high:.2g} times as fast ({pairs}); gradients stay float32, so as many bytes travel as before"
+    faster = f"{format_number(low, 2)} to {format_number(high, 2)} times as fast"
+    text = f"devices compute {faster} ({pairs}); gradients stay float32, so as many bytes travel as before"
     return _Change(name, name, text, tuple(with_compute(scenario, 1 / factor) for factor in (low, middle, high)))

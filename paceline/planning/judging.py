@@ -21,6 +21,7 @@ from simulator.intervals import wins
 from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
+from simulator.text import format_number, written
 
 __all__ = ["Judge", "Point"]
 
@@ -186,8 +187,8 @@ class Judge:
         many = {"cheapest": "as much", "fastest": "as long", "fewest-devices": "as many devices"}[self.goal.prefer]
         same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[self.goal.prefer]
         if times >= _SEVERAL_TIMES:
-            return f"{times:.3g} times {many}"
-        return f"{times - 1:.1%} {word}" if times >= 1.0005 else same
+            return f"{format_number(times)} times {many}"
+        return f"{written(times - 1, 'precise_share')} {word}" if times >= 1.0005 else same
 
     def paired(self, best: Point, other: Point) -> Paired | None:
         """In how many runs the best is better than another, run by run with the same random streams.

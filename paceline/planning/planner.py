@@ -134,8 +134,8 @@ def plan(
         *_memory_notes(space),
         *notes_of(answer, chosen, space),
     ]
-    told = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))}
-    return answer.model_copy(update=told)
+    worded = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))}
+    return answer.model_copy(update=worded)
 
 
 def _simulated(points: Sequence[Point]) -> int:

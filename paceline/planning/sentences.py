@@ -10,15 +10,14 @@ from paceline.planning.answer import Candidate, Improvement, Plan, Refused
 from paceline.planning.goal import Goal, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
-from paceline.sentences import change_in_words, paired_in_words, staleness_in_words
+from paceline.sentences import change_in_words, goal_in_words, paired_in_words, staleness_in_words
 from simulator.cost import placement_of
 from simulator.results import Failure
-from simulator.text import format_hourly, format_seconds, format_throughput, format_usd, written
+from simulator.text import format_hourly, format_seconds, format_share, format_throughput, format_usd, written
 from simulator.workload import Workload
 
 __all__ = [
     "beside_the_answer",
-    "goal_in_words",
     "near_miss_in_words",
     "notes_of",
     "purchase_in_words",
@@ -28,17 +27,6 @@ __all__ = [
 ]
 
 _LITTLE = 0.01
-
-
-def goal_in_words(goal: Goal) -> str:
-    """What is asked for: ``100,000 samples in 12 h``."""
-    if goal.target_throughput_samples_per_s is not None:
-        return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
-    total = goal.total_samples
-    assert total is not None
-    limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
-    limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
-    return f"{total:,.0f} samples {' and '.join(limits)}"
 
 
 def sentences_of(plan: Plan, chosen: Point) -> tuple[str, str, str]:
@@ -131,7 +119,7 @@ def _limit(plan: Plan) -> str:
     large = [(one, one.effect) for one in plan.improvements if one.effect is not None and one.effect.mean - 1 >= _LITTLE]
     clear = [(one, effect) for one, effect in large if has_effect(effect)]
     if not clear:
-        what = "has an effect that its interval does not leave open" if large else f"brings more than {_LITTLE:.0%}"
+        what = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(_LITTLE)}"
         return f"{text}; no single improvement that was tried {what}."
     best, effect = clear[0]
     text = f"{text}; of single improvements {best.name} buys most, {change_in_words(effect)} throughput{_price_of(best, plan.chosen)}"
@@ -242,7 +230,7 @@ def _either(values: Sequence[int]) -> str:
 
 def near_miss_in_words(judge: Judge, near: Candidate) -> str:
     """What would be preferred to the best of its cluster, if only it reached the goal."""
-    cost = f" for {near.cost_usd.mean:,.4g} USD" if near.cost_usd is not None and judge.goal.prefer == "cheapest" else ""
+    cost = f" for {format_usd(near.cost_usd.mean)}" if near.cost_usd is not None and judge.goal.prefer == "cheapest" else ""
     return f"a near miss with {near.placement}{cost}: confidence {near.confidence:.2g}"
 
 

@@ -88,7 +88,7 @@ def _axis(title: str, **changes: Any) -> dict[str, Any]:
     return {**base, **changes}
 
 
-def workers_axis(workers: Sequence[int], title: str = "Workers") -> dict[str, Any]:
+def workers_axis(workers: Sequence[int]) -> dict[str, Any]:
     """A logarithmic axis of worker counts, with ticks at powers of two or at the counts themselves."""
     low, high = min(workers), max(workers)
     distinct = sorted(set(workers))
@@ -100,7 +100,7 @@ def workers_axis(workers: Sequence[int], title: str = "Workers") -> dict[str, An
         ticks = distinct[:: max(1, math.ceil(len(distinct) / _MOST_TICKS))]
     room = 0.04 * (math.log10(high) - math.log10(low)) + (0.15 if low == high else 0.02)
     return _axis(
-        title,
+        "Workers",
         type="log",
         tickmode="array",
         tickvals=ticks,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from calibrate.fit.intervals import digits
 from paceline.comparing import NOTHING
 from paceline.reporting.axes import band_colour, marker_symbol, series_colour, style
 from paceline.reporting.coordinates import ABSENT, Coordinates, Key
@@ -262,7 +263,7 @@ def _key(key: Key) -> dict[str, Any]:
 
 def _pairing(results: Sequence[Result]) -> dict[str, Any]:
     """What :func:`paceline.comparing.compare` needs, for the page's script to do the same."""
-    runs = [[float(f"{rate:.7g}") for rate in result.throughput_of_each_replication] for result in map(first_runs, results)]
+    runs = [[digits(rate) for rate in result.throughput_of_each_replication] for result in map(first_runs, results)]
     moved = [result.moved for result in results]
     known = list(dict.fromkeys(its.model_dump_json() for its in moved if its is not None))
     doubts = [its.discrepancy.parts if its.discrepancy is not None else () for its in results]

@@ -1,4 +1,4 @@
-"""The plan of a report: read from its file, which of its results are drawn, and its goal in words."""
+"""The plan of a report: read from its file, and which of its results are drawn."""
 
 from __future__ import annotations
 
@@ -9,24 +9,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from paceline.planning.answer import Plan
-from paceline.planning.goal import Goal
 from simulator.errors import ResultsError
 from simulator.results import Result
-from simulator.text import format_number, format_seconds, format_usd, written
 
-__all__ = ["goal_text", "read_plan", "without_what_ifs"]
+__all__ = ["read_plan", "without_what_ifs"]
 
 _VERSION = 1
-
-
-def goal_text(goal: Goal) -> str:
-    """The goal in words, such as ``"20,000 samples/s"``."""
-    if goal.target_throughput_samples_per_s is not None:
-        return f"at least {format_number(goal.target_throughput_samples_per_s)} samples/s"
-    text = f"{format_number(goal.samples or 0)} samples" + (f" for {written(goal.epochs, 'setting')} epochs" if goal.epochs != 1 else "")
-    limits = [f"within {format_seconds(goal.deadline_s)}"] if goal.deadline_s is not None else []
-    limits += [f"for at most {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
-    return " ".join([text, " and ".join(limits)]).strip()
 
 
 def read_plan(path: Path) -> Plan:

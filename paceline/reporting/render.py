@@ -19,9 +19,17 @@ from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
-from paceline.reporting.planned import goal_text
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
-from paceline.sentences import NOT_CERTAIN, limit_in_words, servers_note, time_note, variance_in_words, work_note, workers_note
+from paceline.sentences import (
+    NOT_CERTAIN,
+    goal_in_words,
+    limit_in_words,
+    servers_note,
+    time_note,
+    variance_in_words,
+    work_note,
+    workers_note,
+)
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
@@ -51,7 +59,7 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["GENERATOR", "SCRIPTS", "Sections", "render", "sections_of", "write_report"]
+__all__ = ["GENERATOR", "SCRIPTS", "Sections", "environment", "render", "sections_of", "write_report"]
 
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
@@ -148,7 +156,7 @@ def render(report: Content) -> str:
     extra = sections_of(report)
     results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
     return (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             report=report,
@@ -242,7 +250,7 @@ def _add_plan(found: Sections, plan: Plan) -> None:
     tables = {table.name: brief(table) for table in plan_tables(plan)}
     every = tables.pop("plan-all")
     found.values.update(
-        goal=goal_text(plan.goal),
+        goal=goal_in_words(plan.goal),
         plan_tables=tuple(tables.values()),
         plan_time=time_note(plan.candidates, plan.goal),
         plan_work=work_note(plan),
@@ -329,21 +337,23 @@ def _error_in_words(overlay: Overlay) -> str:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """What reads the templates of every page: values are escaped, and a name that is missing is an error."""
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
+    made.filters.update(
         amount=format_number,
         clause=clause,
         clean=clean,
         count=partial(written, kind="count"),
         counts=listed_numbers,
         dollars=format_usd,
+        headed=lambda text: clean(text[:1].upper() + text[1:]),
         hourly=format_hourly,
         joined=listed,
         lower_first=lambda text: text[:1].lower() + text[1:],
@@ -354,6 +364,6 @@ def _environment() -> jinja2.Environment:
         symbol=marker_symbol,
         written=written,
     )
-    environment.globals.update(interval=format_interval, kind_of=kind_of)
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
-    return environment
+    made.globals.update(interval=format_interval, kind_of=kind_of)
+    made.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
+    return made

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from paceline.planning.answer import Plan
 from paceline.reporting.exporting import Format, check_browser, export_figures
-from paceline.reporting.gathering import gather
 from paceline.reporting.measured import overlay_of
 from paceline.reporting.planned import read_plan, without_what_ifs
 from paceline.reporting.render import GENERATOR, write_report
 from paceline.reporting.simulated import SimulatedSections, simulated_sections
 from paceline.reporting.tables import tables_of, write_tables
+from paceline.sentences import doubled_in_words
 from paceline.sweeping import ResultsFile, Sweep
 from simulator.errors import InputError, SimulationError
 from simulator.files import check_folder, check_writable
@@ -26,7 +26,7 @@ from simulator.table import Row, Table, frame_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Report", "Reported", "StoppedReport", "check_target", "report"]
+__all__ = ["Report", "Reported", "Source", "StoppedReport", "check_target", "report", "source_of_files"]
 
 Reported: TypeAlias = Outcome | Iterable[Outcome] | Plan | ResultsFile | str | Path | Sequence[str | Path]
 """What a report can be of."""
@@ -89,8 +89,22 @@ class StoppedReport(KeyboardInterrupt):
 
 
 @dataclass(frozen=True)
-class _Source:
-    """What a report is of."""
+class Source:
+    """What a report is of.
+
+    Attributes
+    ----------
+    results, failures
+        Of scenarios.
+    notes
+        Sentences on what a reader must know; where there are several files, after the file's name.
+    labels
+        For each result the name of its file, with as much of its path as tells it from the others; None for a single file.
+    plan
+        That the results are of.
+    files
+        That they were read from.
+    """
 
     results: Sequence[Result]
     failures: Sequence[Failure] = ()
@@ -153,11 +167,11 @@ def _part(progress: Progress | None, what: str) -> Callable[[int, int], None] | 
     return None if progress is None else lambda done, total: progress(done, total, what)
 
 
-def _simulated(its: _Source, jobs: int, progress: Progress | None) -> SimulatedSections:
+def _simulated(its: Source, jobs: int, progress: Progress | None) -> SimulatedSections:
     return simulated_sections(its.results, its.labels, its.plan, jobs, progress=_part(progress, "what-ifs"), stoppable=True)
 
 
-def _source_of(source: object) -> _Source:
+def _source_of(source: object) -> Source:
     """Whatever has results.
 
     Raises
@@ -168,7 +182,7 @@ def _source_of(source: object) -> _Source:
         A file cannot be read.
     """
     if isinstance(source, Plan):
-        return _Source([candidate.result for candidate in source.candidates], notes=source.notes, plan=source)
+        return Source([candidate.result for candidate in source.candidates], notes=source.notes, plan=source)
     if isinstance(source, Sweep):
         try:
             source.check()
@@ -178,14 +192,13 @@ def _source_of(source: object) -> _Source:
     if isinstance(source, ResultsFile):
         return _of(source, source.notes)
     if paths := _paths(source):
-        held = gather(paths)
-        return _Source(held.results, held.failures, tuple(held.notes), held.labels, files=tuple(paths))
+        return source_of_files(paths)
     if isinstance(source, Iterable) and not isinstance(source, Spec):
         return _of(source)
     return _of([source])
 
 
-def _of(outcomes: Iterable[object], notes: Sequence[str] = ()) -> _Source:
+def _of(outcomes: Iterable[object], notes: Sequence[str] = ()) -> Source:
     results, failures = [], []
     for outcome in outcomes:
         if isinstance(outcome, Result):
@@ -194,10 +207,53 @@ def _of(outcomes: Iterable[object], notes: Sequence[str] = ()) -> _Source:
             failures.append(outcome)
         else:
             raise InputError(f"`source`: must be results, a sweep, a plan or results files, not {type(outcome).__name__}")
-    return _Source(results, failures, tuple(notes))
+    return Source(results, failures, tuple(notes))
 
 
-def _with_plan(its: _Source, plan: Plan | Path | None) -> _Source:
+def source_of_files(paths: Sequence[Path]) -> Source:
+    """All results of some files: of those of the same scenario in the same file, the last.
+
+    Raises
+    ------
+    InputError
+        A file is given twice.
+    ResultsError
+        One of them cannot be read.
+    """
+    for index, path in enumerate(paths):
+        for earlier in paths[:index]:
+            if earlier == path or (path.exists() and earlier.exists() and path.samefile(earlier)):
+                raise InputError(f"{path}: is given twice; give each results file once")
+    files = [ResultsFile.read(path) for path in paths]
+    names = _names(paths)
+    every = [(name, result) for name, file in zip(names, files, strict=True) for result in file.results]
+    last = {(name, result.scenario_hash): result for name, result in every}
+    notes = [f"{file.path}: {note}" if len(files) > 1 else note for file in files for note in file.notes]
+    notes += filter(None, [doubled_in_words(len(every) - len(last))])
+    return Source(
+        list(last.values()),
+        [failure for file in files for failure in file.failures],
+        tuple(notes),
+        [name for name, _ in last] if len(files) > 1 else None,
+        files=tuple(paths),
+    )
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The name of each file, with as much of its path as tells it from the others."""
+    whole = [path.resolve() for path in paths]
+    stems = [path.with_suffix("") for path in whole]
+    # where two files of a folder differ in the ending alone it is part of the name
+    parts = [(path if stems.count(stem) > 1 else stem).parts for path, stem in zip(whole, stems, strict=True)]
+    return ["/".join(its[-_depth(its, parts) :]) for its in parts]
+
+
+def _depth(mine: tuple[str, ...], all_parts: Sequence[tuple[str, ...]]) -> int:
+    """How many parts of a path, from its end, no other path has as well."""
+    return next(depth for depth in range(1, len(mine) + 1) if sum(its[-depth:] == mine[-depth:] for its in all_parts) == 1)
+
+
+def _with_plan(its: Source, plan: Plan | Path | None) -> Source:
     """Results with the plan that they are of; what it simulated for its improvements alone is left out."""
     if plan is None:
         return its

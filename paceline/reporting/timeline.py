@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from calibrate.fit.intervals import digits
 from paceline.reporting.pieces import Kind, Piece, Spans, clipped, coarse, joined
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step, replica_place
 from simulator.observing.recording import Recording
@@ -179,7 +180,7 @@ class _Drawn:
             return replicas
         length = {
             replica: (
-                float(f"{statistics.fmean(step.end_s - step.start_s for step in its):.9g}"),
+                digits(statistics.fmean(step.end_s - step.start_s for step in its), 9),
                 statistics.fmean(step.compute_s for step in its),
             )
             for replica, its in steps.items()

@@ -135,7 +135,7 @@ class Workers:
             else:
                 yield from self._by_batches(function, items)
         except tuple(self._lost) as error:
-            raise WorkersLostError(*next(told for kind, told in self._lost.items() if isinstance(error, kind))) from None
+            raise WorkersLostError(*next(text for kind, text in self._lost.items() if isinstance(error, kind))) from None
 
     def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Generator[GivenT, None, None]:
         """What a function gives to each of some arguments, which are asked for when somebody is free."""

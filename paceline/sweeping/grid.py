@@ -160,8 +160,6 @@ def grid(
     axes: Sequence[Axis],
     settings: Iterable[tuple[str, Any]] = (),
     *,
-    source: str = "scenario",
-    beside: Path | None = None,
     prices: Prices | None = None,
 ) -> Grid:
     """A grid around a scenario, each of its combinations validated once.
@@ -179,10 +177,6 @@ def grid(
         Dotted keys and their values; the last axis changes fastest.
     settings
         Keys to set in all scenarios.
-    source
-        File name for messages; that of the file, where one is given.
-    beside
-        Folder that relative ``use`` paths are also looked up in; that of the file, where one is given.
     prices
         Of clusters by name, laid over what their files say. Where the axes have several clusters, a
         price among the settings holds for those that have none.
@@ -196,9 +190,8 @@ def grid(
     """
     if several_clusters(axes):
         settings, prices = for_several(list(settings), prices)
-    table, called, folder = table_of(scenario, settings, [key for key, _ in axes])
-    named = isinstance(scenario, (str, Path))
-    made = Grid(table, axes, source=called if named else source, beside=folder if named else beside, prices=prices)
+    table, source, beside = table_of(scenario, settings, [key for key, _ in axes])
+    made = Grid(table, axes, source=source, beside=beside, prices=prices)
     made.check()
     if prices is not None:
         prices.check()

@@ -129,7 +129,7 @@ class Runner:
             begin, noted = 0, set[str]()
             while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
                 first = []
-                tell = None if early is None else partial(_told, early, begin)
+                tell = None if early is None else partial(_passed_on, early, begin)
                 at = 0
                 with closing(workers.groups(function, [_resolved(scenario) for scenario in window], tell)) as groups:
                     for group in groups:
@@ -209,7 +209,7 @@ def _simulated(scenario: Scenario | Resolved) -> Answer:
     return {name: getattr(result, name) for name in Result.model_fields if name != "scenario"}
 
 
-def _told(early: Callable[[int, SentT], None], begin: int, number: int, sent: _Sent[SentT]) -> None:
+def _passed_on(early: Callable[[int, SentT], None], begin: int, number: int, sent: _Sent[SentT]) -> None:
     """Tell of an answer before its turn."""
     early(begin + number, sent.answer)
 

@@ -26,7 +26,7 @@ from simulator.collectives.wire import Cabling, Group, Wire
 __all__ = ["collective_for", "hierarchical_copy_schedule", "reduce_to_one_schedule"]
 
 
-class _Wanted(NamedTuple):
+class _Request(NamedTuple):
     """One algorithm by one protocol; see :func:`collective_for`."""
 
     operation: Operation
@@ -110,7 +110,7 @@ def collective_for(
     algorithms = _sensible(operation, group, of_nccl=protocol != "none") if algorithm == "auto" else (algorithm,)
     # hosts that work on each message meet in ways that no recurrence knows
     build = _by_trial if transport.works_on_messages and not group.on_one_node else _at_once
-    candidates = [build(_Wanted(operation, name, kind, wire, root, chunk_bytes)) for name in algorithms for kind, wire in wires.items()]
+    candidates = [build(_Request(operation, name, kind, wire, root, chunk_bytes)) for name in algorithms for kind, wire in wires.items()]
     for candidate in candidates:
         if network is not None and candidate.aligned:
             kind = candidate.choice(0.0)
@@ -147,9 +147,9 @@ def _sensible(operation: Operation, group: Group, *, of_nccl: bool) -> tuple[str
     return tuple(name for name in sensible if not of_nccl or "nccl" in ALGORITHMS[operation, name].libraries)
 
 
-def _at_once(wanted: _Wanted) -> Scheduled:
+def _at_once(request: _Request) -> Scheduled:
     """Evaluated for all ranks at once, where that is known."""
-    operation, algorithm, protocol, wire, root, chunk_bytes = wanted
+    operation, algorithm, protocol, wire, root, chunk_bytes = request
     if algorithm == "double-binary-tree":
         return DoubleTree(algorithm, protocol, wire, chunk_bytes)
     if operation in ("broadcast", "reduce"):
@@ -162,12 +162,12 @@ def _at_once(wanted: _Wanted) -> Scheduled:
         return Hierarchical(algorithm, protocol, wire)
     if algorithm == "direct":
         return Direct(algorithm, protocol, wire)
-    return _by_trial(wanted)
+    return _by_trial(request)
 
 
-def _by_trial(wanted: _Wanted) -> Scheduled:
+def _by_trial(request: _Request) -> Scheduled:
     """From trial runs in which all ranks enter together."""
-    operation, algorithm, protocol, wire, root, chunk_bytes = wanted
+    operation, algorithm, protocol, wire, root, chunk_bytes = request
     ranks = len(wire.group)
     if algorithm == "double-binary-tree":
         return DoubleTree(algorithm, protocol, wire, chunk_bytes)

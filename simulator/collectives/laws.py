@@ -11,7 +11,7 @@ from simulator.collectives.around import Times
 from simulator.collectives.operations import Operation
 from simulator.collectives.schedule import Schedule, Tables, flattened
 
-__all__ = ["Buffers", "Least", "Traffic", "dependencies", "least_shares", "shares", "start_of", "stuck", "wanted"]
+__all__ = ["Buffers", "Least", "Traffic", "dependencies", "end_of", "least_shares", "shares", "start_of", "stuck"]
 
 Buffers = NDArray[np.int64]
 """How often each rank's contribution is in each part of each rank's buffer, shape (ranks, parts, ranks)."""
@@ -117,7 +117,7 @@ def start_of(operation: Operation, schedule: Schedule, root: int = 0) -> Buffers
     return data
 
 
-def wanted(operation: Operation, schedule: Schedule, root: int = 0) -> tuple[NDArray[np.bool_], Buffers]:
+def end_of(operation: Operation, schedule: Schedule, root: int = 0) -> tuple[NDArray[np.bool_], Buffers]:
     """What an operation leaves behind: which parts of each rank's buffer count, shape (ranks, parts), and what they then hold."""
     ranks, parts = schedule.ranks, schedule.parts
     counts = np.ones((ranks, parts), dtype=np.bool_)

@@ -22,10 +22,19 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 __all__ = [
-    "MOST_OPERATIONS", "Asked", "Engine", "check", "choose", "engine_for", "expected_events", "is_made", "likely_engine", "unavailable",
+    "MOST_OPERATIONS",
+    "Engine",
+    "EngineName",
+    "check",
+    "choose",
+    "engine_for",
+    "expected_events",
+    "is_made",
+    "likely_engine",
+    "unavailable",
 ]  # fmt: skip
 
-Asked = Literal["auto", "simpy", "compiled"]
+EngineName = Literal["auto", "simpy", "compiled"]
 """What ``run.engine`` says."""
 MOST_OPERATIONS = 32_767
 """Operations of a step that the compiled engine takes: it counts them in two bytes."""
@@ -94,7 +103,7 @@ def _is_installed() -> bool:
     return find_spec("numba") is not None
 
 
-def choose(asked: Asked, events: float, replications: int = 1) -> Engine:
+def choose(asked: EngineName, events: float, replications: int = 1) -> Engine:
     """The engine that runs what a scenario asks for; the compiled one is ready to run.
 
     Parameters
@@ -137,7 +146,7 @@ def choose(asked: Asked, events: float, replications: int = 1) -> Engine:
     return "simpy"
 
 
-def check(asked: Asked) -> None:
+def check(asked: EngineName) -> None:
     """Refuse, before anything is begun, an engine that cannot run here; make its machine code, where there is none.
 
     Raises

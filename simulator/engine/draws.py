@@ -150,7 +150,7 @@ class Draws:
         self.fill(ranks, found)
         return found
 
-    def pull_orders(self, ranks: NDArray[np.int64], count: int, out: NDArray[np.int32] | None = None, block: int = 1) -> NDArray[np.int32]:
+    def pull_orders(self, ranks: NDArray[np.int64], count: int, block: int = 1) -> NDArray[np.int32]:
         """The orders in which the next steps of some workers pull their messages at random.
 
         Parameters
@@ -159,15 +159,18 @@ class Draws:
             Each once, shape (n,).
         count
             Messages of a step.
-        out
-            Takes the orders, shape (n, block, count); a new array if left out.
         block
-            Steps, where there is none.
+            How many steps.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (n, block, count).
         """
-        found = np.empty((len(ranks), block, count), dtype=np.int32) if out is None else out
+        found = np.empty((len(ranks), block, count), dtype=np.int32)
         if self._orders is None:
             self._orders = self._streams.states("pull-order", np.arange(self.ranks)), np.zeros(self.ranks, dtype=np.uint64)
-        sampler, straight = self._with(), np.tile(np.arange(count), (found.shape[1], 1))
+        sampler, straight = self._with(), np.tile(np.arange(count), (block, 1))
         # row by row the same as successive permutations of range(count)
         for place in sampler.each(*self._orders, ranks):
             found[place] = sampler.generator.permuted(straight, axis=1)

@@ -61,7 +61,7 @@ class Ports:
     ceiling
         Most that a connection gets per unit of its weight, in bytes per second; infinite where there is no such limit.
     incast_loss, incast_flows
-        What each active connection beyond ``incast_flows`` costs (:class:`simulator.network.limits.Limits`).
+        What each active connection beyond ``incast_flows`` costs (:class:`simulator.network.ports.Limits`).
     names
         What each is (:class:`~simulator.program.port_names.PortName`): its kind, whose it is, and a text for results.
     """

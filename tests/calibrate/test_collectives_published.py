@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from calibrate.published.nccl import Trial, answer, larger_sizes, more_ranks, nccl_rows, spreads_inside
-from calibrate.published.nccl_model import LADDER, Point, Series, bytes_on_bus, fit, latency_ratio, read_series
+from calibrate.published.nccl_model import MODELS, Point, Series, bytes_on_bus, fit, latency_ratio, read_series
 from calibrate.published.staleness import read_staleness
 from calibrate.published.tables import Accounted, Excluded, data_file
 from calibrate.validation.validation import scores_of
@@ -182,7 +182,7 @@ def test_a_plain_line_is_found_by_every_model(bandwidth):
     """Far from what is asked for, too: sixty times the largest size given, within a fifth."""
     truth = line(200e-6, 45e9)
     series, points = made("x", node_bandwidth=bandwidth), timed(truth, range(3, 28), 0.0)
-    for model in LADDER:
+    for model in MODELS:
         logs, _ = fit(model, series, points, larger=True).predict([2.0**33])
         assert math.exp(float(logs[0])) == pytest.approx(truth(2.0**33), rel=0.2), model.name
 

@@ -31,7 +31,7 @@ HUGE_STEP = "a step takes about 83 h of training, so 4 steps take 333 h"
         ),
         (("simulate", "s.toml", *HUGE), (f"s.toml: {HUGE_STEP}; more than 1 h needs --yes; or give a smaller batch",)),
         (("simulate", "ring", *HUGE), (" times the largest measured (64)", "; or give a smaller batch")),
-        (("simulate", "ring", *SLOW_LINK), ("of training, so ", "; or give a lower cluster.inter_node.latency than 278 h")),
+        (("simulate", "ring", *SLOW_LINK), ("of training, so ", "; or give a lower cluster.inter_node.latency than 277.778 h")),
         (
             ("simulate", "ring", "--set", "cluster.inter_node.bandwidth=8 bit/s"),
             ("; or give a higher cluster.inter_node.bandwidth than 8 bit/s",),

@@ -188,7 +188,7 @@ SIZES: list[Case] = [
     (
         RING,
         "strategy.fusion_cycle=1us strategy.bucket_size=1MB workload.forward={base='100000000h',per_sample='0s'}",
-        "strategy.fusion_cycle (1 µs) comes about 1.4e+18 times in this run; at most 1.0e+12 can be told apart",
+        "strategy.fusion_cycle (1 µs) comes about 1.44e+18 times in this run; at most 1,000,000,000,000 can be told apart",
     ),
     (
         ASYNC,

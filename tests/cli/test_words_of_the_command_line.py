@@ -113,7 +113,7 @@ def test_each_kind_of_message(
 def test_a_warning_of_the_library_is_a_line(folder: Path, paceline: Runner) -> None:
     answer = paceline("simulate", "ring", *SHORT, "--price", "ethernet-25g=BUY:4000USD,years:4", "--json")
     assert answer.code == 0
-    assert answer.stderr.startswith("paceline: a node of ethernet-25g is taken at 0.11408 USD an hour: bought for 4,000 USD")
+    assert answer.stderr.startswith("paceline: a node of ethernet-25g is taken at $0.11408 an hour: bought for 4,000 USD")
     with warnings.catch_warnings():
         warnings.simplefilter("error", PriceWarning)
         library.load("ring", prices={"ethernet-25g": "0.2/h"})  # nothing that is not plain from what was given

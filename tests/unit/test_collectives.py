@@ -22,7 +22,7 @@ from simulator.collectives.exchanges import Plan
 from simulator.collectives.factory import collective_for, hierarchical_copy_schedule, reduce_to_one_schedule
 from simulator.collectives.halving_doubling import halving_doubling_schedule
 from simulator.collectives.hierarchical import hierarchical_schedule
-from simulator.collectives.laws import dependencies, least_shares, shares, start_of, stuck, wanted
+from simulator.collectives.laws import dependencies, end_of, least_shares, shares, start_of, stuck
 from simulator.collectives.operations import ALGORITHMS, algorithms_of
 from simulator.collectives.ring import bidirectional_ring_schedule, ring_schedule
 from simulator.collectives.schedule import Schedule, columns, flattened
@@ -80,7 +80,7 @@ def carry_out(operation: str, schedule: Schedule, seed: int) -> None:
     ids = {(lane.source, lane.target, lane.number): lane for lane in lanes}
     assert len(ids) == len(lanes)
     data = start_of(operation, schedule, _root(ranks))
-    counts, holds = wanted(operation, schedule, _root(ranks))
+    counts, holds = end_of(operation, schedule, _root(ranks))
     sent = dict.fromkeys(ids, 0)
     received = dict.fromkeys(ids, 0)
     on_the_way: dict[tuple[int, int, int], deque] = {key: deque() for key in ids}

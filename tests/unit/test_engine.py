@@ -21,7 +21,7 @@ from simulator.placement import Partitioner, place, shards_of
 from simulator.replication import replicate
 from simulator.resolve import resolve
 from simulator.rng import Streams
-from simulator.run import _Alone, _windows
+from simulator.run import _SingleReplica, _windows
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.text import format_bytes, format_rate, format_seconds
 from simulator.units import parse_quantity
@@ -128,11 +128,11 @@ def test_one_replica_alone_runs_the_same_whatever_the_links(name):
     alone = alone_scenario(resolve(load_scenario(name, [("run.steps", 20)])).scenario)
     assert alone.replicas == 1
     own = tuple(Window.of(replicate(alone, number)) for number in range(3))
-    assert _windows(_Alone(alone), 3, "simpy") == own
+    assert _windows(_SingleReplica(alone), 3, "simpy") == own
     slow = alone.cluster.inter_node.model_copy(update={"bandwidth_bytes_per_s": 1e3})
     other = alone.model_copy(update={"cluster": alone.cluster.model_copy(update={"inter_node": slow})})
-    assert _Alone(other) == _Alone(alone)
-    assert _Alone(alone.model_copy(update={"run": alone.run.model_copy(update={"seed": 5})})) != _Alone(alone)
+    assert _SingleReplica(other) == _SingleReplica(alone)
+    assert _SingleReplica(alone.model_copy(update={"run": alone.run.model_copy(update={"seed": 5})})) != _SingleReplica(alone)
 
 
 @pytest.mark.parametrize("most", [30, 5000, 10**9])

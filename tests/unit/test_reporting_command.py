@@ -15,7 +15,7 @@ from paceline.cli.commands.report import _formats_of, report
 from paceline.cli.ending import StoppedError
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.goal import Goal
-from paceline.reporting.gathering import gather
+from paceline.reporting.report import source_of_files
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
 
@@ -161,7 +161,7 @@ def test_of_a_scenario_that_is_there_twice_the_last_counts(tmp_path: Path) -> No
 
 def test_labels_are_as_long_as_it_takes_to_tell_files_apart(tmp_path: Path) -> None:
     def labels(*files: str) -> list[str] | None:
-        return gather([written(tmp_path / file, plausible(scenario_of(STRATEGIES[0], 2))) for file in files]).labels
+        return source_of_files([written(tmp_path / file, plausible(scenario_of(STRATEGIES[0], 2))) for file in files]).labels
 
     assert labels("a.ndjson") is None
     assert labels("a.ndjson", "b.ndjson") == ["a", "b"]
@@ -169,7 +169,7 @@ def test_labels_are_as_long_as_it_takes_to_tell_files_apart(tmp_path: Path) -> N
     assert labels("x/r/a.ndjson", "y/r/a.ndjson", "b.ndjson") == ["x/r/a", "y/r/a", "b"]
     assert labels("a.ndjson", "a.json") == ["a.ndjson", "a.json"]
     two = [plausible(scenario_of(STRATEGIES[0], workers)) for workers in (2, 4)]
-    assert gather([written(tmp_path / "a", *two), written(tmp_path / "b", *two[:1])]).labels == ["a", "a", "b"]
+    assert source_of_files([written(tmp_path / "a", *two), written(tmp_path / "b", *two[:1])]).labels == ["a", "a", "b"]
 
 
 def test_what_is_wrong_with_one_of_several_files_is_told_with_its_name(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_many_runs_are_compared_in_the_text_as_on_the_page() -> None:
 
     results = [with_runs(fast, 2 * rate, rate), with_runs(slow, rate, 1.5 * rate)]
     report = content_of(results)
-    assert "there in 100 of 100 runs, 2 times as fast (2 to 2) (the first 100 of 200 runs are compared)" in report.against
+    assert "there in 100 of 100 runs, 2.00 times as fast (2.00 to 2.00) (the first 100 of 200 runs are compared)" in report.against
     assert [len(runs) for runs in columns_of(report.results, report.at)["runs"]] == [100, 100]
 
 

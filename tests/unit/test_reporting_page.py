@@ -340,11 +340,11 @@ def test_a_plan_without_sentences_is_summed_up_from_its_facts() -> None:
     plan = planned(results, "Ring on 8").model_copy(update={"sentences": ()})
     answer, confidence, _ = summary_of(page_of(results, plan=plan))
     assert answer.startswith("Of 1,200 configurations considered for cnn-cifar, Ring on 8 (weak scaling, 8 replicas) is the cheapest that ")
-    assert "reaches 1,000,000,000 samples within 12.0 h: 18,000 samples/s" in answer
+    assert "reaches 1,000,000,000 samples in 12 h: 18,000 samples/s" in answer
     assert "97% of real runs are predicted to reach the goal; nine of ten real runs should fall between 17,300 and" in confidence
     assert "; 15 of 27 results lie beyond what was measured" in confidence
     missed = plan.model_copy(update={"feasible": False})
-    assert "comes nearest to 1,000,000,000 samples within 12.0 h, which none reaches:" in summary_of(page_of(results, plan=missed))[0]
+    assert "comes nearest to 1,000,000,000 samples in 12 h, which none reaches:" in summary_of(page_of(results, plan=missed))[0]
 
 
 def test_measured_points_are_embedded_with_their_prediction() -> None:

@@ -97,11 +97,11 @@ def test_a_price_can_be_set_on_a_scenario_that_has_none() -> None:
 
 
 def test_the_combination_that_breaks_a_rule_is_named() -> None:
-    with pytest.raises(ScenarioError, match=r"^scenario --over strategy.workers=2 --over run.steps=1: run.steps: 1 must be at least 2$"):
+    with pytest.raises(ScenarioError, match=r"^scenario `over` strategy.workers=2 `over` run.steps=1: run.steps: 1 must be at least 2$"):
         grid(table(), [("strategy.workers", [2]), ("run.steps", [5, 1])])
     unchecked = Grid(table(), [("strategy.workers", [2]), ("run.steps", [5, 1])])
     assert unchecked[0].run.steps == 5
-    with pytest.raises(ScenarioError, match=r"--over run\.steps=1: run\.steps"):
+    with pytest.raises(ScenarioError, match=r"`over` run\.steps=1: run\.steps"):
         unchecked[1]
 
 

@@ -20,7 +20,7 @@ __all__ = ["calibrate"]
 
 PANEL, ORDER = Panel.MEASURE, 60
 
-_NOT_TOLD = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse")
+_LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse")
 """Parts of the provenance that say what profiles did not tell."""
 
 
@@ -223,7 +223,7 @@ def calibrate(
         sizes_given = model is not None or checkpoint is not None or variables is not None
         _show_profiles(profiled, as_json=json, alone=not sizes_given)
         workload = api.calibrate_profile(profiled, model=model, checkpoint=checkpoint, variables=variables, **fitted)
-        for key in filter(workload.provenance.__contains__, _NOT_TOLD):
+        for key in filter(workload.provenance.__contains__, _LEFT_OPEN):
             _note(f"paceline: {key}: {workload.provenance[key]}")
         _show(workload, result, next(iter(places.values()))[0], as_json=json)
     elif from_measurements:

@@ -35,10 +35,10 @@ def _paragraphs(validation: Validation) -> list[list[str]]:
     if not validation.headlines:
         return [["Every setting took part in the fit, so nothing here tells how good predictions of other settings are."]]
     where = f" ({clean(validation.headline)})" if validation.headline and len(validation.scores) > 1 else ""
-    return [_told(score, what, where) for what, score in validation.headlines]
+    return [_in_words(score, what, where) for what, score in validation.headlines]
 
 
-def _told(score: Score, what: str, where: str) -> list[str]:
+def _in_words(score: Score, what: str, where: str) -> list[str]:
     name, bias, worst = clean(score.worst_setting), written(score.median_error, "error"), written(score.worst_error, "error")
     if score.settings == 1:
         of = f" for {what}" if what else ""

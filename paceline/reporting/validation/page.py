@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from calibrate.validation.validation import Score, Validation
-from paceline.reporting.axes import marker_symbol
 from paceline.reporting.figures import plain
-from paceline.reporting.render import GENERATOR
+from paceline.reporting.render import GENERATOR, environment
 from paceline.reporting.validation.content import scores_table, summaries, tables_of
 from paceline.reporting.validation.figures import FARTHEST, curves_of, errors, errors_height, overlay, scatter
 from simulator.files import write_whole
-from simulator.text import NONE, clean, format_share, sentence
+from simulator.text import NONE, clean, format_share
 
 __all__ = ["render_validation", "write_validation"]
 
@@ -39,7 +36,7 @@ def render_validation(validation: Validation) -> str:
     if curves:
         drawn["overlay"] = overlay(curves)
     return (
-        _environment()
+        environment()
         .get_template("validation.html")
         .render(
             validation=validation,
@@ -62,16 +59,3 @@ def _figures_of(score: Score) -> dict[str, str]:
     """What the cards of a headline show, by the name of the measure."""
     table = scores_table(Validation("", "", (), (score,)))
     return dict.fromkeys(("noise floor",), NONE) | dict(zip((column.name for column in table.columns), next(table.texts()), strict=True))
-
-
-@lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(clean=clean, headed=lambda text: clean(text[:1].upper() + text[1:]), sentence=sentence, symbol=marker_symbol)
-    return environment
