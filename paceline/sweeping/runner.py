@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -24,6 +25,9 @@ __all__ = ["Backend", "Runner"]
 
 Backend = Literal["local", "dask", "ray"]
 SentT = TypeVar("SentT")
+
+_MOST_PER_CORE = 16
+"""Processes of this machine for each of its cores; more would take its memory and bring nothing."""
 
 
 class Runner:
@@ -54,6 +58,9 @@ class Runner:
             raise InputError(f"`backend` {str(backend)[:40]!r}: must be local, dask or ray")
         if jobs < 0:
             raise InputError(f"`jobs` {jobs}: must be at least 0, which takes all cores")
+        most = _MOST_PER_CORE * (os.cpu_count() or 1)
+        if backend == "local" and jobs > most:
+            raise InputError(f"`jobs`: {jobs} must be at most {most} on this machine, {_MOST_PER_CORE} per core; 0 takes all cores")
         if backend == "local" and scheduler is not None:
             raise InputError(f"`scheduler` {scheduler[:80]!r}: is of a cluster; say which kind with `backend='dask'` or `backend='ray'`")
         if backend == "dask":

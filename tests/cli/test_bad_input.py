@@ -263,6 +263,7 @@ TYPED = [
     Bad("out-missing", SWEEP, ("Missing option '--out'",)),
     Bad("jobs-negative", SWEEP + " --jobs -1 --out r", ("--jobs", "'-1' must be greater than or equal to 0")),
     Bad("jobs-as-text", SWEEP + " --jobs many --out r", ("--jobs", "'many' must be a valid integer")),
+    Bad("jobs-too-many", SWEEP + " --jobs 99999 --out r", ("--jobs: 99999 must be at most", "per core")),
     Bad("replications-one", SWEEP + " --replications 1 --out r", ("run.replications: 1 must be at least 2",)),
 ]
 OUTPUT = [
