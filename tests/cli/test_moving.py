@@ -125,4 +125,4 @@ def test_moved_trainings_are_validated_in_a_section_of_their_own(paceline, folde
     assert len(found["rows"]) > 200
     text = (folder / "m.md").read_text()
     assert "<!-- begin paceline validate: moved -->" in text
-    assert "### DeviceTransfer from one device to another" in text
+    assert "### Moved from one device to another" in text
