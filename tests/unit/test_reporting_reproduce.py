@@ -105,8 +105,7 @@ def test_results_that_differ_in_what_no_key_says_get_a_scenario_each() -> None:
 def test_a_real_sweep_is_repeated_by_its_command_in_its_order() -> None:
     source = Path(__file__).parents[2] / "models" / "scenarios" / "async-ps.toml"
     axes = [parse_axis("strategy.workers=1,2"), parse_axis("cluster.inter_node.bandwidth_bytes_per_s=1.25e9,3.125e9")]
-    table = tomllib.loads(source.read_text())
-    scenarios = list(grid_of(table, axes, source=str(source), beside=source.parent))
+    scenarios = list(grid_of(source, axes))
     results = [plausible(scenario) for scenario in scenarios]
     found = recipe(results)
     assert len(found.steps_to_take) == 1

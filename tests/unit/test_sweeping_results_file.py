@@ -345,7 +345,7 @@ def test_runners_refuse_what_does_not_fit() -> None:
     for options, message in (
         ({"backend": "slurm"}, "must be local, dask or ray"),
         ({"jobs": -1}, "`jobs` -1: must be at least 0"),
-        ({"scheduler": "tcp://a:1"}, "say which kind with `backend`"),
+        ({"scheduler": "tcp://a:1"}, "say which kind with `backend='dask'`"),
         ({"backend": "dask"}, "needs the address of its scheduler"),
         ({"backend": "dask", "scheduler": "http://a:1"}, "needs the address of its scheduler"),
         ({"backend": "ray", "scheduler": "tcp://a:1"}, "must be host:port, ray://host:port or auto"),
