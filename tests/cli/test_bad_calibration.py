@@ -44,6 +44,7 @@ def number():
         ("calibrate --name x --from-measurements a.ndjson --at-once 2", ("--at-once: nothing is measured here",)),
         ("calibrate --name x --from-measurements a.ndjson", ("a.ndjson: cannot be read: No such file",)),
         ("calibrate model.py:number --name x --at-once 0", ("--at-once",)),
+        ("calibrate model.py:number --name x --launches 3", ("--launches: goes with --at-once",)),
         ("calibrate-link --name x --serve a:1 --peer b:1", ("--serve and --peer are two halves",)),
         ("calibrate-link", ("--name is missing",)),
         ("calibrate-link --name x --peer nowhere", ("--peer 'nowhere': must be HOST:PORT",)),

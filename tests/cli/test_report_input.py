@@ -62,6 +62,7 @@ def files(folder: Path) -> dict[str, bytes]:
         ("r.ndjson --figures mine.txt", "'mine.txt': is a file, not a folder; choose another folder"),
         ("r.ndjson --figures new --format gif", "--format 'gif': 'gif' must be one of png, svg"),
         ("r.ndjson --figures new --format png,", "--format 'png,': '' must be one of png, svg"),
+        ("r.ndjson --format png", "--format 'png': goes with --figures; add --figures DIR"),
         ("r.ndjson --jobs -1", "-1"),
     ],
 )

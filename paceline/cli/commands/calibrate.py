@@ -135,8 +135,9 @@ def calibrate(
         ),
     ] = 1,
     launches: Annotated[
-        int, typer.Option("--launches", min=2, help="With --at-once: how often these are started; fewer than 5 tell little.")
-    ] = 5,
+        int | None,
+        typer.Option("--launches", min=2, help="With --at-once: how often these are started; fewer than 5 tell little.", show_default="5"),
+    ] = None,
     accept_disturbed: Annotated[
         bool,
         typer.Option(
@@ -199,6 +200,7 @@ def calibrate(
         raise InputError("--from-measurements: nothing is measured with it; leave out the model, --step and --from-profile")
     if at_once > 1 and not measured:
         raise InputError("--at-once: nothing is measured here; give MODEL.py:FUNCTION or --step FILE.py:FUNCTION")
+    _go_with("--at-once", at_once if at_once > 1 else None, {"--launches": launches})
     _go_with("--from-profile", profiles, {"--profile-run": profile_run, "--checkpoint": checkpoint, "--variables": variables})
     _go_with("--from-tf-config", tf_config, {"--cluster": cluster, "--devices-per-worker": devices_per_worker})
     stray = {"--step": step, "--device": device, "--jit": jit or None} if profiles else {}
@@ -234,7 +236,7 @@ def calibrate(
         with measuring() as progress:
             workload = api.calibrate(
                 model, step=step, batches=numbers_of(batches or "16,32,64", "--batch"), steps=steps, runs=runs, at_once=at_once,
-                launches=launches, accept_disturbed=accept_disturbed, device=device, jit=jit, measurements=measurements,
+                launches=launches or 5, accept_disturbed=accept_disturbed, device=device, jit=jit, measurements=measurements,
                 progress=progress, **fitted,
             )  # fmt: skip
         _show(workload, result, measurements / workload.provenance["measurements"].split()[0], as_json=json)

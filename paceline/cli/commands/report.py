@@ -56,7 +56,10 @@ def report(
         Path | None,
         typer.Option(metavar="DIR", help="Also write each figure as an image; needs Chromium and the extra `figures` of this package."),
     ] = None,
-    formats: Annotated[str, typer.Option("--format", metavar="png,svg", help="Formats of --figures, separated by commas.")] = "png,svg",
+    formats: Annotated[
+        str | None,
+        typer.Option("--format", metavar="png,svg", help="Formats of --figures, separated by commas.", show_default="png,svg"),
+    ] = None,
     tables: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each table as CSV.")] = None,
     what_ifs: Annotated[
         bool,
@@ -93,7 +96,7 @@ def report(
                 measured=measured,
                 what_ifs=what_ifs,
                 figures=figures,
-                formats=_formats_of(formats),
+                formats=_formats_of(formats, figures),
                 tables=tables,
                 force=force,
                 jobs=jobs,
@@ -116,13 +119,13 @@ def report(
         note(f"There is no browser to be found; open {written.path} yourself")
 
 
-def _formats_of(text: str) -> list[Format]:
-    """Read ``png,svg``.
+def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
+    """Read ``png,svg``; both where nothing is said.
 
     Raises
     ------
     InputError
-        There is none, or one that figures cannot be written as.
+        There is none, one that figures cannot be written as, or no figure is written.
     """
     from typing import get_args
 
@@ -130,6 +133,10 @@ def _formats_of(text: str) -> list[Format]:
     from simulator.errors import InputError
 
     known: tuple[Format, ...] = get_args(Format)
+    if text is None:
+        return list(known)
+    if figures is None:
+        raise InputError(f"--format {text[:40]!r}: goes with --figures; add --figures DIR, or leave --format out")
     given = [part.strip().lower() for part in text.split(",")]
     for part in given:
         if part not in known:
