@@ -239,5 +239,5 @@ def test_it_opens_the_page_it_wrote(results: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_formats_are_read_in_any_order() -> None:
-    assert _formats_of("svg, PNG") == ["png", "svg"]
-    assert _formats_of("svg") == ["svg"]
+    assert _formats_of("svg, PNG", Path("figures")) == ["png", "svg"]
+    assert _formats_of("svg", Path("figures")) == ["svg"]
