@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
+
+import typer
 
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import DEEPEST, is_dotted_key
@@ -20,12 +22,14 @@ __all__ = [
     "YES_HELP",
     "command_line",
     "names_of",
+    "needs",
     "numbers_of",
     "over_of",
     "parse_axis",
     "parse_setting",
     "prices_of",
     "settings_of",
+    "useless",
 ]
 
 PRICE_HELP = (
@@ -58,9 +62,21 @@ def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any
         As typed.
     more
         Keys of ``run`` with their values; None where the option is not given.
+
+    Raises
+    ------
+    ScenarioError
+        One cannot be read, or is given both ways.
     """
-    own = [(f"run.{name}", value) for name, value in more.items() if value is not None]
-    return [*(parse_setting(text) for text in texts or ()), *own]
+    found = [parse_setting(text) for text in texts or ()]
+    for name, value in more.items():
+        key = f"run.{name}"
+        if value is None:
+            continue
+        if key in dict(found):
+            raise ScenarioError(f"--{name} and --set {key}: say the same; leave one of them out")
+        found.append((key, value))
+    return found
 
 
 def over_of(texts: Iterable[str] | None) -> dict[str, list[Any]]:
@@ -106,6 +122,43 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
 def command_line() -> str:
     """This command, as it can be typed again."""
     return shlex.join(["paceline", *sys.argv[1:]])
+
+
+def needs(context: typer.Context, option: str, names: Collection[str]) -> None:
+    """Refuse options that say nothing without ``option``, which is not given.
+
+    Parameters
+    ----------
+    context
+        Of the command, which knows what was typed.
+    option
+        What they go with, as it is typed.
+    names
+        Parameters of the command, by their names in Python.
+
+    Raises
+    ------
+    InputError
+        One of them is typed.
+    """
+    if stray := _typed(context, names):
+        raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
+
+
+def useless(context: typer.Context, beside: str, names: Collection[str]) -> None:
+    """Refuse options that say nothing beside another, which is given; parameters and errors as for :func:`needs`."""
+    if stray := _typed(context, names):
+        raise InputError(f"{stray}: says nothing with {beside}; leave one or the other out")
+
+
+def _typed(context: typer.Context, names: Collection[str]) -> str | None:
+    """The first of the parameters ``names`` that was typed, as it is typed."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "") if parameter.name in names else None
+        if source is not None and source.name == "COMMANDLINE":
+            (name, *_) = parameter.opts
+            return name if name.startswith("-") else (parameter.metavar or name)  # an argument is known by what stands for it
+    return None
 
 
 def numbers_of(text: str, option: str) -> list[int]:

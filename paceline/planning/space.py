@@ -183,6 +183,9 @@ def space_of(
     base_table, source, beside = table_of(scenario, settings)
     settings = [(key, value) for key, value in settings if not isinstance(value, Spec)]
     over, workers, servers = _routed(over, workers, servers)
+    for argument, given in {"workers": True, "servers": servers is not None}.items():
+        if given and any(key == f"strategy.{argument}" for key, _ in settings):
+            raise InputError(f"`settings` strategy.{argument}: is what a plan chooses; leave it out, and name the range by `{argument}`")
     # the scenario's own cluster may be none of those that are asked for: its price is looked up below
     base = scenario_from_table(base_table, source, beside)
     of_workers = counts_of(_WORKERS if workers is None else workers, "workers")

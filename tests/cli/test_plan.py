@@ -124,6 +124,11 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
             "--confidence 0.95 is more than 2 replications support, which is 0.667: give --set run.replications=19",
         ),
         ([*GOAL, "--over", "strategy.workers=1,2", "--workers", "3"], "name the same numbers"),
+        (
+            [*GOAL, "--set", "strategy.workers=8"],
+            "--set strategy.workers: is what a plan chooses; leave it out, and name the range by --workers",
+        ),
+        ([*GOAL, "--set", "run.replications=3", "--replications", "2"], "--replications and --set run.replications: say the same"),
         ([*GOAL, "--over", "run.seed="], "has no values"),
         ([*GOAL, "--out", "."], "'.': is a folder"),
         ([*GOAL, "--report", "s.toml"], "is the file that is read"),

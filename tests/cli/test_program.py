@@ -64,7 +64,7 @@ def test_a_training_of_years_is_shown_at_once(paceline: Runner) -> None:
 @pytest.mark.usefixtures("no_run")
 @pytest.mark.parametrize("option", [("--trace", "t.json"), ("--tensorboard", "logs"), ("--audit",)])
 def test_what_looks_at_a_run_is_refused_beside_it(paceline: Runner, option: tuple[str, ...]) -> None:
-    refused(paceline("simulate", "s.toml", "--program", *option), f"--program and {option[0]}", "leave one of them out")
+    refused(paceline("simulate", "s.toml", "--program", *option), f"{option[0]}: says nothing with --program", "leave one or the other out")
 
 
 def test_an_unknown_engine_is_refused(paceline: Runner) -> None:

@@ -20,11 +20,15 @@ __all__ = ["calibrate"]
 
 PANEL, ORDER = Panel.MEASURE, 60
 
+_OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "measurements")
+"""Parameters that say how steps are run."""
+
 _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse")
 """Parts of the provenance that say what profiles did not tell."""
 
 
 def calibrate(
+    context: typer.Context,
     name: Annotated[
         str,
         typer.Option("--name", help="Name of the workload, by which scenarios use it: letters, digits and . _ + -", show_default=False),
@@ -187,25 +191,27 @@ def calibrate(
     """
     from paceline import api
     from paceline.cli.measuring import measuring, warning_loudly
-    from paceline.cli.options import command_line, numbers_of
+    from paceline.cli.options import command_line, needs, numbers_of, useless
     from simulator.files import check_new
 
-    measured = not profiles and (model is not None or step is not None)
-    if (model is not None and step is not None) or not (measured or profiles or from_measurements or tf_config is not None):
+    if (model is not None and step is not None) or not (model or step or profiles or from_measurements or tf_config is not None):
         raise InputError(
             "calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, "
             "or --from-profile, --from-measurements or --from-tf-config"
         )
-    if from_measurements and (measured or profiles):
-        raise InputError("--from-measurements: nothing is measured with it; leave out the model, --step and --from-profile")
-    if at_once > 1 and not measured:
-        raise InputError("--at-once: nothing is measured here; give MODEL.py:FUNCTION or --step FILE.py:FUNCTION")
-    _go_with("--at-once", at_once if at_once > 1 else None, {"--launches": launches})
-    _go_with("--from-profile", profiles, {"--profile-run": profile_run, "--checkpoint": checkpoint, "--variables": variables})
-    _go_with("--from-tf-config", tf_config, {"--cluster": cluster, "--devices-per-worker": devices_per_worker})
-    stray = {"--step": step, "--device": device, "--jit": jit or None} if profiles else {}
-    if without := next((option for option, value in stray.items() if value is not None), None):
-        raise InputError(f"{without}: nothing is run with --from-profile; leave it out")
+    measured = not profiles and (model is not None or step is not None)
+    if from_measurements:
+        useless(context, "--from-measurements", ("model", "profiles", "batches", "jit", "timeout_s", *_OF_RUNS))
+    elif profiles:
+        useless(context, "--from-profile", ("jit", "accept_disturbed", *_OF_RUNS))
+    elif not measured:
+        needs(context, "MODEL.py:FUNCTION, --step or --from-profile", ("jit", "timeout_s", "accept_disturbed", *_OF_RUNS))
+    if at_once == 1:
+        needs(context, "--at-once", ["launches"])
+    if not profiles:
+        needs(context, "--from-profile", ("profile_run", "checkpoint", "variables"))
+    if tf_config is None:
+        needs(context, "--from-tf-config", ("cluster", "devices_per_worker"))
     result = out if out is not None and tf_config is None else Path("models/workloads") / f"{name}.toml"
     scenario_file = None if tf_config is None else check_new(out or Path(f"{name}-scenario.toml"))
     tasks = None if tf_config is None else api.read_tf_config(tf_config)
@@ -247,13 +253,6 @@ def calibrate(
             tasks, workload=name, batch=batch, out=scenario_file, **{key: value for key, value in more.items() if value is not None}
         )
         _show_scenario(scenario, scenario_file, as_json=json and workload is None)
-
-
-def _go_with(option: str, given: object, others: Mapping[str, object]) -> None:
-    """Raise InputError where an option is given that says nothing without another."""
-    stray = next((name for name, value in others.items() if value is not None), None)
-    if stray is not None and given in (None, []):
-        raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
 
 
 def _places(logdirs: Sequence[str], batches: str | None) -> dict[int, list[Path]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import PRICE_HELP, YES_HELP, prices_of, settings_of
+from paceline.cli.options import PRICE_HELP, YES_HELP, prices_of, settings_of, useless
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -27,6 +27,7 @@ PANEL, ORDER = Panel.PREDICT, 20
 
 
 def simulate(
+    context: typer.Context,
     scenario: Annotated[
         Path,
         typer.Argument(
@@ -85,7 +86,7 @@ def simulate(
     from paceline.cli.terminal import note, progress_bar, show_result
 
     if program:
-        _check_alone(trace=trace, tensorboard=tensorboard, audit=audit)
+        useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit", "yes"))
         _print_program(api.load(scenario, settings_of(settings), prices=prices_of(prices)), json=json)
         return
     with progress_bar("replications") as advance:
@@ -113,14 +114,6 @@ def simulate(
     show_result(seen.result)
     if audit:
         _show_laws(seen)
-
-
-def _check_alone(**given: object) -> None:
-    """Refuse options that look at a run, where none is made."""
-    from simulator.errors import InputError
-
-    for name in (name for name, value in given.items() if value):
-        raise InputError(f"--program and --{name}: --program simulates nothing that --{name} could look at; leave one of them out")
 
 
 def _show_laws(seen: Observation) -> None:

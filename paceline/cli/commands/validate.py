@@ -12,11 +12,16 @@ from paceline.cli.commands import Panel
 __all__ = ["validate"]
 
 PANEL, ORDER = Panel.MEASURE, 80
+_OF_POINTS = ("settings", "unit", "refit", "out_scenario")
+_OF_MATRIX = ("matrix", "count", "list_", "out_matrix", "measurements", "platform", "python", "timeout_s")
+_LIMITS = ("max_median", "max_worst", "max_staleness", "max_distance", "min_coverage")
+_OF_RESULTS = ("out", "markdown", "rows", "platform", "measurements", "timeout_s", "yes", *_LIMITS)
 _MISSED = 3
 """Exit code where a threshold is missed."""
 
 
 def validate(
+    context: typer.Context,
     scenario: Annotated[
         Path | None,
         typer.Argument(metavar="SCENARIO.toml", help="What was measured, as a scenario; with --measured.", show_default=False),
@@ -154,35 +159,28 @@ def validate(
     from paceline import api
     from paceline.cli.asking import asking
     from paceline.cli.ending import keeping
-    from paceline.cli.options import command_line, settings_of
+    from paceline.cli.options import command_line, needs, settings_of, useless
     from paceline.cli.showing_validation import show_matrix, show_validation
     from paceline.cli.terminal import note, progress_bar, show_json, stages_bar
     from paceline.reporting.validation import as_data
     from simulator.errors import InputError
 
     on_points = scenario is not None or measured is not None
-    if regimes and not published:
-        raise InputError("--regime: chooses among the published tables; give --published too")
-    if measured is None and (refit or out_scenario is not None or settings):
-        raise InputError(
-            "--refit, --out-scenario and --set: are about a scenario and your own points; give SCENARIO.toml and --measured POINTS.csv"
+    if published:
+        useless(context, "--published", ("scenario", "measured", *_OF_POINTS, *_OF_MATRIX, "yes"))
+    else:
+        needs(context, "--published", ["regimes"])
+    if on_points:
+        useless(context, "SCENARIO.toml and --measured", _OF_MATRIX)
+    else:
+        needs(context, "SCENARIO.toml and --measured", _OF_POINTS)
+    if not refit:
+        needs(context, "--refit", ["out_scenario"])
+    if list_:
+        useless(
+            context, "--list, which measures nothing", ("out", "markdown", "rows", "platform", "measurements", "timeout_s", "yes", *_LIMITS)
         )
-    if matrix is not None and (published or on_points):
-        raise InputError("--matrix: goes without a scenario, --measured and --published; validate one after the other")
-    if (published or on_points) and (count is not None or list_ or out_matrix is not None):
-        raise InputError("--count, --list and --out-matrix: are about a matrix; give --matrix random:SEED")
-    if published and on_points:
-        raise InputError("--published: goes without a scenario and --measured; validate one after the other")
-    if (published or on_points) and platform is not None:
-        raise InputError("--platform: is what a matrix has fitted; leave it out, or give --matrix NAME alone")
-    if list_ and (out or markdown or rows or platform):
-        raise InputError("--list: measures nothing that --out, --markdown, --rows or --platform could hold; leave one or the other out")
-    if out_scenario is not None and not refit:
-        raise InputError("--out-scenario: is the scenario with refitted values; give --refit too")
-    limits = {
-        "max_median": max_median, "max_worst": max_worst, "max_staleness": max_staleness, "max_distance": max_distance,
-        "min_coverage": min_coverage,
-    }  # fmt: skip
+    limits = dict(zip(_LIMITS, (max_median, max_worst, max_staleness, max_distance, min_coverage), strict=True))
     common: dict[str, Any] = {
         "thresholds": {name: text for name, text in limits.items() if text is not None}, "out": out, "markdown": markdown, "rows": rows,
         "force": force, "command": command_line(),
