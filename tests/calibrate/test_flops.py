@@ -16,6 +16,7 @@ from calibrate.measurements import read_measurements
 from calibrate.records import CountedStep
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+pytestmark = pytest.mark.usefixtures("warm_probes")
 
 PROBES = Path(calibrate.__file__).parent / "probes"
 MODELS = PROBES.parent.parent / "models" / "keras"

@@ -25,6 +25,7 @@ from simulator.errors import CalibrationError, InputError
 from simulator.loading import load_scenario, load_workload
 
 pytest.importorskip("tensorflow.tsl", reason="TensorFlow is not installed", exc_type=ImportError)
+pytestmark = pytest.mark.usefixtures("warm_probes")
 
 DATA = Path(__file__).parent / "data" / "profiles"
 VARIABLES = DATA / "variables.json"

@@ -18,6 +18,7 @@ from calibrate.records import StepTime
 from simulator.errors import CalibrationError, InputError
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+pytestmark = pytest.mark.usefixtures("warm_probes")
 
 ROOT = Path(calibrate.__file__).parent.parent
 

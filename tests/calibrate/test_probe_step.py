@@ -13,6 +13,7 @@ from calibrate.records import Ready, Rows, Split, StepTime, VariableRecord, Warm
 from simulator.workload import Workload
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+pytestmark = pytest.mark.usefixtures("warm_probes")
 
 MODELS = Path(calibrate.__file__).parent.parent / "models" / "keras"
 

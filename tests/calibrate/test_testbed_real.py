@@ -17,6 +17,7 @@ from calibrate.testbed.setting import TestbedSetting, synthetic_variables
 from simulator.errors import CalibrationError, InputError
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+pytestmark = pytest.mark.usefixtures("warm_probes")
 
 PROBES = Path(calibrate.__file__).parent / "probes"
 

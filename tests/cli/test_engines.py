@@ -30,23 +30,26 @@ def run(*arguments: str, **environment: str) -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.fixture(params=["missing", "broken", "no cache", "switched off"])
-def hindered(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[dict[str, str], str]:
+HINDRANCES = ("missing", "broken", "no cache", "switched off")
+
+
+def hindered(what: str, tmp_path: Path) -> tuple[dict[str, str], str]:
     """An environment in which the compiled engine cannot run, and why."""
-    if request.param == "no cache":
+    if what == "no cache":
         return {"XDG_CACHE_HOME": "/proc/nothing"}, "its machine code cannot be kept: /proc/nothing/paceline/compiled"
-    if request.param == "switched off":
+    if what == "switched off":
         return {"NUMBA_DISABLE_JIT": "1"}, "NUMBA_DISABLE_JIT is set, so that numba makes no machine code"
     fails, says = {
         "missing": ("ImportError('No module named numba')", "numba, which it needs, cannot be imported (No module named numba)"),
         "broken": ("SystemError('wrong build')", "numba, which it needs, does not work (wrong build)"),
-    }[request.param]
+    }[what]
     (tmp_path / "numba.py").write_text(f"raise {fails}")
     return {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}, says
 
 
-def test_simpy_runs_in_its_place_and_one_line_says_so(folder: Path, hindered: tuple[dict[str, str], str]) -> None:
-    environment, why = hindered
+@pytest.mark.parametrize("what", HINDRANCES)
+def test_simpy_runs_in_its_place_and_one_line_says_so(folder: Path, tmp_path: Path, what: str) -> None:
+    environment, why = hindered(what, tmp_path)
     answer = run("simulate", "s.toml", *LONG, "--json", **environment)
     assert answer.code == 0
     (line,) = answer.stderr.splitlines()
@@ -55,18 +58,21 @@ def test_simpy_runs_in_its_place_and_one_line_says_so(folder: Path, hindered: tu
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_sweep_says_so_once_whatever_processes_find_out(folder: Path, hindered: tuple[dict[str, str], str], jobs: str) -> None:
-    environment, why = hindered
-    answer = run("sweep", "s.toml", *LONG, "--over", "run.seed=1,2,3,4", "--jobs", jobs, "--out", "r.ndjson", **environment)
+def test_a_sweep_says_so_once_whatever_processes_find_out(folder: Path, tmp_path: Path, jobs: str) -> None:
+    environment, why = hindered("missing", tmp_path)
+    answer = run("sweep", "s.toml", *LONG, "--over", "run.seed=1,2", "--jobs", jobs, "--out", "r.ndjson", **environment)
     assert answer.code == 0
     (line,) = [line for line in answer.stderr.splitlines() if CANNOT in line]
     assert line.startswith(f"paceline: {CANNOT}{why}")
     assert "Warning" not in answer.stderr
 
 
-@pytest.mark.parametrize("command", [("simulate", "s.toml"), ("sweep", "s.toml", "--over", "run.seed=1,2", "--out", "r.ndjson")])
-def test_asked_for_by_name_it_is_refused_in_one_line(folder: Path, hindered: tuple[dict[str, str], str], command: tuple[str, ...]) -> None:
-    environment, why = hindered
+@pytest.mark.parametrize(
+    ("what", "command"),
+    [(what, ("simulate", "s.toml")) for what in HINDRANCES] + [("missing", ("sweep", "s.toml", "--over", "run.seed=1,2", "--out", "r.ndjson"))],
+)
+def test_asked_for_by_name_it_is_refused_in_one_line(folder: Path, tmp_path: Path, what: str, command: tuple[str, ...]) -> None:
+    environment, why = hindered(what, tmp_path)
     answer = run(*command, "--set", "run.engine=compiled", **environment)
     assert answer.code == 2
     (line,) = answer.stderr.splitlines()

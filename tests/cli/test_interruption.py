@@ -175,7 +175,6 @@ def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: si
         (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGTERM, "paceline: ended by SIGTERM\n"),
         (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGINT, "paceline: interrupted\n"),
         (LONG, signal.SIGTERM, "paceline: ended by SIGTERM; nothing was finished yet\n"),
-        (LONG, signal.SIGINT, "paceline: interrupted; nothing was finished yet\n"),
         (
             ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--replications", "19", "--yes"),
             signal.SIGINT,
@@ -203,15 +202,14 @@ def machine_code() -> None:
 
 
 @pytest.mark.usefixtures("machine_code")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    ("command", "kept"),
+    ("command", "number", "kept"),
     [
-        (("simulate", "s.toml", *MUCH), ""),
-        (("sweep", "s.toml", *MUCH, *GRID, "--jobs", "1", "--out", "r.ndjson"), "; nothing was finished yet"),
-        (("sweep", "s.toml", *MUCH, *GRID, "--jobs", "2", "--out", "r.ndjson"), "; nothing was finished yet"),
+        (("simulate", "s.toml", *MUCH), signal.SIGINT, ""),
+        (("simulate", "s.toml", *MUCH), signal.SIGTERM, ""),
+        (("sweep", "s.toml", *MUCH, *GRID, "--jobs", "2", "--out", "r.ndjson"), signal.SIGINT, "; nothing was finished yet"),
     ],
-    ids=["simulate", "sweep", "two processes"],
+    ids=["typed", "ended", "two processes"],
 )
 def test_machine_code_stops_as_soon(folder: Path, command: tuple[str, ...], kept: str, number: signal.Signals) -> None:
     child = started(*command, "--set", "strategy={kind='parameter-server',mode='async',workers=64}")

@@ -1,0 +1,138 @@
+"""A Python in which TensorFlow is imported already: probes are forked from it, as a testbed forks its tasks.
+
+Importing takes four seconds, which is most of the time of a probe in a test. Run as a file this
+is the process that has imported; :func:`warm_python` gives a command that stands for its Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+PROBES = "calibrate/probes/"
+_CLIENT = """#!{python} -IS
+import json, os, select, signal, socket, sys
+arguments = sys.argv[1:]
+if len(arguments) < 2 or arguments[0] != "-B" or "{probes}" not in arguments[1]:
+    os.execv({python!r}, [{python!r}, *arguments])
+connection = socket.socket(socket.AF_UNIX)
+connection.connect({address!r})
+asked = json.dumps([os.getcwd(), dict(os.environ), arguments[1:]]).encode()
+socket.send_fds(connection, [len(asked).to_bytes(4, "big")], [0, 1, 2])
+connection.sendall(asked)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda number, _: connection.send(bytes([number])))
+status = int.from_bytes(connection.recv(4), "big", signed=True)
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL) if status != -signal.SIGKILL else None
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
+
+@contextlib.contextmanager
+def warm_python(folder: Path) -> Iterator[str]:
+    """The path of a command that does what this Python does, and begins probes of the calibrator with TensorFlow imported.
+
+    Parameters
+    ----------
+    folder
+        Where it and its socket are written.
+    """
+    address = folder / "warm.socket"
+    command = folder / "python"
+    command.write_text(_CLIENT.format(python=sys.executable, probes=PROBES, address=str(address)))
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    server = subprocess.Popen([sys.executable, __file__, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert server.stdout is not None
+        server.stdout.readline()
+        yield str(command)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _serve(address: str) -> None:
+    """Fork a probe for each connection; returns in the probe, ready to run."""
+    import keras  # noqa: F401
+    import tensorflow  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        print("ready", flush=True)
+        while True:
+            ready, _, _ = select.select([listener, sys.stdin], [], [])
+            if sys.stdin in ready:  # whoever started this has ended
+                os._exit(0)
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                break
+            connection.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    header, files, _, _ = socket.recv_fds(connection, 4, 3)
+    asked = bytearray()
+    while len(asked) < int.from_bytes(header, "big"):
+        asked += connection.recv(1 << 16)
+    os.setsid()
+    probe = os.fork()
+    if probe:
+        _attend(connection, probe)
+    os.setpgid(0, 0)
+    folder, environment, sys.argv = json.loads(asked)
+    if "--parent" in sys.argv:  # a testbed does not outlive the process that started it, which is the attendant here
+        sys.argv[sys.argv.index("--parent") + 1] = str(os.getppid())
+    connection.close()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.stdin = open(0)  # noqa: SIM115 - the old one has read ahead
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    sys.dont_write_bytecode = True
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+
+
+def _attend(connection: socket.socket, probe: int) -> NoReturn:
+    """Pass signals on to the probe, and how it ended back; end it with all that it started when nobody listens any more."""
+    for number in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    for number in range(3, 64):
+        if number != connection.fileno():
+            with contextlib.suppress(OSError):
+                os.close(number)
+    ended = os.pidfd_open(probe)
+    while True:
+        ready, _, _ = select.select([connection, ended], [], [])
+        if ended in ready:
+            status = os.waitstatus_to_exitcode(os.waitpid(probe, 0)[1])
+            with contextlib.suppress(OSError):
+                connection.sendall(status.to_bytes(4, "big", signed=True))
+            break
+        number = connection.recv(1)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(probe, number[0] if number else signal.SIGKILL)
+        if not number:
+            break
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
+    runpy.run_path(sys.argv[0], run_name="__main__")
