@@ -13,6 +13,9 @@ TF     := $(shell if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi
 # two processes, which take files in the order of their names: the long ones of the calibrator and the command line first
 TWO    := -n 2 --dist loadfile --no-loadscope-reorder
 
+# the tests start hundreds of processes, each of which would compile all that it imports
+test test-fast: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: quickstart test test-fast lint types layers check benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready

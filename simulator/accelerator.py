@@ -7,6 +7,7 @@ device with another, and never as a step time on their own.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,7 +20,7 @@ from simulator.files import read_toml
 from simulator.spec import Bytes, Moderate, Rate, Spec
 from simulator.validation_errors import validated
 
-__all__ = ["Accelerator", "Arithmetic", "Cores", "PeakFlops", "accelerator_named", "load_accelerator", "spelled"]
+__all__ = ["Accelerator", "Arithmetic", "Cores", "PeakFlops", "accelerator_named", "accelerators", "load_accelerator", "spelled"]
 
 Flops = Annotated[Moderate, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -129,6 +130,19 @@ def load_accelerator(path: str | Path) -> Accelerator:
     return validated(Accelerator, read_toml(path), str(path))
 
 
+def accelerators() -> Mapping[str, Accelerator]:
+    """Every device of the catalogue, by each of its names and aliases as :func:`spelled` writes them.
+
+    Whoever asks for many takes them from here: each call looks whether a file has changed.
+
+    Raises
+    ------
+    ScenarioError
+        A device file of the catalogue is broken, or two of them claim one name.
+    """
+    return _by_name(tuple((file.absolute(), _stamp(file)) for file in entries("devices").values()))
+
+
 def accelerator_named(device: str) -> Accelerator | None:
     """The device of this name or alias, whatever the case, `` (GPU)`` behind it or not; None if no file of the catalogue has it.
 
@@ -137,7 +151,7 @@ def accelerator_named(device: str) -> Accelerator | None:
     ScenarioError
         A device file of the catalogue is broken, or two of them claim one name.
     """
-    return _by_name(tuple((file.absolute(), _stamp(file)) for file in entries("devices").values())).get(spelled(device))
+    return accelerators().get(spelled(device))
 
 
 def spelled(name: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from simulator.accelerator import Accelerator, accelerator_named
+from simulator.accelerator import Accelerator, accelerators, spelled
 from simulator.published_throughputs import PublishedThroughput, PublishedThroughputs, Scatter, same_device
 from simulator.workload import Counted, Workload
 
@@ -76,8 +76,9 @@ def bound_s(counted: Counted, device: Accelerator, precision: str, batch: float)
 def achieved(speeds: PublishedThroughputs) -> tuple[Achieved, ...]:
     """Every published row of a counted model on a device with a datasheet; repeats of one setting as one."""
     found: dict[tuple[str, str, str, str, str], list[tuple[float, PublishedThroughput]]] = {}
+    devices = accelerators()
     for row in speeds.rows:
-        model, device = speeds.model_of(row.model), accelerator_named(row.device)
+        model, device = speeds.model_of(row.model), devices.get(spelled(row.device))
         if model is None or device is None or is_processor(device):
             continue
         batch = row.batch or _USUAL_BATCH

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from calibrate.validation.comparison import Compared
-from simulator.accelerator import Accelerator, accelerator_named
+from simulator.accelerator import Accelerator, accelerators, spelled
 from simulator.device_transfer import moved_to, pair_range
 from simulator.figures import Estimate
 from simulator.published_throughputs import Pair, PublishedThroughputs, load_published_throughputs
@@ -60,8 +60,9 @@ def moved_rows(speeds: PublishedThroughputs | None = None) -> tuple[Compared, ..
 
 def _newer(pairs: tuple[Pair, ...]) -> Iterator[tuple[Pair, Accelerator, Accelerator]]:
     """Pairs of two devices with datasheets, from the older to the newer."""
+    devices = accelerators()
     for pair in pairs:
-        here, there = accelerator_named(pair.here), accelerator_named(pair.there)
+        here, there = devices.get(spelled(pair.here)), devices.get(spelled(pair.there))
         if here is not None and there is not None and (here.year, here.memory_bandwidth_bytes_per_s, here.name) < (
             there.year, there.memory_bandwidth_bytes_per_s, there.name
         ):  # fmt: skip

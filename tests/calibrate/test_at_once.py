@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from calibrate.fit.concurrent import SharedSpread
@@ -125,8 +126,8 @@ def test_what_cannot_be_measured_at_once_is_said(tmp_path: Path) -> None:
         calibrate.profile_at_once(f"{tmp_path / 'model.py'}:build", "many", processes=cores + 1, folder=tmp_path)
 
 
+@needs_tensorflow
 def test_real_processes_keep_to_cores_of_their_own(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
     if obstacle_to_at_once(2, "CPU"):
         pytest.skip("one core")
     model = Path(calibrate.__file__).parent.parent / "models" / "keras" / "mlp.py"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from paceline.cli.app import main
@@ -37,8 +38,8 @@ def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return run
 
 
+@needs_tensorflow
 def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
     target = f"{MODELS / 'mlp.py'}:build"
     code, out, err = paceline(
         "calibrate", target, "--name", "mlp", "--batch", "8,16", "--steps", "10", "--device", "CPU", "--json", "--accept-disturbed"

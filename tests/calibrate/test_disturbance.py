@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import read_measurements
@@ -212,8 +213,8 @@ def test_a_gpu_in_use_is_read_from_nvidia_smi(load: ModuleType, tmp_path: Path, 
     assert load.gpu_used("/GPU:0") is None
 
 
+@needs_tensorflow
 def test_a_busy_machine_makes_the_probe_repeat_and_keep_both(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
     model = Path(calibrate.__file__).parent.parent / "models" / "keras" / "mlp.py"
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from calibrate.fit.step import fit_workload
 from calibrate.measurements import read_measurements
 from calibrate.records import CountedStep
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
-pytestmark = pytest.mark.usefixtures("warm_probes")
+pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
 PROBES = Path(calibrate.__file__).parent / "probes"
 MODELS = PROBES.parent.parent / "models" / "keras"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.profiles import HOST, POOL, Sample, gpu_sample, host_sample
+from support.tensorflow import needs_tensorflow
 
 from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
 from calibrate.xplane.ops import role_of, uncovered_s
@@ -24,8 +25,7 @@ from paceline.cli.app import main
 from simulator.errors import CalibrationError, InputError
 from simulator.loading import load_scenario, load_workload
 
-pytest.importorskip("tensorflow.tsl", reason="TensorFlow is not installed", exc_type=ImportError)
-pytestmark = pytest.mark.usefixtures("warm_probes")
+pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
 DATA = Path(__file__).parent / "data" / "profiles"
 VARIABLES = DATA / "variables.json"

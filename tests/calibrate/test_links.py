@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import read_measurements
@@ -17,7 +18,7 @@ from calibrate.profiling import serve_link
 from calibrate.records import Transfer
 from simulator.errors import CalibrationError, InputError
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+pytestmark = needs_tensorflow
 
 
 def _isolation_obstacle() -> str:

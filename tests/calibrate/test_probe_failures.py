@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import read_measurements
 from calibrate.records import StepTime
 from simulator.errors import CalibrationError, InputError
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
-pytestmark = pytest.mark.usefixtures("warm_probes")
+pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
 ROOT = Path(calibrate.__file__).parent.parent
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import Measurements, read_measurements
 from calibrate.records import Ready, Rows, Split, StepTime, VariableRecord, WarmUp
 from simulator.workload import Workload
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
-pytestmark = pytest.mark.usefixtures("warm_probes")
+pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
 MODELS = Path(calibrate.__file__).parent.parent / "models" / "keras"
 

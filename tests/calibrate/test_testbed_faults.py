@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import read_measurements
@@ -29,7 +30,7 @@ from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting
 from simulator.errors import CalibrationError
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+pytestmark = needs_tensorflow
 
 FOLDER = Path(calibrate.__file__).parent / "probes" / "testbed"
 ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")

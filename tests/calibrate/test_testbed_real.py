@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from calibrate.records import Note
@@ -16,8 +17,7 @@ from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting, synthetic_variables
 from simulator.errors import CalibrationError, InputError
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
-pytestmark = pytest.mark.usefixtures("warm_probes")
+pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
 PROBES = Path(calibrate.__file__).parent / "probes"
 

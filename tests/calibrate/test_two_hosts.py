@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.tensorflow import needs_tensorflow
 
 import calibrate
 from simulator.errors import CalibrationError
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
+pytestmark = needs_tensorflow
 
 ROOT = Path(calibrate.__file__).parent.parent
 RATE_BYTES_PER_S = 400e6 / 8

@@ -69,7 +69,8 @@ def test_a_sweep_says_so_once_whatever_processes_find_out(folder: Path, tmp_path
 
 @pytest.mark.parametrize(
     ("what", "command"),
-    [(what, ("simulate", "s.toml")) for what in HINDRANCES] + [("missing", ("sweep", "s.toml", "--over", "run.seed=1,2", "--out", "r.ndjson"))],
+    [(what, ("simulate", "s.toml")) for what in HINDRANCES]
+    + [("missing", ("sweep", "s.toml", "--over", "run.seed=1,2", "--out", "r.ndjson"))],
 )
 def test_asked_for_by_name_it_is_refused_in_one_line(folder: Path, tmp_path: Path, what: str, command: tuple[str, ...]) -> None:
     environment, why = hindered(what, tmp_path)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.command_line import Answer, contents, refused
+from support.tensorflow import needs_tensorflow
 
 from calibrate.probing import PROBES
 from calibrate.testbed.readings import Readings, read_run
@@ -373,8 +374,8 @@ def _isolation_obstacle() -> str:
     return "" if answer.returncode == 0 else f"no network namespace of one's own here: {answer.stderr.strip().splitlines()[-1]}"
 
 
+@needs_tensorflow
 def test_a_real_cluster_on_loopback(folder: Path, process: Runner) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
     if obstacle := _isolation_obstacle():
         pytest.skip(obstacle)
     keys = (

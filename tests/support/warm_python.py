@@ -54,7 +54,9 @@ def warm_python(folder: Path) -> Iterator[str]:
     command = folder / "python"
     command.write_text(_CLIENT.format(python=sys.executable, probes=PROBES, address=str(address)))
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    server = subprocess.Popen([sys.executable, __file__, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [sys.executable, __file__, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     try:
         assert server.stdout is not None
         server.stdout.readline()
@@ -73,7 +75,8 @@ def _serve(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
-        print("ready", flush=True)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [])
             if sys.stdin in ready:  # whoever started this has ended
