@@ -75,11 +75,12 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
     served = [one for one in readings if one.setting.link is None and one.setting.servers and is_fitted(one.setting)]
     over_loopback = LoopbackWork(PRIORS).fit(served)
     found |= over_loopback.found_
-    draws, left = _in_the_loop(readings, found, cores, seed, progress)
+    simulated = _Simulated(cores)
+    draws, left = _in_the_loop(readings, found, simulated, seed, progress)
     joint = over_loopback.draws(len(draws), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))))
     shared, queues = fit_tcp_sharing(readings, found, cores, count=len(draws), seed=seed)
     found |= shared
-    _unexplained([one for one in readings if is_fitted(one.setting)], left, found, cores)
+    _unexplained([one for one in readings if is_fitted(one.setting)], left, found, simulated)
     files = [file.path.name for one in readings for file in one.files]
     return Platform(
         name=name,
@@ -98,7 +99,7 @@ def fit_platform(readings: Sequence[Readings], name: str, cores: float, *, seed:
 
 
 def _in_the_loop(
-    readings: Sequence[Readings], found: dict[str, Parameter], cores: float, seed: int, progress: Progress | None
+    readings: Sequence[Readings], found: dict[str, Parameter], simulated: _Simulated, seed: int, progress: Progress | None
 ) -> tuple[list[dict[str, float]], Array]:
     """Fit what shows in the length of whole steps.
 
@@ -124,8 +125,7 @@ def _in_the_loop(
     def residuals(logs: Array, errors: Array) -> Array:
         values = fixed | dict(zip(names, np.exp(logs).tolist(), strict=True))
         values["wire_bytes_per_byte"] = max(values["wire_bytes_per_byte"], 1.0)
-        # two replications are the fewest; without jitter they are alike
-        predicted = [math.log(_step_s(one, values, cores)) for one in used]
+        predicted = [math.log(simulated.step_s(one, values)) for one in used]
         return np.concatenate([(np.array(predicted) - measured) / errors, (logs - centers) / widths])
 
     if progress is not None:
@@ -225,17 +225,28 @@ def _concerned(name: str, used: Iterable[Readings]) -> bool:
     )
 
 
-def _step_s(one: Readings, values: dict[str, float], cores: float) -> float:
-    """Seconds per update as simulated."""
-    # with constant compute the steps of a ring are alike
-    setting = one.setting.model_copy(update={"steps": 2}) if one.setting.mode == "ring" else one.setting
-    return 1.0 / simulate(scenario_of(setting, values, cores, replications=2)).updates_per_s.mean
+class _Simulated:
+    """What settings take as simulated; each scenario once, since most parameters leave most settings as they were."""
+
+    def __init__(self, cores: float) -> None:
+        self._cores = cores
+        self._known: dict[str, float] = {}
+
+    def step_s(self, one: Readings, values: dict[str, float]) -> float:
+        """Seconds per update."""
+        # with constant compute the steps of a ring are alike
+        setting = one.setting.model_copy(update={"steps": 2}) if one.setting.mode == "ring" else one.setting
+        # two replications are the fewest; without jitter they are alike
+        scenario = scenario_of(setting, values, self._cores, replications=2)
+        if scenario.hash not in self._known:
+            self._known[scenario.hash] = 1.0 / simulate(scenario).updates_per_s.mean
+        return self._known[scenario.hash]
 
 
 # -- what is left ----------------------------------------------------------------------
 
 
-def _unexplained(used: Sequence[Readings], left: Array, found: dict[str, Parameter], cores: float) -> None:
+def _unexplained(used: Sequence[Readings], left: Array, found: dict[str, Parameter], simulated: _Simulated) -> None:
     """Noise of repeats of runs without randomness of their own, and how far the fit stays from their means beyond it."""
     values = {key: parameter.value for key, parameter in found.items()}
     for shaped in (True, False):
@@ -247,6 +258,6 @@ def _unexplained(used: Sequence[Readings], left: Array, found: dict[str, Paramet
         found[key] = fit_noise([one.updates_per_s for one in its]) or found[key]
         # of the mean of its repeats; the other kind of link's settings leave next to nothing here
         noise = np.array([found[key].value / math.sqrt(len(one.runs)) for one in used])
-        misses = np.array([-math.log(_step_s(one, values, cores) * statistics.fmean(one.updates_per_s)) for one in its])
+        misses = np.array([-math.log(simulated.step_s(one, values) * statistics.fmean(one.updates_per_s)) for one in its])
         key = of_link(its[0].setting, "misfit")
         found[key] = fit_misfit(misses, left[places], noise, [one.setting.label for one in its]) or found[key]
