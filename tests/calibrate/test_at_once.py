@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.tensorflow import needs_tensorflow
+from support.needs import needs_tensorflow
 
 import calibrate
 from calibrate.fit.concurrent import SharedSpread

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from support.tensorflow import needs_tensorflow
+from support.needs import needs_tensorflow
 
 import calibrate
 from paceline.cli.app import main

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.needs import needs_tensorflow
 from support.profiles import HOST, POOL, Sample, gpu_sample, host_sample
-from support.tensorflow import needs_tensorflow
 
 from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
 from calibrate.xplane.ops import role_of, uncovered_s

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.tensorflow import needs_tensorflow
+from support.needs import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import read_measurements

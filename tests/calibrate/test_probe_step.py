@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tensorflow import needs_tensorflow
+from support.needs import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import Measurements, read_measurements

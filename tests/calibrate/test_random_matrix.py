@@ -13,7 +13,7 @@ from calibrate.validation.matrix import Matrix, faults_of, read_matrix
 from calibrate.validation.random_matrix import CORES, GROUPS, LAYERS, RING, SERVERS, TCP, matrix_named, random_matrix, random_text
 from simulator.errors import InputError, ScenarioError
 
-SEEDS = 200
+SEEDS = 80
 
 
 def described(model: str, batch: int) -> tuple[TestbedVariable, ...]:

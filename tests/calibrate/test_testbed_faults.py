@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support.tensorflow import needs_tensorflow
+from support.needs import needs_tensorflow
 
 import calibrate
 from calibrate.measurements import read_measurements

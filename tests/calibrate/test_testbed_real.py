@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.tensorflow import needs_tensorflow
+from support.needs import needs_tensorflow
 
 import calibrate
 from calibrate.records import Note

@@ -67,7 +67,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_killed_again_and_again(folder: Path, whole: bytes, jobs: str) -> None:
     out = folder / "r.ndjson"
-    for wanted in (1, 3, 4, 8):
+    for wanted in (1, 4, 8):
         child = command(folder, "--jobs", jobs)
         deadline_s = time.monotonic() + 120
         while not (out.exists() and out.read_bytes().count(b"\n") >= wanted):
@@ -80,7 +80,7 @@ def test_killed_again_and_again(folder: Path, whole: bytes, jobs: str) -> None:
     assert finished(folder, "--jobs", jobs) == whole
 
 
-@pytest.mark.parametrize("length", [0, 1, 30, 700, -3, -2, -1])
+@pytest.mark.parametrize("length", [0, 30, -2, -1])
 def test_killed_in_the_middle_of_a_line(folder: Path, whole: bytes, length: int) -> None:
     program = KILLED_IN_A_LINE.format(length=length)
     arguments = [sys.executable, "-c", program, *ARGUMENTS, "--jobs", "1", "--out", "r.ndjson"]

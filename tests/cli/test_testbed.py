@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.command_line import Answer, contents, refused
-from support.tensorflow import needs_tensorflow
+from support.needs import needs_tensorflow
 
 from calibrate.probing import PROBES
 from calibrate.testbed.readings import Readings, read_run

@@ -55,11 +55,11 @@ def warm_python(folder: Path) -> Iterator[str]:
     command.write_text(_CLIENT.format(python=sys.executable, probes=PROBES, address=str(address)))
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     server = subprocess.Popen(
-        [sys.executable, __file__, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-P", __file__, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     try:
         assert server.stdout is not None
-        server.stdout.readline()
+        assert server.stdout.readline() == b"ready\n", "TensorFlow was not imported"
         yield str(command)
     finally:
         server.kill()
@@ -109,7 +109,7 @@ def _serve(address: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     sys.dont_write_bytecode = True
-    sys.path[0] = str(Path(sys.argv[0]).parent)
+    sys.path.insert(0, str(Path(sys.argv[0]).parent))
 
 
 def _attend(connection: socket.socket, probe: int) -> NoReturn:
