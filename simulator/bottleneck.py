@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.figures import Bottleneck, Breakdown, Utilisation
 from simulator.program.port_names import PortKind, PortName
 from simulator.scenario import Scenario
-from simulator.text import format_rate
+from simulator.text import format_rate, format_share
 
 __all__ = ["bottleneck"]
 
@@ -35,12 +35,12 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: 
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
     cores = scenario.cluster.shared_cores
     if cores is not None and use.cores >= _SATURATED and scenario.replicas + scenario.servers > cores:
-        text = f"The {cores:g} cores that all nodes share are in use for {use.cores:.0%} of what they can; "
+        text = f"The {cores:g} cores that all nodes share are in use for {format_share(use.cores)} of what they can; "
         return Bottleneck(name="shared-cores", text=text + "more cores, or less work on messages, servers and compute, would help.")
     if use.busiest_server >= _SATURATED:
-        return _server(f"The busiest parameter server works {use.busiest_server:.0%} of the time on gradients")
+        return _server(f"The busiest parameter server works {format_share(use.busiest_server)} of the time on gradients")
     if use.busiest_link >= _SATURATED:
-        return _network(scenario, use, busiest, f"{use.busiest_link_name!r} carries {use.busiest_link:.0%} of what it can")
+        return _network(scenario, use, busiest, f"{use.busiest_link_name!r} carries {format_share(use.busiest_link)} of what it can")
     shares = {
         "compute": parts.compute / step_s,
         "input": parts.input / step_s,
@@ -55,10 +55,9 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: 
     other = _of_part(scenario, second, shares[second], use, busiest)
     if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
         return limit
-    both = (
-        f"{_taking(largest, limit)} takes {shares[largest]:.0%} and {_taking(second, other, begins=False)} {shares[second]:.0%} of a step"
-    )
-    text = f"{both}: they are in balance, and neither alone is the limit."
+    one = f"{_taking(largest, limit)} takes {format_share(shares[largest])}"
+    text = f"{one} and {_taking(second, other, begins=False)} {format_share(shares[second])} of a step: they are in balance, and neither "
+    text += "alone is the limit."
     return Bottleneck(name=limit.name, balance=other.name, text=text)
 
 
@@ -79,31 +78,30 @@ def _taking(part: str, limit: Bottleneck, *, begins: bool = True) -> str:
 
 def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, busiest: PortName | None) -> Bottleneck:
     """The limit that the largest part of a step stands for."""
+    taken = f"{format_share(share)} of a step"
     if largest == "compute":
-        return Bottleneck(
-            name="compute", text=f"The devices compute for {share:.0%} of a step; a faster device or a smaller model would help most."
-        )
+        return Bottleneck(name="compute", text=f"The devices compute for {taken}; a faster device or a smaller model would help most.")
     if largest == "input" and scenario.layout.client:
-        text = f"Waiting for input takes {share:.0%} of a step: one client feeds all workers; let each read its own (between-graph)."
+        text = f"Waiting for input takes {taken}: one client feeds all workers; let each read its own (between-graph)."
         return Bottleneck(name="client", text=text)
     if largest == "input":
-        return Bottleneck(name="input", text=f"Waiting for input takes {share:.0%} of a step; prepare batches faster or in parallel.")
+        return Bottleneck(name="input", text=f"Waiting for input takes {taken}; prepare batches faster or in parallel.")
     if largest == "stragglers" and scenario.strategy.pace.coordinated:
-        text = f"Waiting for the coordinator to hand out the next step takes {share:.0%} of a step; let workers drive themselves, "
+        text = f"Waiting for the coordinator to hand out the next step takes {taken}; let workers drive themselves, "
         return Bottleneck(name="coordinator", text=text + "or give each a longer step.")
     if largest == "stragglers":
         return Bottleneck(
             name="stragglers",
-            text=f"Waiting for the slowest worker takes {share:.0%} of a step; workers of even speed, or an asynchronous mode, would help.",
+            text=f"Waiting for the slowest worker takes {taken}; workers of even speed, or an asynchronous mode, would help.",
         )
     if largest == "apply":
         if scenario.servers:
-            return _server(f"Queueing and applying at the parameter servers takes {share:.0%} of a step")
-        return Bottleneck(name="apply", text=f"The optimizer's update takes {share:.0%} of a step.")
+            return _server(f"Queueing and applying at the parameter servers takes {taken}")
+        return Bottleneck(name="apply", text=f"The optimizer's update takes {taken}.")
     cap = scenario.cluster.transport.flow_cap_bytes_per_s
     link_bytes_per_s = scenario.cluster.link_of(0).bandwidth_bytes_per_s / scenario.cluster.transport.wire_bytes_per_byte
     if cap is not None and cap < 0.9 * link_bytes_per_s and scenario.nodes_needed > 1 and use.busiest_link < _SATURATED / 2:
-        text = f"Communication takes {share:.0%} of a step, and one connection gets no more than {format_rate(cap)} of a link of "
+        text = f"Communication takes {taken}, and one connection gets no more than {format_rate(cap)} of a link of "
         text += f"{format_rate(link_bytes_per_s)}: more connections at a time would help."
         return Bottleneck(name="network", text=text)
     # pulls and pushes, or copies out and back, take the two directions of a link by turns, each busy for half of it at most
@@ -112,10 +110,10 @@ def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, b
     if in_use < 0.5:
         return Bottleneck(
             name="latency",
-            text=f"Communication takes {share:.0%} of a step, but the busiest link carries bytes in only "
-            f"{in_use:.0%} of that: latency dominates; fewer and larger messages, or lower latency, would help.",
+            text=f"Communication takes {taken}, but the busiest link carries bytes in only "
+            f"{format_share(in_use)} of that: latency dominates; fewer and larger messages, or lower latency, would help.",
         )
-    return _network(scenario, use, busiest, f"communication that compute does not hide takes {share:.0%} of a step")
+    return _network(scenario, use, busiest, f"communication that compute does not hide takes {taken}")
 
 
 def _server(reason: str) -> Bottleneck:
@@ -129,8 +127,8 @@ def _network(scenario: Scenario, use: Utilisation, busiest: PortName | None, rea
         return _links(reason)
     if busiest.kind in (PortKind.CPU, PortKind.MESSAGES):
         what = "messages" if busiest.kind == PortKind.MESSAGES else "the bytes that it sends and gets"
-        text = f"The host of {busiest.owner} works {use.busiest_link:.0%} of the time on {what}; fewer and larger messages, a cheaper "
-        text += "transport or more hosts would help."
+        text = f"The host of {busiest.owner} works {format_share(use.busiest_link)} of the time on {what}; fewer and larger messages, "
+        text += "a cheaper transport or more hosts would help."
         return Bottleneck(name="host-cpu", text=text)
     if _holds_server(scenario, busiest):
         text = f"{reason}; the links of the parameter servers are the limit: {_lighter(scenario)} would help."
@@ -166,6 +164,5 @@ def _lighter(scenario: Scenario) -> str:
     share = max(held) / sum(held)
     if scenario.servers == 1 or share < _UNEVEN / scenario.servers:
         return "more servers or faster links"
-    return (
-        f'one of {scenario.servers} servers holds {share:.0%} of the bytes, so a partitioner, variable_placement = "greedy" or faster links'
-    )
+    fullest = f"one of {scenario.servers} servers holds {format_share(share)} of the bytes"
+    return f'{fullest}, so a partitioner, variable_placement = "greedy" or faster links'

@@ -22,6 +22,7 @@ from simulator.errors import ScenarioError
 from simulator.precision import precision_gain
 from simulator.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
 from simulator.roofline import Range, achieved, is_processor, roofline
+from simulator.text import written
 from simulator.uncertainty import Uncertainty
 from simulator.workload import LAW_PARTS, Affine, DeviceTransfer, Workload
 
@@ -166,10 +167,11 @@ def _unlike(load: Workload, speeds: PublishedThroughputs) -> str:
     if model is None:
         return ""
     if load.counted is not None and abs(math.log(load.counted.flops_per_sample / model.flops_per_sample)) > _FLOPS_APART:
-        return f"the published {model.id} does {model.flops_per_sample:.3g} operations a sample, not {load.counted.flops_per_sample:.3g}"
+        theirs, ours = (written(each.flops_per_sample, "compact") for each in (model, load.counted))
+        return f"the published {model.id} does {theirs} operations per sample, not {ours}"
     parameters = load.parameter_bytes / 4.0
     if abs(math.log(parameters / model.parameters)) > _PARAMETERS_APART:
-        return f"the published {model.id} has {model.parameters:.3g} parameters, not {parameters:.3g}"
+        return f"the published {model.id} has {written(model.parameters, 'compact')} parameters, not {written(parameters, 'compact')}"
     return ""
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from simulator.spec import Spec
+from simulator.text import format_share
 
 __all__ = ["CERTAIN", "Z_90", "Deviation", "Discrepancy", "Doubt", "LeftOutRows", "Off", "Part", "between", "off_of"]
 
@@ -109,7 +110,8 @@ class Doubt(Spec):
             return "how often such intervals hold is not measured"
         sources = "1 source" if checked.sources == 1 else f"{checked.sources} sources"
         settings = "1 setting" if checked.rows == 1 else f"{checked.rows:,} settings"
-        return f"such 90% intervals held {checked.inside:.0%} of the runs at {settings} of {sources} that took no part in their estimate"
+        held = f"{format_share(checked.inside)} of the runs at {settings} of {sources}"
+        return f"such 90% intervals held {held} that took no part in their estimate"
 
     @property
     def off(self) -> Off:

@@ -20,7 +20,7 @@ from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import Kind
-from simulator.text import format_rate
+from simulator.text import format_rate, format_share
 from simulator.validation_errors import validated
 
 __all__ = ["Checked", "checked_kinds", "coverage"]
@@ -97,7 +97,7 @@ def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
         yield Coverage(about="workers", grade="uncovered", text=text)
         return
     most, fewest = found.workers[1], found.workers[0]
-    errors = f"{found.median_error:.1%} off in the median, {found.worst_error:.1%} at worst"
+    errors = f"{format_share(found.median_error)} off in the median, {format_share(found.worst_error)} at worst"
     runs = f"real runs of {found.what}, {fewest} to {most} workers on one machine: {errors} (docs/fidelity.md)"
     if _within(replicas, found.workers) and _within(servers, found.servers):
         yield _of_the_link(scenario, found, runs)
@@ -116,7 +116,7 @@ def _of_the_link(scenario: Scenario, found: Checked, runs: str) -> Coverage:
     alone_s = scenario.workload.compute_s(scenario.batch) + scenario.workload.apply_s
     share = 1.0 - alone_s / scenario.lone_step_s
     if rate > high and share < _LITTLE:
-        text = f"as many workers as in {runs}; {links}, but messages take only {share:.1%} of a step that has them to itself"
+        text = f"as many workers as in {runs}; {links}, but messages take only {format_share(share)} of a step that has them to itself"
         return Coverage(about="workers", grade="interpolation", text=text)
     return Coverage(about="workers", grade="uncovered", text=f"as many workers as in {runs}, but {links}")
 

@@ -16,6 +16,7 @@ from simulator.distributions import Normal
 from simulator.figures import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.text import format_number
 from simulator.workload import Affine, Workload
 
 __all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]
@@ -144,11 +145,11 @@ def _longer(time: Affine, factor: float) -> Affine:
 def _assumed(scenario: Scenario, name: str) -> Assumed:
     own, constant = scenario.practice.get(name), constants()[name]
     known = own or constant
-    interval = f" ({known.low:.3g} to {known.high:.3g})" if known.low < known.high else ""
+    interval = f" ({format_number(known.low)} to {format_number(known.high)})" if known.low < known.high else ""
     source = "set by the scenario"
     if own is None:
         source = f"fitted to {', '.join(constant.tables)}" if constant.determined else f"no table determines it: {constant.prior.source}"
-    return Assumed(path=_OF_PLACES[name], value=f"{name} {known.value:.3g}{interval}", reason=f"{constant.meaning}; {source}")
+    return Assumed(path=_OF_PLACES[name], value=f"{name} {format_number(known.value)}{interval}", reason=f"{constant.meaning}; {source}")
 
 
 class _Lookups(Mapping[str, float]):

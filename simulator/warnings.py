@@ -12,6 +12,7 @@ from simulator.practice import felt_by
 from simulator.published_throughputs import same_device
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
+from simulator.text import format_number, format_seconds, format_share
 from simulator.uncertainty import Uncertainty
 
 __all__ = ["warnings_of"]
@@ -60,13 +61,14 @@ def _on_the_phases(scenario: Scenario, phase: Phase | None) -> Iterator[Warned]:
     if phase.mixed_share < 0.5:
         yield Warned(
             code="phases-not-mixed", path="run.start", value=start_of(scenario),
-            text=f"in {1 - phase.mixed_share:.0%} of the runs phases had not mixed by the end (order {phase.order_at_end:.2f}, "
+            text=f"in {format_share(1 - phase.mixed_share)} of the runs phases had not mixed by the end (order {phase.order_at_end:.2f}, "
             f"at random mostly below {phase.order_of_random_phases:.2f}), {compare}",
         )  # fmt: skip
     elif phase.mixed_after_s is not None and phase.mixed_after_s > _LATE * phase.run_s:
         yield Warned(
             code="phases-slow-to-mix", path="run.start", value=start_of(scenario),
-            text=f"phases took {phase.mixed_after_s:.3g} s of a run of {phase.run_s:.3g} s to mix, {compare}, or simulate more steps",
+            text=f"phases took {format_seconds(phase.mixed_after_s)} of a run of {format_seconds(phase.run_s)} to mix, {compare}, "
+            "or simulate more steps",
         )  # fmt: skip
 
 
@@ -147,8 +149,8 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
         taken = "" if device else ", which the cluster, naming no device, is taken to have"
         yield Warned(
             code="moved-device", path="workload.moved", value=moved.to_device, range=(low, high),
-            text=f"the workload was measured on {moved.from_device!r}; its compute takes {mid:.3g} times as long "
-            f"({low:.3g} to {high:.3g}) on {moved.to_device!r}{taken}, {moved.text}",
+            text=f"the workload was measured on {moved.from_device!r}; its compute takes {format_number(mid)} times as long "
+            f"({format_number(low)} to {format_number(high)}) on {moved.to_device!r}{taken}, {moved.text}",
         )  # fmt: skip
         if scenario.servers and load.server(load.parameter_bytes):
             yield Warned(

@@ -15,6 +15,7 @@ from calibrate.fit.intervals import Z90
 from calibrate.measurements import Measurements
 from calibrate.records import StepTime
 from simulator.errors import CalibrationError
+from simulator.text import format_interval, format_share
 
 __all__ = ["BusyCoreSlowdown", "ConcurrentProcesses", "SharedSpread", "concurrent_processes", "is_concurrent"]
 
@@ -173,10 +174,10 @@ def concurrent_processes(files: Sequence[Measurements], alone: Sequence[Measurem
     if found.share_ is None:
         text = f"{seen}: what they share is not determined; more launches or processes would"
     else:
-        text = f"{seen}: they share {found.share_:.0%} of their variance, 90%: {low:.0%} to {high:.0%}"
+        text = f"{seen}: they share {format_share(found.share_)} of their variance, 90%: {format_interval(low, high, 'share')}"
     if slowdown is not None:
         low, high = slowdown.interval_90
-        text += f"; a step takes {slowdown.value:.0%} longer for each other busy core, 90%: {low:.0%} to {high:.0%}"
+        text += f"; a step takes {format_share(slowdown.value)} longer for each other busy core, 90%: {format_interval(low, high, 'share')}"
     return ConcurrentProcesses(found.share_, found.interval_90_, text, slowdown)
 
 

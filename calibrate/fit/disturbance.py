@@ -13,6 +13,7 @@ from calibrate.fit.step_times import StepTable
 from calibrate.measurements import Measurements
 from calibrate.records import Load, StepTime
 from simulator.errors import CalibrationError
+from simulator.text import format_share
 
 __all__ = ["LEVELS_APART", "Chosen", "DisturbedError", "check_levels", "choose_rounds"]
 
@@ -156,4 +157,4 @@ def _load(runs: Sequence[Measurements]) -> str:
     if not capacity:
         return ""
     share = sum((record.others_s or 0.0) + record.stolen_s for record in seen) / capacity
-    return f"others took {share:.1%} of the processor's time while steps were timed"
+    return f"others took {format_share(share)} of the processor's time while steps were timed"

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from calibrate.published.nccl_model import LAWS, MODELS, Point, Series, bytes_on_bus, fit, read_series
 from calibrate.validation.comparison import Compared
 from simulator.figures import Estimate
+from simulator.text import format_share
 
 __all__ = ["GROUP", "Answer", "Trial", "answer", "larger_sizes", "more_ranks", "nccl_rows", "spreads_inside"]
 
@@ -279,7 +280,7 @@ def _baselines(question: _Question, size_bytes: float) -> dict[str, float]:
 def _note(question: _Question, trial: Trial, answered: Answer) -> str:
     largest = question.fitted_points[-1].size_bytes
     shares = sorted(zip(answered.weights.tolist(), trial.members, strict=True), reverse=True)
-    models = ", ".join(f"{weight:.0%} {member}" for weight, member in shares if weight >= 0.005)
+    models = ", ".join(f"{format_share(weight)} {member}" for weight, member in shares if weight >= 0.005)
     why = "other systems" if trial.own is None else "other systems and of the larger sizes given"
     return (
         f"fitted to {len(question.fitted_points)} sizes up to {largest:,.0f} B on {question.fitted.ranks} ranks; "

@@ -32,6 +32,7 @@ from simulator.figures import Estimate
 from simulator.replication import replicate
 from simulator.spec import Spec
 from simulator.statistics import CountHistogram
+from simulator.text import format_number
 
 __all__ = ["GROUP", "StalenessSeries", "read_staleness", "staleness_rows"]
 
@@ -119,7 +120,8 @@ def _compared(series: StalenessSeries, counts: Mapping[int, float], spread: floa
                 {k: float(geom.pmf(k + 1, 1 / (rule + 1))) for k in range(20 * series.workers)}, counts
             ),
         },
-        note=f"{series.setting}; spread of step times {spread:.3g}, of {'this run' if fitted else f'the first run of {series.family}'}",
+        note=f"{series.setting}; spread of step times {format_number(spread)}, "
+        f"of {'this run' if fitted else f'the first run of {series.family}'}",
     )
 
 

@@ -17,6 +17,7 @@ from scipy.stats import chi2, norm, t
 
 from calibrate.testbed.platform import Parameter, Platform
 from calibrate.testbed.setting import TestbedSetting
+from simulator.text import format_change
 
 __all__ = ["factors_of", "fit_misfit", "fit_noise", "of_link"]
 
@@ -113,7 +114,7 @@ def fit_misfit(misses: Array, left: Array, noise: Array, labels: Sequence[str]) 
     deviations = np.sqrt(np.divide(squares, shares * tau**2 + noise_squares, out=np.zeros_like(squares), where=squares > 0))
     low, high = (tau * math.sqrt(len(informative) / chi2.ppf(share, len(informative))) for share in (0.95, 0.05))
     why = f"how far {len(informative)} settings of the fit are off as a whole, beyond the noise of their repeats"
-    outlying = [f"{labels[place]} ({math.expm1(misses[place]):+.1%})" for place in informative[deviations > _OUTLYING]]
+    outlying = [f"{labels[place]} ({format_change(math.expm1(misses[place]))})" for place in informative[deviations > _OUTLYING]]
     if outlying:
         why += f"; far off, and counted with {_CAP:g} standard deviations: {', '.join(outlying)}"
     return Parameter(value=tau, low=low, high=high, freedom=len(informative), why=why)

@@ -21,7 +21,7 @@ from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.table import Column, Table
-from simulator.text import Kind
+from simulator.text import Kind, format_share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -309,7 +309,7 @@ def _about(found: Refit, settings: Sequence[Setting]) -> Iterator[str]:
     if len(settings) == 1:
         yield "One setting alone: no point can be predicted from others, so the refit is not tested."
     if not found.noise_measured:
-        yield f"Without repeats the refit takes the noise of a run to be {found.noise:.0%}."
+        yield f"Without repeats the refit takes the noise of a run to be {format_share(found.noise)}."
     for index, candidate in enumerate(fitted.moved):
         if fitted.at_bound(index):
             yield (

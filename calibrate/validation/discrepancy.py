@@ -39,6 +39,7 @@ from simulator.files import write_whole
 from simulator.inadequacy import ALL_REDUCE, ASYNCHRONOUS, CATALOGUE, CONTENDED, MEASURED, SYNCHRONOUS, discrepancy_of
 from simulator.intervals import widened
 from simulator.results import Result
+from simulator.text import format_change, format_number, format_share
 
 __all__ = ["PRIOR_POINTS", "Held", "Own", "Sample", "deviations", "held_out", "main", "own_discrepancy"]
 
@@ -185,8 +186,9 @@ class Held:
     def __str__(self) -> str:
         change = self.score / self.score_before - 1.0
         return (
-            f"{self.settings} settings of {self.sources} sources: {self.inside_before:.0%} inside without, {self.inside:.0%} with; "
-            f"interval score {self.score_before:.3f} without, {self.score:.3f} with ({change:+.0%})"
+            f"{self.settings} settings of {self.sources} sources: {format_share(self.inside_before)} inside without, "
+            f"{format_share(self.inside)} with; "
+            f"interval score {self.score_before:.3f} without, {self.score:.3f} with ({format_change(change)})"
         )
 
 
@@ -346,7 +348,8 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> Own 
         inside += sum(ends.low <= value <= ends.high for value in row.measured) / len(row.measured)
     factor = _factor(sum(squares), len(squares))
     scaled = {name: _scaled(getattr(regime, name), factor) for name in ("compute", "communication", "staleness")}
-    about = f"{factor:.2g} times that of the regime: {len(used)} points, each predicted from the others, and the regime's own as 3 points"
+    points = f"{len(used)} points, each predicted from the others, and the regime's own as 3 points"
+    about = f"{format_number(factor, 2)} times that of the regime: {points}"
     checked = LeftOutRows(inside=round(inside / len(used), 3), rows=len(used), sources=1)
     return Own(Discrepancy(**scaled, checked=checked, about=about), factor, len(used))
 

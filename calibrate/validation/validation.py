@@ -18,6 +18,7 @@ from calibrate.validation.comparison import Compared
 from simulator.errors import InputError
 from simulator.spec import Spec
 from simulator.table import Cell, Table
+from simulator.text import format_number, format_share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +89,7 @@ class Thresholds(Spec):
             if limit is not None and value is not None and value > limit
         ]
         if self.min_coverage is not None and score.inside < self.min_coverage:
-            found.append(f"{score.inside:.0%} of repeats are inside the 90% interval, below {self.min_coverage:.0%}")
+            found.append(f"{format_share(score.inside)} of repeats are inside the 90% interval, below {format_share(self.min_coverage)}")
         return found
 
     def not_to_be_judged(self, scores: Sequence[Score]) -> list[str]:
@@ -151,7 +152,7 @@ def share_of(text: str, where: str, example: str = "2%") -> float:
     if not 0 <= value < math.inf:
         raise InputError(f"{where}: {text[:40]!r}: must be a number from 0 on, such as {example}")
     if example.endswith("%") and value > 1 and not plain.endswith("%"):
-        raise InputError(f"{where}: {text[:40]!r}: is {value:.0%} as a share; write {plain}% or {value / 100:g}")
+        raise InputError(f"{where}: {text[:40]!r}: is {format_share(value)} as a share; write {plain}% or {value / 100:g}")
     return value
 
 
@@ -371,4 +372,4 @@ def _size(value: float | None) -> float | None:
 
 
 def _shown(value: float, share: bool) -> str:
-    return f"{value:.1%}" if share else f"{value:.3g}"
+    return format_share(value) if share else format_number(value)

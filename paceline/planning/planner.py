@@ -21,6 +21,7 @@ from simulator.errors import InputError, SimulationError
 from simulator.left_out import left_out
 from simulator.memory import does_not_fit, not_checked
 from simulator.results import Failure
+from simulator.text import format_number
 
 __all__ = ["plan"]
 
@@ -196,7 +197,7 @@ def _check_confidence(space: Space, goal: Goal) -> None:
     if goal.confidence > reachable_confidence(replications) + 1e-12:
         raise InputError(
             f"`confidence` {goal.confidence:g} is more than {replications} replications support, which is "
-            f"{reachable_confidence(replications):.3g}: "
+            f"{format_number(reachable_confidence(replications))}: "
             f"give `settings={{'run.replications': {replications_for(goal.confidence)}}}`, or a lower confidence"
         )
 

@@ -13,7 +13,7 @@ from paceline.planning.space import Space
 from paceline.sentences import change_in_words, goal_in_words, paired_in_words, staleness_in_words
 from simulator.cost import placement_of
 from simulator.results import Failure
-from simulator.text import format_hourly, format_seconds, format_share, format_throughput, format_usd, written
+from simulator.text import format_hourly, format_number, format_seconds, format_share, format_throughput, format_usd, written
 from simulator.workload import Workload
 
 __all__ = [
@@ -89,8 +89,8 @@ def _answer(plan: Plan, chosen: Point) -> str:
     if not math.isfinite(needed):
         return f"Nothing considered reaches {asked}; nearest comes {named}: {figures}, but it has no price."
     return (
-        f"Nothing considered reaches {asked}; nearest comes {named}: {figures}. With a confidence of {goal.confidence:.4g} it "
-        f"gives {format_throughput(reached)} of the {format_throughput(needed)} samples/s it needs, "
+        f"Nothing considered reaches {asked}; nearest comes {named}: {figures}. With a confidence of "
+        f"{format_number(goal.confidence, 4)} it gives {format_throughput(reached)} of the {format_throughput(needed)} samples/s it needs, "
         f"so {format_throughput(needed / reached)} times that would be needed."
     )
 
@@ -102,13 +102,13 @@ def _sureness(plan: Plan) -> str:
     reach = best.reached_by if best.reached_by is not None else round(best.confidence * (runs + 1))
     moved = "; the workload was moved to another device" if any(its.code == "moved-device" for its in result.warnings) else ""
     beyond = "; it lies beyond what was measured" if result.extrapolated else ""
-    asked = f"(asked for: {goal.confidence:.4g})"
+    asked = f"(asked for: {format_number(goal.confidence, 4)})"
     if result.discrepancy is None:
-        chance = f"by chance and what the fits leave open alone that is a confidence of {best.confidence:.4g} {asked}"
+        chance = f"by chance and what the fits leave open alone that is a confidence of {format_number(best.confidence, 4)} {asked}"
         return f"{reach} of {runs} simulated runs reach the goal; {chance}, what the model itself is off by not counted{moved}{beyond}."
     return (
         f"{reach} of {runs} simulated runs reach the goal; with what the model itself is off by, that is a probability of "
-        f"{best.confidence:.2g} {asked}; {result.discrepancy.coverage_in_words}{moved}{beyond}."
+        f"{format_number(best.confidence, 2)} {asked}; {result.discrepancy.coverage_in_words}{moved}{beyond}."
     )
 
 
@@ -231,7 +231,7 @@ def _either(values: Sequence[int]) -> str:
 def near_miss_in_words(judge: Judge, near: Candidate) -> str:
     """What would be preferred to the best of its cluster, if only it reached the goal."""
     cost = f" for {format_usd(near.cost_usd.mean)}" if near.cost_usd is not None and judge.goal.prefer == "cheapest" else ""
-    return f"a near miss with {near.placement}{cost}: confidence {near.confidence:.2g}"
+    return f"a near miss with {near.placement}{cost}: confidence {format_number(near.confidence, 2)}"
 
 
 def beside_the_answer(judge: Judge, best: Point, chosen: Point, candidates: Mapping[int, Candidate]) -> str:
@@ -260,7 +260,8 @@ def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point 
     confidence = judge.confidence(nearest)
     asked = judge.goal.confidence
     if confidence > 0:
-        return f"reaches the goal with a confidence of {confidence:.2g}, of {asked:.4g} asked for; {_needs(judge, nearest)}"
+        sure = f"a confidence of {format_number(confidence, 2)}, of {format_number(asked, 4)} asked for"
+        return f"reaches the goal with {sure}; {_needs(judge, nearest)}"
     least = "at every size allowed" if not any(judge.reachable(point) for point in points) else "at every size tried"
     return f"too slow {least}: {_needs(judge, nearest)}"
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from simulator.observing.critical_path import CriticalPath, Segment
 from simulator.records import Service
-from simulator.text import format_seconds
+from simulator.text import format_seconds, format_share
 
 __all__ = ["bound_of_step"]
 
@@ -32,10 +32,10 @@ def bound_of_step(path: CriticalPath) -> str:
         return f"{took}; nothing bounds it."
     order = sorted(spent, key=lambda phrase: -round(spent[phrase] / duration_s, 9))
     named = [phrase for phrase in order if spent[phrase] >= _SMALLEST_SHARE * duration_s][:_MOST_NAMED]
-    shares = [f"{spent[phrase] / duration_s:.0%} {phrase}" for phrase in named]
+    shares = [f"{format_share(spent[phrase] / duration_s)} {phrase}" for phrase in named]
     rest = 1 - sum(spent[phrase] for phrase in named) / duration_s
     if rest >= _SMALLEST_SHARE:
-        shares.append(f"{rest:.0%} other")
+        shares.append(f"{format_share(rest)} other")
     bound = order[0] if kinds[order[0]] == "compute" else f"the {order[0]}"
     return f"{took}: {', '.join(shares)}; {bound} bounds it."
 

@@ -18,7 +18,7 @@ from simulator.program.groups import exchanges_by_group
 from simulator.program.printing.printed import NONE, Printed, device_ports, time_of
 from simulator.program.program import Integers, Operation, Program, Routine
 from simulator.records import Place
-from simulator.text import format_bytes, format_rate
+from simulator.text import format_bytes, format_number, format_rate
 
 __all__ = ["Listing", "tables_of"]
 
@@ -74,7 +74,7 @@ def _ports(program: Program) -> tuple[Integers, Listing]:
         if math.isfinite(its.ceiling[port]):
             limits.append(f"at most {format_rate(its.ceiling[port])} a connection")
         if its.incast_loss[port]:
-            limits.append(f"over {its.incast_flows[port]:,} flows, divided by 1 + {its.incast_loss[port]:.3g} for each more")
+            limits.append(f"over {its.incast_flows[port]:,} flows, divided by 1 + {format_number(its.incast_loss[port])} for each more")
         capacity = "1 s of work a second" if port in devices else format_rate(its.capacity[port])
         name = str(its.names[port]) if count == 1 else patterns[port]
         rows.append((f"{kind}", name, f"{count:,}", capacity, "; ".join(limits)))
@@ -133,7 +133,7 @@ def _ranks(printed: Printed, paths: Integers) -> Listing:
         if its.seat[rank] != NONE and users[at[rank]] == 1:
             device = "shared with a server"
         copies = len(np.unique(its.copy[ranks]))
-        cells = f"{len(ranks):,}", _numbers(ranks), f"{copies:,}", device, f"{printed.speed[rank]:.4g}"
+        cells = f"{len(ranks):,}", _numbers(ranks), f"{copies:,}", device, format_number(printed.speed[rank], 4)
         rows.append((*cells, f"{its.routine[rank]}", _slots([int(slot[rank]) for slot in slots])))
     columns = "count", "ranks", "copies", "device", "speed", "routine", "kind of path of each slot"
     return Listing("Ranks: who makes steps", columns, rows)
@@ -188,7 +188,7 @@ def _what(printed: Printed, its: Operation) -> str:
             every = f", once in {its.every:,} steps" if its.every > 1 else ""
             how = printed.reduced.get(its.size_bytes)
             by = f" by {how.name}, {time_of(how.alone_s)} alone" if how else ""
-            ready = f", there after {its.ready:.3g} of the backward pass" if its.ready < 1 else ""
+            ready = f", there after {format_number(its.ready)} of the backward pass" if its.ready < 1 else ""
             several = max(printed.program.partition, default=0) > 0
             where = f"{its.does} in the group of partition {its.partition}, " if several else ""
             return f"{where}bucket {its.bucket}: {format_bytes(its.size_bytes)}{by}{ready}{every}"
@@ -225,7 +225,7 @@ def _computed(printed: Printed, its: Operation) -> str:
 
 
 def _share(share: float) -> str:
-    return "all" if abs(share - 1) < _ROUNDED else f"{share:.3g}"
+    return "all" if abs(share - 1) < _ROUNDED else format_number(share)
 
 
 def _alike(printed: Printed, routine: Routine) -> Sequence[Sequence[str]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.program.printing.printed import time_of
 from simulator.program.program import Asynchronous, Program, Synchronous
-from simulator.text import format_bytes, format_rate
+from simulator.text import format_bytes, format_number, format_rate
 from simulator.transport import Transport
 
 __all__ = ["sentences_of"]
@@ -110,9 +110,9 @@ def _on_devices(program: Program) -> Iterator[str]:
     if program.servers.count and program.servers.on_cores:
         yield "Servers work on these cores."
     if its.slowdown:
-        yield f"Work takes {its.slowdown:.3g} longer, as a share, while the rank communicates."
+        yield f"Work takes {format_number(its.slowdown)} longer, as a share, while the rank communicates."
     if its.busy_core_slowdown and its.on_cores:
-        yield f"Work takes {its.busy_core_slowdown:.3g} longer, as a share, for each other core that is busy."
+        yield f"Work takes {format_number(its.busy_core_slowdown)} longer, as a share, for each other core that is busy."
 
 
 def _transport(its: Transport) -> Iterator[str]:
