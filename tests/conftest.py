@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from support.scenarios import scenario_table
+from support.warm_python import warm_python
 
 from simulator import Scenario, scenario_from_table
 
@@ -36,3 +38,16 @@ def fits_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in ("calibrate.testbed.fitting", "calibrate.validation.running"):
         monkeypatch.setattr(f"{module}.fit_platform", fit_once)
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Python that begins probes with TensorFlow imported."""
+    with warm_python(tmp_path_factory.mktemp("warm")) as command:
+        yield command
+
+
+@pytest.fixture
+def warm_probes(warm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes are run by :func:`warm`, where no other Python is named."""
+    monkeypatch.setattr("sys.executable", warm)

@@ -126,6 +126,7 @@ def test_what_cannot_be_measured_at_once_is_said(tmp_path: Path) -> None:
         calibrate.profile_at_once(f"{tmp_path / 'model.py'}:build", "many", processes=cores + 1, folder=tmp_path)
 
 
+@pytest.mark.usefixtures("warm_probes")
 @needs_tensorflow
 def test_real_processes_keep_to_cores_of_their_own(tmp_path: Path) -> None:
     if obstacle_to_at_once(2, "CPU"):

@@ -38,11 +38,25 @@ def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return run
 
 
+@pytest.mark.usefixtures("warm_probes")
 @needs_tensorflow
 def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path) -> None:
     target = f"{MODELS / 'mlp.py'}:build"
     code, out, err = paceline(
-        "calibrate", target, "--name", "mlp", "--batch", "8,16", "--steps", "10", "--device", "CPU", "--json", "--accept-disturbed"
+        "calibrate",
+        target,
+        "--name",
+        "mlp",
+        "--batch",
+        "8,16",
+        "--steps",
+        "10",
+        "--runs",
+        "2",
+        "--device",
+        "CPU",
+        "--json",
+        "--accept-disturbed",
     )
     assert code == 0, err
     summary = json.loads(out)

@@ -213,6 +213,7 @@ def test_a_gpu_in_use_is_read_from_nvidia_smi(load: ModuleType, tmp_path: Path, 
     assert load.gpu_used("/GPU:0") is None
 
 
+@pytest.mark.usefixtures("warm_probes")
 @needs_tensorflow
 def test_a_busy_machine_makes_the_probe_repeat_and_keep_both(tmp_path: Path) -> None:
     model = Path(calibrate.__file__).parent.parent / "models" / "keras" / "mlp.py"

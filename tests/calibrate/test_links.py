@@ -18,7 +18,7 @@ from calibrate.profiling import serve_link
 from calibrate.records import Transfer
 from simulator.errors import CalibrationError, InputError
 
-pytestmark = needs_tensorflow
+pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
 
 def _isolation_obstacle() -> str:

@@ -115,7 +115,7 @@ def test_every_way_computes_the_model(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("isolated")
 def test_processes_apart_are_alone_and_together(tmp_path: Path) -> None:
-    readings = measure_setting(_setting("apart", model="ladder-1mb", batch=512, steps=6), tmp_path, repeats=1, timeout_s=120)
+    readings = measure_setting(_setting("apart", model="ladder-1mb", batch=512, steps=40), tmp_path, repeats=1, timeout_s=120)
     (run,) = readings.runs
     alone, together = zip(*_turns(run), strict=True)
     assert len(alone) == 2

@@ -87,14 +87,14 @@ def test_of_thousands_a_part_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
 
     def each(scenario: object) -> float:
         asked.append(1)
-        return 1.0
+        return 5.0
 
     monkeypatch.setattr("paceline.lengthy.effort_s", each)
-    monkeypatch.setattr("paceline.lengthy.timed_effort_s", lambda _: 1.0)
+    monkeypatch.setattr("paceline.lengthy.timed_effort_s", lambda _: 5.0)
     swept = grid("ring", [("run.seed", list(range(20))), ("strategy.workers", list(range(1, 201)))])
     told: list[Lengthy] = []
     agree_to_sweep(swept, range(len(swept)), told.append, jobs=1)
-    assert [work.what for work in told] == ["4,000 scenarios take about 67 min to simulate here"]
+    assert [work.what for work in told] == ["4,000 scenarios take about 5.6 h to simulate here"]
     assert len(asked) == 1000
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     agree_to_sweep(swept, range(len(swept)), told.append, jobs=2)

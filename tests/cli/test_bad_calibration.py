@@ -60,6 +60,7 @@ def test_what_needs_no_tensorflow_to_be_refused(folder: Path, paceline: Runner, 
     assert contents(folder) == before
 
 
+@pytest.mark.usefixtures("warm_probes")
 @pytest.mark.parametrize(
     ("function", "code", "says"),
     [

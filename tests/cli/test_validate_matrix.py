@@ -139,7 +139,7 @@ def test_a_matrix_goes_alone(paceline: Runner, folder: Path) -> None:
         ("--matrix random:1 --count 10000", "--count 10000: must be from 1 to 200"),
         ("--matrix quick --count 3", "--count: goes with settings that are drawn"),
         ("--matrix quick --out-matrix drawn.toml", "--out-matrix: goes with settings that are drawn"),
-        ("--published --list", "are about a matrix"),
+        ("--published --list", "--list: says nothing with --published"),
         ("--matrix model.toml", "model.toml: fit[0]: model: there is no workload named 'resnet'"),
         ("--matrix function.toml", "function.toml: fit[0]: model: 'none.py:build': there is no such file"),
         ("--matrix law.toml", "law.toml: fit[0]: compute.law.kind: 'normal' is no law of the emulated device"),
