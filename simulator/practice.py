@@ -16,7 +16,7 @@ from simulator.distributions import Normal
 from simulator.figures import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.text import format_number
+from simulator.text import written
 from simulator.workload import Affine, Workload
 
 __all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]
@@ -145,11 +145,13 @@ def _longer(time: Affine, factor: float) -> Affine:
 def _assumed(scenario: Scenario, name: str) -> Assumed:
     own, constant = scenario.practice.get(name), constants()[name]
     known = own or constant
-    interval = f" ({format_number(known.low)} to {format_number(known.high)})" if known.low < known.high else ""
+    interval = f" ({written(known.low, 'setting')} to {written(known.high, 'setting')})" if known.low < known.high else ""
     source = "set by the scenario"
     if own is None:
         source = f"fitted to {', '.join(constant.tables)}" if constant.determined else f"no table determines it: {constant.prior.source}"
-    return Assumed(path=_OF_PLACES[name], value=f"{name} {format_number(known.value)}{interval}", reason=f"{constant.meaning}; {source}")
+    return Assumed(
+        path=_OF_PLACES[name], value=f"{name} {written(known.value, 'setting')}{interval}", reason=f"{constant.meaning}; {source}"
+    )
 
 
 class _Lookups(Mapping[str, float]):

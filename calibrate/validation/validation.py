@@ -18,7 +18,7 @@ from calibrate.validation.comparison import Compared
 from simulator.errors import InputError
 from simulator.spec import Spec
 from simulator.table import Cell, Table
-from simulator.text import format_number, format_share
+from simulator.text import Kind, format_share, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +27,7 @@ __all__ = ["ALL", "Score", "Thresholds", "Validation", "scores_of", "share_of", 
 
 ALL = "all"
 """Name of the score over all groups, where nothing else is said."""
+_LIMIT: Kind = "precise_share"
 
 
 class Score(Spec):
@@ -66,30 +67,30 @@ class Thresholds(Spec):
     @property
     def words(self) -> str:
         """All of them; empty if there are none."""
-        parts = (
-            ("median error up to {:.3g}%", _percent(self.max_median)),
-            ("worst error up to {:.3g}%", _percent(self.max_worst)),
-            ("staleness within {:.3g} updates", self.max_staleness),
-            ("staleness distance up to {:.3g}", self.max_distance),
-            ("at least {:.3g}% inside the 90% interval", _percent(self.min_coverage)),
+        parts: tuple[tuple[str, float | None, Kind], ...] = (
+            ("median error up to {}", self.max_median, _LIMIT),
+            ("worst error up to {}", self.max_worst, _LIMIT),
+            ("staleness within {} updates", self.max_staleness, "setting"),
+            ("staleness distance up to {}", self.max_distance, "setting"),
+            ("at least {} inside the 90% interval", self.min_coverage, _LIMIT),
         )
-        return ", ".join(text.format(value) for text, value in parts if value is not None)
+        return ", ".join(text.format(written(value, kind)) for text, value, kind in parts if value is not None)
 
     def missed(self, score: Score) -> list[str]:
         """One sentence for each threshold that the score misses."""
-        checks = (
-            ("median error of throughput", score.median_absolute_error, self.max_median, True),
-            ("worst error of throughput", abs(score.worst_error), self.max_worst, True),
-            ("worst error of mean staleness", _size(score.worst_staleness_error), self.max_staleness, False),
-            ("worst distance between staleness distributions", score.worst_staleness_distance, self.max_distance, False),
+        checks: tuple[tuple[str, float | None, float | None, Kind, Kind], ...] = (
+            ("median error of throughput", score.median_absolute_error, self.max_median, "share", _LIMIT),
+            ("worst error of throughput", abs(score.worst_error), self.max_worst, "share", _LIMIT),
+            ("worst error of mean staleness", _size(score.worst_staleness_error), self.max_staleness, "number", "setting"),
+            ("worst distance between staleness distributions", score.worst_staleness_distance, self.max_distance, "number", "setting"),
         )
         found = [
-            f"{what} is {_shown(value, share)}, above {_shown(limit, share)}"
-            for what, value, limit, share in checks
+            f"{what} is {written(value, kind)}, above {written(limit, kind_of_limit)}"
+            for what, value, limit, kind, kind_of_limit in checks
             if limit is not None and value is not None and value > limit
         ]
         if self.min_coverage is not None and score.inside < self.min_coverage:
-            found.append(f"{format_share(score.inside)} of repeats are inside the 90% interval, below {format_share(self.min_coverage)}")
+            found.append(f"{format_share(score.inside)} of repeats are inside the 90% interval, below {written(self.min_coverage, _LIMIT)}")
         return found
 
     def not_to_be_judged(self, scores: Sequence[Score]) -> list[str]:
@@ -363,13 +364,5 @@ def _noise_floor(rows: Sequence[Compared]) -> float | None:
     return math.sqrt(sum((row.noise or 0.0) ** 2 * (len(row.measured) - 1) for row in rows) / freedom)
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100.0 * share
-
-
 def _size(value: float | None) -> float | None:
     return None if value is None else abs(value)
-
-
-def _shown(value: float, share: bool) -> str:
-    return format_share(value) if share else format_number(value)

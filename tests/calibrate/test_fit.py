@@ -86,13 +86,13 @@ def test_the_spread_between_runs_is_seen_in_several_of_them(synthetic: Any) -> N
 def test_intervals_cover_the_truth_about_as_often_as_they_say(synthetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calibrate.fit.step_times.DRAWS", 60)
     truth = synthetic.Truth(round_cv=0.05, rounds=12)
-    tries, hits = 40, 0
+    tries, hits = 25, 0
     for seed in range(tries):
         intervals = calibrate.fit_workload(synthetic.steps(truth, seed=seed), "cover").fit.intervals_90
         low, high = intervals["backward.per_sample_s"]
         hits += low <= truth.backward[1] <= high
-    # a bootstrap of 12 rounds covers a little less than 90%: fewer than 28 of 40 has a chance below 0.1% at 88%
-    assert hits >= 28
+    # a bootstrap of 12 rounds covers a little less than 90%: fewer than 17 of 25 has a chance below 0.3% at 88%
+    assert hits >= 17
 
 
 def test_the_draws_keep_the_step_time_tied_together(synthetic: Any) -> None:

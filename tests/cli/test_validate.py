@@ -66,7 +66,7 @@ def test_a_missed_threshold_is_exit_code_3_with_a_line_each(paceline: Runner, po
     assert answer.code == 3
     missed = [line for line in answer.stderr.splitlines() if line.startswith("paceline: threshold missed: ")]
     assert 3 <= len(missed) <= 4
-    assert "above 0.0%" in missed[0]
+    assert "above 0.001%" in missed[0]
     assert paceline(*MEASURED, "--max-median", "60%", "--max-worst", "0.6", "--min-coverage", "0").code == 0
 
 
@@ -92,7 +92,7 @@ def test_what_is_no_share(text: str) -> None:
 
 def test_thresholds_by_name() -> None:
     assert thresholds_of({"max_median": "2%", "min_coverage": 0.8}) == Thresholds(max_median=0.02, min_coverage=0.8)
-    with pytest.raises(InputError, match=r"`min_coverage`: '80': is 8000% as a share; write 80% or 0\.8"):
+    with pytest.raises(InputError, match=r"`min_coverage`: '80': is 8,000% as a share; write 80% or 0\.8"):
         thresholds_of({"min_coverage": "80"})
 
 

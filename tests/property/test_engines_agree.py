@@ -42,7 +42,7 @@ def some_outcomes(count: int) -> list[Outcome]:
 
 
 def test_a_run_repeated_differs_in_nothing() -> None:
-    for one, other in zip(some_outcomes(60), some_outcomes(60), strict=True):
+    for one, other in zip(some_outcomes(30), some_outcomes(30), strict=True):
         assert difference(one, other) is None
 
 

@@ -90,7 +90,7 @@ def scenario_of(table: dict[str, object]) -> paceline.Scenario:
         ({"unit": "steps/s"}, "`unit`: 'steps/s' must be 'samples/s' or 'updates/s'"),
         ({"thresholds": {"median": "2%"}}, "`thresholds`: there is no threshold 'median'; did you mean `max_median`?"),
         ({"thresholds": {"max_median": "much"}}, "`max_median`: 'much': must be a number from 0 on, such as 2%"),
-        ({"thresholds": {"min_coverage": 80}}, "`min_coverage`: '80': is 8000% as a share; write 80% or 0.8"),
+        ({"thresholds": {"min_coverage": 80}}, "`min_coverage`: '80': is 8,000% as a share; write 80% or 0.8"),
         ({"thresholds": {"max_distance": 3}}, "`max_distance`: '3': must be at most 1"),
         ({"thresholds": "2%"}, "`thresholds`: '2%' must be thresholds with their values, such as"),
         ({"out": "mine"}, "`out`: 'mine': is there already and is no page of Paceline; overwrite it with `force=True`"),

@@ -85,7 +85,7 @@ def test_a_gradient_that_waits_for_its_turn_waits_for_another_workers():
     assert [segment.record.worker for segment in path.segments[3:]] == [0, 1]
     assert bound_of_step(path) == (
         "Step 1 of worker 1 took 12.0 ms: 50% compute on worker 0, 17% pull of worker 0 from server 0, "
-        "17% push of worker 0 to server 0, 8% queue at server 0, 8% service at server 0; compute on worker 0 bounds it."
+        "17% push of worker 0 to server 0, 8.3% queue at server 0, 8.3% service at server 0; compute on worker 0 bounds it."
     )
 
 
@@ -209,7 +209,7 @@ def test_copies_between_host_and_device_are_followed():
     assert [segment.what for segment in path.segments] == [
         "pull 7", "to device 7", "forward and backward", "from device 7", "push 7", "apply 7",
     ]  # fmt: skip
-    assert "8% transfer from host of worker 3 to device 3" in bound_of_step(path)
+    assert "8.3% transfer from host of worker 3 to device 3" in bound_of_step(path)
 
 
 def test_work_that_takes_no_time_is_passed_over():

@@ -18,7 +18,7 @@ from simulator.program.groups import exchanges_by_group
 from simulator.program.printing.printed import NONE, Printed, device_ports, time_of
 from simulator.program.program import Integers, Operation, Program, Routine
 from simulator.records import Place
-from simulator.text import format_bytes, format_number, format_rate
+from simulator.text import format_bytes, format_number, format_rate, written
 
 __all__ = ["Listing", "tables_of"]
 
@@ -74,7 +74,9 @@ def _ports(program: Program) -> tuple[Integers, Listing]:
         if math.isfinite(its.ceiling[port]):
             limits.append(f"at most {format_rate(its.ceiling[port])} a connection")
         if its.incast_loss[port]:
-            limits.append(f"over {its.incast_flows[port]:,} flows, divided by 1 + {format_number(its.incast_loss[port])} for each more")
+            limits.append(
+                f"over {its.incast_flows[port]:,} flows, divided by 1 + {written(its.incast_loss[port], 'setting')} for each more"
+            )
         capacity = "1 s of work a second" if port in devices else format_rate(its.capacity[port])
         name = str(its.names[port]) if count == 1 else patterns[port]
         rows.append((f"{kind}", name, f"{count:,}", capacity, "; ".join(limits)))
@@ -133,7 +135,7 @@ def _ranks(printed: Printed, paths: Integers) -> Listing:
         if its.seat[rank] != NONE and users[at[rank]] == 1:
             device = "shared with a server"
         copies = len(np.unique(its.copy[ranks]))
-        cells = f"{len(ranks):,}", _numbers(ranks), f"{copies:,}", device, format_number(printed.speed[rank], 4)
+        cells = f"{len(ranks):,}", _numbers(ranks), f"{copies:,}", device, written(printed.speed[rank], "setting")
         rows.append((*cells, f"{its.routine[rank]}", _slots([int(slot[rank]) for slot in slots])))
     columns = "count", "ranks", "copies", "device", "speed", "routine", "kind of path of each slot"
     return Listing("Ranks: who makes steps", columns, rows)
