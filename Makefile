@@ -10,8 +10,8 @@ BIN    := $(VENV)/bin
 # a CUDA build where there is an NVIDIA driver, else the plain one
 TF     := $(shell if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi >/dev/null 2>&1; then echo tensorflow-cuda; else echo tensorflow; fi)
 
-# two processes, which take files in the order of their names: the long ones of the calibrator and the command line first
-TWO    := -n 2 --dist loadfile --no-loadscope-reorder
+# three processes for two cores, since many tests wait; they take files in the order of their names: the long ones come first
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast: export PYTHONDONTWRITEBYTECODE =
@@ -22,11 +22,11 @@ quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
 
 test: $(VENV)/.ready-dev browser simgrid
-	$(BIN)/python -m pytest $(TWO)
+	$(BIN)/python -m pytest $(SPREAD)
 
 # no browser, no TensorFlow, no cluster, nothing that needs many replications
 test-fast: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest $(TWO) -m "not slow and not statistics" tests/unit tests/property tests/oracle
+	$(BIN)/python -m pytest $(SPREAD) -m "not slow and not statistics" tests/unit tests/property tests/oracle
 
 check: lint types layers
 

@@ -146,7 +146,6 @@ def refused(answer: Answer) -> str:
     [
         ("validate --regime NCCL", "--regime: goes with --published; add that"),
         ("validate --unit updates/s", "--unit: goes with SCENARIO.toml and --measured; add that, or leave --unit out"),
-        ("validate --published --yes", "--yes: says nothing with --published; leave one or the other out"),
         ("validate --published --unit updates/s", "--unit: says nothing with --published"),
         ("validate --published --platform p.json", "--platform: says nothing with --published"),
         ("validate --published --matrix quick", "--matrix: says nothing with --published"),

@@ -86,7 +86,7 @@ def simulate(
     from paceline.cli.terminal import note, progress_bar, show_result
 
     if program:
-        useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit", "yes"))
+        useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit"))
         _print_program(api.load(scenario, settings_of(settings), prices=prices_of(prices)), json=json)
         return
     with progress_bar("replications") as advance:

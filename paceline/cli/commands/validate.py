@@ -15,7 +15,7 @@ PANEL, ORDER = Panel.MEASURE, 80
 _OF_POINTS = ("settings", "unit", "refit", "out_scenario")
 _OF_MATRIX = ("matrix", "count", "list_", "out_matrix", "measurements", "platform", "python", "timeout_s")
 _LIMITS = ("max_median", "max_worst", "max_staleness", "max_distance", "min_coverage")
-_OF_RESULTS = ("out", "markdown", "rows", "platform", "measurements", "timeout_s", "yes", *_LIMITS)
+_OF_RESULTS = ("out", "markdown", "rows", "platform", "measurements", "timeout_s", *_LIMITS)
 _MISSED = 3
 """Exit code where a threshold is missed."""
 
@@ -167,7 +167,7 @@ def validate(
 
     on_points = scenario is not None or measured is not None
     if published:
-        useless(context, "--published", ("scenario", "measured", *_OF_POINTS, *_OF_MATRIX, "yes"))
+        useless(context, "--published", ("scenario", "measured", *_OF_POINTS, *_OF_MATRIX))
     else:
         needs(context, "--published", ["regimes"])
     if on_points:
@@ -178,7 +178,7 @@ def validate(
         needs(context, "--refit", ["out_scenario"])
     if list_:
         useless(
-            context, "--list, which measures nothing", ("out", "markdown", "rows", "platform", "measurements", "timeout_s", "yes", *_LIMITS)
+            context, "--list, which measures nothing", ("out", "markdown", "rows", "platform", "measurements", "timeout_s", *_LIMITS)
         )
     limits = dict(zip(_LIMITS, (max_median, max_worst, max_staleness, max_distance, min_coverage), strict=True))
     common: dict[str, Any] = {
