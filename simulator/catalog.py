@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 Kind = Literal["workloads", "clusters", "devices", "scenarios", "matrices"]
+_FEW = 12
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -95,7 +96,8 @@ def find(kind: Kind, name: str, where: str, beside: Path | None = None) -> Path:
             if os.path.isfile(path):
                 return path
         shown = name if len(name) <= 200 else f"{name[:60]}...{name[-60:]}"
-        raise ScenarioError(f"{where}: no file {shown!r}; give a path to a .toml file or a name from `paceline models list`")
+        names = "one of the names " + ", ".join(entries(kind)) if kind == "matrices" else "a name from `paceline models list`"
+        raise ScenarioError(f"{where}: no file {shown!r}; give a path to a .toml file or {names}")
     return _named(name, entries(kind), "matrix" if kind == "matrices" else kind[:-1], where)
 
 
@@ -112,9 +114,7 @@ def scenario_file(path: str | Path) -> Path:
         return Path(path)
     known = entries("scenarios")
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known) or 'none'}"
-        raise ScenarioError(f"{name}: there is no such file, and no scenario of that name; {hint}")
+        raise ScenarioError(f"{name}: there is no such file, and no scenario of that name; {_hint(name, known)}")
     return known[name]
 
 
@@ -128,7 +128,13 @@ def find_any(name: str, where: str) -> Path:
 def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name[:60], known, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known) or 'none'}"
     listed = "" if kind == "matrix" else " (`paceline models list`)"
-    raise ScenarioError(f"{where}: there is no {kind} named {name[:60]!r}; {hint}{listed}")
+    raise ScenarioError(f"{where}: there is no {kind} named {name[:60]!r}; {_hint(name, known)}{listed}")
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """Names that are near, or some of those that there are."""
+    if near := difflib.get_close_matches(name[:60], known, n=3, cutoff=0.4):
+        return f"did you mean {' or '.join(near)}?"
+    more = len(known) - _FEW
+    return f"known are {', '.join(list(known)[:_FEW]) or 'none'}{f' and {more} more' if more > 0 else ''}"

@@ -161,7 +161,7 @@ def _typed(context: typer.Context, names: Collection[str]) -> str | None:
     return None
 
 
-def numbers_of(text: str, option: str) -> list[int]:
+def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
     """Whole numbers from 1 on, separated by commas.
 
     Raises
@@ -172,7 +172,7 @@ def numbers_of(text: str, option: str) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{option} {text!r}: must be whole numbers separated by commas, such as 16,32,64") from None
+        raise InputError(f"{option} {text!r}: must be whole numbers separated by commas, such as {example}") from None
     if bad := [number for number in numbers if number < 1]:
         raise InputError(f"{option} {bad[0]}: must be at least 1")
     return numbers

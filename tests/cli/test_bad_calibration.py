@@ -50,7 +50,9 @@ def number():
         ("calibrate-link --name x --serve a:1 --peer b:1", ("--serve and --peer are two halves",)),
         ("calibrate-link", ("--name is missing",)),
         ("calibrate-link --name x --peer nowhere", ("--peer 'nowhere': must be HOST:PORT",)),
-        ("calibrate-link --name x --sizes 1,x", ("--sizes '1,x': must be whole numbers",)),
+        ("calibrate-link --name x --sizes 1,x", ("--sizes '1,x': must be whole numbers", "such as 1024,65536")),
+        ("calibrate-link --name x --out model.py", ("--out 'model.py': is there already and is no cluster file",)),
+        ("calibrate model.py:number --name x --out model.py", ("--out 'model.py': is there already and is no workload file",)),
     ],
 )
 def test_what_needs_no_tensorflow_to_be_refused(folder: Path, paceline: Runner, command: str, says: tuple[str, ...]) -> None:

@@ -77,9 +77,10 @@ def calibrate_link(
     if name is None:
         raise InputError("calibrate-link: --name is missing; name the cluster, such as --name lab")
     result = out or Path("models/clusters") / f"{name}.toml"
+    sizes_bytes = None if sizes is None else numbers_of(sizes, "--sizes", "1024,65536,1048576")
     with measuring() as progress:
         cluster = api.calibrate_link(
-            name, peer=peer, sizes=None if sizes is None else numbers_of(sizes, "--sizes"), rounds=rounds, python=python,
+            name, peer=peer, sizes=sizes_bytes, rounds=rounds, python=python,
             timeout_s=timeout_s, measurements=measurements, out=result, command=command_line(), progress=progress,
         )  # fmt: skip
     _show(cluster, result, measurements / cluster.provenance["measurements"], as_json=json)
