@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from support.needs import needs_tensorflow
+from support.warm_python import WarmProcess
 
 import calibrate
 from calibrate.measurements import read_measurements
@@ -96,15 +97,16 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(self, folder: Path, setting: TestbedSetting, *, repeats: int = 2, timeout_s: float = 100.0, name: str = "run") -> None:
+    def __init__(
+        self, python: str, folder: Path, setting: TestbedSetting, *, repeats: int = 2, timeout_s: float = 100.0, name: str = "run"
+    ) -> None:
         spec = folder / f"{name}.json"
         spec.write_text(json.dumps(setting.for_probe(repeats, 0, timeout_s)))
         self.setting = setting
         self.out = folder / f"{name}.ndjson"
         self.printed = folder / f"{name}.txt"
-        command = [sys.executable, "-B", str(FOLDER / "run.py"), "--setting", str(spec), "--out", str(self.out)]
         with self.printed.open("w") as file:
-            self.process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+            self.process = WarmProcess(python, [str(FOLDER / "run.py"), "--setting", str(spec), "--out", str(self.out)], file)
 
     def members(self) -> list[int]:
         """All living processes of the run, the starter included, in the order in which they began."""
@@ -155,11 +157,11 @@ def _received(task: int) -> int:
 
 
 @pytest.fixture
-def testbed(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
+def testbed(warm: str, tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
     started: list[Testbed] = []
 
     def start(setting: TestbedSetting, **options: Any) -> Testbed:
-        started.append(Testbed(tmp_path, setting, **options))
+        started.append(Testbed(warm, tmp_path, setting, **options))
         return started[-1]
 
     yield start
@@ -177,13 +179,13 @@ def _failure(path: Path) -> str:
 
 @pytest.mark.usefixtures("shaped")
 def test_a_worker_that_is_killed(testbed: Callable[..., Testbed]) -> None:
-    run = testbed(_setting(steps=60), repeats=3)
+    run = testbed(_setting(steps=30), repeats=3)
     worker = run.tasks_in_second_repeat()[2]
     os.kill(worker, signal.SIGKILL)
     assert run.end() == 3
     assert re.fullmatch(r"worker 1 was killed by signal 9 before 'reported'; its last lines: .+", _failure(run.out))
     readings = read_run(run.out)
-    assert [len(one.steps) for one in readings.runs] == [120]
+    assert [len(one.steps) for one in readings.runs] == [60]
 
 
 @pytest.mark.usefixtures("shaped")
@@ -197,7 +199,7 @@ def test_a_coordinated_worker_that_is_killed(testbed: Callable[..., Testbed]) ->
 
 @pytest.mark.usefixtures("shaped")
 def test_a_starter_that_is_killed(testbed: Callable[..., Testbed]) -> None:
-    run = testbed(_setting(steps=60))
+    run = testbed(_setting(steps=30))
     tasks = run.tasks_in_second_repeat()
     assert len(tasks) == 3
     os.kill(run.process.pid, signal.SIGKILL)
@@ -208,7 +210,7 @@ def test_a_starter_that_is_killed(testbed: Callable[..., Testbed]) -> None:
 @pytest.mark.usefixtures("shaped")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_run_that_is_interrupted(number: signal.Signals, status: int, testbed: Callable[..., Testbed]) -> None:
-    run = testbed(_setting(steps=60))
+    run = testbed(_setting(steps=30))
     run.tasks_in_second_repeat()
     os.killpg(run.process.pid, number)
     assert run.end() == status
@@ -218,14 +220,14 @@ def test_a_run_that_is_interrupted(number: signal.Signals, status: int, testbed:
 
 @pytest.mark.usefixtures("shaped")
 def test_a_task_that_stands_still(testbed: Callable[..., Testbed]) -> None:
-    run = testbed(_setting(steps=60), timeout_s=20)
+    run = testbed(_setting(steps=30), timeout_s=12)
     os.kill(run.tasks_in_second_repeat()[2], signal.SIGSTOP)
     assert run.end() == 3
-    assert re.match(r"worker 1 did not get to 'reported' within 20 s \(`timeout_s`\); last lines of worker 1: ", _failure(run.out))
+    assert re.match(r"worker 1 did not get to 'reported' within 12 s \(`timeout_s`\); last lines of worker 1: ", _failure(run.out))
     assert len(read_run(run.out).runs) == 1
 
 
-@pytest.mark.usefixtures("shaped")
+@pytest.mark.usefixtures("shaped", "warm_probes")
 def test_the_last_lines_of_a_hung_task(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(HANGS)
     setting = _setting(link=None, model=f"{tmp_path}/slow.py:build", variables=_setting().variables, compute={"kind": "real"})

@@ -126,7 +126,7 @@ def test_a_dask_cluster_that_is_lost_is_one_line_and_keeps_results(folder: Path,
         "--set",
         "run.steps=100",
         "--over",
-        f"run.seed={','.join(map(str, range(25)))}",
+        f"run.seed={','.join(map(str, range(10)))}",
         "--over",
         "strategy.workers=1,4",
     )

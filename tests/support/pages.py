@@ -11,7 +11,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-SCREENS = [(width, height, theme) for width, height in ((1440, 900), (390, 844)) for theme in ("light", "dark")]
+SCREENS = [(1440, 900, "light"), (390, 844, "dark")]
 EVERY_SCREEN = pytest.mark.parametrize(("width", "height", "theme"), SCREENS)
 FIGURES = """
 return [...document.querySelectorAll('.plot')].map(plot => ({

@@ -17,11 +17,12 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 PROBES = "calibrate/probes/"
+_SOCKET = "warm.socket"
 _CLIENT = """#!{python} -IS
 import json, os, select, signal, socket, sys
 arguments = sys.argv[1:]
@@ -32,6 +33,7 @@ connection.connect({address!r})
 asked = json.dumps([os.getcwd(), dict(os.environ), arguments[1:]]).encode()
 socket.send_fds(connection, [len(asked).to_bytes(4, "big")], [0, 1, 2])
 connection.sendall(asked)
+connection.recv(4)
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, lambda number, _: connection.send(bytes([number])))
 status = int.from_bytes(connection.recv(4), "big", signed=True)
@@ -51,7 +53,7 @@ def warm_python(folder: Path) -> Iterator[str]:
     folder
         Where it and its socket are written.
     """
-    address = folder / "warm.socket"
+    address = folder / _SOCKET
     command = folder / "python"
     command.write_text(_CLIENT.format(python=sys.executable, probes=PROBES, address=str(address)))
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
@@ -65,6 +67,35 @@ def warm_python(folder: Path) -> Iterator[str]:
     finally:
         server.kill()
         server.wait()
+
+
+class WarmProcess:
+    """A probe in a session of its own, begun with TensorFlow imported; as much of a ``Popen`` as its tests need.
+
+    Attributes
+    ----------
+    pid
+        Of the probe, and of its session.
+    """
+
+    def __init__(self, command: str, arguments: Sequence[str], output: IO[str]) -> None:
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(str(Path(command).parent / _SOCKET))
+        asked = json.dumps([os.getcwd(), dict(os.environ), arguments]).encode()
+        with open(os.devnull) as nothing:
+            files = [nothing.fileno(), output.fileno(), output.fileno()]
+            socket.send_fds(self._connection, [len(asked).to_bytes(4, "big")], files)
+            self._connection.sendall(asked)
+            self.pid = int.from_bytes(self._connection.recv(4), "big")
+        self._status: int | None = None
+
+    def wait(self, timeout: float) -> int:
+        """How it ended, within so many seconds; a signal is negative."""
+        if self._status is None:
+            self._connection.settimeout(timeout)
+            self._status = int.from_bytes(self._connection.recv(4), "big", signed=True)
+            self._connection.close()
+        return self._status
 
 
 def _serve(address: str) -> None:
@@ -96,7 +127,7 @@ def _serve(address: str) -> None:
     probe = os.fork()
     if probe:
         _attend(connection, probe)
-    os.setpgid(0, 0)
+    os.setsid()
     folder, environment, sys.argv = json.loads(asked)
     if "--parent" in sys.argv:  # a testbed does not outlive the process that started it, which is the attendant here
         sys.argv[sys.argv.index("--parent") + 1] = str(os.getppid())
@@ -116,6 +147,7 @@ def _serve(address: str) -> None:
 
 def _attend(connection: socket.socket, probe: int) -> NoReturn:
     """Pass signals on to the probe, and how it ended back; end it with all that it started when nobody listens any more."""
+    connection.sendall(probe.to_bytes(4, "big"))
     for number in (0, 1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), number)
     for number in range(3, 64):

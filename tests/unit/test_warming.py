@@ -234,7 +234,7 @@ def test_who_waits_for_machine_code_can_be_stopped(tmp_path: Path, number: signa
         assert waits.poll() is None, waits.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    time.sleep(3.0)  # into the compiler
+    time.sleep(1.5)  # into the compiler
     waits.send_signal(number)
     _, stderr = waits.communicate(timeout=10.0)
     how = {signal.SIGINT: "paceline: interrupted"}.get(number)
