@@ -42,7 +42,7 @@ def number():
         ("calibrate model.py:number --name x --out model.py/x.toml", ("'model.py/x.toml': cannot be written", "model.py is a file")),
         ("calibrate model.py:number --name x --from-measurements a.ndjson", ("MODEL.py:FUNCTION: says nothing with --from-measurements",)),
         ("calibrate --name x --from-measurements a.ndjson --batch 32", ("--batch: says nothing with --from-measurements",)),
-        ("calibrate --name x --from-tf-config env --steps 9", ("--steps: goes with MODEL.py:FUNCTION, --step or --from-profile",)),
+        ("calibrate --name x --from-tf-config env --steps 9", ("--steps: goes with MODEL.py:FUNCTION or --step",)),
         ("calibrate --name x --from-measurements a.ndjson --at-once 2", ("--at-once: says nothing with --from-measurements",)),
         ("calibrate --name x --from-measurements a.ndjson", ("a.ndjson: cannot be read: No such file",)),
         ("calibrate model.py:number --name x --at-once 0", ("--at-once",)),

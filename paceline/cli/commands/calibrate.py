@@ -205,7 +205,8 @@ def calibrate(
     elif profiles:
         useless(context, "--from-profile", ("jit", "accept_disturbed", *_OF_RUNS))
     elif not measured:
-        needs(context, "MODEL.py:FUNCTION, --step or --from-profile", ("jit", "timeout_s", "accept_disturbed", *_OF_RUNS))
+        needs(context, "MODEL.py:FUNCTION or --step", ("jit", "accept_disturbed", *_OF_RUNS))
+        needs(context, "MODEL.py:FUNCTION, --step or --from-profile", ["timeout_s"])
     if at_once == 1:
         needs(context, "--at-once", ["launches"])
     if not profiles:

@@ -177,7 +177,7 @@ def validate(
     if not refit:
         needs(context, "--refit", ["out_scenario"])
     if list_:
-        useless(context, "--list, which measures nothing", ("out", "markdown", "rows", "platform", "measurements", "timeout_s", *_LIMITS))
+        useless(context, "--list, which measures nothing", _OF_RESULTS)
     limits = dict(zip(_LIMITS, (max_median, max_worst, max_staleness, max_distance, min_coverage), strict=True))
     common: dict[str, Any] = {
         "thresholds": {name: text for name, text in limits.items() if text is not None}, "out": out, "markdown": markdown, "rows": rows,
