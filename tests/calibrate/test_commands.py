@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from support.measurements import Synthetic
 from support.needs import needs_tensorflow
 
 import calibrate
@@ -128,3 +130,18 @@ def test_the_commands_import_nothing_heavy() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+def test_a_fitted_link_is_shown_with_its_interval(
+    paceline: Paceline, synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = calibrate.fit_link(synthetic.links(50e-6, 1.25e9), "lab")
+    monkeypatch.setattr("paceline.api.calibrate_link", lambda *_, **__: cluster)
+    code, out, err = paceline("calibrate-link", "--name", "lab")
+    assert code == 0, err
+    assert re.search(r"latency +\d\d\.\d µs +90%: \d\d\.\d µs to \d\d\.\d µs", out)
+    assert re.search(r"bandwidth +[\d.]+ Gbit/s +90%: [\d.]+ Gbit/s to [\d.]+ Gbit/s", out)
+    assert "wrote models/clusters/lab.toml" in err
+    data = json.loads(paceline("calibrate-link", "--name", "lab", "--json")[1])
+    assert data["inter_node"]["bandwidth_bytes_per_s"] == cluster.inter_node.bandwidth_bytes_per_s
+    assert data["file"] == "models/clusters/lab.toml"

@@ -222,3 +222,17 @@ def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
     assert "begin paceline validate: testbed-random-21-12 " in text
     assert "drawn at random by seed 20 " in text
     assert "named before anything was measured" not in text
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_what_was_measured_is_kept_where_it_is_stopped(
+    paceline: Runner, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: bool
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("paceline.api.validate_matrix", stopped)
+    where = folder if measured else tmp_path / "nothing"
+    answer = paceline("validate", "--matrix", str(folder / "mine.toml"), "--measurements", str(where))
+    kept = f"; what was measured is kept in {where}; the same command goes on there" if measured else ""
+    assert (answer.code, answer.stderr) == (130, f"paceline: interrupted{kept}\n")
