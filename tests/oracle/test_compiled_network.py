@@ -73,6 +73,7 @@ def cases(draw: st.DrawFn, *, most_paths: int = 10, most_messages: int = 25) -> 
     )
 
 
+@pytest.mark.slow
 @examples(500)
 @given(cases())
 def test_both_networks_are_equal_to_the_last_bit(case: Case) -> None:

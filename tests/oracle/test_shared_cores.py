@@ -51,6 +51,7 @@ def in_step(kind: str, replicas: int, cores: float, slice_s: float) -> tuple[dic
     return strategy, on_cores(cores, time_slice_s=slice_s, devices_per_node=replicas if several else 1)
 
 
+@pytest.mark.slow
 @each("cores", [1.0, 2.0, 3.0, 16.0])
 @each("replicas", [1, 2, 3, 8])
 @pytest.mark.parametrize("kind", [*LOCKSTEP, "async", "several devices"])
@@ -277,6 +278,7 @@ APART = {
 }
 
 
+@pytest.mark.slow
 @each("mode", [mode for mode in MODES if mode not in APART])
 def test_cores_for_everybody_are_as_good_as_cores_of_ones_own(mode):
     """10,000 cores change nothing, in any mode that they can be given to."""

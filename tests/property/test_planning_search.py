@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from support.examples import examples
@@ -65,6 +66,7 @@ def margin_of(goal: Goal, result: Result) -> float:
     return min(result.throughput_of_each_replication) / required_rate(goal, usd_per_hour(result.scenario))
 
 
+@pytest.mark.slow
 @examples(25)
 @given(table=tables(), goal=goals())
 def test_the_search_finds_the_best_of_all(table: dict[str, Any], goal: Goal) -> None:

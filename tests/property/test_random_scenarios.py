@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args, get_origin
 
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.examples import examples
@@ -83,6 +84,7 @@ def occurring(spec: Spec) -> set[tuple[str, str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_option_occurs_often_enough(record_property: Callable[[str, object], None]) -> None:
     """In 3,000 draws, of which more than half make a scenario, each value of each option occurs 30 times: of a new option too."""
     pick = random.Random(0)

@@ -419,6 +419,7 @@ def test_columns_of_rings_are_those_of_their_lanes(ranks):
             assert [one.tolist() for one in columns(schedule)] == [one.tolist() for one in plain]
 
 
+@pytest.mark.slow
 def test_a_ring_of_a_million_ranks_at_once():
     """Sharing nothing, ranks that enter together take what the closed form says, and each link carries 2 (n - 1) / n of the buffer."""
     from simulator.closed_form import ring_all_reduce_s

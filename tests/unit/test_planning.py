@@ -147,6 +147,7 @@ def noisy() -> tuple[dict[str, Any], list[tuple[str, Result]]]:
     return scenario, simulated_all(space)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS, ids=range(len(GOALS)))
 def test_the_chosen_one_is_the_best_of_all(goal: Goal, noisy: tuple[dict[str, Any], list[tuple[str, Result]]]) -> None:
     scenario, everything = noisy
@@ -160,6 +161,7 @@ def test_the_chosen_one_is_the_best_of_all(goal: Goal, noisy: tuple[dict[str, An
     assert answer.considered == 24 == len(names) + answer.discarded + answer.passed_over
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS[:5], ids=range(5))
 def test_a_search_finds_what_a_list_finds(goal: Goal, noisy: tuple[dict[str, Any], list[tuple[str, Result]]]) -> None:
     scenario, everything = noisy

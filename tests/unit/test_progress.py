@@ -28,6 +28,7 @@ def scenario_of(way: str, engine: str) -> Scenario:
     return load_scenario(name, [*settings.items(), ("run.steps", steps), ("run.replications", 2), ("run.engine", engine)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["simpy", "compiled"])
 @pytest.mark.parametrize("way", WAYS)
 def test_it_moves_within_a_replication(way: str, engine: str) -> None:

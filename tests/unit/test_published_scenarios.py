@@ -23,6 +23,7 @@ OF_EACH_REGIME = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shipped", [True, False], ids=["as shipped", "without its table"])
 @pytest.mark.parametrize("regime", OF_EACH_REGIME)
 def test_a_user_gets_the_very_bytes_that_the_validation_used(regime, shipped, tmp_path):

@@ -183,6 +183,7 @@ def test_the_same_results_give_the_same_bytes() -> None:
     assert page_of(grid()) == page_of(grid())
 
 
+@pytest.mark.slow
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
         "import hashlib; from paceline.reporting.content import content_of; from paceline.reporting.render import render;"
@@ -217,6 +218,7 @@ def test_the_script_of_the_page_evaluates_no_text() -> None:
     assert len(SCRIPTS) == len(set(SCRIPTS))
 
 
+@pytest.mark.slow
 def test_a_thousand_scenarios_stay_below_seven_megabytes() -> None:
     results = grid(workers=(1, 2, 4, 8, 16, 32, 64, 128), servers=(1, 2, 4, 8), batches=(8, 16, 32, 64, 128))
     assert len(results) >= 1000

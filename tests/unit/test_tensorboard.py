@@ -142,6 +142,7 @@ def test_a_file_is_no_folder(tmp_path):
         TensorBoard(tmp_path / "file" / "below", scenario)
 
 
+@pytest.mark.slow
 def test_tensorboard_itself_reads_it(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     _, recording = watched(tmp_path, workload={"jitter": {"kind": "exponential"}}, strategy=ASYNC)
