@@ -41,9 +41,9 @@ def fits_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def warm() -> Iterator[str]:
     """A Python that begins probes with TensorFlow imported."""
-    with warm_python(tmp_path_factory.mktemp("warm")) as command:
+    with warm_python() as command:
         yield command
 
 

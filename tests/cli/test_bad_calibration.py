@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.command_line import Answer, contents, refused
 from support.measurements import Truth, gamma_of, link_records, step_records
+from support.needs import needs_tensorflow
 
 from calibrate import fit_link, fit_workload
 from calibrate.measurements import MeasurementsError
@@ -62,6 +63,7 @@ def test_what_needs_no_tensorflow_to_be_refused(folder: Path, paceline: Runner, 
     assert contents(folder) == before
 
 
+@needs_tensorflow
 @pytest.mark.usefixtures("warm_probes")
 @pytest.mark.parametrize(
     ("function", "code", "says"),

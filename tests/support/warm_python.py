@@ -17,6 +17,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NoReturn
@@ -45,28 +46,28 @@ os._exit(status)
 
 
 @contextlib.contextmanager
-def warm_python(folder: Path) -> Iterator[str]:
+def warm_python() -> Iterator[str]:
     """The path of a command that does what this Python does, and begins probes of the calibrator with TensorFlow imported.
 
-    Parameters
-    ----------
-    folder
-        Where it and its socket are written.
+    Where processes cannot be waited for as on Linux, it is this Python itself.
     """
-    address = folder / _SOCKET
-    command = folder / "python"
-    command.write_text(_CLIENT.format(python=sys.executable, probes=PROBES, address=str(address)))
-    command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    server = subprocess.Popen(
-        [sys.executable, "-P", __file__, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    try:
-        assert server.stdout is not None
-        assert server.stdout.readline() == b"ready\n", "TensorFlow was not imported"
-        yield str(command)
-    finally:
-        server.kill()
-        server.wait()
+    if not hasattr(os, "pidfd_open"):
+        yield sys.executable
+        return
+    with tempfile.TemporaryDirectory(prefix="warm-") as folder:  # the path of a socket must be short
+        address, command = Path(folder, _SOCKET), Path(folder, "python")
+        command.write_text(_CLIENT.format(python=sys.executable, probes=PROBES, address=str(address)))
+        command.chmod(command.stat().st_mode | stat.S_IXUSR)
+        server = subprocess.Popen(
+            [sys.executable, "-P", __file__, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n", "TensorFlow was not imported"
+            yield str(command)
+        finally:
+            server.kill()
+            server.wait()
 
 
 class WarmProcess:
