@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from simulator.errors import InputError, ScenarioError
 
-__all__ = ["check_folder", "check_new", "check_writable", "read_toml", "write_whole"]
+__all__ = ["check_folder", "check_new", "check_replaceable", "check_writable", "read_toml", "write_whole"]
 
 
 def check_writable(path: Path, reads: Path | None = None) -> Path:
@@ -50,6 +51,34 @@ def check_new(path: Path) -> Path:
     if path.exists() or path.is_symlink():
         raise InputError(f"{str(path)!r}: exists, and is not overwritten; choose another name")
     return check_writable(path)
+
+
+def check_replaceable(path: Path, own: Callable[[Path], bool], what: str, *, argument: str = "", hint: str = "choose another name") -> Path:
+    """Make sure that a file can be written: there is none, or it is empty, or of its own kind, and is replaced.
+
+    Parameters
+    ----------
+    path
+        The file.
+    own
+        Whether a file that has content is of this kind.
+    what
+        What is said of one that is not, such as ``"is no cluster file"``.
+    argument
+        That names the file, for the message.
+    hint
+        What to do then.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, or is something else.
+    """
+    check_writable(path)
+    if path.is_file() and path.stat().st_size and not own(path):
+        named = f"`{argument}`: " if argument else ""
+        raise InputError(f"{named}{str(path)!r}: is there already and {what}; {hint}")
+    return path
 
 
 def check_folder(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from calibrate.fit.intervals import Z90
 from simulator.errors import InputError
-from simulator.files import check_writable, write_whole
+from simulator.files import check_replaceable, write_whole
 from simulator.spec import Spec
 from simulator.table import Column, Table
 
@@ -145,12 +145,15 @@ class Platform(Spec):
         InputError
             It is something else, or its folder cannot be written to.
         """
-        check_writable(path)
-        if path.is_file() and path.stat().st_size:
+
+        def own(file: Path) -> bool:
             try:
-                cls.read(path)
+                cls.read(file)
             except InputError:
-                raise InputError(f"{str(path)!r}: is there already and is no such file of Paceline; choose another name") from None
+                return False
+            return True
+
+        check_replaceable(path, own, "is no such file of Paceline")
 
     def write(self, path: Path) -> None:
         """Write it as JSON, which :meth:`read` takes."""

@@ -28,7 +28,7 @@ from paceline.arguments import (
     checked,
 )
 from simulator.errors import CalibrationWarning, InputError, ScenarioError
-from simulator.files import check_new, check_writable, read_toml, write_whole
+from simulator.files import check_new, check_replaceable, read_toml, write_whole
 from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def calibrate(
         raise InputError("give one of `model`, `step` and `from_measurements`: what is to be measured, or what was")
     if from_measurements and at_once > 1:
         raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
-    path = _target(out, "forward")
+    path = _target(out, "workload", "forward")
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements]!r}, name={name!r})"
     if target is None:
         files = [Path(file) for file in from_measurements]
@@ -269,7 +269,7 @@ def calibrate_profile(
     from calibrate import write_workload
     from calibrate.calibration import calibrate_profile as fit
 
-    path = _target(out, "forward")
+    path = _target(out, "workload", "forward")
     profiled = (
         read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
     )
@@ -349,7 +349,7 @@ def calibrate_link(
     from calibrate.calibration import calibrate_link as measure
     from calibrate.profiling import DEFAULT_SIZES
 
-    path = _target(out, "inter_node")
+    path = _target(out, "cluster", "inter_node")
     cluster = measure(
         name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, python=python, timeout_s=timeout_s, folder=Path(measurements),
         progress=progress, command=command or f"paceline.calibrate_link({name!r})",
@@ -475,26 +475,22 @@ def scenario_of_tf_config(
     return scenario
 
 
-def _target(out: str | Path | None, key: str) -> Path | None:
-    """Where a fit is written: a new file, or one of its own kind, which has ``key``.
+def _target(out: str | Path | None, kind: str, key: str) -> Path | None:
+    """Where a fit is written: a new file, or one of its kind, which has ``key``.
 
     Raises
     ------
     InputError
         It cannot be written, or is something else.
     """
-    if out is None:
-        return None
-    path = check_writable(Path(out))
-    if path.is_file() and path.stat().st_size:
+
+    def own(file: Path) -> bool:
         try:
-            known = key in read_toml(path)
+            return key in read_toml(file)
         except ScenarioError:
-            known = False
-        if not known:
-            kind = {"forward": "workload", "inter_node": "cluster"}[key]
-            raise InputError(f"`out`: {str(path)!r}: is there already and is no {kind} file; choose another name")
-    return path
+            return False
+
+    return None if out is None else check_replaceable(Path(out), own, f"is no {kind} file", argument="out")
 
 
 def _warn_of_measurements(provenance: Mapping[str, str]) -> None:

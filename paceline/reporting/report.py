@@ -18,7 +18,7 @@ from paceline.reporting.tables import tables_of, write_tables
 from paceline.sentences import doubled_in_words
 from paceline.sweeping import ResultsFile, Sweep
 from simulator.errors import InputError, SimulationError
-from simulator.files import check_folder, check_writable
+from simulator.files import check_folder, check_replaceable
 from simulator.results import Failure, Outcome, Result
 from simulator.spec import Spec
 from simulator.table import Row, Table, frame_of
@@ -306,18 +306,15 @@ def check_target(out: Path, *, force: bool, argument: str = "out") -> None:
     InputError
         It cannot be written, or is, without ``force``, no report of ours.
     """
-    check_writable(out)
-    if out.is_file() and not force and not _is_ours(out):
-        raise InputError(
-            f"{out}: is there already and is no report of Paceline; overwrite it with `force=True`, or choose another `{argument}`"
-        )
+    hint = f"overwrite it with `force=True`, or choose another `{argument}`"
+    check_replaceable(out, lambda path: force or _is_ours(path), "is no report of Paceline", argument=argument, hint=hint)
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is empty or a report, which a new one may replace."""
+    """Whether a file is a report, which a new one may replace."""
     try:
         with path.open("rb") as file:
             start = file.read(4096)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; choose another `out`") from None
-    return not start or GENERATOR.encode() in start
+    return GENERATOR.encode() in start

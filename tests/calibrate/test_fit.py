@@ -91,8 +91,8 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(synthetic: Any, mo
         intervals = calibrate.fit_workload(synthetic.steps(truth, seed=seed), "cover").fit.intervals_90
         low, high = intervals["backward.per_sample_s"]
         hits += low <= truth.backward[1] <= high
-    # a bootstrap of 12 rounds covers a little less than 90%: fewer than 17 of 25 has a chance below 0.3% at 88%
-    assert hits >= 17
+    # a bootstrap of 12 rounds covers a little less than 90%: fewer than 18 of 25 has a chance below 1% at 88%
+    assert hits >= 18
 
 
 def test_the_draws_keep_the_step_time_tied_together(synthetic: Any) -> None:

@@ -50,7 +50,10 @@ def files(folder: Path) -> dict[str, bytes]:
         ("r.ndjson --plan r.ndjson", "r.ndjson: goal: Field required, so this is no answer of `paceline plan`"),
         ("r.ndjson --plan newer.ndjson", "newer.ndjson: schema_version 2 is newer than 1"),
         ("r.ndjson -o r.ndjson --force", "r.ndjson: is one of the results files"),
-        ("r.ndjson -o mine.txt", "mine.txt: is there already and is no report of Paceline; overwrite it with --force"),
+        (
+            "r.ndjson -o mine.txt",
+            "--out 'mine.txt': is there already and is no report of Paceline; overwrite it with --force, or choose another",
+        ),
         ("r.ndjson -o sub", "sub': is a folder; give the name of a file"),
         ("r.ndjson --measured points.csv -o points.csv --force", "points.csv: is a file that the report is made from"),
         ("r.ndjson -o mine.txt/page.html", "mine.txt is a file, not a folder"),

@@ -13,7 +13,7 @@ from paceline.reporting.render import GENERATOR
 from paceline.reporting.validation.content import check_document, place_section
 from paceline.reporting.validation.page import write_validation
 from simulator.errors import InputError
-from simulator.files import check_writable, write_whole
+from simulator.files import check_replaceable, check_writable, write_whole
 
 __all__ = ["ValidationFiles"]
 
@@ -64,27 +64,16 @@ class ValidationFiles:
             ("platform", self.platform),
         )
         given = [(name, path) for name, path in outputs if path is not None]
+        of_ours = {} if self.force else {"out": (_is_page, "is no page of Paceline"), "rows": (_holds_rows, "holds no such rows")}
         for name, path in given:
             try:
                 check_writable(path)
                 for read in reads:
                     check_writable(path, reads=read)
+                if name in of_ours:
+                    check_replaceable(path, *of_ours[name], hint="overwrite it with `force=True`, or choose another")
             except InputError as error:
                 raise InputError(f"`{name}`: {error}") from None
-        if self.out is not None and self.out.is_file() and not self.force:
-            start = _start_of(self.out)
-            if start and GENERATOR not in start:
-                raise InputError(
-                    f"`out`: {str(self.out)!r}: is there already and is no page of Paceline; overwrite it with `force=True`, or choose "
-                    "another"
-                )
-        if self.rows is not None and self.rows.is_file() and not self.force:
-            start = _start_of(self.rows)
-            if start and not start.startswith(rows_to_csv(()).splitlines()[0]):
-                raise InputError(
-                    f"`rows`: {str(self.rows)!r}: is there already and holds no such rows; overwrite it with `force=True`, or choose "
-                    "another"
-                )
         if self.scenario is not None and self.scenario.exists() and not self.force:
             raise InputError(
                 f"`out_scenario`: {str(self.scenario)!r}: is there already; overwrite it with `force=True`, or choose another name"
@@ -109,6 +98,14 @@ class ValidationFiles:
             write_whole(self.markdown, place_section(_document(self.markdown), validation))
         if self.rows is not None:
             write_whole(self.rows, rows_to_csv(validation.rows))
+
+
+def _is_page(path: Path) -> bool:
+    return GENERATOR in _start_of(path)
+
+
+def _holds_rows(path: Path) -> bool:
+    return _start_of(path).startswith(rows_to_csv(()).splitlines()[0])
 
 
 def _start_of(path: Path) -> str:
