@@ -230,9 +230,12 @@ class ResultsFile(Sequence[Outcome]):
     def clear(self) -> None:
         """Begin anew, with no line."""
         self._file.truncate(0)
-        self.hashes, self.failed, self._ends, self._tail = [], [], array("Q"), b""
+        self._forget()
         if (times := self._beside.pop(_TIMES, None)) is not None:
             times.close()
+
+    def _forget(self) -> None:
+        self.hashes, self.failed, self._ends, self._tail = [], [], array("Q"), b""
 
     def _lock(self, shown: str) -> None:
         try:
@@ -243,6 +246,19 @@ class ResultsFile(Sequence[Outcome]):
             return  # a file system without locks
         if not os.path.exists(self.path) or not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path)):
             raise InputError(f"{shown}: was just replaced by another process; run the command again")
+
+    def look_again(self, scenarios: Sequence[Scenario]) -> None:
+        """Take notice of what the files hold: who was stopped in the midst of a line may have written it without knowing.
+
+        Parameters
+        ----------
+        scenarios
+            Those whose outcomes are written, in order.
+        """
+        self._forget()
+        self._take_notice(force=False)
+        self.ahead.clear()
+        self.go_on_with(scenarios)
 
     def _take_notice(self, *, force: bool) -> None:
         """Find all whole lines, and what is left behind them."""

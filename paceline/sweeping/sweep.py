@@ -195,7 +195,8 @@ def _gone_on(file: ResultsFile, scenarios: Sequence[Scenario], runner: Runner, t
                 file.write(line for place, line in zip(places, lines, strict=True) if place >= len(file))
                 tell(len(file) + len(file.ahead), total)
     except KeyboardInterrupt:
-        tell(len(file) + len(file.ahead), total)  # perhaps it came between a line and the word of it
+        file.look_again(scenarios)  # perhaps it came between a line and the word of it
+        tell(len(file) + len(file.ahead), total)
         raise
     return Sweep(file.path, file)
 

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 import paceline
-from paceline.sweeping import ResultsFile, Runner, grid, iter_results, read_results, sweep
+from paceline.sweeping import ResultsFile, Runner, grid, iter_results, read_results, results_file, sweep
 from paceline.sweeping.backends import KILLED, WorkersLostError
 from paceline.sweeping.lines import Line, line_of, outcome_of
 from simulator import Scenario, simulate
@@ -260,6 +261,30 @@ def test_a_retry_that_is_stopped_changes_nothing(scenario: Build, tmp_path: Path
     with pytest.raises(KeyboardInterrupt):
         sweep(scenarios, path, jobs=1, retry_failed=True, progress=stop)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_stopped_right_behind_any_write_it_counts_what_is_there(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal may come between the writing of a line and the counting of it."""
+    scenarios, put = many(scenario), results_file._put
+    whole = sweep(scenarios, tmp_path / "whole.ndjson", jobs=1).path
+    assert whole is not None
+    for stopped_at in range(2 * len(scenarios)):
+        path, told, writes = tmp_path / f"{stopped_at}.ndjson", list[int](), count()
+
+        def stop(file: BinaryIO, data: bytes, at: int = stopped_at, writes: Iterator[int] = writes) -> None:
+            put(file, data)
+            if next(writes) == at:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(results_file, "_put", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(scenarios, path, jobs=1, progress=lambda done, _, told=told: told.append(done))
+        monkeypatch.setattr(results_file, "_put", put)
+        lines = (stopped_at + 1) // 2  # each line is written behind its time
+        assert told[-1] == lines
+        assert path.exists() == bool(lines)
+        assert sweep(scenarios, path, jobs=1).path == path
+        assert path.read_bytes() == whole.read_bytes()
 
 
 def test_a_sweep_without_a_file_is_held(scenario: Build, tmp_path: Path) -> None:
