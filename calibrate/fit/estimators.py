@@ -6,6 +6,7 @@ in attributes that end in an underscore.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -27,6 +28,10 @@ FEWEST_FACTORS = 10
 
 _NOTHING = 1e-6
 _TURNS, _AGREED = 50, 1e-12
+_SD = 1.4826
+"""Standard deviation of a normal law over the median distance from its median."""
+_OF_MEDIAN = math.sqrt(math.pi / 2)
+"""Standard error of the median of many normal draws over that of their mean."""
 _CONSTANT_CV = 1e-6
 _NORMAL_CV_MAX = 0.3
 _TOLERANCES = {"ftol": 1e-10, "xtol": 1e-10, "gtol": 1e-10}
@@ -95,7 +100,8 @@ class AffineCost:
     For a law that holds only roughly over decades of size, such as that of a link, and for
     points that are medians already. Residuals are log(line / measured), so that small sizes
     count as much as large ones, and a line twice too high as much as one half too low; with
-    a soft-L1 loss, quadratic for small residuals and linear for large ones.
+    a soft-L1 loss, quadratic for small residuals and linear for large ones. A point that is
+    known less well than that, and than others, counts for as much less.
 
     Parameters
     ----------
@@ -119,7 +125,7 @@ class AffineCost:
         self.slope_ = 0.0
         self.relative_residual_ = 0.0
 
-    def fit(self, sizes: ArrayLike, seconds: ArrayLike) -> AffineCost:
+    def fit(self, sizes: ArrayLike, seconds: ArrayLike, spreads: ArrayLike = 0.0) -> AffineCost:
         """Learn from pairs of size and seconds.
 
         Parameters
@@ -128,6 +134,8 @@ class AffineCost:
             Shape (n,), not negative.
         seconds
             Shape (n,), above zero.
+        spreads
+            Relative standard error of each of the seconds, shape (n,); left out: all are known equally well.
 
         Raises
         ------
@@ -140,16 +148,19 @@ class AffineCost:
         u, v = x / unit, y / second
         design = np.column_stack([1.0 / v, u / v])
 
-        def residuals(parameters: Array) -> Array:
-            return np.asarray(np.log(design @ parameters), float)
-
-        def jacobian(parameters: Array) -> Array:
-            return np.asarray(design / (design @ parameters)[:, None], float)
-
         tolerance = self.tolerance
         if tolerance is None:
-            spread = residuals(self._start(u, v))
-            tolerance = max(2.0 * 1.4826 * float(np.median(np.abs(spread - np.median(spread)))), 1e-6)
+            spread = np.log(design @ self._start(u, v))
+            tolerance = max(2.0 * _SD * float(np.median(np.abs(spread - np.median(spread)))), 1e-6)
+        known = np.maximum(np.broadcast_to(np.asarray(spreads, float), v.shape), tolerance)
+        weights = np.min(known) / known
+
+        def residuals(parameters: Array) -> Array:
+            return np.asarray(weights * np.log(design @ parameters), float)
+
+        def jacobian(parameters: Array) -> Array:
+            return np.asarray(weights[:, None] * design / (design @ parameters)[:, None], float)
+
         # logarithms have more than one valley: begin at the least-squares line and at the one through the largest size
         starts = [self._start(u, v), np.array([np.min(v) * 0.5, np.median(v[u == 1.0])])]
         found = min(
@@ -191,16 +202,19 @@ class ChainSlope:
     ----------
     costs_
         Size -> seconds of one link in each round. Noise may put one below zero.
+    errors_
+        Size -> standard error of their median, from how far rounds lie apart.
     """
 
     def __init__(self) -> None:
         self.costs_: dict[float, Array] = {}
+        self.errors_: dict[float, float] = {}
 
     def fit(self, sizes: ArrayLike, lengths: ArrayLike, rounds: ArrayLike, seconds: ArrayLike) -> ChainSlope:
         """Learn from calls: the tensor's size, the chain's length, the round, seconds; each of shape (n,)."""
         x, k = np.asarray(sizes, float), np.asarray(lengths, float)
         turn, t = np.asarray(rounds, np.int64), np.asarray(seconds, float)
-        self.costs_ = {}
+        self.costs_, self.errors_ = {}, {}
         for size in np.unique(x):
             costs: list[float] = []
             for one in np.unique(turn[x == size]):
@@ -209,18 +223,22 @@ class ChainSlope:
                 if long > short:
                     costs.append(float(np.median(t[here & (k == long)]) - np.median(t[here & (k == short)])) / (long - short))
             if costs:
-                self.costs_[float(size)] = np.array(costs)
+                self.costs_[float(size)] = each = np.array(costs)
+                distance = float(np.median(np.abs(each - np.median(each))))
+                self.errors_[float(size)] = _OF_MEDIAN * _SD * distance / math.sqrt(len(each))
         return self
 
-    def points(self) -> tuple[Array, Array]:
-        """Sizes and the median cost of each, in seconds; sizes whose median noise put below zero are left out."""
+    def points(self) -> tuple[Array, Array, Array]:
+        """Sizes, the median cost of each, in seconds, and its relative error; sizes whose median noise put below zero are left out."""
         medians = {size: float(np.median(costs)) for size, costs in self.costs_.items()}
         kept = sorted(size for size, cost in medians.items() if cost > 0)
-        return np.array(kept), np.array([medians[size] for size in kept])
+        errors = [self.errors_[size] / medians[size] for size in kept]
+        return np.array(kept), np.array([medians[size] for size in kept]), np.array(errors)
 
     def resampled(self, rng: np.random.Generator) -> ChainSlope:
         """A bootstrap copy: the rounds of each size drawn with replacement."""
         copy = ChainSlope()
+        copy.errors_ = self.errors_  # a few rounds drawn again and again would seem to agree
         copy.costs_ = {size: rng.choice(costs, len(costs)) for size, costs in self.costs_.items()}
         return copy
 

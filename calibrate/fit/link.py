@@ -63,7 +63,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
         raise CalibrationError(f"{measurements}: transfers between processes: {error}") from None
     draws = _bootstrap(chain, rng)
     bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
-    sizes, _ = chain.points()
+    sizes, *_ = chain.points()
     notes = provenance([measured], command)
     inside, remark = _inside(measured)
     notes.update(remark)
@@ -97,10 +97,10 @@ def _chain(measured: Measurements, path: str) -> ChainSlope:
 
 def _link_of(chain: ChainSlope) -> tuple[Array, float]:
     """Latency in seconds and bandwidth in bytes per second, and the largest relative residual."""
-    sizes, seconds = chain.points()
+    sizes, seconds, errors = chain.points()
     if len(sizes) < 2:
         raise CalibrationError(f"{len(sizes)} message size(s) gave a usable time; a fit needs at least 2: measure more sizes or rounds")
-    cost = AffineCost(_TOLERANCE).fit(sizes, seconds)
+    cost = AffineCost(_TOLERANCE).fit(sizes, seconds, errors)
     if cost.slope_ <= 0:
         raise CalibrationError("the time does not grow with the size of the message; measure larger messages, on a quiet machine")
     return np.array([cost.base_, 1.0 / cost.slope_]), cost.relative_residual_

@@ -171,10 +171,10 @@ def _server_cost(measured: Measurements) -> ServerCost:
         [one.round for one in records],
         [one.seconds for one in records],
     )
-    sizes, seconds = chain.points()
+    sizes, seconds, errors = chain.points()
     if len(sizes) < 2:
         return ServerCost()
-    cost = AffineCost().fit(sizes, seconds)
+    cost = AffineCost().fit(sizes, seconds, errors)
     return ServerCost(base_s=digits(cost.base_), per_byte_s=digits(cost.slope_))
 
 

@@ -220,7 +220,7 @@ class ResultsFile(Sequence[Outcome]):
 
     def close(self) -> None:
         """Let others write to it; one without any line is removed, unless lines that wait for their turn lie beside it."""
-        if self._new and not len(self) and not self._file.closed and not self.ahead_of(self.path).exists():
+        if self._new and not self._file.closed and not self._holds_a_line() and not self.ahead_of(self.path).exists():
             self.path.unlink(missing_ok=True)
         self._file.close()
         for file in self._beside.values():
@@ -233,6 +233,13 @@ class ResultsFile(Sequence[Outcome]):
         self._forget()
         if (times := self._beside.pop(_TIMES, None)) is not None:
             times.close()
+
+    def _holds_a_line(self) -> bool:
+        """Whether there is a whole line on disk, which who is stopped may not have counted."""
+        if len(self):
+            return True
+        self._file.seek(0)
+        return self._file.readline().endswith(b"\n")
 
     def _forget(self) -> None:
         self.hashes, self.failed, self._ends, self._tail = [], [], array("Q"), b""

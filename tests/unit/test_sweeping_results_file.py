@@ -287,6 +287,21 @@ def test_stopped_right_behind_any_write_it_counts_what_is_there(scenario: Build,
         assert path.read_bytes() == whole.read_bytes()
 
 
+def test_stopped_twice_it_keeps_what_is_there(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second Ctrl-C comes while the first one's count is made."""
+    scenarios, path = many(scenario), tmp_path / "r.ndjson"
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ResultsFile, "_note", stop)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(scenarios, path, jobs=1)
+    monkeypatch.undo()
+    assert len(path.read_text().splitlines()) == 1
+    assert len(sweep(scenarios, path, jobs=1)) == len(scenarios)
+
+
 def test_a_sweep_without_a_file_is_held(scenario: Build, tmp_path: Path) -> None:
     scenarios = many(scenario)
     held = sweep(scenarios, jobs=1)
