@@ -14,7 +14,7 @@ from typing import Any
 
 from calibrate.fit.intervals import digits
 from paceline.comparing import NOTHING
-from paceline.reporting.axes import band_colour, marker_symbol, series_colour, style
+from paceline.reporting.axes import band_colour, marker_symbol, series_colour, what_scripts_need
 from paceline.reporting.coordinates import ABSENT, Coordinates, Key
 from paceline.sentences import NOT_CERTAIN
 from simulator.discrepancy import Z_90
@@ -23,7 +23,7 @@ from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
 from simulator.results import Result
 from simulator.rows import COLUMNS
 from simulator.table import FORMULA, Cell, Column
-from simulator.text import NONE, clean, formats_data, kind_of_setting, written
+from simulator.text import clean, kind_of_setting, written
 
 __all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs"]
 
@@ -172,10 +172,8 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "measured": [[index, value] for index, value in measured],
         "histograms": [_histogram(result.staleness.histogram) if _asynchronous(result) else None for result in results],
         **_pairing(results),
-        "formats": formats_data(),
-        "none": NONE,
+        **what_scripts_need(),
         "formula": "".join(FORMULA),
-        "style": style(),
         "words": {"uncertain": NOT_CERTAIN},
     }
 

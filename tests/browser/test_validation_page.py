@@ -79,7 +79,7 @@ def test_hostile_names_are_harmless(page: Page, tmp_path: Path) -> None:
         page.run(f"Plotly.Fx.hover('figure-{figure}', [{{curveNumber: {curve}, pointNumber: 0}}])")
     assert page.run("return window.pwned === undefined")
     assert page.run("return document.querySelectorAll('main img, main script, main a, main iframe, .hoverlayer a').length") == 0
-    assert page.run("return document.scripts.length") == 3
+    assert page.run("return document.scripts.length") == 4
     assert page.run("return document.documentElement.scrollWidth") == 390
     assert page.complaints() == []
     assert page.requests() == []

@@ -5,14 +5,16 @@ const INK = "var(--ink)",
   PAPER = "var(--paper)";
 const LABEL = { showarrow: false, font: { color: INK } };
 const LETTER_PX = 6.6,
-  MOST_TICKS = 9;
+  MOST_TICKS = 9,
+  FEWEST_TICKS = 4;
+const ROUND = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7], [1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9]];
 
 function layoutOf(changes) {
   return { ...data.style.layout, ...changes };
 }
 
 function axisOf(title, changes) {
-  return { ...data.style.axis, title: { text: title, standoff: 8 }, ...changes };
+  return { ...data.style.axis, title: { ...data.style.axis.title, text: title }, ...changes };
 }
 
 // of ticks in ascending order those whose labels do not touch, the ends of the list first
@@ -79,8 +81,8 @@ function logAxis(values, prefix = "") {
     }
     return ticks.filter((tick) => Math.log10(tick) >= low - room && Math.log10(tick) <= high + room);
   };
-  const choices = data.style.round.map(ticksAt),
-    ticks = choices.find((found) => found.length >= data.style.fewest) || choices[choices.length - 1];
+  const choices = ROUND.map(ticksAt),
+    ticks = choices.find((found) => found.length >= FEWEST_TICKS) || choices[choices.length - 1];
   return axisOf("", {
     type: "log",
     ...ticksOf(ticks.map((tick) => ({ value: tick, text: prefix + written(tick, "tick") }))),
@@ -90,7 +92,21 @@ function logAxis(values, prefix = "") {
 }
 
 function linearAxis(high, changes = {}) {
-  return axisOf("", { range: [0, high > 0 ? high * 1.08 : 1], nticks: 7, ...changes });
+  const { headroom, linear_ticks } = data.style;
+  return axisOf("", { range: [0, high > 0 ? high * headroom : 1], nticks: linear_ticks, ...changes });
+}
+
+// a layout whose logarithmic axes say where their values end, or what they are, with round ticks
+function withTicks(layout, width) {
+  const ticked = (axis) => {
+    if (!axis || axis.type !== "log" || axis.ticktext) {
+      return axis;
+    }
+    const ends = () => axis.range.map((end) => 10 ** end);
+    const made = axis.tickvals ? keyAxis({ name: "", kind: "setting", values: axis.tickvals }, true, width) : logAxis(ends());
+    return { ...axis, ...made, title: axis.title };
+  };
+  return { ...layout, xaxis: ticked(layout.xaxis), yaxis: ticked(layout.yaxis) };
 }
 
 // shares from left to right, and rows from top to bottom, the first with room above it for its label

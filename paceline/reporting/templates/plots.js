@@ -31,7 +31,8 @@ function plotElement(name) {
 }
 
 function drawPlot(name, figure) {
-  const drawn = coloured(figure, getComputedStyle(document.documentElement));
+  const whole = { data: figure.data, layout: withTicks(figure.layout, plotElement(name).clientWidth) };
+  const drawn = coloured(whole, getComputedStyle(document.documentElement));
   drawn.layout.dragmode = touch.matches ? false : "zoom";
   // bars are not zoomed, and their column of times stands where the buttons would
   const fixed = drawn.layout.yaxis && drawn.layout.yaxis.fixedrange;

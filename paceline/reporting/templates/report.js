@@ -1,5 +1,8 @@
 (function () {
 "use strict";
+const data = JSON.parse(document.getElementById("needed").textContent);
+{% include "format.js" %}
+{% include "axes.js" %}
 {% include "plots.js" %}
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const hidden = {};
@@ -7,8 +10,8 @@ const hidden = {};
 function draw() {
   return Promise.all(Object.keys(figures).map((name) => {
     const legend = plotElement(name).dataset.legend;
-    const data = figures[name].data.map((trace) => hidden[legend + "/" + trace.legendgroup] ? { ...trace, visible: false } : trace);
-    return drawPlot(name, { data, layout: figures[name].layout });
+    const traces = figures[name].data.map((trace) => hidden[legend + "/" + trace.legendgroup] ? { ...trace, visible: false } : trace);
+    return drawPlot(name, { data: traces, layout: figures[name].layout });
   }));
 }
 

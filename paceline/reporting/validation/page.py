@@ -8,6 +8,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from calibrate.validation.validation import Score, Validation
+from paceline.reporting.axes import what_scripts_need
 from paceline.reporting.figures import plain
 from paceline.reporting.render import GENERATOR, environment
 from paceline.reporting.validation.content import scores_table, summaries, tables_of
@@ -47,6 +48,7 @@ def render_validation(validation: Validation) -> str:
             curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
             beyond=format_share(FARTHEST) if any(row.error > FARTHEST for row in validation.rows) else "",
             errors_px=errors_height(len(validation.rows)),
+            needed=what_scripts_need(),
             figures={name: plain(figure) for name, figure in drawn.items()},
             # plotly's script is no user's text, and holds no closing script tag
             plotly=Markup(get_plotlyjs()),  # noqa: S704
