@@ -18,6 +18,7 @@ from simulator.discrepancy import Discrepancy
 from simulator.spec import Seconds, Spec
 from simulator.strategies.catalogue import KINDS, AnyStrategy
 from simulator.strategies.setup import Layout
+from simulator.training import Training
 from simulator.workload import Workload
 
 __all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Run", "Scenario"]
@@ -117,6 +118,7 @@ class Scenario(Spec):
     cluster: Cluster
     strategy: AnyStrategy
     run: Run = Run()
+    training: Training = Training()
     discrepancy: Annotated[Discrepancy | None, BeforeValidator(lambda given: Discrepancy() if given == "none" else given)] = Field(
         default=None,
         description='what predictions of this kind are off by, for intervals alone: your own figures, or "none"; left out: that of its '
@@ -178,8 +180,10 @@ class Scenario(Spec):
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without constants or a discrepancy where none are set, so that the hash of such a scenario stays what it was."""
+        """Without what is not set of later parts, so that the hash of such a scenario stays what it was."""
         written: dict[str, Any] = handler(self)
+        if self.training == Training():
+            written.pop("training", None)
         for name in ("discrepancy", "practice"):
             if not getattr(self, name):
                 written.pop(name, None)

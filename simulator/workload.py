@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.distributions import Constant, Distribution, Empirical
+from simulator.layers import Layer
 from simulator.spec import Bytes, Moderate, Seconds, Spec
 from simulator.uncertainty import Uncertainty
 
@@ -31,14 +32,25 @@ Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 
 class Affine(Spec):
-    """Seconds as a function of the samples in a batch: ``base_s + per_sample_s * batch``."""
+    """Seconds as a function of the samples in a batch: ``base_s + per_sample_s * batch``, but at least ``least_s``."""
 
     base_s: Seconds = Field(ge=0, description="whatever the batch")
     per_sample_s: Seconds = Field(ge=0, description="for each sample of the batch")
+    least_s: Seconds = Field(
+        default=0.0, ge=0, description="what the host needs to start all of its kernels: small batches take no less; left out: nothing"
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the least where there is none, so that files and hashes stay what they were."""
+        written: dict[str, Any] = handler(self)
+        if not self.least_s:
+            written.pop("least_s", None)
+        return written
 
     def __call__(self, batch: float) -> float:
         """Seconds for a batch of this many samples."""
-        return float(self.base_s + self.per_sample_s * batch)
+        return max(float(self.base_s + self.per_sample_s * batch), float(self.least_s))
 
 
 class Variable(Spec):
@@ -246,6 +258,17 @@ class Workload(Spec):
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
     counted: Counted | None = None
     moved: DeviceTransfer | None = Field(default=None, description="to another device than it was measured on")
+    layers: tuple[Layer, ...] = Field(
+        default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without layers where there are none, so that files and hashes stay what they were."""
+        written: dict[str, Any] = handler(self)
+        if not self.layers:
+            written.pop("layers", None)
+        return written
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
@@ -262,7 +285,20 @@ class Workload(Spec):
             raise ValueError("forward and backward must take some time")
         if self.uncertainty is not None:
             self.uncertainty.check(self)
+        self._check_layers()
         return self
+
+    def _check_layers(self) -> None:
+        if not self.layers:
+            return
+        of_layers = sorted(index for layer in self.layers for index in layer.variables)
+        if of_layers != list(range(len(self.variables))):
+            raise ValueError(f"layers must have each of the {len(self.variables)} variables once, by its creation_index")
+        if not sum(layer.forward + layer.backward_work for layer in self.layers):
+            raise ValueError("layers must have some work: forward and backward of all of them are 0")
+        for layer in self.layers:
+            if layer.experts is not None and not set(layer.experts.variables) <= set(layer.variables):
+                raise ValueError(f"layer {layer.name[:60]!r}: its experts have variables that the layer does not have")
 
     @property
     def moved_by_factor(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, Protocol
 
 from simulator.cluster import Cluster
+from simulator.training import Training
 from simulator.workload import Workload
 
-__all__ = ["Layout", "Length", "Setup"]
+__all__ = ["Held", "Layout", "Length", "Setup"]
 
 
 class Length(Protocol):
@@ -55,6 +56,10 @@ class Setup(Protocol):
     @property
     def run(self) -> Length:
         """How long."""
+
+    @property
+    def training(self) -> Training:
+        """Micro-batches, and what is computed again."""
 
     @property
     def batch(self) -> int:
@@ -144,3 +149,37 @@ class Layout(NamedTuple):
     def node_of_server(self, server: int) -> int:
         """The node that a parameter server sits on."""
         return server if self.servers_beside else self.worker_nodes + server
+
+
+class Held(NamedTuple):
+    """What one device holds of a model while it trains: all of it, or a stage's part.
+
+    Attributes
+    ----------
+    first, last
+        Layers ``first`` to ``last - 1``; of a workload without layers, or where ``last`` is none, all. A device with several chunks of
+        the model has one of these for each.
+    tensor
+        Devices that each tensor is split over.
+    sequence
+        Whether activations that tensor splitting leaves whole are split along the sequence as well.
+    expert
+        Devices that the experts of a layer are spread over.
+    in_flight
+        Micro-batches whose activations it holds at most.
+    versions
+        Of its weights that it keeps at most.
+    parameter_shards, gradient_shards, slot_shards
+        Devices that share one copy of parameters, gradients, optimizer slots (Rajbhandari et al., "ZeRO", SC 2020); 1: each has all.
+    """
+
+    first: int = 0
+    last: int | None = None
+    tensor: int = 1
+    sequence: bool = False
+    expert: int = 1
+    in_flight: int = 1
+    versions: int = 1
+    parameter_shards: int = 1
+    gradient_shards: int = 1
+    slot_shards: int = 1

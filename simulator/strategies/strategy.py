@@ -19,7 +19,7 @@ from simulator.cluster import Cluster
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Spec
-from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.setup import Held, Layout, Setup
 from simulator.strategies.tensors import Tensors
 from simulator.workload import Workload
 
@@ -225,6 +225,10 @@ class Strategy(Spec):
     def checked_as(self, setup: Setup) -> tuple[str, bool] | None:  # noqa: ARG002
         """Mode and whether messages overlap with compute, as ``models/evidence.toml`` lists what was run; none if this never was."""
         return None
+
+    def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
+        """What a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
+        return ((Held(),),)
 
     # -- estimates -------------------------------------------------------------------
 
