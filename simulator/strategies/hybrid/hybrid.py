@@ -179,7 +179,7 @@ class Hybrid(Strategy):
         """Whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
         return self.pipeline == self.tensor == self.expert == self.chunks == 1 and self.shard == "none"
 
-    def _as_plain(self, setup: Setup) -> MultiWorkerMirrored | None:
+    def as_plain(self, setup: Setup) -> MultiWorkerMirrored | None:
         """The strategy that it is equal to, where nothing is cut and the batch is not either."""
         if not self.is_plain or setup.training.micro_batches > 1 or setup.training.recompute != "none":
             return None
@@ -188,7 +188,7 @@ class Hybrid(Strategy):
 
     def check(self, setup: Setup) -> None:
         """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
-        plain = self._as_plain(setup)
+        plain = self.as_plain(setup)
         if plain is not None:
             plain.check(setup)
             return
@@ -283,13 +283,13 @@ class Hybrid(Strategy):
 
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Each stage its routine; ranks that split tensors are one."""
-        plain = self._as_plain(setup)
+        plain = self.as_plain(setup)
         if plain is not None:
             return plain.program(setup, streams)
         layout = setup.layout
-        grid = self._grid(layout)
+        grid = self.grid(layout)
         wiring = Wiring(setup.cluster, streams)
-        routines, partitions = self._routines(setup, streams, grid)
+        routines, partitions = self._routines(setup, streams)
         stage_of = np.empty(layout.ranks, dtype=np.int64)
         copy_of = np.empty(layout.ranks, dtype=np.int64)
         stage_of[grid.rank] = np.arange(self.pipeline)[:, None]
@@ -317,12 +317,18 @@ class Hybrid(Strategy):
             partition=tuple(number for number, _ in groups),
         )
 
-    def _grid(self, layout: Layout) -> Grid:
+    def grid(self, layout: Layout) -> Grid:
+        """How its ranks are laid out; ``layout``: with devices that split tensors taken together."""
         copies = layout.replicas
         return Grid(self.pipeline, copies, self.order, self.shard_group or copies, self.expert)
 
-    def _routines(self, setup: Setup, streams: Streams, grid: Grid) -> tuple[tuple[Routine, ...], dict[Among, int]]:
+    def _routines(self, setup: Setup, streams: Streams) -> tuple[tuple[Routine, ...], dict[Among, int]]:
         partitions: dict[Among, int] = {}
+        return tuple(routine_of(stage, partitions) for stage in self.costs(setup, streams)), partitions
+
+    def costs(self, setup: Setup, streams: Streams) -> list[StageCosts]:
+        """What each stage's step is made of; ``setup``: with devices that split tensors taken together (:mod:`simulator.teams`)."""
+        grid = self.grid(setup.layout)
         load, copies = setup.workload, setup.layout.replicas
         chunk_bytes = self.pipeline_chunk_bytes
         ours = Timing(setup.cluster, streams, self.algorithm, self.protocol, chunk_bytes)
@@ -349,31 +355,28 @@ class Hybrid(Strategy):
             numbers = [chunk * self.pipeline + stage for chunk in range(self.chunks)]
             its = [whole.parts[number] for number in numbers]
             found.append(
-                routine_of(
-                    StageCosts(
-                        order=order,
-                        parts=its,
-                        layers=[whole.layers_of(part) for part in its],
-                        first=[number == 0 for number in numbers],
-                        last=[number == len(whole.parts) - 1 for number in numbers],
-                        reduced=[one for chunk, part in enumerate(its) for one in whole.reduced(chunk, part)],
-                        forward_s=load.forward(setup.batch),
-                        backward_s=load.backward(setup.batch),
-                        weights=self.weights_share,
-                        apply=whole.applied(its, setup.layout),
-                        shard=self.shard,
-                        shards=self.shard_group or copies,
-                        copies=copies,
-                        experts=self.expert,
-                        prefetch=self.prefetch,
-                        seconds=lambda among, does, size: ours.seconds(among, every[among], does, size),
-                        exchange_s=exchange_s,
-                        delay=self.delays[stage],
-                    ),
-                    partitions,
+                StageCosts(
+                    order=order,
+                    parts=its,
+                    layers=[whole.layers_of(part) for part in its],
+                    first=[number == 0 for number in numbers],
+                    last=[number == len(whole.parts) - 1 for number in numbers],
+                    reduced=[one for chunk, part in enumerate(its) for one in whole.reduced(chunk, part)],
+                    forward_s=load.forward(setup.batch),
+                    backward_s=load.backward(setup.batch),
+                    weights=self.weights_share,
+                    apply=whole.applied(its, setup.layout),
+                    shard=self.shard,
+                    shards=self.shard_group or copies,
+                    copies=copies,
+                    experts=self.expert,
+                    prefetch=self.prefetch,
+                    seconds=lambda among, does, size: ours.seconds(among, every[among], does, size),
+                    exchange_s=exchange_s,
+                    delay=self.delays[stage],
                 )
             )
-        return tuple(found), partitions
+        return found
 
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
         """Of each stage its chunks."""
@@ -420,7 +423,7 @@ class Hybrid(Strategy):
 
     def messages_a_step(self, setup: Setup) -> int:
         """What a device sends and what it does with others in a step."""
-        if self._as_plain(setup) is not None:
+        if self.as_plain(setup) is not None:
             return 0
         parts = 1 + (len(setup.workload.layers) // self.pipeline if self.shard == "parameters" else 0)
         return max(4 * setup.training.micro_batches * self.chunks * parts, 1)

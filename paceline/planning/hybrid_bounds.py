@@ -1,0 +1,238 @@
+"""What a step of a model that is cut takes at least: a chain of work that each step must go through, one thing after the other.
+
+In each step of a pipeline the first micro-batch must have come down to a stage before that
+begins, the stage must have made its passes in the order of its schedule, and the gradients
+of the last of them must have come back to the first stage, which then reduces, updates, and
+only then begins its next step. So a step lasts at least as long as this chain, by whichever
+stage it goes: with stages that are alike (m + p - 1) (f + b) of 1F1B, m (f + b) +
+(p - 1) (f + b) / chunks where stages are interleaved (Narayanan et al., SC 2021, section
+2.2), and less where gradients of weights fill what is idle (Qi et al., ICLR 2024). Nor does
+a step take less than all that a stage does by itself, nor than all collectives of a group,
+which come one after the other. What is left out, such as waiting for others and links that
+several share, only makes a step longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.cluster import Cluster
+from simulator.strategies.hybrid.parts import Part
+from simulator.strategies.hybrid.routine import StageCosts
+from simulator.strategies.hybrid.schedules import Pass
+
+__all__ = ["Chain", "chains_of", "coupled", "hidden_s"]
+
+
+class Chain(NamedTuple):
+    """Work that is done one thing after the other in each step.
+
+    Attributes
+    ----------
+    forward_s, backward_s, update_s
+        Of it, seconds of compute on each stage's device, by the law that they follow; shape (stages,).
+    exchange_s
+        Seconds of collectives and messages.
+    """
+
+    forward_s: NDArray[np.float64]
+    backward_s: NDArray[np.float64]
+    update_s: NDArray[np.float64]
+    exchange_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Its seconds on devices that are alike."""
+        return float(self.forward_s.sum() + self.backward_s.sum() + self.update_s.sum()) + self.exchange_s
+
+    @property
+    def compute_s(self) -> float:
+        """Of it, seconds of compute."""
+        return self.total_s - self.exchange_s
+
+
+class _Work(NamedTuple):
+    """Seconds of what one stage does."""
+
+    forward_s: float = 0.0
+    backward_s: float = 0.0
+    exchange_s: float = 0.0
+
+    def plus(self, other: _Work) -> _Work:
+        return _Work(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+class _Stage:
+    """One stage: its passes in their order, and what comes before and after them."""
+
+    def __init__(self, costs: StageCosts) -> None:
+        self.costs = costs
+        self.forward = [_Work(part.forward_s, 0.0, costs.exchange_s(part, True)) for part in costs.parts]
+        parted = any(each.does == "weights" for each in costs.order)
+        self.backward = [self._backward(part, 1.0 - costs.weights if parted else 1.0) for part in costs.parts]
+        self.weights = [_Work(0.0, part.backward_s * costs.weights) for part in costs.parts]
+        backwards = [place for place, each in enumerate(costs.order) if each.does == "backward"]
+        self.last_backward = backwards[-1]
+        self.shares = costs.shard != "none" and costs.shards > 1
+
+    def _backward(self, part: Part, share: float) -> _Work:
+        return _Work(part.again_s, part.backward_s * share, self.costs.exchange_s(part, False))
+
+    def sum_of(self, order: Sequence[Pass]) -> _Work:
+        """What some of its passes take."""
+        work = {"forward": self.forward, "backward": self.backward, "weights": self.weights}
+        total = _Work()
+        for (does, chunk), count in _counts(order).items():
+            its = work[does][chunk]
+            total = total.plus(_Work(*(count * value for value in its)))
+        return total
+
+    def after(self, micro_batch: int) -> Sequence[Pass]:
+        """Its passes after the backward pass of a micro-batch in its first chunk."""
+        order = self.costs.order
+        place = next(at for at, each in enumerate(order) if each.does == "backward" and each.micro_batch == micro_batch and not each.chunk)
+        return order[place + 1 :]
+
+    # -- collectives -------------------------------------------------------------------
+
+    @property
+    def first_gather_s(self) -> float:
+        """Before its first pass, where parameters are shared: the first layer's."""
+        if not (self.shares and self.costs.shard == "parameters"):
+            return 0.0
+        layer = self.costs.layers[0][0]
+        return self._gather_s(layer.dense_bytes + layer.expert_bytes)
+
+    @property
+    def last_reduce_s(self) -> float:
+        """After its last pass: the gradients that only that makes ready."""
+        costs = self.costs
+        chunk = costs.order[-1].chunk
+        if self.shares and costs.shard == "parameters":
+            layer = costs.layers[chunk][0]
+            return self._reduced_s(layer.dense_bytes, layer.expert_bytes)
+        last = [one for one in costs.reduced if one.chunk == chunk and one.ready >= 1.0]
+        return max((self._reduced_s(one.dense_bytes, one.expert_bytes) for one in last), default=0.0)
+
+    @property
+    def last_gather_s(self) -> float:
+        """After its update: what was updated, where copies share the optimizer's slots but not parameters."""
+        if not self.shares or self.costs.shard == "parameters":
+            return 0.0
+        return self._gather_s(sum(its.dense_bytes + its.expert_bytes for its in self.costs.reduced))
+
+    @property
+    def collectives_s(self) -> float:
+        """All collectives of the group with which it shares or sums gradients, which come one after the other."""
+        costs = self.costs
+        if not (self.shares and costs.shard == "parameters"):
+            return sum(self._scattered_s(one.dense_bytes) for one in costs.reduced) + self.last_gather_s
+        keeps = len(costs.first) > 1 or not (costs.first[0] and costs.last[0])
+        times = 1 if keeps else sum(each.does == "forward" for each in costs.order)
+        gathers_s = sum(self._gather_s(layer.dense_bytes + layer.expert_bytes) for its in costs.layers for layer in its)
+        scatters_s = sum(self._scattered_s(layer.dense_bytes) for its in costs.layers for layer in its)
+        return times * ((1 if keeps else 2) * gathers_s + scatters_s)
+
+    def _gather_s(self, size_bytes: float) -> float:
+        return self.costs.seconds("shard", "all-gather", size_bytes) if size_bytes else 0.0
+
+    def _scattered_s(self, dense_bytes: float) -> float:
+        """Of gradients, the part of the reduction that all of a group's others wait for."""
+        if self.costs.copies == 1 or not dense_bytes:
+            return 0.0
+        if not self.shares:
+            return self.costs.seconds("data", "all-reduce", dense_bytes)
+        return self.costs.seconds("shard", "reduce-scatter", dense_bytes)
+
+    def _reduced_s(self, dense_bytes: float, expert_bytes: float) -> float:
+        costs = self.costs
+        if costs.copies == 1:
+            return 0.0
+        dense_s = self._scattered_s(dense_bytes)
+        if self.shares and costs.shards < costs.copies and dense_bytes:
+            dense_s += costs.seconds("across", "all-reduce", dense_bytes / costs.shards)
+        experts_s = 0.0
+        if expert_bytes and costs.copies > costs.experts:
+            experts_s = costs.seconds("alike", "all-reduce", expert_bytes / costs.experts)
+        return max(dense_s, experts_s)
+
+
+def _counts(order: Iterable[Pass]) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for each in order:
+        found[each.does, each.chunk] = found.get((each.does, each.chunk), 0) + 1
+    return found
+
+
+def chains_of(costs: Sequence[StageCosts], cluster: Cluster, apply_s: float) -> list[Chain]:
+    """Every chain that is known; a step lasts at least as long as each.
+
+    Parameters
+    ----------
+    costs
+        Of each stage, of a strategy whose stages wait for each other at the end of a step.
+    cluster
+        Its fastest link is what a message crosses at best.
+    apply_s
+        Seconds of the whole model's update.
+    """
+    stages = [_Stage(its) for its in costs]
+    return [*_by_stages(stages, cluster, apply_s), *(_alone(stages, number, apply_s) for number in range(len(stages)))]
+
+
+def _by_stages(stages: Sequence[_Stage], cluster: Cluster, apply_s: float) -> Iterator[Chain]:
+    """Down to a stage, through its passes, and back up to the first, which updates."""
+    count, first = len(stages), stages[0]
+    for number in range(count):
+        works = [_Work() for _ in stages]
+        stage = stages[number]
+        last = stage.costs.order[stage.last_backward]
+        exchange_s = first.first_gather_s + first.last_reduce_s + first.last_gather_s
+        for before in range(number):
+            works[before] = stages[before].forward[0].plus(stages[before].backward[0])
+            exchange_s += _sent_s(cluster, stages[before].costs.parts[0].output_bytes)
+            exchange_s += _sent_s(cluster, stages[before + 1].costs.layers[0][0].input_bytes)
+        if number:
+            works[number] = stage.sum_of(stage.costs.order[: stage.last_backward + 1])
+            works[0] = works[0].plus(first.sum_of(first.after(last.micro_batch)))
+        else:
+            works[0] = first.sum_of(first.costs.order)
+        yield _chain(works, exchange_s, 0, first.costs.apply * apply_s)
+
+
+def _alone(stages: Sequence[_Stage], number: int, apply_s: float) -> Chain:
+    """All that one stage does itself."""
+    stage = stages[number]
+    works = [_Work() for _ in stages]
+    works[number] = stage.sum_of(stage.costs.order)
+    return _chain(works, stage.last_reduce_s + stage.last_gather_s, number, stage.costs.apply * apply_s)
+
+
+def _chain(works: Sequence[_Work], exchange_s: float, updates: int, update_s: float) -> Chain:
+    forward_s, backward_s, exchanges_s = np.array(works).T
+    updated_s = np.zeros(len(works))
+    updated_s[updates] = update_s
+    return Chain(forward_s, backward_s, updated_s, float(exchanges_s.sum()) + exchange_s)
+
+
+def _sent_s(cluster: Cluster, size_bytes: float) -> float:
+    """Seconds of a message over the fastest link that there is."""
+    links = [cluster.link_of(node) for node in range(sum(kind.nodes for kind in cluster.node_classes) + 1)]
+    if cluster.replicas_per_node > 1:
+        links.append(cluster.intra_node)
+    return min(float(link.latency_s + size_bytes / link.bandwidth_bytes_per_s) for link in links)
+
+
+def hidden_s(costs: Sequence[StageCosts]) -> float:
+    """Seconds of the collectives of the group that has most of them, which compute may hide."""
+    return max(_Stage(its).collectives_s for its in costs)
+
+
+def coupled(costs: Sequence[StageCosts]) -> bool:
+    """Whether all copies wait for each other in each stage, each step."""
+    return all(its.copies == 1 or any(one.dense_bytes for one in its.reduced) for its in costs)
+
