@@ -333,17 +333,17 @@ class Hybrid(Strategy):
         ours = Timing(setup.cluster, streams, self.algorithm, self.protocol, chunk_bytes)
         inner = Timing(self._whole or setup.cluster, streams, "ring", self.protocol, chunk_bytes)
         whole = _Costs(self, setup)
+        between = {part.first for part in whole.parts[1:]}
         among_tensors = tensor_groups(self._whole or setup.cluster, self.tensor)
 
         def exchange_s(part: Part, forward: bool) -> float:
-            """What a pass of a part exchanges, and of the forward pass what it is given, in pieces by those who split tensors."""
+            """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
             its = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
             total = sum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
             total += sum(ours.seconds("experts", every["experts"], "all-to-all", size * (self.capacity or 1.0)) for size in its.tokens)
-            given = part.input_bytes if forward else part.output_bytes
-            if self.tensor > 1 and not self.sequence_parallel and self.pipeline > 1 and given:
-                total += inner.seconds("tensor", among_tensors, "all-gather", given)
+            if self.tensor > 1 and not self.sequence_parallel and (part.first if forward else part.last) in between:
+                total += inner.seconds("tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes)
             return total
 
         kinds: tuple[Among, ...] = ("pass", "data", "shard", "across", "experts", "alike")
@@ -425,8 +425,9 @@ class Hybrid(Strategy):
 
     def messages_a_step(self, setup: Setup) -> int:
         """What a device sends and what it does with others in a step."""
-        parts = 1 + (len(setup.workload.layers) // self.pipeline if self.shard == "parameters" else 0)
-        return max(4 * setup.training.micro_batches * self.chunks * parts, 1)
+        each = 4 if self.pipeline > 1 else 2
+        layers = len(setup.workload.layers) // (self.pipeline * self.chunks) if self.shard == "parameters" else 1
+        return each * setup.training.micro_batches * self.chunks * max(layers, 1)
 
     def message_bytes(self, setup: Setup) -> Sequence[float]:
         """Activations that stages hand on, and gradients of a stage."""
