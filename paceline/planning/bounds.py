@@ -26,7 +26,7 @@ from simulator.replication import drawn_scenario
 from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.catalogue import ALONE
+from simulator.strategies.catalogue import ALONE, kind_of
 from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.teams import as_workers
 from simulator.training import Training
@@ -124,11 +124,11 @@ class Ceilings:
 
     def of(self, scenario: Scenario) -> NDArray[np.float64]:
         """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
-        if isinstance(scenario.strategy, Hybrid):
-            plain = scenario.strategy.as_plain(scenario)
-            if plain is None:
-                return self._of_parts(scenario, scenario.strategy)
-            scenario = scenario.model_copy(update={"strategy": plain})
+        strategy = scenario.strategy
+        if strategy.simpler is not None:
+            scenario = scenario.model_copy(update={"strategy": kind_of(strategy.simpler).model_validate(strategy.simpler)})
+        elif isinstance(strategy, Hybrid):
+            return self._of_parts(scenario, strategy)
         scenario = as_workers(scenario)
         window = _Window.of(scenario)
         if window is None:
@@ -147,7 +147,7 @@ class Ceilings:
     def _of_parts(self, scenario: Scenario, strategy: Hybrid) -> NDArray[np.float64]:
         """Of a model that is cut: as many whole steps as the first stage makes in the window, each as long as the longest chain."""
         whole = scenario.run.steps - scenario.warmup - 1
-        if whole <= 0 or strategy.schedule == "pipedream":
+        if whole <= 0 or strategy.schedule == "pipedream" or strategy.on_host:
             return np.full(len(self._draws), math.inf)
         expected = as_workers(resolve(scenario).scenario)
         assert isinstance(expected.strategy, Hybrid)

@@ -6,11 +6,12 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling
-from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, way_of
+from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, trained_in_words, way_of, without_layers
 from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find
 from simulator.errors import InputError, ScenarioError
@@ -21,6 +22,8 @@ from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import kind_of, strategy_table
+from simulator.strategies.strategy import Strategy
+from simulator.training import Training
 from simulator.validation_errors import quoted, validated
 from simulator.workload import Workload
 
@@ -341,9 +344,7 @@ def _add_line(
         except ScenarioError as error:
             problems.append(error.problems[0])
     line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
-    # what was chosen by further keys and cannot be read off the words already
-    others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
-    name = f"{line_of.strategy.in_words} on {template.cluster.name}{others}"
+    name = _named(line_of.strategy, line_of.training, template.cluster.name, chosen)
     if problems:
         space.refused.append(Refused(name=f"{name}, {scaling} scaling", cluster=asked, text=problems[0], configurations=len(problems)))
     if scenarios:
@@ -368,22 +369,17 @@ def _add_ways(
     device_batch = None if each is None else Fraction(each, base.layout.ranks_per_replica)
     lines: dict[str, Line] = {}
     refused: dict[tuple[Way, bool], list[tuple[str, str]]] = {}
-    others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen if key not in _SAID)
-    known = {line.key: line for line in space.lines if line.cluster == asked and line.scaling == scaling}
+    known = {line.name: line for line in space.lines if line.cluster == asked and line.scaling == scaling}
     family = object()
     maker = Maker(short, template, workload, device_batch, fixed, where)
     for count in counts.values:
         for its in maker.tried(count):
-            trained = "".join(f", {text}" for text in its.training.in_words)
-            name = f"{its.strategy.in_words}{trained} on {template.cluster.name}{others}"
+            name = _named(its.strategy, its.training, template.cluster.name, chosen)
             if its.scenario is None:
                 refused.setdefault((way_of(its.strategy), its.by_memory), []).append((f"{name}, {count} workers", its.refused))
                 continue
-            key = line_key(its.scenario)
-            if key in known and count in known[key].scenarios:
-                continue
-            line = lines.setdefault(key, Line(name, asked, scaling, {}, counts.searched, family))
-            line.scenarios[count] = its.scenario
+            if name not in known or count not in known[name].scenarios:
+                lines.setdefault(name, Line(name, asked, scaling, {}, counts.searched, family)).scenarios[count] = its.scenario
     space.lines += lines.values()
     for (way, by_memory), its_texts in refused.items():
         (name, text), many = its_texts[0], len(its_texts)
@@ -397,6 +393,13 @@ def _add_ways(
             f"{where}: the ranges name more than {made:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken: give a list of "
             "`workers`, or fewer `strategies`"
         )
+
+
+def _named(strategy: Strategy, training: Training, cluster: str, chosen: Sequence[tuple[str, Any]]) -> str:
+    """A line in words: its strategy, how it is trained, where, and what was chosen by further keys."""
+    trained = trained_in_words(training)
+    others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
+    return f"{strategy.in_words}{f', {trained}' if trained else ''} on {cluster}{others}"
 
 
 def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workload:

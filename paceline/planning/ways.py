@@ -24,7 +24,7 @@ from simulator.training import Training
 from simulator.validation_errors import validated
 from simulator.workload import Workload
 
-__all__ = ["NAMES", "NOT_CUT", "WAYS", "Degrees", "Fixed", "Maker", "Tried", "Variant", "Way", "choices_of", "degrees_of", "way_of"]
+__all__ = ["NAMES", "NOT_CUT", "WAYS", "Degrees", "Fixed", "Maker", "Tried", "Variant", "Way", "choices_of", "degrees_of", "trained_in_words", "way_of", "without_layers"]
 
 Way = Literal["data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid"]
 WAYS: tuple[Way, ...] = ("data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid")
@@ -346,3 +346,18 @@ def _powers(number: int) -> list[int]:
     """Powers of two that divide a number."""
     return [1 << power for power in range(number.bit_length()) if number % (1 << power) == 0]
 
+
+
+def trained_in_words(training: Training) -> str:
+    """Micro-batches, and what is computed again; empty where there is neither."""
+    texts = [f"{training.micro_batches:,} micro-batches"] if training.micro_batches > 1 else []
+    texts += [f"{training.recompute} recomputation"] if training.recompute != "none" else []
+    return ", ".join(texts)
+
+
+def without_layers(load: Workload) -> str:
+    """Why a workload cannot be cut."""
+    return (
+        f"workload {load.name!r} has no layers, which this strategy cuts it by: measure them with `paceline calibrate --layers`, or take a "
+        "workload that has them"
+    )

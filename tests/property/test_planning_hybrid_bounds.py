@@ -68,8 +68,9 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         run_to_run_cv=choose(0.0, 0.1),
         input={"base": choose("0 s", "1 ms", "2 s"), "per_sample": "0 s"},
         uncertainty=choose(None, UNCERTAIN),
-        **choose({}, {"forward": {"base": "2 ms", "per_sample": "10 ms", "least": "150 ms"}}),
     )
+    if choose(True, False):
+        workload["forward"] = {"base": "2 ms", "per_sample": "10 ms", "least": "150 ms"}
     cluster = {
         "devices_per_node": choose(1, 2, 4, 8),
         "inter_node": {"bandwidth": choose("100 MB/s", "1 GB/s", "20 GB/s"), "latency": choose("0 s", "1 ms")},
