@@ -145,11 +145,13 @@ class Refused(Spec):
     cluster: str = Field(default="", description="as it was asked for")
     text: str = Field(description="why, in a sentence")
     configurations: int = Field(ge=1, description="how many of those considered it concerns")
-    by_memory: bool = Field(default=False, description="because they do not fit into the memory of a device")
+    by_memory: bool = Field(default=False, description="because a device has not the memory; of ways of cutting a model")
+    way: str = Field(default="", description="way of training, of ways of cutting a model")
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(handler(self), "by_memory")
+        """Without what is of ways of cutting a model, where that is none."""
+        return _without(handler(self), "by_memory", "way")
 
 
 class Improvement(Spec):
@@ -200,6 +202,7 @@ class Plan(Spec):
     ways: tuple[WayAnswer, ...] = Field(default=(), description="each way of training that was tried, where there are several; best first")
     best_way: str = Field(default="", description="which way of training is best, and why, in a sentence; empty where one was tried")
     for_each_cluster: int = Field(default=0, description="of the candidates, those simulated only so that each cluster has its best")
+    for_each_way: int = Field(default=0, description="of the candidates, those simulated only so that each way of training has its best")
     left_out: tuple[LeftOut, ...] = Field(default=(), description="what the figures do not hold")
     servers: tuple[ServerCount, ...] = Field(default=(), description="of a parameter-server answer; ascending")
     servers_enough: int | None = Field(default=None, description="the fewest from which more servers gain less than 2%")
@@ -219,7 +222,7 @@ class Plan(Spec):
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what is said of ways of training, where there is one."""
-        return _without(handler(self), "ways", "best_way")
+        return _without(handler(self), "ways", "best_way", "for_each_way")
 
     def to_frame(self) -> pd.DataFrame:
         """A row a candidate, all that were simulated: the chosen one first, then the runners-up, then the others.

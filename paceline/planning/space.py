@@ -385,7 +385,7 @@ def _add_ways(
         (name, text), many = its_texts[0], len(its_texts)
         what = f"{way} under {short!r}, such as {name}" if many > 1 else name
         space.refused.append(
-            Refused(name=f"{what}, {scaling} scaling", cluster=asked, text=text, configurations=many, by_memory=by_memory)
+            Refused(name=f"{what}, {scaling} scaling", cluster=asked, text=text, configurations=many, by_memory=by_memory, way=way)
         )
     made = sum(len(line.scenarios) for line in space.lines)
     if made > _MOST_CONFIGURATIONS:
