@@ -96,7 +96,7 @@ class Hybrid(Strategy):
     on_host: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
         default=(),
         max_length=10_000,
-        description="names of layers that the host computes in place of the device, such as a large embedding",
+        description="names of layers that the host computes, such as a large embedding",
     )
     host_factor: float = Field(default=1.0, gt=0, le=1e6, description="time of such a layer on the host over that on the device")
     shard: Shard = Field(
@@ -334,6 +334,7 @@ class Hybrid(Strategy):
             np.broadcast_to(np.int64(-1), layout.ranks),
             path,
             peer,
+            slowdown=None if layout.ranks > 1 else 0.0,  # one alone has nothing to communicate beside its passes
             routine_of=stage_of,
             copy_of=copy_of,
             groups=tuple(ranks for _, ranks in groups),
