@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.planning.hybrid_bounds import Chain, chains_of, coupled, hidden_s
+from paceline.planning.hybrid_bounds import Chain, Cut
 from simulator.buckets import buckets
 from simulator.cluster import Cluster
 from simulator.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
@@ -64,7 +64,6 @@ class _Draw:
             least, most = found[-1] if found else (factor, factor)
             found.append((min(least, factor), max(most, factor)))
         return found[scenario.processes - 1]
-
 
     # -- of a model that is cut ---------------------------------------------------------
 
@@ -151,16 +150,15 @@ class Ceilings:
             return np.full(len(self._draws), math.inf)
         expected = as_workers(resolve(scenario).scenario)
         assert isinstance(expected.strategy, Hybrid)
-        costs = expected.strategy.costs(expected, Streams(scenario.run.seed, 0))
-        chains = chains_of(costs, expected.cluster, expected.workload.apply_s)
-        compute, hidden = max(chains, key=lambda its: its.total_s), hidden_s(costs)
-        ranks = expected.strategy.grid(expected.layout).rank if coupled(costs) else None
+        ranks = expected.strategy.grid(expected.layout).rank
+        cut = Cut(expected.strategy.costs(expected, Streams(scenario.run.seed, 0)), expected.cluster, ranks)
+        longest, hidden_s = max(cut.chains(expected.workload.apply_s), key=lambda its: its.total_s), cut.hidden_s()
         samples = (whole + 1) * scenario.replicas * scenario.batch
         rates = []
         for draw in self._draws:
             at_least_s = whole * max(
-                _chain_s(compute, expected, draw, strategy, ranks, whole),
-                hidden * _faster(expected.cluster, draw),
+                _chain_s(longest, expected, draw, strategy, ranks if cut.coupled else None, whole),
+                hidden_s * _faster(expected.cluster, draw),
                 (whole - 1) / whole * draw.workload.input(scenario.batch),
             )
             rates.append(samples / at_least_s if at_least_s > 0 else math.inf)

@@ -8,13 +8,16 @@ stage it goes: with stages that are alike (m + p - 1) (f + b) of 1F1B, m (f + b)
 (p - 1) (f + b) / chunks where stages are interleaved (Narayanan et al., SC 2021, section
 2.2), and less where gradients of weights fill what is idle (Qi et al., ICLR 2024). Nor does
 a step take less than all that a stage does by itself, nor than all collectives of a group,
-which come one after the other. What is left out, such as waiting for others and links that
+which come one after the other, nor than the messages that stages send over the link of a
+node. What is left out, such as waiting for others and links that
 several share, only makes a step longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +28,7 @@ from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.routine import StageCosts
 from simulator.strategies.hybrid.schedules import Pass
 
-__all__ = ["Chain", "chains_of", "coupled", "hidden_s"]
+__all__ = ["Chain", "Cut"]
 
 
 class Chain(NamedTuple):
@@ -82,11 +85,21 @@ class _Stage:
     def _backward(self, part: Part, share: float) -> _Work:
         return _Work(part.again_s, part.backward_s * share, self.costs.exchange_s(part, False))
 
+    @cached_property
+    def whole(self) -> _Work:
+        """All of its passes."""
+        return self.sum_of(self.costs.order)
+
+    @cached_property
+    def through_the_last(self) -> _Work:
+        """Its passes up to the last backward pass, with which the way back begins."""
+        return self.sum_of(self.costs.order[: self.last_backward + 1])
+
     def sum_of(self, order: Sequence[Pass]) -> _Work:
         """What some of its passes take."""
         work = {"forward": self.forward, "backward": self.backward, "weights": self.weights}
         total = _Work()
-        for (does, chunk), count in _counts(order).items():
+        for (does, chunk), count in Counter((each.does, each.chunk) for each in order).items():
             its = work[does][chunk]
             total = total.plus(_Work(*(count * value for value in its)))
         return total
@@ -99,7 +112,7 @@ class _Stage:
 
     # -- collectives -------------------------------------------------------------------
 
-    @property
+    @cached_property
     def first_gather_s(self) -> float:
         """Before its first pass, where parameters are shared: the first layer's."""
         if not (self.shares and self.costs.shard == "parameters"):
@@ -107,7 +120,7 @@ class _Stage:
         layer = self.costs.layers[0][0]
         return self._gather_s(layer.dense_bytes + layer.expert_bytes)
 
-    @property
+    @cached_property
     def last_reduce_s(self) -> float:
         """After its last pass: the gradients that only that makes ready."""
         costs = self.costs
@@ -118,7 +131,7 @@ class _Stage:
         last = [one for one in costs.reduced if one.chunk == chunk and one.ready >= 1.0]
         return max((self._reduced_s(one.dense_bytes, one.expert_bytes) for one in last), default=0.0)
 
-    @property
+    @cached_property
     def last_gather_s(self) -> float:
         """After its update: what was updated, where copies share the optimizer's slots but not parameters."""
         if not self.shares or self.costs.shard == "parameters":
@@ -161,54 +174,90 @@ class _Stage:
         return max(dense_s, experts_s)
 
 
-def _counts(order: Iterable[Pass]) -> dict[tuple[str, int], int]:
-    found: dict[tuple[str, int], int] = {}
-    for each in order:
-        found[each.does, each.chunk] = found.get((each.does, each.chunk), 0) + 1
-    return found
-
-
-def chains_of(costs: Sequence[StageCosts], cluster: Cluster, apply_s: float) -> list[Chain]:
-    """Every chain that is known; a step lasts at least as long as each.
+class Cut:
+    """What is known of a step of a model that is cut.
 
     Parameters
     ----------
     costs
         Of each stage, of a strategy whose stages wait for each other at the end of a step.
     cluster
-        Its fastest link is what a message crosses at best.
-    apply_s
-        Seconds of the whole model's update.
+        With devices that split tensors as one.
+    ranks
+        Of each stage and copy, shape (stages, copies).
+
+    Attributes
+    ----------
+    coupled
+        Whether all copies wait for each other in each stage, each step.
     """
-    stages = [_Stage(its) for its in costs]
-    return [*_by_stages(stages, cluster, apply_s), *(_alone(stages, number, apply_s) for number in range(len(stages)))]
+
+    def __init__(self, costs: Sequence[StageCosts], cluster: Cluster, ranks: NDArray[np.int64]) -> None:
+        self._stages = [_Stage(its) for its in costs]
+        self._cluster = cluster
+        self._node = ranks // cluster.replicas_per_node
+        self.coupled = all(its.copies == 1 or any(one.dense_bytes for one in its.reduced) for its in costs)
+
+    def chains(self, apply_s: float) -> list[Chain]:
+        """Every chain that is known; a step lasts at least as long as each. ``apply_s``: of the whole model's update."""
+        numbers = range(len(self._stages))
+        down_s = [self._sent_s(its.costs.parts[0].output_bytes, number) for number, its in enumerate(self._stages[:-1])]
+        up_s = [self._sent_s(its.costs.layers[0][0].input_bytes, number) for number, its in enumerate(self._stages[1:])]
+        exchange_s = np.concatenate(([0.0], np.cumsum(np.add(down_s, up_s)))).tolist()
+        by_stages = [_by_stage(self._stages, number, exchange_s[number], apply_s) for number in numbers]
+        return [*by_stages, *(_alone(self._stages, number, apply_s) for number in numbers)]
+
+    def _sent_s(self, size_bytes: float, stage: int) -> float:
+        """Seconds of a message between a stage and the next, of the copy whose way is shortest."""
+        nodes, others = self._node[stage].tolist(), self._node[stage + 1].tolist()
+        return min(self._crosses_s(size_bytes, *ends) for ends in set(zip(nodes, others, strict=True)))
+
+    def _crosses_s(self, size_bytes: float, node: int, other: int) -> float:
+        if node == other:
+            link = self._cluster.intra_node
+            return float(link.latency_s + size_bytes / link.bandwidth_bytes_per_s)
+        links = self._cluster.link_of(node), self._cluster.link_of(other)
+        return float(min(its.latency_s for its in links) + size_bytes / min(its.bandwidth_bytes_per_s for its in links))
+
+    def hidden_s(self) -> float:
+        """Seconds of what compute may hide: the collectives of a group, or what stages hand on over the link of a node, the longest."""
+        return max(*(its.collectives_s for its in self._stages), self._busiest_link_s())
+
+    def _busiest_link_s(self) -> float:
+        """Of activations that leave a node, and of gradients."""
+        count, out = len(self._stages), {}
+        for number, stage in enumerate(self._stages):
+            costs, following, before = stage.costs, (number + 1) % count, (number - 1) % count
+            times = sum(each.does == "forward" and not each.chunk for each in costs.order)
+            down = times * sum(part.output_bytes for part, last in zip(costs.parts, costs.last, strict=True) if not last)
+            up = times * sum(its[0].input_bytes for its, first in zip(costs.layers, costs.first, strict=True) if not first)
+            for other, size_bytes in ((following, down), (before, up)):
+                for node, its_node in zip(self._node[number].tolist(), self._node[other].tolist(), strict=True):
+                    if node != its_node:
+                        out[node] = out.get(node, 0.0) + size_bytes
+        return max((size_bytes / self._cluster.link_of(node).bandwidth_bytes_per_s for node, size_bytes in out.items()), default=0.0)
 
 
-def _by_stages(stages: Sequence[_Stage], cluster: Cluster, apply_s: float) -> Iterator[Chain]:
-    """Down to a stage, through its passes, and back up to the first, which updates."""
-    count, first = len(stages), stages[0]
-    for number in range(count):
-        works = [_Work() for _ in stages]
-        stage = stages[number]
-        last = stage.costs.order[stage.last_backward]
-        exchange_s = first.first_gather_s + first.last_reduce_s + first.last_gather_s
-        for before in range(number):
-            works[before] = stages[before].forward[0].plus(stages[before].backward[0])
-            exchange_s += _sent_s(cluster, stages[before].costs.parts[0].output_bytes)
-            exchange_s += _sent_s(cluster, stages[before + 1].costs.layers[0][0].input_bytes)
-        if number:
-            works[number] = stage.sum_of(stage.costs.order[: stage.last_backward + 1])
-            works[0] = works[0].plus(first.sum_of(first.after(last.micro_batch)))
-        else:
-            works[0] = first.sum_of(first.costs.order)
-        yield _chain(works, exchange_s, 0, first.costs.apply * apply_s)
+def _by_stage(stages: Sequence[_Stage], number: int, exchange_s: float, apply_s: float) -> Chain:
+    """Down to a stage, through its passes, and back up to the first, which updates; ``exchange_s``: of the messages on that way."""
+    works = [_Work() for _ in stages]
+    first, stage = stages[0], stages[number]
+    exchange_s += first.first_gather_s + first.last_reduce_s + first.last_gather_s
+    for before in range(number):
+        works[before] = stages[before].forward[0].plus(stages[before].backward[0])
+    if number:
+        works[number] = stage.through_the_last
+        works[0] = works[0].plus(first.sum_of(first.after(stage.costs.order[stage.last_backward].micro_batch)))
+    else:
+        works[0] = first.whole
+    return _chain(works, exchange_s, 0, first.costs.apply * apply_s)
 
 
 def _alone(stages: Sequence[_Stage], number: int, apply_s: float) -> Chain:
     """All that one stage does itself."""
     stage = stages[number]
     works = [_Work() for _ in stages]
-    works[number] = stage.sum_of(stage.costs.order)
+    works[number] = stage.whole
     return _chain(works, stage.last_reduce_s + stage.last_gather_s, number, stage.costs.apply * apply_s)
 
 
@@ -217,22 +266,3 @@ def _chain(works: Sequence[_Work], exchange_s: float, updates: int, update_s: fl
     updated_s = np.zeros(len(works))
     updated_s[updates] = update_s
     return Chain(forward_s, backward_s, updated_s, float(exchanges_s.sum()) + exchange_s)
-
-
-def _sent_s(cluster: Cluster, size_bytes: float) -> float:
-    """Seconds of a message over the fastest link that there is."""
-    links = [cluster.link_of(node) for node in range(sum(kind.nodes for kind in cluster.node_classes) + 1)]
-    if cluster.replicas_per_node > 1:
-        links.append(cluster.intra_node)
-    return min(float(link.latency_s + size_bytes / link.bandwidth_bytes_per_s) for link in links)
-
-
-def hidden_s(costs: Sequence[StageCosts]) -> float:
-    """Seconds of the collectives of the group that has most of them, which compute may hide."""
-    return max(_Stage(its).collectives_s for its in costs)
-
-
-def coupled(costs: Sequence[StageCosts]) -> bool:
-    """Whether all copies wait for each other in each stage, each step."""
-    return all(its.copies == 1 or any(one.dense_bytes for one in its.reduced) for its in costs)
-

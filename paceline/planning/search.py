@@ -316,9 +316,7 @@ def _unpromising(points: Sequence[Point]) -> set[int]:
         if point.line.family is not None:
             alike.setdefault((*_way(point), point.workers), []).append(point)
     return {
-        id(point)
-        for its in alike.values()
-        for point in sorted(its, key=lambda point: (-point.ceiling, point.line.name))[_MOST_OF_A_WAY:]
+        id(point) for its in alike.values() for point in sorted(its, key=lambda point: (-point.ceiling, point.line.name))[_MOST_OF_A_WAY:]
     }
 
 

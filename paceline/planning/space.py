@@ -372,7 +372,10 @@ def _add_ways(
     known = {line.name: line for line in space.lines if line.cluster == asked and line.scaling == scaling}
     family = object()
     maker = Maker(short, template, workload, device_batch, fixed, where)
+    per_node = template.cluster.devices_per_node
     for count in counts.values:
+        if counts.searched and count % per_node and per_node % count:
+            continue  # of a range, whole nodes, or a part that divides one
         for its in maker.tried(count):
             name = _named(its.strategy, its.training, template.cluster.name, chosen)
             if its.scenario is None:

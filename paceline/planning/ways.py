@@ -24,7 +24,22 @@ from simulator.training import Training
 from simulator.validation_errors import validated
 from simulator.workload import Workload
 
-__all__ = ["NAMES", "NOT_CUT", "WAYS", "Degrees", "Fixed", "Maker", "Tried", "Variant", "Way", "choices_of", "degrees_of", "trained_in_words", "way_of", "without_layers"]
+__all__ = [
+    "NAMES",
+    "NOT_CUT",
+    "WAYS",
+    "Degrees",
+    "Fixed",
+    "Maker",
+    "Tried",
+    "Variant",
+    "Way",
+    "choices_of",
+    "degrees_of",
+    "trained_in_words",
+    "way_of",
+    "without_layers",
+]
 
 Way = Literal["data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid"]
 WAYS: tuple[Way, ...] = ("data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid")
@@ -217,9 +232,7 @@ class Maker:
         For messages.
     """
 
-    def __init__(
-        self, name: str, template: Scenario, workload: Workload, device_batch: Fraction | None, fixed: Fixed, where: str
-    ) -> None:
+    def __init__(self, name: str, template: Scenario, workload: Workload, device_batch: Fraction | None, fixed: Fixed, where: str) -> None:
         assert isinstance(template.strategy, Hybrid)
         self._name, self._template, self._load, self._where = name, template, workload, where
         self._own, self._device_batch, self._fixed = template.strategy, device_batch, fixed
@@ -268,9 +281,7 @@ class Maker:
 
     def _made(self, degrees: Degrees, variant: Variant, workers: int, batch: int) -> Tried:
         strategy = self._strategy(degrees, variant.shard).with_count(workers)
-        training = self._template.training.model_copy(
-            update={"micro_batches": variant.micro_batches, "recompute": variant.recompute}
-        )
+        training = self._template.training.model_copy(update={"micro_batches": variant.micro_batches, "recompute": variant.recompute})
         load = self._load if self._device_batch is None else self._load.model_copy(update={"batch_per_replica": batch})
         parts = {**self._template.sections, "workload": load, "strategy": strategy, "training": training}
         try:
@@ -345,7 +356,6 @@ def _micro_batches(degrees: Degrees, batch: int) -> list[int]:
 def _powers(number: int) -> list[int]:
     """Powers of two that divide a number."""
     return [1 << power for power in range(number.bit_length()) if number % (1 << power) == 0]
-
 
 
 def trained_in_words(training: Training) -> str:
