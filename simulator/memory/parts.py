@@ -10,7 +10,7 @@ weights are stashed (Narayanan et al., "PipeDream", SOSP 2019, section 3.3) is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -52,8 +52,8 @@ SLOTS: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adagrad": 1, "rmspro
 Stern, ICML 2018, section 4, who keep nothing else of it)."""
 
 _FLOAT32_BYTES = 4.0
-_MIXED = 0.5
-"""Bytes of a parameter and of a gradient in 16 bits over those in 32."""
+_HALF = 0.5
+"""Bytes in 16 bits over those in 32."""
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536}
 _NEWER = 1800
@@ -167,12 +167,12 @@ def _reserve(device: Accelerator) -> Part:
     return Part(name="reserve", size_bytes=size_bytes, text=f"what TensorFlow leaves to CUDA and its libraries on {device.generation}")
 
 
-class _State(NamedTuple):
-    """Bytes of parameters, their gradients and the optimizer's slots; slots none where the optimizer is not known."""
+class _Owned(NamedTuple):
+    """A variable of a chunk: the share of it that a device has of those that split it, and by how many its experts are spread."""
 
-    parameters: float
-    gradients: float
-    slots: float | None
+    variable: Variable
+    share: float
+    spread: int
 
 
 class _Device:
@@ -187,9 +187,7 @@ class _Device:
 
     def parts(self) -> list[Part]:
         """What is held, but for what the framework keeps to itself."""
-        states = [self._state(chunk) for chunk in self.chunks]
-        slots = self._slots(states)
-        found = [self._parameters(states), self._gradients(states), slots]
+        found = [self._parameters(), self._gradients(), self._slots()]
         measured = _measured_at(self.load, self.micro_batch) if _as_measured(self.scenario, self.chunks) else None
         if measured is not None:
             found.append(self._beyond(measured))
@@ -197,61 +195,69 @@ class _Device:
             found += [self._activations(), self._recomputed(), self._input()]
         else:
             found += [Part(name="activations", text=_why_not_known(self.load, self.micro_batch)), self._input()]
-        found += [self._gathered(), self._buckets(states)]
+        found += [self._gathered(), self._buckets()]
         return [part for part in found if part.size_bytes != 0 or part.name in ("parameters", "gradients", "optimizer")]
 
     # -- parameters, gradients, slots --------------------------------------------------
 
-    def _state(self, chunk: Held) -> _State:
-        """Of a chunk, before it is shared with others."""
-        return self._sum(self._owned(chunk))
-
-    def _owned(self, chunk: Held) -> list[tuple[Variable, float]]:
-        """Variables of a chunk, each with the share of it that one device has of those that split it."""
+    def _pieces(self, chunk: Held) -> list[list[_Owned]]:
+        """Variables of a chunk by layer; each by itself of a workload without layers."""
         if not self.load.layers:
-            return [(variable, 1.0) for variable in self.load.variables]
-        return [each for layer in self.load.layers[chunk.first : chunk.last] for each in self._of_layer(layer, chunk)]
+            return [[_Owned(variable, 1.0, 1)] for variable in self.load.variables]
+        found = []
+        for layer in self.load.layers[chunk.first : chunk.last]:
+            split = 1.0 / chunk.tensor if layer.tensor is not None else 1.0
+            of_experts = frozenset(layer.experts.variables) if layer.experts is not None else frozenset()
+            spread = (chunk.expert if index in of_experts else 1 for index in layer.variables)
+            found.append([_Owned(self.variables[index], split / its, its) for index, its in zip(layer.variables, spread, strict=True)])
+        return found
 
-    def _of_layer(self, layer: Layer, chunk: Held) -> list[tuple[Variable, float]]:
-        split = 1.0 / chunk.tensor if layer.tensor is not None else 1.0
-        of_experts = frozenset(layer.experts.variables) if layer.experts is not None and chunk.expert > 1 else frozenset()
-        return [(self.variables[index], split / chunk.expert if index in of_experts else split) for index in layer.variables]
+    def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
+        """Bytes of all chunks, each shared by some devices; copies of experts are fewer by as many as these are spread over."""
+        return sum(
+            size_of(owned.variable) * owned.share / max(shards(chunk) // owned.spread, 1) * (chunk.versions if versions else 1)
+            for chunk in self.chunks
+            for piece in self._pieces(chunk)
+            for owned in piece
+        )
 
-    def _sum(self, owned: Iterable[tuple[Variable, float]]) -> _State:
-        parameters = gradients = slots = 0.0
-        for variable, share in owned:
-            parameters += variable.size_bytes * share
-            gradients += variable.gradient_bytes(self.micro_batch) * share
-            slots += _slot_bytes(variable, self.optimizer) * share
-        if self.mixed:
-            slots += parameters  # the master weights
-            parameters, gradients = parameters * _MIXED, gradients * _MIXED
-        return _State(parameters, gradients, None if self.optimizer is None else slots)
+    def _parameter_bytes(self, variable: Variable) -> float:
+        """In mixed precision what is computed with: a copy in 16 bits of variables that belong to the optimizer's state."""
+        return float(variable.size_bytes * (_HALF if self.mixed else 1.0))
 
-    def _parameters(self, states: Sequence[_State]) -> Part:
-        size = sum(state.parameters * its.versions / its.parameter_shards for state, its in zip(states, self.chunks, strict=True))
+    def _gradient_bytes(self, variable: Variable) -> float:
+        return variable.gradient_bytes(self.scenario.batch)
+
+    def _slot_bytes(self, variable: Variable) -> float:
+        """The optimizer's own, which are in 32 bits, and in mixed precision the variable itself, in 32 bits too."""
+        master = float(variable.size_bytes) if self.mixed else 0.0
+        return master + (_slots_of(variable, self.optimizer) if self.optimizer is not None else 0.0)
+
+    def _parameters(self) -> Part:
         held = self.chunks[0]
-        versions = f"; {max(its.versions for its in self.chunks)} versions" if any(its.versions > 1 for its in self.chunks) else ""
-        text = f"{'2' if self.mixed else '4'} bytes each{versions}{_split(held)}{_sharded(held.parameter_shards)}"
-        return Part(name="parameters", size_bytes=size, text=text)
+        size = self._held(self._parameter_bytes, lambda chunk: chunk.parameter_shards, versions=True)
+        versions = max(its.versions for its in self.chunks)
+        text = "2 bytes each, in which is computed" if self.mixed else "4 bytes each"
+        if self.mixed and not held.slot_shards:  # what was pulled is in 32 bits
+            size, text = size / _HALF * (1 + _HALF), "4 bytes each as they were pulled, and 2 in which is computed"
+        text += f"; {versions} versions" if versions > 1 else ""
+        return Part(name="parameters", size_bytes=size, text=f"{text}{_split(held)}{_sharded(held.parameter_shards)}")
 
-    def _gradients(self, states: Sequence[_State]) -> Part:
-        size = sum(state.gradients / its.gradient_shards for state, its in zip(states, self.chunks, strict=True))
-        text = f"{'2' if self.mixed else '4'} bytes each{_sharded(self.chunks[0].gradient_shards)}"
-        return Part(name="gradients", size_bytes=size, text=text)
+    def _gradients(self) -> Part:
+        size = self._held(self._gradient_bytes, lambda chunk: chunk.gradient_shards)
+        return Part(name="gradients", size_bytes=size, text=f"4 bytes each{_sharded(self.chunks[0].gradient_shards)}")
 
-    def _slots(self, states: Sequence[_State]) -> Part:
+    def _slots(self) -> Part:
         held = self.chunks[0]
         if not held.slot_shards:
             return Part(name="optimizer", size_bytes=0.0, text="on parameter servers")
         if self.optimizer is None:
             why = "in what was measured" if _peaks(self.load) else "training.optimizer is not given"
             return Part(name="optimizer", text=why)
-        size = sum((state.slots or 0.0) / its.slot_shards for state, its in zip(states, self.chunks, strict=True))
+        size = self._held(self._slot_bytes, lambda chunk: chunk.slot_shards)
         assumed = " (assumed)" if self.scenario.training.optimizer is None else ""
-        master = " and master weights of 4 bytes each" if self.mixed else ""
-        text = f"slots of {self.optimizer}{assumed}{master}{_sharded(held.slot_shards)}"
-        return Part(name="optimizer", size_bytes=size, text=text)
+        master = " and variables of 4 bytes each" if self.mixed else ""
+        return Part(name="optimizer", size_bytes=size, text=f"slots of {self.optimizer}{assumed}{master}{_sharded(held.slot_shards)}")
 
     # -- activations -------------------------------------------------------------------
 
@@ -293,8 +299,8 @@ class _Device:
 
     def _beyond(self, peak_bytes: float) -> Part:
         """What was measured of the whole model beyond its parameters and gradients, and slots where they are known."""
-        whole = self._sum((variable, 1.0) for variable in self.load.variables)
-        known = whole.parameters + whole.gradients + (whole.slots or 0.0)
+        sizes = [self._parameter_bytes, self._gradient_bytes, *([self._slot_bytes] if self.optimizer is not None else [])]
+        known = sum(size_of(variable) for size_of in sizes for variable in self.load.variables)
         batches = ", ".join(f"{batch:g}" for batch in _peaks(self.load))
         return Part(
             name="activations",
@@ -306,27 +312,19 @@ class _Device:
 
     def _gathered(self) -> Part:
         """Parameters that are shared out come together for a layer while the next one's are fetched."""
-        sizes = [
-            self._sum(owned).parameters for chunk in self.chunks if chunk.parameter_shards > 1 for owned in self._pieces(chunk)
-        ]  # fmt: skip
-        return Part(name="gathered", size_bytes=2 * max(sizes, default=0.0), text="of the layer that computes and of the next one")
+        chunks = [chunk for chunk in self.chunks if chunk.parameter_shards > 1]
+        most = max((_whole(self._parameter_bytes, piece) for chunk in chunks for piece in self._pieces(chunk)), default=0.0)
+        return Part(name="gathered", size_bytes=2 * most, text="of the layer that computes and of the next one")
 
-    def _pieces(self, chunk: Held) -> list[list[tuple[Variable, float]]]:
-        """What comes together at a time: the variables of a layer, or one of a workload without."""
-        if not self.load.layers:
-            return [[(variable, 1.0)] for variable in self.load.variables]
-        return [self._of_layer(layer, chunk) for layer in self.load.layers[chunk.first : chunk.last]]
-
-    def _buckets(self, states: Sequence[_State]) -> Part:
+    def _buckets(self) -> Part:
         """Gradients are copied into a buffer that is reduced as one: of each device the largest."""
-        scenario, size = self.scenario, 0.0
-        reduction, own = scenario.strategy.reduction, sum(state.gradients for state in states)
+        scenario, reduction, size = self.scenario, self.scenario.strategy.reduction, 0.0
         if reduction is not None and scenario.replicas > 1:
-            size = max(bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas))
-            size *= _MIXED if self.mixed else 1.0
+            largest = max(bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas))
+            size = min(largest, self._held(self._gradient_bytes, lambda _: 1))
         elif any(chunk.gradient_shards > 1 for chunk in self.chunks):
-            size = max(self._sum(owned).gradients for chunk in self.chunks for owned in self._pieces(chunk))
-        return Part(name="buckets", size_bytes=min(size, own), text="gradients that are reduced as one")
+            size = max(_whole(self._gradient_bytes, piece) for chunk in self.chunks for piece in self._pieces(chunk))
+        return Part(name="buckets", size_bytes=size, text="gradients that are reduced as one")
 
     def _input(self) -> Part:
         """The batch itself, where the model begins."""
@@ -341,10 +339,13 @@ class _Device:
 # -- rules ---------------------------------------------------------------------------------
 
 
-def _slot_bytes(variable: Variable, optimizer: Optimizer | None) -> float:
+def _whole(size_of: Callable[[Variable], float], piece: Iterable[_Owned]) -> float:
+    """Bytes of some variables of which one device has no less than its share of what splits tensors."""
+    return sum(size_of(owned.variable) * owned.share for owned in piece)
+
+
+def _slots_of(variable: Variable, optimizer: Optimizer) -> float:
     """Bytes of an optimizer's slots for one variable, which are in 32 bits."""
-    if optimizer is None:
-        return 0.0
     factors = 0.0
     if optimizer == "adafactor" and variable.rows is not None and _FLOAT32_BYTES * variable.rows < variable.size_bytes:
         factors = _FLOAT32_BYTES * variable.rows + variable.size_bytes / variable.rows
