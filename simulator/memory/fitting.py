@@ -175,13 +175,13 @@ def _advice(scenario: Scenario, device: DeviceMemory) -> str:
     """What would make it need less, as far as it would help; a device with more memory helps anyway."""
     layers, training = scenario.workload.layers, scenario.training
     sizes: dict[PartName, float] = {part.name: part.size_bytes or 0.0 for part in device.parts}
+    state_bytes = sum(sizes.get(name, 0.0) for name in _STATE)
     tries = []
-    if sum(sizes.get(name, 0.0) for name in _STATE) < (device.capacity_bytes or 0.0) and _micro_batch(scenario) > 1:
-        tries.append("a smaller batch")
-        if layers:
-            tries.append(f"more training.micro_batches than {training.micro_batches}")
-    if layers and training.recompute != "full" and sizes.get("activations"):
-        tries.append('training.recompute = "full"')
+    if state_bytes < (device.capacity_bytes or 0.0):
+        if _micro_batch(scenario) > 1:
+            tries += ["a smaller batch", *([f"more training.micro_batches than {training.micro_batches}"] if layers else [])]
+        if layers and training.recompute != "full" and sizes.get("activations"):
+            tries.append('training.recompute = "full"')
     if layers and device.largest.name in ("parameters", "gradients", "optimizer"):
-        tries.append('strategy.kind = "hybrid" with shard, or with a larger pipeline or tensor degree')
-    return f"take {listed(tries, 'or')}" if tries else "take a device with more memory"
+        tries.append('strategy.kind = "hybrid" with shard or a larger pipeline or tensor degree')
+    return f"take {listed(tries or ['a device with more memory'], 'or')}"
