@@ -8,6 +8,18 @@ largest batch.
 from __future__ import annotations
 
 from simulator.memory.fitting import Memory, does_not_fit, largest_batch, memory, not_checked
-from simulator.memory.parts import PARTS, SLOTS, DeviceMemory, Part, memory_of
+from simulator.memory.parts import PARTS, SLOTS, DeviceMemory, Part, PartName, memory_of
 
-__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Memory", "Part", "does_not_fit", "largest_batch", "memory", "memory_of", "not_checked"]
+__all__ = [
+    "PARTS",
+    "SLOTS",
+    "DeviceMemory",
+    "Memory",
+    "Part",
+    "PartName",
+    "does_not_fit",
+    "largest_batch",
+    "memory",
+    "memory_of",
+    "not_checked",
+]
