@@ -299,13 +299,13 @@ def _add_memory(found: Sections, scenario: Scenario) -> None:
     if its.not_checked is not None:
         return
     drawn, said = memory_figure(its), memory_in_words(its)
-    used = [name for name in PARTS_OF_MEMORY if any(part.name == name and part.size_bytes for one in its.devices for part in one.parts)]
+    used = {part.name for device in its.devices for part in device.parts if part.size_bytes}
     found.figures["memory"] = drawn
     found.values.update(
         memory_said=said,
         memory_label=f"Memory of {len(its.devices)} kind{'s' if len(its.devices) > 1 else ''} of device by part. {said[0]}",
         memory_px=_height_px(drawn, 320),
-        memory_parts=[(MEMORY_COLOURS[name], PARTS_OF_MEMORY[name].capitalize()) for name in used],
+        memory_parts=[(MEMORY_COLOURS[name], label.capitalize()) for name, label in PARTS_OF_MEMORY.items() if name in used],
         memory_table=its.table(),
     )
 

@@ -183,5 +183,5 @@ def _advice(scenario: Scenario, device: DeviceMemory) -> str:
         if layers and training.recompute != "full" and sizes.get("activations"):
             tries.append('training.recompute = "full"')
     if layers and device.largest.name in ("parameters", "gradients", "optimizer"):
-        tries.append('strategy.kind = "hybrid" with shard or a larger pipeline or tensor degree')
+        tries.append('strategy.shard, or a larger strategy.pipeline or strategy.tensor (kind = "hybrid")')
     return f"take {listed(tries or ['a device with more memory'], 'or')}"

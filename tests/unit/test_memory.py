@@ -209,7 +209,7 @@ def test_what_does_not_fit_is_refused_before_it_is_simulated() -> None:
     text = str(refused.value)
     assert text.startswith("stage 1 (block 0 to block 1): a micro-batch of 4 samples needs about 81.5 GiB on a device")
     assert "(optimizer slots 40 GiB: slots of adam (assumed))" in text
-    assert 'has 74.5 GiB; take strategy.kind = "hybrid" with shard or a larger pipeline' in text
+    assert "has 74.5 GiB; take strategy.shard, or a larger strategy.pipeline" in text
     assert "a smaller batch" not in text  # which would not help
     many = does_not_fit(scenario(workload(batch_per_replica=20_000)))
     assert many is not None
