@@ -187,6 +187,17 @@ def test_experts_vary_from_step_to_step() -> None:
     assert step_s(scenario) == pytest.approx((0.25 * 1 + 0.75 * 3) * (FORWARD_S + BACKWARD_S) + 2 * APPLY_S, rel=0.02)
 
 
+def test_layers_on_the_host() -> None:
+    """The first on the host, three times as slow: the device does without it, and what goes between them is copied there and back."""
+    cluster = {"host_link": {"bandwidth": "10 GB/s", "latency": "10 us"}}
+    strategy = {"workers": 1, "on_host": ["layer 0"], "host_factor": 3.0}
+    found_s = step_s(built(strategy, cluster=cluster, layer={"output_bytes_per_sample": 1e6}))
+    copied_s = BATCH * 1e6 / 1e10 + 1e-5
+    assert found_s == pytest.approx((7 + 3) / 8 * (FORWARD_S + BACKWARD_S) + 2 * copied_s + APPLY_S, rel=1e-9)
+    middle_s = step_s(built({**strategy, "on_host": ["layer 4"]}, cluster=cluster, layer={"output_bytes_per_sample": 1e6}))
+    assert middle_s - found_s == pytest.approx(2 * copied_s, rel=1e-9)
+
+
 # -- sharded state -------------------------------------------------------------------------
 
 

@@ -224,8 +224,8 @@ class _Maker:
         """A share of what ranks that go through a pass together exchange in it, as one: what follows waits for it."""
         lasts_s = share * self._stage.exchange_s(part, forward)
         if lasts_s:
-            its = part.forward if forward else part.backward
-            self._tail = (self._timed("pass", "exchange", share * (sum(its.tensor) + sum(its.tokens)), lasts_s, self._tail),)
+            size_bytes = share * (part.forward if forward else part.backward).total_bytes
+            self._tail = (self._timed("pass", "exchange", size_bytes, lasts_s, self._tail),)
 
     def _gather(self, layer: Part) -> None:
         """The parameters of a layer, ahead of the pass that needs them."""
