@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import Field
 
-from simulator.memory.parts import PARTS, DeviceMemory, PartName, devices_of
+from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
@@ -82,8 +82,7 @@ def memory(scenario: Scenario) -> Memory:
     >>> [part.name for part in found.tightest.parts if part.size_bytes], found.free_bytes is None
     (['parameters', 'gradients', 'buckets'], True)
     """
-    resolved = resolve(scenario).scenario
-    devices = devices_of(resolved)
+    devices = memory_of(scenario)
     return Memory(
         scenario_hash=scenario.hash,
         device=scenario.cluster.device,
@@ -104,8 +103,11 @@ def does_not_fit(scenario: Scenario) -> str | None:
     gradients is found whether its activations are known or not. The sentence says which
     device, what it needs, what takes most of it, and what to try.
     """
+    device = device_of(scenario)
+    if device is None:
+        return None
     resolved = resolve(scenario).scenario
-    tightest = _tightest(devices_of(resolved))
+    tightest = _tightest(devices_of(resolved, device))
     if tightest.fits or tightest.capacity_bytes is None:
         return None
     each, micro_batch = scenario.cluster.replicas_per_device, _micro_batch(scenario)
@@ -122,11 +124,11 @@ def does_not_fit(scenario: Scenario) -> str | None:
 
 def not_checked(scenario: Scenario) -> str | None:
     """Why it could not be checked whether a scenario's devices hold what they need; None where it could."""
-    resolved = resolve(scenario).scenario
-    devices = devices_of(resolved)
-    if any(device.capacity_bytes is None for device in devices):
+    device = device_of(scenario)
+    if device is None:
         name = scenario.cluster.device
         return f"the memory of {name!r} is not known" if name else f"the cluster {scenario.cluster.name!r} names no device"
+    devices = devices_of(resolve(scenario).scenario, device)
     unknown = (part.text for device in devices for part in device.parts if part.name == "activations" and part.size_bytes is None)
     return next(unknown, None)
 
@@ -140,12 +142,12 @@ def largest_batch(scenario: Scenario) -> int | None:
         A multiple of the scenario's micro-batches. 0 where no batch fits. None where it is
         not known: the device's memory or activations are not, or nothing grows with the batch.
     """
-    resolved = resolve(scenario).scenario
+    device, resolved = device_of(scenario), resolve(scenario).scenario
     count = resolved.training.micro_batches
 
     def devices(micro_batch: int) -> tuple[DeviceMemory, ...]:
         load = resolved.workload.model_copy(update={"batch_per_replica": micro_batch * count, "global_batch": None})
-        return devices_of(resolved.model_copy(update={"workload": load}))
+        return devices_of(resolved.model_copy(update={"workload": load}), device)
 
     def fits(micro_batch: int) -> bool:
         return all(device.fits for device in devices(micro_batch))

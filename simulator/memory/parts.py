@@ -27,7 +27,7 @@ from simulator.strategies.setup import Held
 from simulator.training import Optimizer
 from simulator.workload import Variable, Workload
 
-__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Part", "PartName", "devices_of", "memory_of"]
+__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Part", "PartName", "device_of", "devices_of", "memory_of"]
 
 PartName = Literal[
     "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "input", "reserve",
@@ -119,24 +119,28 @@ def memory_of(scenario: Scenario) -> tuple[DeviceMemory, ...]:
     ScenarioError
         The workload cannot be moved to the cluster's device.
     """
-    return devices_of(resolve(scenario).scenario)
+    return devices_of(resolve(scenario).scenario, device_of(scenario))
 
 
-def devices_of(scenario: Scenario) -> tuple[DeviceMemory, ...]:
-    """The same of a scenario that is resolved already."""
-    stages = scenario.strategy.held(scenario)
-    device = accelerator_named(scenario.cluster.device) if scenario.cluster.device else None
+def devices_of(scenario: Scenario, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
+    """The same of a scenario that is resolved already, on a device that was looked up."""
+    stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
     capacity = device.memory_bytes if device is not None else None
-    layers = scenario.workload.layers
     found = []
     for number, chunks in enumerate(stages):
         parts = _shared(_Device(scenario, chunks).parts(), scenario.cluster.replicas_per_device)
-        if device is not None and capacity is not None:
+        if device is not None:
             parts.append(_reserve(device))
         named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
         name = f"stage {number + 1}" if len(stages) > 1 else "device"
         found.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity))
     return tuple(found)
+
+
+def device_of(scenario: Scenario) -> Accelerator | None:
+    """The device that the cluster names, with its memory; none where it names none that is known, or one whose memory is not."""
+    device = accelerator_named(scenario.cluster.device) if scenario.cluster.device else None
+    return device if device is not None and device.memory_bytes is not None else None
 
 
 def _between(layers: Sequence[Layer], chunk: Held) -> str:
