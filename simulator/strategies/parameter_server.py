@@ -36,7 +36,7 @@ from simulator.records import NOTHING, OWN, Place
 from simulator.rng import Streams
 from simulator.spec import Seconds, Spec
 from simulator.strategies.assembling import assembled
-from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.setup import Held, Layout, Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
 from simulator.text import format_count
@@ -282,6 +282,10 @@ class ParameterServer(Strategy):
         several = len(setup.workload.variables) > 1 or self.partitioner is not None
         if self.pull_order is None and setup.run.grouping == "none" and several:
             yield LeftOpen("strategy.pull_order", self.pulls, _RANDOM_PULLS)
+
+    def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
+        """A worker's device has the variables that it pulled and gradients; the optimizer's slots are with the servers."""
+        return ((Held(slot_shards=0),),)
 
     def filled_in(self) -> Self:
         """With the order in which variables come."""

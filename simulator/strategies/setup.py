@@ -179,7 +179,8 @@ class Held(NamedTuple):
     versions
         Of its weights that it keeps at most.
     parameter_shards, gradient_shards, slot_shards
-        Devices that share one copy of parameters, gradients, optimizer slots (Rajbhandari et al., "ZeRO", SC 2020); 1: each has all.
+        Devices that share one copy of parameters, gradients, optimizer slots (Rajbhandari et al., "ZeRO", SC 2020); 1: each has all;
+        0 of slots: none is on a device.
     """
 
     first: int = 0
