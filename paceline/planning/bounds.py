@@ -27,7 +27,8 @@ from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import ALONE, kind_of
-from simulator.strategies.hybrid.hybrid import Hybrid
+from simulator.strategies.hybrid.groups import Timing
+from simulator.strategies.hybrid.hybrid import Hybrid, Timed
 from simulator.teams import as_workers
 from simulator.training import Training
 from simulator.workload import Affine
@@ -120,6 +121,7 @@ class Ceilings:
     def __init__(self, scenario: Scenario) -> None:
         self._draws = tuple(_Draw(scenario, replication) for replication in range(scenario.run.replications))
         self._shares: dict[tuple[int, int], _Shares] = {}
+        self._timed: dict[Timed, Timing] = {}
 
     def of(self, scenario: Scenario) -> NDArray[np.float64]:
         """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
@@ -151,7 +153,7 @@ class Ceilings:
         expected = as_workers(resolve(scenario).scenario)
         assert isinstance(expected.strategy, Hybrid)
         ranks = expected.strategy.grid(expected.layout).rank
-        cut = Cut(expected.strategy.costs(expected, Streams(scenario.run.seed, 0)), expected.cluster, ranks)
+        cut = Cut(expected.strategy.costs(expected, Streams(scenario.run.seed, 0), self._timed), expected.cluster, ranks)
         longest, hidden_s = max(cut.chains(expected.workload.apply_s), key=lambda its: its.total_s), cut.hidden_s()
         samples = (whole + 1) * scenario.replicas * scenario.batch
         rates = []

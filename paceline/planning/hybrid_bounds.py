@@ -86,6 +86,11 @@ class _Stage:
         return _Work(part.again_s, part.backward_s * share, self.costs.exchange_s(part, False))
 
     @cached_property
+    def once(self) -> _Work:
+        """The way of one micro-batch through its first chunk, forward and backward."""
+        return self.forward[0].plus(self.backward[0])
+
+    @cached_property
     def whole(self) -> _Work:
         """All of its passes."""
         return self.sum_of(self.costs.order)
@@ -240,11 +245,9 @@ class Cut:
 
 def _by_stage(stages: Sequence[_Stage], number: int, exchange_s: float, apply_s: float) -> Chain:
     """Down to a stage, through its passes, and back up to the first, which updates; ``exchange_s``: of the messages on that way."""
-    works = [_Work() for _ in stages]
     first, stage = stages[0], stages[number]
+    works = [before.once for before in stages[:number]] + [_Work()] * (len(stages) - number)
     exchange_s += first.first_gather_s + first.last_reduce_s + first.last_gather_s
-    for before in range(number):
-        works[before] = stages[before].forward[0].plus(stages[before].backward[0])
     if number:
         works[number] = stage.through_the_last
         works[0] = works[0].plus(first.sum_of(first.after(stage.costs.order[stage.last_backward].micro_batch)))

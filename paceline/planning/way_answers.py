@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from paceline.planning.answer import Candidate, Refused, WayAnswer
 from paceline.planning.judging import Judge, Point
 from paceline.planning.ways import WAYS, Way
+from simulator.memory import memory_of
 from simulator.results import Result
 from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.text import format_throughput, written
@@ -123,7 +124,10 @@ def _share(result: Result, part: str) -> float:
 
 
 def _memory_bytes(point: Point) -> float | None:
-    return None
+    """What the device holds that needs most; None where its activations are not known."""
+    devices = memory_of(point.scenario)
+    known = all(part.size_bytes is not None for device in devices for part in device.parts if part.name == "activations")
+    return max(device.need_bytes for device in devices) if known else None
 
 
 def _too_slow(points: Sequence[Point]) -> str:

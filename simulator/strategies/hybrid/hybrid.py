@@ -38,9 +38,12 @@ from simulator.strategies.setup import Held, Layout, Setup
 from simulator.strategies.strategy import Count, Pace, Strategy, check_workers
 from simulator.workload import Workload
 
-__all__ = ["Hybrid"]
+__all__ = ["Hybrid", "Timed"]
 
 Degree = Annotated[int, Field(ge=1, le=100_000)]
+
+Timed = tuple[int, ...]
+"""Groups whose collectives are timed: the sizes of all that tell them from others."""
 
 _DRAWS = 2048
 _MOST_OPERATIONS = 30_000
@@ -350,13 +353,28 @@ class Hybrid(Strategy):
         partitions: dict[Among, int] = {}
         return tuple(routine_of(stage, partitions) for stage in self.costs(setup, streams)), partitions
 
-    def costs(self, setup: Setup, streams: Streams) -> list[StageCosts]:
-        """What each stage's step is made of; ``setup``: with devices that split tensors taken together (:mod:`simulator.teams`)."""
+    def costs(self, setup: Setup, streams: Streams, timed: dict[Timed, Timing] | None = None) -> list[StageCosts]:
+        """What each stage's step is made of.
+
+        Parameters
+        ----------
+        setup
+            With devices that split tensors taken together (:mod:`simulator.teams`).
+        streams
+            Choose routes.
+        timed
+            How long collectives take, of groups that were timed before on the same cluster by strategies that differ in nothing but
+            degrees and schedule; takes what is timed now.
+        """
         grid = self.grid(setup.layout)
         load, copies = setup.workload, setup.layout.replicas
-        chunk_bytes = self.pipeline_chunk_bytes
-        ours = Timing(setup.cluster, streams, self.algorithm, self.protocol, chunk_bytes)
-        inner = Timing(self._whole or setup.cluster, streams, "ring", self.protocol, chunk_bytes)
+        timed = {} if timed is None else timed
+
+        def timing(where: Cluster, algorithm: str, *groups: int) -> Timing:
+            return timed.setdefault(groups, Timing(where, streams, algorithm, self.protocol, self.pipeline_chunk_bytes))
+
+        ours = timing(setup.cluster, self.algorithm, self.tensor, self.pipeline, copies, self.shard_group or copies, self.expert)
+        inner = timing(self._whole or setup.cluster, "ring", self.tensor)
         whole = _Costs(self, setup)
         between = {part.first for part in whole.parts[1:]}
         among_tensors = tensor_groups(self._whole or setup.cluster, self.tensor)
