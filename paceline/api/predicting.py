@@ -402,7 +402,8 @@ def plan(
     over
         Further values to choose from, by dotted key.
     strategies
-        Short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``; none: the scenario's own.
+        Short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``, or of a workload with layers ``"pipeline"``, ``"hybrid"``, each
+        of which spans degrees (docs/planning.md); none: the scenario's own, and of a workload with layers all that cut it.
     workers, servers
         A range ``"1..64"``, of which no more are simulated than needed, or a list.
     scaling
