@@ -22,6 +22,7 @@ from simulator.buckets import buckets
 from simulator.cluster import Cluster
 from simulator.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
 from simulator.engine.draws import process_factors
+from simulator.program.program import Integers
 from simulator.replication import drawn_scenario
 from simulator.resolve import resolve
 from simulator.rng import Streams
@@ -335,7 +336,7 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
 # -- of a model that is cut ----------------------------------------------------------------
 
 
-def _chain_s(chain: Chain, expected: Scenario, draw: _Draw, strategy: Hybrid, ranks: NDArray[np.int64] | None, steps: int) -> float:
+def _chain_s(chain: Chain, expected: Scenario, draw: _Draw, strategy: Hybrid, ranks: Integers | None, steps: int) -> float:
     """Seconds of a chain in a step at least, on average over some steps.
 
     Parameters

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cluster import Cluster
+from simulator.program.program import Integers
 from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.routine import StageCosts
 from simulator.strategies.hybrid.schedules import Pass
@@ -197,7 +198,7 @@ class Cut:
         Whether all copies wait for each other in each stage, each step.
     """
 
-    def __init__(self, costs: Sequence[StageCosts], cluster: Cluster, ranks: NDArray[np.int64]) -> None:
+    def __init__(self, costs: Sequence[StageCosts], cluster: Cluster, ranks: Integers) -> None:
         self._stages = [_Stage(its) for its in costs]
         self._cluster = cluster
         self._node = ranks // cluster.replicas_per_node
@@ -230,7 +231,8 @@ class Cut:
 
     def _busiest_link_s(self) -> float:
         """Of activations that leave a node, and of gradients."""
-        count, out = len(self._stages), {}
+        count = len(self._stages)
+        out: dict[int, float] = {}
         for number, stage in enumerate(self._stages):
             costs, following, before = stage.costs, (number + 1) % count, (number - 1) % count
             times = sum(each.does == "forward" and not each.chunk for each in costs.order)

@@ -88,12 +88,10 @@ def plan(
         found = _simulated(search.points)
         if len(space.clusters) > 1:
             for cluster in space.clusters:
-                search.run_on(lambda line, cluster=cluster: line.cluster == cluster)
+                search.run_on([line for line in space.lines if line.cluster == cluster])
         for_each_cluster = _simulated(search.points) - found
-        ways = [way for way in WAYS if any(line.way == way for line in space.lines)]
-        if any(line.family is not None for line in space.lines):
-            for way in ways:
-                search.run_on(lambda line, way=way: line.way == way)
+        for way in WAYS if any(line.family is not None for line in space.lines) else ():
+            search.run_on([line for line in space.lines if line.way == way])
         for_each_way = _simulated(search.points) - found - for_each_cluster
         meeting, missing = search.meeting, search.missing
         failures = _failures(search.points)

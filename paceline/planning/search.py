@@ -90,9 +90,10 @@ class Search:
         else:
             self._approach()
 
-    def run_on(self, chosen: Callable[[Line], bool]) -> None:
+    def run_on(self, lines: Sequence[Line]) -> None:
         """The same on some lines by themselves: what is best there, or nearest, however it compares with others."""
-        own = [points for points in self.lines if chosen(points[0].line)]
+        chosen = {id(line) for line in lines}
+        own = [points for points in self.lines if id(points[0].line) in chosen]
         if any(math.isfinite(point.needed) for points in own for point in points):
             alone = Search(own, self._judge, self._simulate)
             alone.run()

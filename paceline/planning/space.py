@@ -143,6 +143,15 @@ class Space:
     price_notes: list[str] = field(default_factory=list)
 
     @property
+    def searched_together(self) -> list[list[Scenario]]:
+        """Configurations of which the search looks for one: a line, or all ways to cut a model alike on a cluster."""
+        found: dict[object, list[Scenario]] = {}
+        for line in self.lines:
+            key = (line.cluster, line.scaling, line.way) if line.family is not None else id(line)
+            found.setdefault(key, []).extend(line.scenarios.values())
+        return list(found.values())
+
+    @property
     def considered(self) -> int:
         """Configurations that the ranges name, those that cannot be included."""
         return sum(len(line.scenarios) for line in self.lines) + sum(one.configurations for one in self.refused)
@@ -227,10 +236,10 @@ def space_of(
             where = f"{source}{f' ({name})' if name else ''}"
             count = len(kinds) * _counted(on["strategy"], of_workers, of_servers)
             table = apply_settings(on, chosen, f"{source}: ")
-            given = [key for key, _ in (*settings, *chosen)]
-            fixed = Fixed.of(table, given)
+            keys = [key for key, _ in (*settings, *chosen)]
+            fixed = Fixed.of(table, keys)
             try:
-                template = _template(Fixed.without(table, given) if spans else table, of_workers.values, where, beside, prices)
+                template = _template(Fixed.without(table, keys) if spans else table, of_workers.values, where, beside, prices)
                 if spans and not template.workload.layers:
                     raise ScenarioError(f"{where}: {without_layers(template.workload)}")
             except ScenarioError as error:

@@ -66,9 +66,13 @@ def way_of(strategy: Strategy) -> Way:
     """Which way of training a strategy is."""
     if not isinstance(strategy, Hybrid):
         return "data parallel"
-    cuts: list[Way] = []
-    cuts += ["pipeline"] * (strategy.pipeline > 1) + ["tensor"] * (strategy.tensor > 1)
-    cuts += ["expert"] * (strategy.expert > 1) + ["sharded"] * (strategy.shard != "none")
+    has: tuple[tuple[Way, bool], ...] = (
+        ("pipeline", strategy.pipeline > 1),
+        ("tensor", strategy.tensor > 1),
+        ("expert", strategy.expert > 1),
+        ("sharded", strategy.shard != "none"),
+    )
+    cuts = [way for way, there in has if there]
     return "hybrid" if len(cuts) > 1 else cuts[0] if cuts else "data parallel"
 
 
