@@ -46,7 +46,7 @@ class Parameter(NamedTuple):
     of_experts: bool = False
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many numbers it has."""
         return math.prod(self.shape)
 
@@ -57,11 +57,11 @@ class Pass(NamedTuple):
     flops: float = 0.0
     """Of matrix products and convolutions."""
     moved_bytes: float = 0.0
-    kernels: int = 0
+    kernels: float = 0.0
     fused_flops: float = 0.0
     """Of matrix products inside a kernel that does more, such as a fused attention."""
 
-    def __add__(self, other: object) -> Pass:  # type: ignore[override]
+    def __add__(self, other: object) -> Pass:
         """Both, one after the other."""
         assert isinstance(other, Pass)
         return Pass(*(mine + its for mine, its in zip(self, other, strict=True)))
@@ -199,7 +199,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     used = {name: known[name].plain for name in dict.fromkeys(dimensions.constants)}
     blocks = dimensions.blocks(value_bytes_of(precision))
     parameters = [each for block in blocks for each in block.parameters]
-    count = sum(each.count for each in parameters)
+    count = sum(each.size for each in parameters)
 
     def times(values: Mapping[str, float]) -> _Times:
         products, moving, fused, start = (values[name] for name in dimensions.constants)
@@ -209,7 +209,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     forward, backward = _total(block.forward for block in blocks), _total(block.backward for block in blocks)
     names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
     draws = [
-        tuple(value for work in (forward, backward) for value in (drawn.of(work), drawn.least_of(work))) + (drawn.apply_s(count),)
+        (drawn.of(forward), drawn.least_of(forward), drawn.of(backward), drawn.least_of(backward), drawn.apply_s(count))
         for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
     ]
     return {
@@ -218,7 +218,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
         "counted": {
             "flops_per_sample": forward.all_flops + backward.all_flops,
             "per_sample_bytes": forward.moved_bytes + backward.moved_bytes,
-            "kernels": forward.kernels + backward.kernels,
+            "kernels": round(forward.kernels + backward.kernels),
         },
         "forward": {"base_s": 0.0, "per_sample_s": nominal.of(forward), "least_s": nominal.least_of(forward)},
         "backward": {"base_s": 0.0, "per_sample_s": nominal.of(backward), "least_s": nominal.least_of(backward)},
@@ -270,11 +270,11 @@ def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
     work = [times.of(block.backward) for block in blocks]
     whole, done, found = sum(work), 0.0, []
     for block, its in zip(reversed(blocks), reversed(work), strict=True):
-        size, seen = sum(each.count for each in block.parameters), 0
+        size, seen = sum(each.size for each in block.parameters), 0
         for each in reversed(block.parameters):
-            index, seen = index - 1, seen + each.count
+            index, seen = index - 1, seen + each.size
             found.append(
-                {"name": f"{block.name}/{each.name}", "size_bytes": float(PARAMETER_BYTES * each.count), "creation_index": index,
+                {"name": f"{block.name}/{each.name}", "size_bytes": float(PARAMETER_BYTES * each.size), "creation_index": index,
                  "ready": min(round((done + its * seen / size) / whole, 9), 1.0), "rows": each.shape[0]}
             )  # fmt: skip
         done += its
