@@ -13,6 +13,7 @@ workload's uncertainty. docs/computed-workloads.md has every formula with its so
 
 from __future__ import annotations
 
+import difflib
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -156,13 +157,14 @@ def known_device(name: str) -> Accelerator:
     Raises
     ------
     ValueError
-        ``models/devices`` does not have it, or it is a host's processor.
+        ``models/devices`` does not have it, or it is a host's processor; the message begins behind the name.
     """
     device = accelerator_named(name)
-    if device is None or device.cores is not None:
-        names = sorted({each.name for each in accelerators().values() if each.cores is None})
-        why = "is a processor, of which no share of its peak is known" if device is not None else "is no device of models/devices"
-        raise ValueError(f"{name[:60]!r} {why}; times can be computed for {', '.join(names)}")
+    if device is None:
+        near = difflib.get_close_matches(name[:60], sorted({each.name for each in accelerators().values()}), n=1, cutoff=0.6)
+        raise ValueError(f"must be a device of models/devices; {f'did you mean {near[0]}?' if near else '`paceline models list` has them'}")
+    if device.cores is not None:
+        raise ValueError("must be an accelerator: what share of its peak a processor reaches is not known")
     return device
 
 
@@ -189,12 +191,12 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     Raises
     ------
     ValueError
-        The device is not known, or states no peak for this precision.
+        The device is not known, or states no peak for this precision; the message begins behind its name.
     """
     on = known_device(device)
     peak = on.peak(precision)
     if peak is None:
-        raise ValueError(f"{on.name} states no peak for {precision} (models/devices), so no times can be computed for it")
+        raise ValueError(f"must state a peak for {precision} (models/devices), or no times can be computed for it")
     known = {**constants(), **(own or {})}
     used = {name: known[name].plain for name in dict.fromkeys(dimensions.constants)}
     blocks = dimensions.blocks(value_bytes_of(precision))

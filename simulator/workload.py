@@ -327,7 +327,10 @@ class Workload(Spec):
             # their own faults are told, not that something is missing that would follow from them
             return {**_ANY, **data}
         dimensions = model.model_validate(table)
-        return _filled(data, step_of(dimensions, precision, dimensions.device))
+        try:
+            return _filled(data, step_of(dimensions, precision, dimensions.device))
+        except ValueError as error:
+            raise ValueError(f"{given[0]}.device: {dimensions.device!r} {error}") from None
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -400,7 +403,8 @@ class Workload(Spec):
         Raises
         ------
         ValueError
-            Times cannot be computed for this device: it is not known, or states no peak for the workload's precision.
+            Times cannot be computed for this device: it is not known, or states no peak for the workload's precision;
+            the message begins behind its name.
         """
         was, dimensions = self.computed, self.dimensions
         if was is None or dimensions is None or not was.timed:
