@@ -219,6 +219,10 @@ def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]
     """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
     keys = [name for name in found if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
     filled = {**data, **{name: found[name] for name in keys}, "computed": {**found["computed"], "keys": keys}}
+    for name in ("forward", "backward"):
+        if isinstance(given := data.get(name), Mapping) and not {short_name(key) for key in given} >= {"base", "per_sample"}:
+            own = {short_name(key) for key in given}
+            filled[name] = {**{key: value for key, value in found[name].items() if short_name(key) not in own}, **given}
     if "uncertainty" in keys:
         names, draws = found["uncertainty"]["parameters"], found["uncertainty"]["draws"]
         kept = [column for column, name in enumerate(names) if name.partition(".")[0] in keys]
