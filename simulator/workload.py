@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.computed import Computed, known_device, step_of
 from simulator.constants import Known
@@ -215,22 +216,6 @@ _ANY = {
 """What a workload must have, where it cannot be told."""
 
 
-def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
-    keys = [name for name in found if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
-    filled = {**data, **{name: found[name] for name in keys}, "computed": {**found["computed"], "keys": keys}}
-    for name in ("forward", "backward"):
-        if isinstance(given := data.get(name), Mapping) and not {short_name(key) for key in given} >= {"base", "per_sample"}:
-            own = {short_name(key) for key in given}
-            filled[name] = {**{key: value for key, value in found[name].items() if short_name(key) not in own}, **given}
-    if "uncertainty" in keys:
-        names, draws = found["uncertainty"]["parameters"], found["uncertainty"]["draws"]
-        kept = [column for column, name in enumerate(names) if name.partition(".")[0] in keys]
-        drawn = {"parameters": [names[column] for column in kept], "draws": [[draw[column] for column in kept] for draw in draws]}
-        filled["uncertainty"] = drawn if kept else None
-    return filled
-
-
 LAW_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to_run_cv", "run_to_run_shared")
 """Fields that belong together: whoever sets the first of them has no use for the others as they were measured."""
 
@@ -318,31 +303,46 @@ class Workload(Spec):
     @model_validator(mode="before")
     @classmethod
     def _of_dimensions(cls, data: Any) -> Any:
-        """With what follows from dimensions in place, where the table does not give it; what was filled in before stays."""
-        if not isinstance(data, Mapping) or data.get("computed") is not None:
-            return data
-        given = [name for name in BY_DIMENSIONS if data.get(name) is not None]
+        """With what follows from dimensions in place, where the table does not give it."""
+        given = [name for name in BY_DIMENSIONS if data.get(name) is not None] if isinstance(data, Mapping) else []
         if not given:
             return data
         if len(given) > 1:
             raise ValueError(f"has both {' and '.join(given)}; keep one")
-        model, table, precision = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32")
-        if not is_valid(model, table) or precision not in ("float32", "mixed_float16", "mixed_bfloat16"):
+        model, table, precision, before = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32"), data.get("computed")
+        known = precision in ("float32", "mixed_float16", "mixed_bfloat16") and (before is None or is_valid(Computed, before))
+        if not is_valid(model, table) or not known:
             # their own faults are told, not that something is missing that would follow from them
             return {**_ANY, **data}
         dimensions = model.model_validate(table)
-        try:
-            return _filled(data, step_of(dimensions, precision, dimensions.device))
-        except ValueError as error:
-            raise ValueError(f"{given[0]}.device: {dimensions.device!r} {error}") from None
+        if before is None:
+            try:
+                return _filled(data, _expanded(dimensions, precision, dimensions.device, ()))
+            except ValueError as error:
+                raise ValueError(f"{given[0]}.device: {dimensions.device!r} {error}") from None
+        was = Computed.model_validate(before)
+        lacking = [name for name in was.keys if name not in data]
+        if not lacking:
+            return data
+        found = _expanded(dimensions, precision, was.device, tuple(was.constants.items()))
+        return {**data, **{name: found[name] for name in lacking if name in found}}
 
     @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what not every workload has where there is none, so that files and hashes stay what they were."""
+    def _written(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Without what not every workload has where there is none, so that files and hashes stay what they were.
+
+        What follows from dimensions is left out too, and follows from them again when it is read,
+        unless the context of the serialisation asks for it: ``{"filled": True}``.
+        """
         written: dict[str, Any] = handler(self)
         for name in ("layers", *BY_DIMENSIONS, "computed"):
             if not getattr(self, name):
                 written.pop(name, None)
+        if self.computed is not None and self.dimensions is not None and not (info.context or {}).get("filled"):
+            found = _expanded(self.dimensions, self.precision, self.computed.device, tuple(self.computed.constants.items()))
+            for name in self.computed.keys:
+                if getattr(self, name) == found.get(name):
+                    written.pop(name, None)
         return written
 
     @model_validator(mode="after")
@@ -416,7 +416,7 @@ class Workload(Spec):
         others = {name: known for name, known in own.items() if name in was.constants and known != was.constants[name]}
         if not others and (not device or known_device(device).name == was.device):
             return self
-        found = step_of(dimensions, self.precision, device or was.device, own)
+        found = _expanded(dimensions, self.precision, device or was.device, tuple(own.items()))
         given = {name: getattr(self, name) for name in type(self).model_fields if name not in was.keys and name != "computed"}
         return Workload.model_validate(_filled(given, {name: found[name] for name in (*was.keys, "computed")}))
 
@@ -457,3 +457,40 @@ class Workload(Spec):
     def compute_s(self, batch: float) -> float:
         """Mean seconds of forward and backward pass together."""
         return self.forward(batch) + self.backward(batch)
+
+
+@lru_cache(maxsize=64)
+def _expanded(dimensions: Transformer | Residual, precision: str, device: str, own: tuple[tuple[str, Known], ...]) -> dict[str, Any]:
+    """What follows from dimensions, validated once: :func:`~simulator.computed.step_of` with its errors."""
+    found = step_of(dimensions, precision, device, dict(own))
+    return {
+        "variables": tuple(Variable.model_validate(each) for each in found["variables"]),
+        "layers": tuple(Layer.model_validate(each) for each in found["layers"]),
+        "counted": Counted.model_validate(found["counted"]),
+        "forward": Affine.model_validate(found["forward"]),
+        "backward": Affine.model_validate(found["backward"]),
+        "apply_s": found["apply_s"],
+        "uncertainty": Uncertainty.model_validate(found["uncertainty"]),
+        "input_bytes_per_sample": found["input_bytes_per_sample"],
+        "computed": found["computed"],
+    }
+
+
+def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
+    keys = [name for name in found if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
+    filled = {**data, **{name: found[name] for name in keys}}
+    for name in ("forward", "backward"):
+        if isinstance(given := data.get(name), Mapping) and not {short_name(key) for key in given} >= {"base", "per_sample"}:
+            own = {short_name(key) for key in given}
+            filled[name] = {**{key: value for key, value in found[name].model_dump().items() if short_name(key) not in own}, **given}
+    if "uncertainty" in keys:
+        names, draws = found["uncertainty"].parameters, found["uncertainty"].draws
+        kept = [column for column, name in enumerate(names) if name.partition(".")[0] in keys]
+        if not kept:
+            keys.remove("uncertainty")
+            del filled["uncertainty"]
+        elif len(kept) < len(names):
+            drawn = tuple(tuple(draw[column] for column in kept) for draw in draws)
+            filled["uncertainty"] = Uncertainty(parameters=tuple(names[column] for column in kept), draws=drawn)
+    return {**filled, "computed": {**found["computed"], "keys": keys}}

@@ -227,6 +227,10 @@ def test_what_is_given_wins_and_what_was_filled_in_stays():
     assert "forward" not in found.computed.keys
     assert not any(name.startswith("forward") for name in found.uncertainty.parameters)
     assert Workload.model_validate(json.loads(found.to_json())) == found
+    assert Workload.model_validate(found.model_dump(context={"filled": True})) == found
+    assert not {"variables", "layers", "backward"} & json.loads(found.to_json()).keys(), "what follows from dimensions is not written"
+    other = found.model_copy(update={"backward": found.forward})
+    assert Workload.model_validate(json.loads(other.to_json())) == other
     assert workload() == workload()
     measured = workload(forward={"base_s": 0.0, "per_sample_s": 1.0}, backward={"base_s": 0.0, "per_sample_s": 2.0})
     assert not measured.is_computed
@@ -246,6 +250,7 @@ def test_settings_reach_dimensions_of_files_and_of_loaded_scenarios():
         assert other.layers[1].output_bytes_per_sample == 2 * of("gpt-1.3b").layers[1].output_bytes_per_sample
         own = load_scenario(given, {"workload.forward.per_sample_s": 1.0}).workload
         assert (own.forward.per_sample_s, own.forward.base_s, "forward" in own.computed.keys) == (1.0, 0.0, False)
+        assert own.overridden == ("forward",) or own.overridden == ("forward.per_sample_s",)
         assert not any(name.startswith("forward.per_sample_s") for name in own.uncertainty.parameters)
         same = load_scenario(given, {"workload.batch_per_replica": 4}).workload
         assert same.forward == of("gpt-1.3b").forward
