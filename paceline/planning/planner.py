@@ -157,13 +157,15 @@ def _fitting(space: Space) -> tuple[Space, list[Refused]]:
     """The space without what does not fit into its device's memory, where that is known; and what that is."""
     refused: list[Refused] = []
     lines: list[Line] = []
+    compared = any(line.family is not None for line in space.lines)
     for line in space.lines:
         if line.family is not None:  # which was made of what fits
             lines.append(line)
             continue
         texts = {workers: text for workers, scenario in line.scenarios.items() if (text := does_not_fit(scenario)) is not None}
         if texts:
-            refused.append(_refused_by_memory(line, texts))
+            its = _refused_by_memory(line, texts)
+            refused.append(its.model_copy(update={"by_memory": True, "way": line.way}) if compared else its)
         fitting = {workers: scenario for workers, scenario in line.scenarios.items() if workers not in texts}
         if fitting:
             lines.append(replace(line, scenarios=fitting))
