@@ -194,7 +194,10 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
         notes.append(f"the answer has the most workers that the range allows ({chosen.workers}); a wider range may have a better one")
     if plan.passed_over:
         were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
-        notes.append(f"{were} passed over, for lying between others that were simulated; the neighbours of the answer were simulated")
+        why = "for lying between others that were simulated"
+        if any(each.family is not None for each in space.lines):
+            why += ", or because others that cut the model alike have better bounds"
+        notes.append(f"{were} passed over, {why}; the neighbours of the answer were simulated")
     notes.append(
         "configurations are compared by samples a second; what larger batches, stale gradients or rarer averaging do to convergence is not "
         "predicted"
