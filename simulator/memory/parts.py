@@ -209,12 +209,16 @@ class _Device:
         if not self.load.layers:
             return [[_Owned(variable, 1.0, 1)] for variable in self.load.variables]
         found = []
-        for layer in self.load.layers[chunk.first : chunk.last]:
+        for layer in self._layers(chunk):
             split = 1.0 / chunk.tensor if layer.tensor is not None else 1.0
             of_experts = frozenset(layer.experts.variables) if layer.experts is not None else frozenset()
             spread = (chunk.expert if index in of_experts else 1 for index in layer.variables)
             found.append([_Owned(self.variables[index], split / its, its) for index, its in zip(layer.variables, spread, strict=True)])
         return found
+
+    def _layers(self, chunk: Held) -> list[Layer]:
+        """Those that are on the device."""
+        return [layer for layer in self.load.layers[chunk.first : chunk.last] if layer.name not in chunk.on_host]
 
     def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
         """Bytes of all chunks, each shared by some devices; copies of experts are fewer by as many as these are spread over."""
@@ -271,7 +275,8 @@ class _Device:
         for chunk in self.chunks:
             before = self._input_of(chunk)
             for layer in self.load.layers[chunk.first : chunk.last]:
-                size += self._stored(layer, before, chunk) * self.micro_batch * chunk.in_flight
+                if layer.name not in chunk.on_host:
+                    size += self._stored(layer, before, chunk) * self.micro_batch * chunk.in_flight
                 before = layer.output_bytes_per_sample
         flying = max(chunk.in_flight for chunk in self.chunks)
         text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {self.micro_batch:,} samples"
@@ -296,7 +301,7 @@ class _Device:
         """What is computed again is there once, of the layer that needs most."""
         recompute, most = self.scenario.training.recompute, 0.0
         for chunk in self.chunks if recompute != "none" else ():
-            for layer in self.load.layers[chunk.first : chunk.last]:
+            for layer in self._layers(chunk):
                 stored = self._stored(layer, 0.0, chunk) if recompute == "selective" else 0.0
                 most = max(most, _split_kept(layer, float(layer.kept_bytes_per_sample), chunk) - stored)
         return Part(name="recomputed", size_bytes=most * self.micro_batch, text="activations of one layer in its backward pass")
@@ -327,7 +332,7 @@ class _Device:
             largest = max(bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas))
             size = min(largest, self._held(self._gradient_bytes, lambda _: 1))
         elif any(chunk.gradient_shards > 1 for chunk in self.chunks):
-            size = max(_whole(self._gradient_bytes, piece) for chunk in self.chunks for piece in self._pieces(chunk))
+            size = max((_whole(self._gradient_bytes, piece) for chunk in self.chunks for piece in self._pieces(chunk)), default=0.0)
         return Part(name="buckets", size_bytes=size, text="gradients that are reduced as one")
 
     def _input(self) -> Part:
@@ -388,7 +393,14 @@ def _as_measured(scenario: Scenario, chunks: Sequence[Held]) -> bool:
     if not _peaks(scenario.workload) or len(chunks) > 1:
         return False
     held, layers = chunks[0], len(scenario.workload.layers)
-    whole = held.first == 0 and held.last in (None, layers) and held.tensor == 1 and held.expert == 1 and held.in_flight == 1
+    whole = (
+        held.first == 0
+        and held.last in (None, layers)
+        and not held.on_host
+        and held.tensor == 1
+        and held.expert == 1
+        and held.in_flight == 1
+    )
     return not layers or (whole and scenario.training.recompute == "none")
 
 

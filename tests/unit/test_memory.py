@@ -143,6 +143,12 @@ def test_a_bucket_is_copied_where_replicas_reduce() -> None:
     assert lone(scenario(strategy=ring | {"bucket_size": "32 MiB"}))["buckets"] == 64 * 2**20
 
 
+def test_layers_on_the_host_hold_nothing_of_the_device() -> None:
+    parts = lone(holding(scenario(training={"recompute": "full"}), Held(on_host=frozenset({"block 0", "block 1"}))))
+    assert parts["parameters"] == 2 * 64 * 2**20
+    assert parts["activations"] == 2 * 2**18 * 8  # what the others get
+
+
 # -- activations ---------------------------------------------------------------------------
 
 
