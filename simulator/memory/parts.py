@@ -20,7 +20,7 @@ from pydantic import Field
 from simulator.accelerator import Accelerator, accelerator_named
 from simulator.defaults import optimizer_of
 from simulator.layers import Layer
-from simulator.resolve import resolve
+from simulator.resolve import Resolved, resolve
 from simulator.scenario import Scenario
 from simulator.spec import Bytes, Spec
 from simulator.strategies.setup import Held
@@ -54,6 +54,8 @@ Stern, ICML 2018, section 4, who keep nothing else of it)."""
 _FLOAT32_BYTES = 4.0
 _HALF = 0.5
 """Bytes in 16 bits over those in 32."""
+_VALUE_BYTES = {False: 4.0, True: 2.0}
+"""Of an activation, by whether precision is mixed."""
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536}
 _NEWER = 1800
@@ -119,16 +121,17 @@ def memory_of(scenario: Scenario) -> tuple[DeviceMemory, ...]:
     ScenarioError
         The workload cannot be moved to the cluster's device.
     """
-    return devices_of(resolve(scenario).scenario, device_of(scenario))
+    return devices_of(resolve(scenario), device_of(scenario))
 
 
-def devices_of(scenario: Scenario, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
+def devices_of(resolved: Resolved, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
     """The same of a scenario that is resolved already, on a device that was looked up."""
+    scenario, measured_in = resolved.scenario, resolved.given.workload.precision
     stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
     capacity = device.memory_bytes if device is not None else None
     found = []
     for number, chunks in enumerate(stages):
-        parts = _shared(_Device(scenario, chunks).parts(), scenario.cluster.replicas_per_device)
+        parts = _shared(_Device(scenario, chunks, measured_in).parts(), scenario.cluster.replicas_per_device)
         if device is not None:
             parts.append(_reserve(device))
         named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
@@ -182,23 +185,25 @@ class _Owned(NamedTuple):
 class _Device:
     """One kind of devices: the chunks of the model that it holds, each with the layers in it."""
 
-    def __init__(self, scenario: Scenario, chunks: Sequence[Held]) -> None:
+    def __init__(self, scenario: Scenario, chunks: Sequence[Held], measured_in: str) -> None:
         self.scenario, self.chunks, self.load = scenario, chunks, scenario.workload
         self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
         self.mixed = self.load.precision != "float32"
+        self.recast = _VALUE_BYTES[self.mixed] / _VALUE_BYTES[measured_in != "float32"]
         self.optimizer = optimizer_of(scenario)
         self.variables = {variable.creation_index: variable for variable in self.load.variables}
 
     def parts(self) -> list[Part]:
         """What is held, but for what the framework keeps to itself."""
         found = [self._parameters(), self._gradients(), self._slots()]
-        measured = _measured_at(self.load, self.micro_batch) if _as_measured(self.scenario, self.chunks) else None
+        as_measured = self.recast == 1 and _as_measured(self.scenario, self.chunks)
+        measured = _measured_at(self.load, self.micro_batch) if as_measured else None
         if measured is not None:
             found.append(self._beyond(measured))
         elif self.load.layers:
             found += [self._activations(), self._recomputed(), self._input()]
         else:
-            found += [Part(name="activations", text=_why_not_known(self.load, self.micro_batch)), self._input()]
+            found += [Part(name="activations", text=self._why_not_known()), self._input()]
         found += [self._gathered(), self._buckets()]
         return [part for part in found if part.size_bytes != 0 or part.name in ("parameters", "gradients", "optimizer")]
 
@@ -282,7 +287,7 @@ class _Device:
         text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {self.micro_batch:,} samples"
         if self.scenario.training.recompute != "none":
             text += f"; {self.scenario.training.recompute} recomputation"
-        return Part(name="activations", size_bytes=size, text=text)
+        return Part(name="activations", size_bytes=size * self.recast, text=text)
 
     def _input_of(self, chunk: Held) -> float:
         """Bytes per sample that the first layer of a chunk gets; those of the model's input are a part of their own."""
@@ -304,7 +309,17 @@ class _Device:
             for layer in self._layers(chunk):
                 stored = self._stored(layer, 0.0, chunk) if recompute == "selective" else 0.0
                 most = max(most, _split_kept(layer, float(layer.kept_bytes_per_sample), chunk) - stored)
-        return Part(name="recomputed", size_bytes=most * self.micro_batch, text="activations of one layer in its backward pass")
+        return Part(
+            name="recomputed", size_bytes=most * self.micro_batch * self.recast, text="activations of one layer in its backward pass"
+        )
+
+    def _why_not_known(self) -> str:
+        """Why the activations of a workload without layers are not known."""
+        if self.recast != 1:
+            return f"the workload {self.load.name!r} was measured in another precision, and has no layers"
+        if peaks := _peaks(self.load):
+            return f"the smallest batch whose peak memory was measured has {min(peaks):g} samples, more than {self.micro_batch:,}"
+        return f"the workload {self.load.name!r} has neither layers nor measured peak memory"
 
     def _beyond(self, peak_bytes: float) -> Part:
         """What was measured of the whole model beyond its parameters and gradients, and slots where they are known."""
@@ -415,10 +430,3 @@ def _measured_at(load: Workload, batch: float) -> float | None:
         (before, low), (last, high) = list(pairwise(peaks.items()))[-1]
         need += (high - low) / (last - before) * (batch - last)
     return need
-
-
-def _why_not_known(load: Workload, batch: int) -> str:
-    """Why the activations of a workload without layers are not known."""
-    if peaks := _peaks(load):
-        return f"the smallest batch whose peak memory was measured has {min(peaks):g} samples, more than {batch:,}"
-    return f"the workload {load.name!r} has neither layers nor measured peak memory"

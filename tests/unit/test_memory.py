@@ -12,7 +12,8 @@ from simulator import Scenario, scenario_from_table, simulate
 from simulator.accelerator import accelerator_named
 from simulator.errors import InputError
 from simulator.memory import DeviceMemory, does_not_fit, largest_batch, memory, memory_of, not_checked
-from simulator.resolve import resolve
+from simulator.memory.parts import devices_of
+from simulator.resolve import Resolved, resolve
 from simulator.strategies.setup import Held, Setup
 from simulator.strategies.single import Single
 from simulator.text import format_bytes
@@ -203,6 +204,16 @@ def test_what_was_measured_goes_before_what_is_computed() -> None:
     # half the batch at a time, as far as peaks were measured
     accumulated = scenario(workload(fit=fit, batch_per_replica=32), training={"micro_batches": 2})
     assert memory_of(accumulated)[0].need_bytes == pytest.approx(30e9 + 1536 * 2**20)
+
+
+def test_activations_of_another_precision_have_other_bytes() -> None:
+    some = scenario(workload(fit={"relative_residual": 0.0, "peak_memory_bytes": {"8": 20e9}}))
+    mixed = some.model_copy(update={"workload": some.workload.model_copy(update={"precision": "mixed_float16"})})
+    (device,) = devices_of(Resolved(some, mixed), None)
+    assert sizes(device)["activations"] == 4 * 2**21 * 8 / 2  # those of layers, as peaks were measured in float32
+    bare = mixed.workload.model_copy(update={"layers": ()})
+    (device,) = devices_of(Resolved(some, mixed.model_copy(update={"workload": bare})), None)
+    assert sizes(device)["activations"] is None
 
 
 # -- fitting -------------------------------------------------------------------------------
