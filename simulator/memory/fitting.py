@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import Field
 
-from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of
+from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of, samples_in_words
 from simulator.resolve import Resolved, resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
@@ -113,7 +113,7 @@ def does_not_fit(scenario: Scenario | Resolved) -> str | None:
         return None
     each, micro_batch = given.cluster.replicas_per_device, _micro_batch(given)
     cut = "micro-batch" if micro_batch < given.batch else "batch"
-    whose = f"{each} replicas of {micro_batch:,} samples need" if each > 1 else f"a {cut} of {micro_batch:,} samples needs"
+    whose = f"{each} replicas of {samples_in_words(micro_batch)} need" if each > 1 else f"a {cut} of {samples_in_words(micro_batch)} needs"
     where = f"{tightest.name} ({', '.join(tightest.layers)}): " if tightest.layers else ""
     largest = tightest.largest
     of_it = f" ({PARTS[largest.name]} {format_bytes(largest.size_bytes or 0.0)}: {largest.text})"

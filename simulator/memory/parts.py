@@ -27,7 +27,7 @@ from simulator.strategies.setup import Held
 from simulator.training import Optimizer
 from simulator.workload import Variable, Workload
 
-__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Part", "PartName", "device_of", "devices_of", "memory_of"]
+__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Part", "PartName", "device_of", "devices_of", "memory_of", "samples_in_words"]
 
 PartName = Literal[
     "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "input", "reserve",
@@ -284,7 +284,7 @@ class _Device:
                     size += self._stored(layer, before, chunk) * self.micro_batch * chunk.in_flight
                 before = layer.output_bytes_per_sample
         flying = max(chunk.in_flight for chunk in self.chunks)
-        text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {self.micro_batch:,} samples"
+        text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {samples_in_words(self.micro_batch)}"
         if self.scenario.training.recompute != "none":
             text += f"; {self.scenario.training.recompute} recomputation"
         return Part(name="activations", size_bytes=size * self.recast, text=text)
@@ -329,7 +329,7 @@ class _Device:
         return Part(
             name="activations",
             size_bytes=max(peak_bytes - known, 0.0),
-            text=f"all else of a batch of {self.micro_batch:,} samples, by the peaks measured with {batches} samples",
+            text=f"all else of a batch of {samples_in_words(self.micro_batch)}, by the peaks measured with {batches} samples",
         )
 
     # -- what comes and goes -----------------------------------------------------------
@@ -357,7 +357,7 @@ class _Device:
         each = self.load.input_bytes_per_sample
         if each is None:
             return Part(name="input", text="workload.input_bytes_per_sample is not given")
-        return Part(name="input", size_bytes=each * self.micro_batch, text=f"{self.micro_batch:,} samples")
+        return Part(name="input", size_bytes=each * self.micro_batch, text=samples_in_words(self.micro_batch))
 
 
 # -- rules ---------------------------------------------------------------------------------
@@ -382,6 +382,11 @@ def _split_kept(layer: Layer, kept: float, chunk: Held) -> float:
         return kept
     whole = 0.0 if chunk.sequence else min(layer.tensor.kept_whole * float(layer.kept_bytes_per_sample), kept)
     return whole + (kept - whole) / chunk.tensor
+
+
+def samples_in_words(count: int) -> str:
+    """So many samples."""
+    return f"{count:,} sample{'' if count == 1 else 's'}"
 
 
 def _split(held: Held) -> str:
