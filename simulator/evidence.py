@@ -62,7 +62,8 @@ def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
 
 
 def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
-    load, batch = scenario.workload, scenario.batch
+    load = scenario.workload
+    batch = scenario.batch // (load.passes.micro_batches if load.passes is not None else 1)  # that a pass takes at a time
     if load.calibrated is None:
         yield Coverage(about="batch", grade="uncovered", text="the workload does not say at which batches its steps were measured")
         return
@@ -80,6 +81,9 @@ def _of_the_device(scenario: Scenario) -> Iterator[Coverage]:
     load = scenario.workload
     if load.moved is not None and load.moved_by_factor:
         text = f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
+        yield Coverage(about="device", grade="uncovered", text=text)
+    if load.recast is not None:
+        text = f"no step was measured in {load.precision}: the times are those in {load.recast.from_precision}, by a factor"
         yield Coverage(about="device", grade="uncovered", text=text)
 
 

@@ -139,7 +139,7 @@ def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -
 
 
 def _longer(time: Affine, factor: float) -> Affine:
-    return Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor)
+    return Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor, least_s=time.least_s * factor)
 
 
 def _assumed(scenario: Scenario, name: str) -> Assumed:

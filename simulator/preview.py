@@ -36,8 +36,8 @@ def preview(scenario: Scenario) -> Printed:
     return Printed(
         scenario=scenario.hash,
         program=program,
-        forward_s=float(load.forward(plain.batch)),
-        backward_s=float(load.backward(plain.batch)),
+        forward_s=float(load.forward_s(plain.batch)),
+        backward_s=float(load.backward_s(plain.batch)),
         apply_s=load.apply_s,
         input_s=0.0 if plain.layout.client else float(load.input(plain.batch)),
         speed=speed,

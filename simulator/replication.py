@@ -234,8 +234,8 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     if load.draws_its_law:
         load = load.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload")) if load.uncertainty is not None else load
-    if load.jitter_least is not None and not load.moved_by_factor:
-        # the fastest step seen stays where it is, whatever mean is drawn; on another device it is as uncertain as the mean
+    if load.jitter_least is not None and not load.not_seen:
+        # the fastest step seen stays where it is, whatever mean is drawn; where none was seen it is as uncertain as the mean
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
         drawn = drawn.model_copy(update={"jitter_least": load.jitter_least * seen_s / drawn_s})
     cluster = scenario.cluster

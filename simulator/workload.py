@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from simulator.distributions import Constant, Distribution, Empirical
 from simulator.layers import Layer
 from simulator.spec import Bytes, Moderate, Seconds, Spec
+from simulator.training import Passes, Precision, Recast
 from simulator.uncertainty import Uncertainty
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "CalibrationPoint",
     "Counted",
     "DeviceTransfer",
+    "Itself",
     "LawScore",
     "ServerCost",
     "Variable",
@@ -212,7 +214,7 @@ class Workload(Spec):
     model: str = Field(
         default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
     )
-    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+    precision: Precision = "float32"
     batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
     global_batch: int | None = Field(
         default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)"
@@ -261,13 +263,18 @@ class Workload(Spec):
     layers: tuple[Layer, ...] = Field(
         default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
     )
+    passes: Passes | None = Field(default=None, description="of a step that is made in parts; filled in when the scenario is resolved")
+    recast: Recast | None = Field(
+        default=None, description="to another precision than it was measured in; filled in when the scenario is resolved"
+    )
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without layers where there are none, so that files and hashes stay what they were."""
+        """Without later parts where there are none, so that files and hashes stay what they were."""
         written: dict[str, Any] = handler(self)
-        if not self.layers:
-            written.pop("layers", None)
+        for name in ("layers", "passes", "recast"):
+            if not getattr(self, name):
+                written.pop(name, None)
         return written
 
     @model_validator(mode="after")
@@ -306,6 +313,11 @@ class Workload(Spec):
         return self.moved is not None and self.moved.applied and self.moved.rule != "measured-there"
 
     @property
+    def not_seen(self) -> bool:
+        """Whether its times are another device's, or those of another precision, by a factor."""
+        return self.moved_by_factor or self.recast is not None
+
+    @property
     def steps_seen(self) -> int | None:
         """Timed steps that the law of jitter was fitted to; none where the law was given, not measured."""
         if "jitter" in self.overridden:
@@ -334,6 +346,36 @@ class Workload(Spec):
         """Bytes of all trainable variables."""
         return float(sum(variable.size_bytes for variable in self.variables))
 
+    def forward_s(self, batch: float) -> float:
+        """Mean seconds of a step before its last backward pass: the forward pass, or all parts but the last one's backward pass."""
+        return self.forward(batch) if self.passes is None else self.passes.forward_s(self.forward, self.backward, batch)
+
+    def backward_s(self, batch: float) -> float:
+        """Mean seconds of a step's last backward pass, within which gradients become ready."""
+        return self.backward(batch) if self.passes is None else self.passes.backward_s(self.forward, self.backward, batch)
+
     def compute_s(self, batch: float) -> float:
-        """Mean seconds of forward and backward pass together."""
-        return self.forward(batch) + self.backward(batch)
+        """Mean seconds of all passes of a step together."""
+        return self.forward_s(batch) + self.backward_s(batch)
+
+    def first_pass(self, batch: float) -> float:
+        """Share of :meth:`forward_s` that is the first forward pass, in which variables are needed one by one."""
+        if self.passes is None or self.passes.micro_batches == 1:
+            return 1.0
+        whole_s = self.forward_s(batch)
+        return self.forward(batch / self.passes.micro_batches) / whole_s if whole_s else 1.0
+
+
+class Itself:
+    """A workload as a key: itself, not one that is equal, since comparing all of its draws takes longer than moving it."""
+
+    __slots__ = ("load",)
+
+    def __init__(self, load: Workload) -> None:
+        self.load = load
+
+    def __hash__(self) -> int:
+        return id(self.load)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.load is self.load

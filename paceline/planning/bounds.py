@@ -94,6 +94,7 @@ class Ceilings:
         if window is None:
             return np.full(len(self._draws), math.inf)
         shares = self._shares_of(scenario)
+        kept = 1.0 - scenario.training.skipped
         groups: dict[Distribution, tuple[_Group, ...]] = {}
         rates = []
         for draw in self._draws:
@@ -101,7 +102,7 @@ class Ceilings:
             if law not in groups:
                 groups[law] = _groups(scenario, law)
             at_least_s = max(_times_s(scenario, draw, window, groups[law], shares))
-            rates.append(window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
+            rates.append(kept * window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
     def _shares_of(self, scenario: Scenario) -> _Shares | None:

@@ -18,7 +18,7 @@ from paceline.planning.what_if import (
 )
 from paceline.sweeping import Simulate
 from simulator.cost import placement_of, server_nodes, usd_per_hour
-from simulator.device_transfer import precision_gain
+from simulator.precision import precision_gain
 from simulator.errors import ScenarioError
 from simulator.figures import Estimate
 from simulator.results import Result

@@ -155,6 +155,8 @@ class Strategy(Spec):
     """The key whose value :attr:`variant` is."""
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Names that a plan takes, each with the keys that it sets."""
+    cuts_batches: ClassVar[bool] = False
+    """Whether it makes micro-batches, and computes again what is not kept, by itself; else a step is made of them one after the other."""
 
     # -- layout and rules ------------------------------------------------------------
 

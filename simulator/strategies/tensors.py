@@ -120,7 +120,8 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
         ]
         needed_at = [0.0] * len(variables)
     else:
-        needed_at = [1.0 - ready for ready in reversed(ready_at)]
+        first = load.first_pass(batch)  # of several micro-batches, the first needs them
+        needed_at = [(1.0 - ready) * first for ready in reversed(ready_at)]
         needed_at[0] = 0.0  # the first layer begins the pass
         needed = list(zip(needed_at, reversed(variables), strict=True))
         if (order == "forward" or len(set(needed_at)) == 1) and _alike_in_one_message(setup):
