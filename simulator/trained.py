@@ -74,10 +74,11 @@ def assumed_in_training(scenario: Scenario) -> Iterator[Assumed]:
 def _in_precision(this: Itself, precision: Precision, given: tuple[float, ...] | None, source: str, device: str) -> Workload:
     """A workload's times in another precision, by the factor that is given or by published pairs."""
     load = this.load
+    sources: tuple[str, ...] = (source,)
     if given is not None:
         low, high = given[0], given[-1]
         factor = Range(low, given[1] if len(given) == 3 else (low * high) ** 0.5, high)
-        text, sources = f"by the factor that the scenario gives ({source})", (source,)
+        text = f"by the factor that the scenario gives ({source})"
     else:
         factor, text, sources = _published(load, precision, device)
     recast = Recast(from_precision=load.precision, factor=tuple(factor), text=text, sources=sources)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from simulator.spec import Moderate, Spec
+from simulator.spec import Moderate, Seconds, Spec
 
 __all__ = ["GROWTH_STEPS", "Passes", "Precision", "Recast", "Training"]
 
@@ -91,21 +91,25 @@ class Passes(Spec):
     micro_batches
         Parts of the batch, m, one after the other: gradients are summed over all, and may be sent from the last one's backward pass on.
     recomputed
-        Share of the forward pass that is computed once more in the backward pass.
+        Share of the forward pass that is computed once more in the backward pass, r.
+    encoding_s
+        Seconds in which gradients are compressed before they are sent, e.
     """
 
     micro_batches: int = Field(default=1, ge=1)
     recomputed: Share = 0.0
+    encoding_s: Seconds = Field(default=0.0, ge=0)
 
     def backward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
-        """Seconds of the backward pass that ends a step: that of its last part, w(b/m) + r f(b/m)."""
+        """Seconds of the backward pass that ends a step, that of its last part: w(b/m) + r f(b/m) + e."""
         part = batch / self.micro_batches
-        return backward(part) + self.recomputed * forward(part)
+        return float(backward(part) + self.recomputed * forward(part) + self.encoding_s)
 
     def forward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
         """Seconds of all before it: m f(b/m) + (m - 1) (w(b/m) + r f(b/m))."""
         count = self.micro_batches
-        return count * forward(batch / count) + (count - 1) * self.backward_s(forward, backward, batch)
+        part = batch / count
+        return count * forward(part) + (count - 1) * (backward(part) + self.recomputed * forward(part))
 
 
 class Recast(Spec):

@@ -73,6 +73,12 @@ class Variable(Spec):
     sparse_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
         default=None, description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches"
     )
+    columns: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="last dimension, by which it is one matrix for low-rank compression; left out: that of its rows",
+    )
 
     def gradient_bytes(self, batch: int) -> float:
         """Bytes of the gradient of a batch: dense as the variable, or the rows touched."""
@@ -275,6 +281,9 @@ class Workload(Spec):
         for name in ("layers", "passes", "recast"):
             if not getattr(self, name):
                 written.pop(name, None)
+        for variable in written.get("variables", ()):
+            if variable.get("columns") is None:
+                variable.pop("columns", None)
         return written
 
     @model_validator(mode="after")

@@ -31,10 +31,13 @@ class Log:
     ----------
     observer
         Gets the records.
+    does
+        What collectives do whose messages are not simulated.
     """
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, does: str = "all-reduce") -> None:
         self._observer = observer
+        self._does = does
         self._count = 0
         self._served: dict[int, int] = {}  # the last service of each server
         self._before: dict[Hashable, tuple[int, float]] = {}  # of each queue, what ended there last and when
@@ -107,7 +110,8 @@ class Log:
         number = self._next()
         first, begun_s = self._first((EVERYBODY, rank), number, joined_s, ended_s, cause)
         times_s = sent_s, ended_s, min(begun_s, ended_s)
-        told = Transfer(Place("device", rank), EVERYBODY, f"all-reduce {bucket}", size_bytes, *times_s, number, first, sender, "all-reduce")
+        name = f"{self._does} {bucket}"
+        told = Transfer(Place("device", rank), EVERYBODY, name, size_bytes, *times_s, number, first, sender, "all-reduce")
         self._observer.record(told)
         return number
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
+from simulator.compression import Compression
 from simulator.placement import Partitioner, place, shards_of
 from simulator.strategies.setup import Setup
 
@@ -76,6 +77,7 @@ class Cutting(NamedTuple):
     partitioner: Partitioner | None
     variable_placement: Literal["round-robin", "greedy"]
     pulls: Literal["forward", "random", "together"]
+    compression: Compression | None = None
 
 
 def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
@@ -104,7 +106,12 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
         ready = 1.0 if variable.ready == last else variable.ready
         for share, server in zip(shards[number], homes[number], strict=True):
             size = variable.gradient_bytes(batch) * share
-            gradients.append(Gradient(len(gradients), server, size, load.server(size)))
+            sent, cost_s = size, load.server(size)
+            if (compression := cutting.compression) is not None:
+                # the server makes the whole gradient of what has come, and applies that
+                sent = sum(compression.sent_bytes(variable, batch)) * share
+                cost_s += compression.decompress_s((variable,), None) * share
+            gradients.append(Gradient(len(gradients), server, sent, cost_s))
             variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
             ready_at.append(ready)
     if setup.run.grouping == "per-server":

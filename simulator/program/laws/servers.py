@@ -42,7 +42,7 @@ def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> N
         if any(times > 1 for times in pushed.values()):
             raise broken(law, f"routine {walk.number}: one message brings several gradients")
         up = [its for _, its in walk.of_kind("send") if its.target.kind == "server"]
-        total = sum(variable.gradient_bytes(scenario.batch) for variable in scenario.workload.variables)
+        total = sum(scenario.strategy.pushed_bytes(scenario))
         if len(up) != len(tensors.gradients) or not same(sum(its.size_bytes for its in up), total):
             raise broken(
                 law, f"routine {walk.number}: sends {len(up)} messages to servers, not {total:g} bytes in {len(tensors.gradients)}"
