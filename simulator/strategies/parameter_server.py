@@ -553,7 +553,7 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
                         after=(pushed,),
                         server=gradient.server,
                         tensor=gradient.index,
-                        cost_s=gradient.cost_s,
+                        cost_s=gradient.cost_s + gradient.unpack_s,
                     )
                 )
             )

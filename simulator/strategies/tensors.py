@@ -26,13 +26,19 @@ class Gradient:
     size_bytes
         What travels.
     cost_s
-        Service time there.
+        Service time there, to apply it or add it to others.
+    whole_bytes
+        What is served: as much as travels, or what compression has made of it.
+    unpack_s
+        Time there to make it whole again.
     """
 
     index: int
     server: int
     size_bytes: float
     cost_s: float
+    whole_bytes: float
+    unpack_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +112,23 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
         ready = 1.0 if variable.ready == last else variable.ready
         for share, server in zip(shards[number], homes[number], strict=True):
             size = variable.gradient_bytes(batch) * share
-            sent, cost_s = size, load.server(size)
+            sent, unpack_s = size, 0.0
             if (compression := cutting.compression) is not None:
-                # the server makes the whole gradient of what has come, and applies that
                 sent = sum(compression.sent_bytes(variable, batch)) * share
-                cost_s += compression.decompress_s((variable,), None) * share
-            gradients.append(Gradient(len(gradients), server, sent, cost_s))
+                unpack_s = compression.decompress_s((variable,), None) * share
+            gradients.append(Gradient(len(gradients), server, sent, load.server(size), size, unpack_s))
             variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
             ready_at.append(ready)
     if setup.run.grouping == "per-server":
         gradients = [
-            Gradient(index, server, sum(g.size_bytes for g in its), sum(g.cost_s for g in its))
+            Gradient(
+                index,
+                server,
+                sum(g.size_bytes for g in its),
+                sum(g.cost_s for g in its),
+                sum(g.whole_bytes for g in its),
+                sum(g.unpack_s for g in its),
+            )
             for index, (server, its) in enumerate(_by_server(gradients).items())
         ]
         ready_at = [1.0] * len(gradients)
