@@ -1,4 +1,4 @@
-"""Worker processes with several devices: the team works as one worker of parameter servers."""
+"""Devices that go through each step together, taken as one: those of a worker of parameter servers, and those that split tensors."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ def as_workers(scenario: Scenario) -> Scenario:
     A worker's step takes as long as that of the slowest of its m devices, and makes m
     batches. Their gradients are summed on the way to the host, and variables are spread
     on the way back, as a stage of its own that goes as fast as the slower of the links
-    between devices and to the host. A scenario whose workers have one device each is
-    returned as it is.
+    between devices and to the host. Devices that split tensors exchange partial results in
+    every layer, so that they go through a step together; what they exchange is part of
+    their passes. A scenario whose workers have one device each is returned as it is.
     """
-    strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
+    strategy, cluster = scenario.strategy, scenario.cluster
+    load = strategy.varied(scenario.workload)
     if (team := strategy.team) == 1:
-        return scenario
+        return scenario if load is scenario.workload else scenario.model_copy(update={"workload": load})
+    if strategy.in_step:
+        together = {"strategy": strategy.as_one(cluster), "cluster": _of_several(cluster, team), "workload": _of_slowest(load, team)}
+        return scenario.model_copy(update=together)
     return scenario.model_copy(
         update={
             "strategy": strategy.of_teams(scenario.processes),
@@ -35,6 +40,49 @@ def as_workers(scenario: Scenario) -> Scenario:
             "workload": _workload(load, scenario.batch, team),
         }
     )
+
+
+def _of_several(cluster: Cluster, together: int) -> Cluster:
+    """The cluster with so many neighbouring devices as one; where these fill several nodes, those nodes as one."""
+    per_node = cluster.devices_per_node
+    inside, nodes = min(together, per_node), max(together // per_node, 1)
+    classes = tuple(
+        kind.model_copy(update={"jitter": slowest_of(kind.jitter, together)[0]}) if kind.jitter is not None else kind
+        for kind in cluster.node_classes
+    )
+    return cluster.model_copy(
+        update={
+            "nodes": None if cluster.nodes is None else cluster.nodes // nodes,
+            "devices_per_node": per_node // inside,
+            "devices_per_host_link": 1,
+            "intra_node": _wider(cluster.intra_node, inside),
+            "inter_node": _wider(cluster.inter_node, nodes),
+            "node_classes": classes,
+        }
+    )
+
+
+def _wider(link: Link, times: int) -> Link:
+    return link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * times}) if times > 1 else link
+
+
+def _of_slowest(load: Workload, together: int) -> Workload:
+    """With the steps of the slowest of so many."""
+    jitter, later = slowest_of(load.jitter, together)
+    return load.model_copy(
+        update={
+            "forward": _slower(load.forward, later),
+            "backward": _slower(load.backward, later),
+            "jitter": jitter,
+            "jitter_draws": (),
+            "jitter_least": None,
+            "uncertainty": None,
+        }
+    )
+
+
+def _slower(law: Affine, times: float) -> Affine:
+    return Affine(base_s=law.base_s * times, per_sample_s=law.per_sample_s * times, least_s=law.least_s * times)
 
 
 def _cluster(cluster: Cluster, team: int) -> Cluster:

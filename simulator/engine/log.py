@@ -32,7 +32,7 @@ class Log:
     observer
         Gets the records.
     does
-        What collectives do whose messages are not simulated.
+        What collectives do that say nothing of it themselves.
     """
 
     def __init__(self, observer: Observer, does: str = "all-reduce") -> None:
@@ -94,24 +94,40 @@ class Log:
         return self.transfer(connection, source, target, name, size_bytes, sent_s, arrived_s, cause, "bucket chunk")
 
     def collective(
-        self, rank: int, bucket: int, size_bytes: float, sent_s: float, joined_s: float, ended_s: float, sender: int, cause: int
+        self,
+        rank: int,
+        bucket: int,
+        size_bytes: float,
+        sent_s: float,
+        joined_s: float,
+        ended_s: float,
+        sender: int,
+        cause: int,
+        *,
+        name: str = "",
+        stream: int = 0,
     ) -> int:
-        """A rank has ended an all-reduce of which no messages are simulated.
+        """A rank has ended a collective of which no messages are simulated.
 
         Parameters
         ----------
         bucket
-            Its number in the step.
+            Its number in the step; -1: its name says it all.
         sent_s, sender
             When the rank had its data, and what made them.
         joined_s, cause
             The same of the last rank.
+        name
+            What is done; left out: what all of this run do.
+        stream
+            A rank's collectives of one stream follow each other.
         """
         number = self._next()
-        first, begun_s = self._first((EVERYBODY, rank), number, joined_s, ended_s, cause)
+        first, begun_s = self._first((EVERYBODY, rank, stream), number, joined_s, ended_s, cause)
         times_s = sent_s, ended_s, min(begun_s, ended_s)
-        name = f"{self._does} {bucket}"
-        told = Transfer(Place("device", rank), EVERYBODY, name, size_bytes, *times_s, number, first, sender, "all-reduce")
+        name = name or self._does
+        title = f"{name} {bucket}" if bucket >= 0 else name
+        told = Transfer(Place("device", rank), EVERYBODY, title, size_bytes, *times_s, number, first, sender, name)
         self._observer.record(told)
         return number
 

@@ -165,12 +165,12 @@ class Strategy(Spec):
     """Whether there are parameter servers, as many as the key ``servers`` says."""
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"
     """The cluster's link that gradients cross; empty where none do."""
+    cuts_batches: ClassVar[bool] = False
+    """Whether its program has the micro-batches of a step, so that they are not taken together in the workload's times."""
     variant_key: ClassVar[str] = ""
     """The key whose value :attr:`variant` is."""
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Names that a plan takes, each with the keys that it sets."""
-    cuts_batches: ClassVar[bool] = False
-    """Whether it makes micro-batches, and computes again what is not kept, by itself; else a step is made of them one after the other."""
 
     # -- layout and rules ------------------------------------------------------------
 
@@ -187,9 +187,25 @@ class Strategy(Spec):
         """Devices of a worker whose gradients are summed before it pushes them as one."""
         return 1
 
+    in_step: ClassVar[bool] = False
+    """Whether the devices of a team go through each step together, as one: their links and their work are taken together."""
+
     def of_teams(self, processes: int) -> Self:
         """The same with each team as one worker."""
         raise NotImplementedError(f"{type(self).__name__} has no teams")
+
+    def as_one(self, whole: Cluster) -> Self:
+        """The same with the devices of a team, which go through each step together on ``whole``, as one."""
+        raise NotImplementedError(f"{type(self).__name__} has no devices that go through each step together")
+
+    def varied(self, load: Workload) -> Workload:
+        """The workload with what the strategy makes its steps vary by besides."""
+        return load
+
+    @property
+    def simpler(self) -> Mapping[str, Any] | None:
+        """``[strategy]`` of a simpler one that does the same, where there is one."""
+        return None
 
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError, with a sentence that says why, if the cluster cannot hold it."""
@@ -236,7 +252,7 @@ class Strategy(Spec):
 
     def uses_inner_links(self, layout: Layout) -> bool:
         """Whether anything crosses the links inside a node."""
-        return min(layout.replicas, layout.replicas_per_node) > 1
+        return min(layout.ranks, layout.replicas_per_node) > 1
 
     def in_random_order(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether chance decides the order in which messages go."""
@@ -363,7 +379,7 @@ def cores_s(setup: Setup, copied_bytes: float, *hosts_s: float, updates_on_host:
     updates_on_host
         Whether the optimizer's update is the replicas' work on these cores.
     """
-    load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
+    load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.ranks
     if cluster.shared_cores is None:
         return 0.0
     busy = min(float(replicas), cluster.shared_cores)
