@@ -79,7 +79,11 @@ def _setting(case: PublishedCase) -> tuple[str, str]:
 
 
 def _predicted(
-    case: PublishedCase, rows: list[Row], plain_one: tuple[PublishedCase, list[Row]], practice: dict[str, Known], speeds: PublishedThroughputs
+    case: PublishedCase,
+    rows: list[Row],
+    plain_one: tuple[PublishedCase, list[Row]],
+    practice: dict[str, Known],
+    speeds: PublishedThroughputs,
 ) -> Iterator[Compared]:
     stem = _FAMILY.get(case.series.network, plain(case.series.network))
     others = PublishedThroughputs((row for row in speeds.rows if stem not in plain(row.model)), speeds.models)

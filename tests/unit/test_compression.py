@@ -80,7 +80,7 @@ def test_sparse_gradients_and_vectors_go_as_they_are():
 
 
 def resnet_18():
-    """Variables of ResNet-18 for CIFAR-10 as TensorFlow has them: kernels of height x width x in x out, scales and shifts, one dense layer."""
+    """Variables of ResNet-18 for CIFAR-10 as TensorFlow has them: kernels of height x width x in x out, and vectors."""
     kernels = [(9, 3, 64)] + [(9, 64, 64)] * 4
     for wide in (64, 128, 256):
         kernels += [(9, wide, 2 * wide), (9, 2 * wide, 2 * wide), (1, wide, 2 * wide), *[(9, 2 * wide, 2 * wide)] * 2]
@@ -226,4 +226,5 @@ def test_published_pairs_are_on_record():
     path = Path(own_file("published/compression.csv"))
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert rows and all(row["source"].startswith("http") for row in rows)
+    assert rows
+    assert all(row["source"].startswith("http") for row in rows)
