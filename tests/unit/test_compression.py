@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
 from simulator.accelerator import memory_bandwidth_of
 from simulator.catalog import own_file
@@ -136,6 +137,14 @@ def test_servers_get_compressed_gradients_and_give_whole_variables(compression):
     # pull of 1 MB, compute, push of what is sent, and the server's work on 1 MB of gradient and on its sum
     assert simulate(given).mean_step_s.mean == pytest.approx(1e-3 + 6e-3 + sent / 1e9 + 2e-3, rel=1e-6)
     assert audit(scenario({**compression, "decompress_per_byte_s": 1e-9}, SERVERS))
+
+
+@pytest.mark.parametrize("compression", KINDS, ids=lambda its: "-".join(map(str, its.values())))
+def test_bounds_hold(compression):
+    slow = {"inter_node": {"bandwidth": "100 MB/s", "latency": "10 us"}}
+    given = resolve(scenario({**compression, "compress_per_byte_s": 1e-9}, cluster=slow)).scenario
+    rates = simulate(given).throughput_of_each_replication
+    assert all(rate <= most for rate, most in zip(rates, Ceilings(given).of(given), strict=True))
 
 
 # -- cost ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
 from simulator.closed_form import ring_all_reduce_s
 from simulator.errors import InputError
@@ -84,6 +85,15 @@ def test_every_law_holds(strategy):
 def test_speed_up_counts_against_a_replica_that_trains_alike():
     result = simulate(scenario({"micro_batches": 2}, cluster={"inter_node": {"bandwidth": "1000 GB/s", "latency": "0 s"}}))
     assert result.speedup.mean == pytest.approx(4, rel=1e-3)
+
+
+@pytest.mark.parametrize("strategy", [RING, SERVERS])
+def test_bounds_hold(strategy):
+    plain, asked = (resolve(scenario(training, strategy)).scenario for training in (None, {"micro_batches": 5, "recompute": "full"}))
+    for its in (plain, asked):
+        rates = simulate(its).throughput_of_each_replication
+        assert all(rate <= most for rate, most in zip(rates, Ceilings(its).of(its), strict=True))
+    assert Ceilings(asked).of(asked)[0] < Ceilings(plain).of(plain)[0]
 
 
 def test_resolving_twice_is_resolving_once():
