@@ -3,10 +3,11 @@
 A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`)
 is that of what was written. What it means beyond that is decided here, in four parts, each
 of which can be told to a reader: a workload that was measured on another device than the
-cluster has is moved to it (:mod:`simulator.device_transfer`); its step is made as ``[training]``
-says, in parts or in another precision (:mod:`simulator.trained`); what is left out is taken as
-TensorFlow was measured to do it (:mod:`simulator.defaults`); and links of which a sort alone is
-known get rates that are uncertain (:mod:`simulator.practice`), drawn for each replication.
+cluster has is moved to it, and one whose times are computed is computed for it
+(:mod:`simulator.device_transfer`); its step is made as ``[training]`` says, in parts or in
+another precision (:mod:`simulator.trained`); what is left out is taken as TensorFlow was
+measured to do it (:mod:`simulator.defaults`); and links of which a sort alone is known get
+rates that are uncertain (:mod:`simulator.practice`), drawn for each replication.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from simulator.catalog import entries
+from simulator.computed import CONSTANTS
+from simulator.constants import Known
 from simulator.defaults import assumptions, filled_in
 from simulator.device_transfer import moved_to
 from simulator.figures import Assumed
@@ -26,7 +29,7 @@ from simulator.scenario import Scenario
 from simulator.strategies.catalogue import kind_of
 from simulator.trained import as_trained, assumed_in_training
 from simulator.validation_errors import validated
-from simulator.workload import DeviceTransfer, Itself, Workload
+from simulator.workload import BY_DIMENSIONS, DeviceTransfer, Itself, Workload
 
 __all__ = ["Resolved", "resolve"]
 
@@ -68,7 +71,7 @@ def resolve(scenario: Scenario) -> Resolved:
     ------
     ScenarioError
         The workload was measured on another device than the cluster has, or in another precision than it is trained in, and no rule
-        leads there.
+        leads there; or its times are computed, and cannot be for that device.
 
     Examples
     --------
@@ -82,8 +85,9 @@ def resolve(scenario: Scenario) -> Resolved:
     """
     load, device = scenario.workload, scenario.cluster.device
     on_device = scenario
-    if device and ((load.calibrated is not None and load.calibrated.device) or load.moved is not None):
-        there = _moved(Itself(load), device)
+    own = tuple((name, scenario.practice[name]) for name in CONSTANTS if name in scenario.practice)
+    if (device and (load.device or load.moved is not None)) or (own and load.is_computed):
+        there = _moved(Itself(load), device, own)
         on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
     if (simpler := scenario.strategy.simpler) is not None:
         on_device = on_device.model_copy(update={"strategy": kind_of(simpler).model_validate(simpler)})
@@ -91,13 +95,13 @@ def resolve(scenario: Scenario) -> Resolved:
 
 
 @lru_cache(maxsize=256)
-def _moved(this: Itself, device: str) -> Workload:
-    return moved_to(this.load, device, _of_the_same_model(this.load))
+def _moved(this: Itself, device: str, own: tuple[tuple[str, Known], ...]) -> Workload:
+    return moved_to(this.load, device, _of_the_same_model(this.load), own=dict(own))
 
 
 def _of_the_same_model(load: Workload) -> Iterator[Workload]:
-    """Workloads of the catalogue of the same model."""
+    """Workloads of the catalogue of the same model, but those that nobody measured."""
     for path in entries("workloads").values():
         table = read_toml(path)
-        if load.model and plain(str(table.get("model", ""))) == plain(load.model):
+        if load.model and plain(str(table.get("model", ""))) == plain(load.model) and not BY_DIMENSIONS.keys() & table.keys():
             yield validated(Workload, table, str(path))

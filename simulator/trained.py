@@ -35,7 +35,7 @@ def as_trained(scenario: Scenario) -> Scenario:
     training, load = scenario.training, scenario.workload
     found = load
     if training.precision is not None and training.precision != load.precision:
-        device = scenario.cluster.device or (load.calibrated.device if load.calibrated is not None else "")
+        device = scenario.cluster.device or load.device
         found = _in_precision(Itself(load), training.precision, training.precision_factor, training.precision_source, device)
     passes = None
     if not scenario.strategy.cuts_batches and (training.micro_batches > 1 or training.recompute != "none"):

@@ -14,9 +14,8 @@ __all__ = ["cost_left_open", "device_of_training"]
 
 
 def device_of_training(setup: Setup) -> str:
-    """The device that trains: the cluster's, or that which the workload was measured on; empty where neither names one."""
-    known = setup.workload.calibrated
-    return setup.cluster.device or (known.device if known is not None else "")
+    """The device that trains: the cluster's, or that which the workload's times are of; empty where neither names one."""
+    return setup.cluster.device or setup.workload.device
 
 
 def cost_left_open(compression: Compression, setup: Setup, cost_s: tuple[float, float]) -> Iterator[LeftOpen]:
