@@ -67,7 +67,7 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
-    if scenario.run.memory == "refuse" and (why := does_not_fit(resolved)) is not None:
+    if scenario.run.memory == "refuse" and (why := does_not_fit(scenario)) is not None:
         raise InputError(f'{why}; run.memory = "ignore" simulates it all the same')
     likely = likely_engine(scenario)
     check_memory(scenario, likely)  # before anything is loaded

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pydantic import Field
 
 from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of, samples_in_words
-from simulator.resolve import Resolved, resolve
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.table import Column, Row, Table
@@ -96,30 +96,28 @@ def memory(scenario: Scenario) -> Memory:
     )
 
 
-def does_not_fit(scenario: Scenario | Resolved) -> str | None:
+def does_not_fit(scenario: Scenario) -> str | None:
     """A sentence where a device needs more memory than it has; None where all fit, or it is not known.
 
     What is known of its parts decides, so that a device which cannot hold parameters and
     gradients is found whether its activations are known or not. The sentence says which
     device, what it needs, what takes most of it, and what to try.
     """
-    given = scenario.given if isinstance(scenario, Resolved) else scenario
-    device = device_of(given)
+    device = device_of(scenario)
     if device is None:
         return None
-    resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
-    tightest = _tightest(devices_of(resolved, device))
+    tightest = _tightest(devices_of(resolve(scenario).scenario, device))
     if tightest.fits or tightest.capacity_bytes is None:
         return None
-    each, micro_batch = given.cluster.replicas_per_device, _micro_batch(given)
-    cut = "micro-batch" if micro_batch < given.batch else "batch"
+    each, micro_batch = scenario.cluster.replicas_per_device, _micro_batch(scenario)
+    cut = "micro-batch" if micro_batch < scenario.batch else "batch"
     whose = f"{each} replicas of {samples_in_words(micro_batch)} need" if each > 1 else f"a {cut} of {samples_in_words(micro_batch)} needs"
     where = f"{tightest.name} ({', '.join(tightest.layers)}): " if tightest.layers else ""
     largest = tightest.largest
     of_it = f" ({PARTS[largest.name]} {format_bytes(largest.size_bytes or 0.0)}: {largest.text})"
     return (
-        f"{where}{whose} about {format_bytes(tightest.need_bytes)} on a device{of_it}, but {given.cluster.device} has "
-        f"{format_bytes(tightest.capacity_bytes)}; {_advice(given, tightest)}"
+        f"{where}{whose} about {format_bytes(tightest.need_bytes)} on a device{of_it}, but {scenario.cluster.device} has "
+        f"{format_bytes(tightest.capacity_bytes)}; {_advice(scenario, tightest)}"
     )
 
 
@@ -129,7 +127,7 @@ def not_checked(scenario: Scenario) -> str | None:
     if device is None:
         name = scenario.cluster.device
         return f"the memory of {name!r} is not known" if name else f"the cluster {scenario.cluster.name!r} names no device"
-    devices = devices_of(resolve(scenario), device)
+    devices = devices_of(resolve(scenario).scenario, device)
     unknown = (part.text for device in devices for part in device.parts if part.name == "activations" and part.size_bytes is None)
     return next(unknown, None)
 
@@ -143,12 +141,12 @@ def largest_batch(scenario: Scenario) -> int | None:
         A multiple of the scenario's micro-batches. 0 where no batch fits. None where it is
         not known: the device's memory or activations are not, or nothing grows with the batch.
     """
-    device, resolved = device_of(scenario), resolve(scenario)
+    device, resolved = device_of(scenario), resolve(scenario).scenario
     count = scenario.training.micro_batches
 
     def devices(micro_batch: int) -> tuple[DeviceMemory, ...]:
-        load = resolved.scenario.workload.model_copy(update={"batch_per_replica": micro_batch * count, "global_batch": None})
-        return devices_of(Resolved(resolved.given, resolved.scenario.model_copy(update={"workload": load})), device)
+        load = resolved.workload.model_copy(update={"batch_per_replica": micro_batch * count, "global_batch": None})
+        return devices_of(resolved.model_copy(update={"workload": load}), device)
 
     def fits(micro_batch: int) -> bool:
         return all(device.fits for device in devices(micro_batch))

@@ -20,7 +20,7 @@ from pydantic import Field
 from simulator.accelerator import Accelerator, accelerator_named
 from simulator.defaults import optimizer_of
 from simulator.layers import Layer
-from simulator.resolve import Resolved, resolve
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Bytes, Spec
 from simulator.strategies.setup import Held
@@ -121,17 +121,16 @@ def memory_of(scenario: Scenario) -> tuple[DeviceMemory, ...]:
     ScenarioError
         The workload cannot be moved to the cluster's device.
     """
-    return devices_of(resolve(scenario), device_of(scenario))
+    return devices_of(resolve(scenario).scenario, device_of(scenario))
 
 
-def devices_of(resolved: Resolved, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
+def devices_of(scenario: Scenario, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
     """The same of a scenario that is resolved already, on a device that was looked up."""
-    scenario, measured_in = resolved.scenario, resolved.given.workload.precision
     stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
     capacity = device.memory_bytes if device is not None else None
     found = []
     for number, chunks in enumerate(stages):
-        parts = _shared(_Device(scenario, chunks, measured_in).parts(), scenario.cluster.replicas_per_device)
+        parts = _shared(_Device(scenario, chunks).parts(), scenario.cluster.replicas_per_device)
         if device is not None:
             parts.append(_reserve(device))
         named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
@@ -185,10 +184,11 @@ class _Owned(NamedTuple):
 class _Device:
     """One kind of devices: the chunks of the model that it holds, each with the layers in it."""
 
-    def __init__(self, scenario: Scenario, chunks: Sequence[Held], measured_in: str) -> None:
+    def __init__(self, scenario: Scenario, chunks: Sequence[Held]) -> None:
         self.scenario, self.chunks, self.load = scenario, chunks, scenario.workload
         self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
         self.mixed = self.load.precision != "float32"
+        measured_in = self.load.precision if self.load.recast is None else self.load.recast.from_precision
         self.recast = _VALUE_BYTES[self.mixed] / _VALUE_BYTES[measured_in != "float32"]
         self.optimizer = optimizer_of(scenario)
         self.variables = {variable.creation_index: variable for variable in self.load.variables}

@@ -12,8 +12,7 @@ from simulator import Scenario, scenario_from_table, simulate
 from simulator.accelerator import accelerator_named
 from simulator.errors import InputError
 from simulator.memory import DeviceMemory, does_not_fit, largest_batch, memory, memory_of, not_checked
-from simulator.memory.parts import devices_of
-from simulator.resolve import Resolved, resolve
+from simulator.resolve import resolve
 from simulator.strategies.setup import Held, Setup
 from simulator.strategies.single import Single
 from simulator.text import format_bytes
@@ -178,7 +177,6 @@ def test_micro_batches_are_held_as_many_as_are_in_flight() -> None:
     four = scenario(training={"micro_batches": 4})
     assert lone(four)["activations"] == 4 * 2**21 * 2
     assert lone(holding(four, Held(in_flight=3)))["activations"] == 4 * 2**21 * 2 * 3
-    assert lone(scenario(training={"micro_batches": 3}))["activations"] == 4 * 2**21 * 3  # 8 samples: 3, 3 and 2
 
 
 def test_stages_of_1f1b_hold_fewer_the_later_they_are() -> None:
@@ -207,13 +205,13 @@ def test_what_was_measured_goes_before_what_is_computed() -> None:
 
 
 def test_activations_of_another_precision_have_other_bytes() -> None:
-    some = scenario(workload(fit={"relative_residual": 0.0, "peak_memory_bytes": {"8": 20e9}}))
-    mixed = some.model_copy(update={"workload": some.workload.model_copy(update={"precision": "mixed_float16"})})
-    (device,) = devices_of(Resolved(some, mixed), None)
-    assert sizes(device)["activations"] == 4 * 2**21 * 8 / 2  # those of layers, as peaks were measured in float32
-    bare = mixed.workload.model_copy(update={"layers": ()})
-    (device,) = devices_of(Resolved(some, mixed.model_copy(update={"workload": bare})), None)
-    assert sizes(device)["activations"] is None
+    load = workload(fit={"relative_residual": 0.0, "peak_memory_bytes": {"8": 20e9}})
+    training = {"precision": "mixed_float16", "precision_factor": (0.5, 0.6), "precision_source": "a test"}
+    mixed = lone(scenario(load, training=training))
+    assert mixed["activations"] == 4 * 2**21 * 8 / 2  # those of layers, as peaks were measured in float32
+    assert mixed["parameters"] == 2 * 64 * 2**20
+    bare = lone(scenario({key: value for key, value in load.items() if key != "layers"}, training=training))
+    assert bare["activations"] is None
 
 
 # -- fitting -------------------------------------------------------------------------------
@@ -286,7 +284,7 @@ SHARDS = st.sampled_from([1, 2, 4, 8])
 @examples(60)
 def test_need_grows_with_the_batch(batch: int, more: int, recompute: str, tensor: int) -> None:
     def need(samples: int) -> float:
-        some = scenario(workload(batch_per_replica=samples), training={"recompute": recompute, "micro_batches": 3})
+        some = scenario(workload(batch_per_replica=3 * samples), training={"recompute": recompute, "micro_batches": 3})
         return memory_of(holding(some, Held(tensor=tensor)))[0].need_bytes
 
     assert need(batch) <= need(batch + more)
