@@ -1,8 +1,9 @@
-"""Peak memory of real training steps on the CPU over batch sizes, each in a process of its own, and what a line says of others.
+"""Peak memory of real training steps on the CPU over batch sizes, each in a process of its own.
 
 ``python -m calibrate.peak_memory models/keras/cnn.py:build --batches 64,256,128 --out FILE.csv`` appends a row for each
 batch size. Memory that is freed goes back to the system at once (glibc's ``MALLOC_MMAP_THRESHOLD_`` is fixed), so that the
-most that is resident is what tensors take, not what an allocator has kept.
+most that is resident is what tensors take, not what an allocator has kept. With ``TF_ENABLE_ONEDNN_OPTS=0`` in the
+environment it is measured without oneDNN, whose convolutions take work space that depends on the batch in steps.
 """
 
 from __future__ import annotations
@@ -13,13 +14,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-__all__ = ["Line", "Peak", "line_through", "measure", "read_peaks"]
+__all__ = ["Peak", "measure", "read_peaks"]
 
 _PROBE = Path(__file__).parent / "probes" / "peak_memory.py"
 _THRESHOLD_BYTES = 128 * 1024
@@ -31,29 +29,13 @@ class Peak(NamedTuple):
     model: str
     batch: int
     jit: bool
+    onednn: bool
     optimizer: str
     before_bytes: float
     peak_bytes: float
     variables_bytes: float
     outputs_bytes_per_sample: float
     xla_temporary_bytes: float | None
-
-
-class Line(NamedTuple):
-    """Bytes as a line over the batch."""
-
-    base_bytes: float
-    per_sample_bytes: float
-
-    def __call__(self, batch: float) -> float:
-        """Bytes with a batch of this many samples."""
-        return self.base_bytes + self.per_sample_bytes * batch
-
-
-def line_through(batches: Sequence[float], sizes_bytes: Sequence[float]) -> Line:
-    """The least-squares line; of two points, the one through both."""
-    slope, base = np.polyfit(batches, sizes_bytes, 1)
-    return Line(float(base), float(slope))
 
 
 def measure(target: str, batch: int, *, jit: bool = False, python: str = sys.executable) -> Peak:
@@ -80,8 +62,8 @@ def _peak(row: dict[str, str]) -> Peak:
     numbers = {name: float(row[name]) for name in ("before_bytes", "peak_bytes", "variables_bytes", "outputs_bytes_per_sample")}
     temporary = float(row["xla_temporary_bytes"]) if row["xla_temporary_bytes"] else None
     return Peak(
-        model=row["model"], batch=int(row["batch"]), jit=row["jit"] == "True", optimizer=row["optimizer"], xla_temporary_bytes=temporary,
-        **numbers,
+        model=row["model"], batch=int(row["batch"]), jit=row["jit"] == "True", onednn=row["onednn"] == "True", optimizer=row["optimizer"],
+        xla_temporary_bytes=temporary, **numbers,
     )  # fmt: skip
 
 

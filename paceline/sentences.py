@@ -12,7 +12,7 @@ from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
 from simulator.intervals import paired_ratio
-from simulator.memory import PARTS, Memory
+from simulator.memory import PARTS, Memory, samples_in_words
 from simulator.results import Result
 from simulator.text import Kind, format_bytes, format_count, format_hourly, format_share, format_usd, written
 
@@ -145,7 +145,7 @@ def staleness_in_words(result: Result) -> str:
 def memory_in_words(found: Memory) -> list[str]:
     """Whether it fits, the largest batch that does, and what was not checked or not counted."""
     said = []
-    batch = f"a batch of {found.batch:,} samples" if found.batch == found.micro_batch else f"micro-batches of {found.micro_batch:,} samples"
+    batch = f"{'a batch' if found.batch == found.micro_batch else 'micro-batches'} of {samples_in_words(found.micro_batch)}"
     if found.refused is not None:
         said.append(f"Does not fit: {found.refused}.")
     elif found.not_checked is not None:
@@ -153,7 +153,7 @@ def memory_in_words(found: Memory) -> list[str]:
     elif found.free_bytes is not None:
         said.append(f"It fits: with {batch}, {format_bytes(found.free_bytes)} of {found.device} are free.")
     if found.largest_batch:
-        said.append(f"The largest batch of a replica that fits has {found.largest_batch:,} samples.")
+        said.append(f"The largest batch of a replica that fits has {samples_in_words(found.largest_batch)}.")
     elif found.largest_batch == 0:
         said.append("No batch fits.")
     uncounted = [

@@ -113,6 +113,7 @@ def main() -> int:
         found = {
             "batch": arguments.batch,
             "jit": arguments.jit,
+            "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0",
             "optimizer": type(steps.optimizer).__name__,
             "before_bytes": before,
             "peak_bytes": resident_bytes("VmHWM"),

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.planning.hybrid_bounds import Chain, Cut
-from simulator.buckets import buckets
 from simulator.cluster import Cluster
 from simulator.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
 from simulator.engine.draws import process_factors
@@ -31,7 +30,6 @@ from simulator.strategies.catalogue import ALONE, kind_of
 from simulator.strategies.hybrid.groups import Timing
 from simulator.strategies.hybrid.hybrid import Hybrid, Timed
 from simulator.teams import as_workers
-from simulator.training import Training
 from simulator.workload import Affine
 
 __all__ = ["Ceilings", "JitterBounds", "least_mean"]
@@ -48,7 +46,10 @@ class _Draw:
     def __init__(self, scenario: Scenario, replication: int) -> None:
         self._streams = Streams(scenario.run.seed, replication)
         # of one replica alone: what several devices of a host cost each other in practice only makes a step longer
-        self._drawn = drawn_scenario(scenario.model_copy(update={"strategy": ALONE, "training": Training()}), self._streams)
+        training = scenario.training
+        if isinstance(scenario.strategy, Hybrid):  # which cuts batches by itself
+            training = training.model_copy(update={"micro_batches": 1, "recompute": "none"})
+        self._drawn = drawn_scenario(scenario.model_copy(update={"strategy": ALONE, "training": training}), self._streams)
         self.workload, self.cluster = self._drawn.workload, self._drawn.cluster
         self._extremes: dict[int, list[tuple[float, float]]] = {}
         self._together: dict[int, Scenario] = {}
@@ -136,6 +137,7 @@ class Ceilings:
         if window is None:
             return np.full(len(self._draws), math.inf)
         shares = self._shares_of(scenario)
+        kept = 1.0 - scenario.training.skipped
         groups: dict[Distribution, tuple[_Group, ...]] = {}
         rates = []
         for draw in self._draws:
@@ -143,7 +145,7 @@ class Ceilings:
             if law not in groups:
                 groups[law] = _groups(scenario, law)
             at_least_s = max(_times_s(scenario, draw, window, groups[law], shares))
-            rates.append(window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
+            rates.append(kept * window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
     def _of_parts(self, scenario: Scenario, strategy: Hybrid) -> NDArray[np.float64]:
@@ -156,7 +158,7 @@ class Ceilings:
         ranks = expected.strategy.grid(expected.layout).rank
         cut = Cut(expected.strategy.costs(expected, Streams(scenario.run.seed, 0), self._timed), expected.cluster, ranks)
         longest, hidden_s = max(cut.chains(expected.workload.apply_s), key=lambda its: its.total_s), cut.hidden_s()
-        samples = (whole + 1) * scenario.replicas * scenario.batch
+        samples = (1.0 - scenario.training.skipped) * (whole + 1) * scenario.replicas * scenario.batch
         rates = []
         for draw in self._draws:
             at_least_s = whole * max(
@@ -321,15 +323,16 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
     if reduction is None or replicas == 1:
         return 0.0, False
     apart = scenario.strategy.pace.every > 1
-    size = draw.workload.parameter_bytes if apart else buckets(draw.workload, scenario.batch, None, replicas)[0].size_bytes
+    size = draw.workload.parameter_bytes if apart else sum(reduction.as_one(draw.workload, scenario.batch, replicas))
+    halves = 1 if reduction.does == "all-gather" else 2  # what is gathered is not added first
     nodes = scenario.worker_nodes
     if nodes == 1:
         links = replicas * (replicas - 1) if cluster.intra_node_topology == "mesh" else replicas
-        reduce_s = 2 * (replicas - 1) * size / (links * cluster.intra_node.bandwidth_bytes_per_s)
+        reduce_s = halves * (replicas - 1) * size / (links * cluster.intra_node.bandwidth_bytes_per_s)
     else:
-        reduce_s = 2 * (nodes - 1) * size * cluster.transport.wire_bytes_per_byte / _nodes_bytes_per_s(scenario, cluster)
+        reduce_s = halves * (nodes - 1) * size * cluster.transport.wire_bytes_per_byte / _nodes_bytes_per_s(scenario, cluster)
         if reduction.algorithm == "ring" and nodes == replicas:
-            reduce_s += 2 * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
+            reduce_s += halves * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
     return reduce_s, apart or not reduction.after_backward
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import Field
 
-from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of
+from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of, samples_in_words
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
@@ -106,19 +106,18 @@ def does_not_fit(scenario: Scenario) -> str | None:
     device = device_of(scenario)
     if device is None:
         return None
-    resolved = resolve(scenario).scenario
-    tightest = _tightest(devices_of(resolved, device))
+    tightest = _tightest(devices_of(resolve(scenario).scenario, device))
     if tightest.fits or tightest.capacity_bytes is None:
         return None
     each, micro_batch = scenario.cluster.replicas_per_device, _micro_batch(scenario)
     cut = "micro-batch" if micro_batch < scenario.batch else "batch"
-    whose = f"{each} replicas of {micro_batch:,} samples need" if each > 1 else f"a {cut} of {micro_batch:,} samples needs"
+    whose = f"{each} replicas of {samples_in_words(micro_batch)} need" if each > 1 else f"a {cut} of {samples_in_words(micro_batch)} needs"
     where = f"{tightest.name} ({', '.join(tightest.layers)}): " if tightest.layers else ""
     largest = tightest.largest
     of_it = f" ({PARTS[largest.name]} {format_bytes(largest.size_bytes or 0.0)}: {largest.text})"
     return (
         f"{where}{whose} about {format_bytes(tightest.need_bytes)} on a device{of_it}, but {scenario.cluster.device} has "
-        f"{format_bytes(tightest.capacity_bytes)}; {_advice(resolved, tightest)}"
+        f"{format_bytes(tightest.capacity_bytes)}; {_advice(scenario, tightest)}"
     )
 
 
@@ -143,7 +142,7 @@ def largest_batch(scenario: Scenario) -> int | None:
         not known: the device's memory or activations are not, or nothing grows with the batch.
     """
     device, resolved = device_of(scenario), resolve(scenario).scenario
-    count = resolved.training.micro_batches
+    count = scenario.training.micro_batches
 
     def devices(micro_batch: int) -> tuple[DeviceMemory, ...]:
         load = resolved.workload.model_copy(update={"batch_per_replica": micro_batch * count, "global_batch": None})

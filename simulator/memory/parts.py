@@ -27,7 +27,7 @@ from simulator.strategies.setup import Held
 from simulator.training import Optimizer
 from simulator.workload import Variable, Workload
 
-__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Part", "PartName", "device_of", "devices_of", "memory_of"]
+__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Part", "PartName", "device_of", "devices_of", "memory_of", "samples_in_words"]
 
 PartName = Literal[
     "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "input", "reserve",
@@ -54,6 +54,8 @@ Stern, ICML 2018, section 4, who keep nothing else of it)."""
 _FLOAT32_BYTES = 4.0
 _HALF = 0.5
 """Bytes in 16 bits over those in 32."""
+_VALUE_BYTES = {False: 4.0, True: 2.0}
+"""Of an activation, by whether precision is mixed."""
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536}
 _NEWER = 1800
@@ -186,19 +188,22 @@ class _Device:
         self.scenario, self.chunks, self.load = scenario, chunks, scenario.workload
         self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
         self.mixed = self.load.precision != "float32"
+        measured_in = self.load.precision if self.load.recast is None else self.load.recast.from_precision
+        self.recast = _VALUE_BYTES[self.mixed] / _VALUE_BYTES[measured_in != "float32"]
         self.optimizer = optimizer_of(scenario)
         self.variables = {variable.creation_index: variable for variable in self.load.variables}
 
     def parts(self) -> list[Part]:
         """What is held, but for what the framework keeps to itself."""
         found = [self._parameters(), self._gradients(), self._slots()]
-        measured = _measured_at(self.load, self.micro_batch) if _as_measured(self.scenario, self.chunks) else None
+        as_measured = self.recast == 1 and _as_measured(self.scenario, self.chunks)
+        measured = _measured_at(self.load, self.micro_batch) if as_measured else None
         if measured is not None:
             found.append(self._beyond(measured))
         elif self.load.layers:
             found += [self._activations(), self._recomputed(), self._input()]
         else:
-            found += [Part(name="activations", text=_why_not_known(self.load, self.micro_batch)), self._input()]
+            found += [Part(name="activations", text=self._why_not_known()), self._input()]
         found += [self._gathered(), self._buckets()]
         return [part for part in found if part.size_bytes != 0 or part.name in ("parameters", "gradients", "optimizer")]
 
@@ -209,12 +214,16 @@ class _Device:
         if not self.load.layers:
             return [[_Owned(variable, 1.0, 1)] for variable in self.load.variables]
         found = []
-        for layer in self.load.layers[chunk.first : chunk.last]:
+        for layer in self._layers(chunk):
             split = 1.0 / chunk.tensor if layer.tensor is not None else 1.0
             of_experts = frozenset(layer.experts.variables) if layer.experts is not None else frozenset()
             spread = (chunk.expert if index in of_experts else 1 for index in layer.variables)
             found.append([_Owned(self.variables[index], split / its, its) for index, its in zip(layer.variables, spread, strict=True)])
         return found
+
+    def _layers(self, chunk: Held) -> list[Layer]:
+        """Those that are on the device."""
+        return [layer for layer in self.load.layers[chunk.first : chunk.last] if layer.name not in chunk.on_host]
 
     def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
         """Bytes of all chunks, each shared by some devices; copies of experts are fewer by as many as these are spread over."""
@@ -271,13 +280,14 @@ class _Device:
         for chunk in self.chunks:
             before = self._input_of(chunk)
             for layer in self.load.layers[chunk.first : chunk.last]:
-                size += self._stored(layer, before, chunk) * self.micro_batch * chunk.in_flight
+                if layer.name not in chunk.on_host:
+                    size += self._stored(layer, before, chunk) * self.micro_batch * chunk.in_flight
                 before = layer.output_bytes_per_sample
         flying = max(chunk.in_flight for chunk in self.chunks)
-        text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {self.micro_batch:,} samples"
+        text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {samples_in_words(self.micro_batch)}"
         if self.scenario.training.recompute != "none":
             text += f"; {self.scenario.training.recompute} recomputation"
-        return Part(name="activations", size_bytes=size, text=text)
+        return Part(name="activations", size_bytes=size * self.recast, text=text)
 
     def _input_of(self, chunk: Held) -> float:
         """Bytes per sample that the first layer of a chunk gets; those of the model's input are a part of their own."""
@@ -296,10 +306,20 @@ class _Device:
         """What is computed again is there once, of the layer that needs most."""
         recompute, most = self.scenario.training.recompute, 0.0
         for chunk in self.chunks if recompute != "none" else ():
-            for layer in self.load.layers[chunk.first : chunk.last]:
+            for layer in self._layers(chunk):
                 stored = self._stored(layer, 0.0, chunk) if recompute == "selective" else 0.0
                 most = max(most, _split_kept(layer, float(layer.kept_bytes_per_sample), chunk) - stored)
-        return Part(name="recomputed", size_bytes=most * self.micro_batch, text="activations of one layer in its backward pass")
+        return Part(
+            name="recomputed", size_bytes=most * self.micro_batch * self.recast, text="activations of one layer in its backward pass"
+        )
+
+    def _why_not_known(self) -> str:
+        """Why the activations of a workload without layers are not known."""
+        if self.recast != 1:
+            return f"the workload {self.load.name!r} was measured in another precision, and has no layers"
+        if peaks := _peaks(self.load):
+            return f"the smallest batch whose peak memory was measured has {min(peaks):g} samples, more than {self.micro_batch:,}"
+        return f"the workload {self.load.name!r} has neither layers nor measured peak memory"
 
     def _beyond(self, peak_bytes: float) -> Part:
         """What was measured of the whole model beyond its parameters and gradients, and slots where they are known."""
@@ -309,7 +329,7 @@ class _Device:
         return Part(
             name="activations",
             size_bytes=max(peak_bytes - known, 0.0),
-            text=f"all else of a batch of {self.micro_batch:,} samples, by the peaks measured with {batches} samples",
+            text=f"all else of a batch of {samples_in_words(self.micro_batch)}, by the peaks measured with {batches} samples",
         )
 
     # -- what comes and goes -----------------------------------------------------------
@@ -327,7 +347,7 @@ class _Device:
             largest = max(bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas))
             size = min(largest, self._held(self._gradient_bytes, lambda _: 1))
         elif any(chunk.gradient_shards > 1 for chunk in self.chunks):
-            size = max(_whole(self._gradient_bytes, piece) for chunk in self.chunks for piece in self._pieces(chunk))
+            size = max((_whole(self._gradient_bytes, piece) for chunk in self.chunks for piece in self._pieces(chunk)), default=0.0)
         return Part(name="buckets", size_bytes=size, text="gradients that are reduced as one")
 
     def _input(self) -> Part:
@@ -337,7 +357,7 @@ class _Device:
         each = self.load.input_bytes_per_sample
         if each is None:
             return Part(name="input", text="workload.input_bytes_per_sample is not given")
-        return Part(name="input", size_bytes=each * self.micro_batch, text=f"{self.micro_batch:,} samples")
+        return Part(name="input", size_bytes=each * self.micro_batch, text=samples_in_words(self.micro_batch))
 
 
 # -- rules ---------------------------------------------------------------------------------
@@ -364,6 +384,11 @@ def _split_kept(layer: Layer, kept: float, chunk: Held) -> float:
     return whole + (kept - whole) / chunk.tensor
 
 
+def samples_in_words(count: int) -> str:
+    """So many samples."""
+    return f"{count:,} sample{'' if count == 1 else 's'}"
+
+
 def _split(held: Held) -> str:
     return f", split over {held.tensor} devices" if held.tensor > 1 else ""
 
@@ -388,7 +413,14 @@ def _as_measured(scenario: Scenario, chunks: Sequence[Held]) -> bool:
     if not _peaks(scenario.workload) or len(chunks) > 1:
         return False
     held, layers = chunks[0], len(scenario.workload.layers)
-    whole = held.first == 0 and held.last in (None, layers) and held.tensor == 1 and held.expert == 1 and held.in_flight == 1
+    whole = (
+        held.first == 0
+        and held.last in (None, layers)
+        and not held.on_host
+        and held.tensor == 1
+        and held.expert == 1
+        and held.in_flight == 1
+    )
     return not layers or (whole and scenario.training.recompute == "none")
 
 
@@ -403,10 +435,3 @@ def _measured_at(load: Workload, batch: float) -> float | None:
         (before, low), (last, high) = list(pairwise(peaks.items()))[-1]
         need += (high - low) / (last - before) * (batch - last)
     return need
-
-
-def _why_not_known(load: Workload, batch: int) -> str:
-    """Why the activations of a workload without layers are not known."""
-    if peaks := _peaks(load):
-        return f"the smallest batch whose peak memory was measured has {min(peaks):g} samples, more than {batch:,}"
-    return f"the workload {load.name!r} has neither layers nor measured peak memory"

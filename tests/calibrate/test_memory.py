@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 from support.needs import needs_tensorflow
+from support.scenarios import scenario_table
 
-from calibrate.peak_memory import Peak, line_through, measure, read_peaks
-from simulator.memory import SLOTS
+from calibrate.peak_memory import Peak, measure, read_peaks
+from simulator import scenario_from_table
+from simulator.memory import SLOTS, memory_of
 
 PEAKS = read_peaks(Path(__file__).parents[1] / "data" / "peak_memory.csv")
 FITTED = {"bert_tiny": (64, 192), "cnn": (256, 1024), "resnet50": (2, 8)}
-"""Batch sizes that the line goes through; all others are held out."""
+"""Batch sizes whose peaks a workload has; all others are held out."""
 WITHIN = 0.1
 
 _SLOTS = """
@@ -44,32 +46,32 @@ def test_slots_are_those_that_keras_makes() -> None:
         assert ([100] in shapes, [200] in shapes) == (name == "adafactor", name == "adafactor")
 
 
-def of(model: str, *, jit: bool) -> list[Peak]:
-    return [peak for peak in PEAKS if (peak.model, peak.jit) == (model, jit)]
+def errors(model: str, *, jit: bool = False, onednn: bool = True) -> dict[int, float]:
+    """Of each batch held out: by how much a workload with the peaks of the fitted ones misses it, as a share."""
+    rows = {peak.batch: _bytes(peak) for peak in PEAKS if (peak.model, peak.jit, peak.onednn) == (model, jit, onednn)}
+    fit = {"relative_residual": 0.0, "peak_memory_bytes": {str(batch): rows[batch] for batch in FITTED[model]}}
+    found = {}
+    for batch in rows.keys() - set(FITTED[model]):
+        (device,) = memory_of(scenario_from_table(scenario_table(workload={"batch_per_replica": batch, "fit": fit}), "test"))
+        found[batch] = device.need_bytes / rows[batch] - 1
+    assert len(found) >= 2
+    return found
 
 
-@pytest.mark.parametrize("model", FITTED)
-def test_a_line_through_two_peaks_predicts_those_of_other_batches(model: str) -> None:
-    rows = of(model, jit=False)
-    fitted = [row for row in rows if row.batch in FITTED[model]]
-    line = line_through([row.batch for row in fitted], [row.peak_bytes for row in fitted])
-    held_out = [row for row in rows if row.batch not in FITTED[model]]
-    assert len(held_out) >= 2
-    for row in held_out:
-        assert line(row.batch) == pytest.approx(row.peak_bytes, rel=WITHIN), row.batch
-        # and what a step takes beyond what is there before it
-        assert line(row.batch) - row.before_bytes == pytest.approx(row.peak_bytes - row.before_bytes, rel=WITHIN), row.batch
+def _bytes(peak: Peak) -> float:
+    """What XLA sets aside, or all that is resident."""
+    return peak.peak_bytes if peak.xla_temporary_bytes is None else peak.xla_temporary_bytes
 
 
-@pytest.mark.parametrize("model", FITTED)
-def test_so_does_one_through_what_xla_sets_aside(model: str) -> None:
-    rows = of(model, jit=True)
-    fitted = [row for row in rows if row.batch in FITTED[model]]
-    line = line_through([row.batch for row in fitted], [row.xla_temporary_bytes or 0.0 for row in fitted])
-    held_out = [row for row in rows if row.batch not in FITTED[model]]
-    assert len(held_out) >= 2
-    for row in held_out:
-        assert line(row.batch) == pytest.approx(row.xla_temporary_bytes, rel=WITHIN), row.batch
+@pytest.mark.parametrize(
+    ("model", "how", "missed"),
+    [("bert_tiny", {}, set()), ("cnn", {}, set()),
+     # oneDNN's convolutions take more with 8 than with 6 or 12 images, for each
+     ("resnet50", {}, {12}), ("resnet50", {"onednn": False}, set()),
+     *((model, {"jit": True}, set()) for model in FITTED)],
+)  # fmt: skip
+def test_peaks_of_two_batches_predict_others(model: str, how: dict[str, bool], missed: set[int]) -> None:
+    assert {batch for batch, error in errors(model, **how).items() if abs(error) > WITHIN} == missed
 
 
 @needs_tensorflow

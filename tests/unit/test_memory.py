@@ -143,6 +143,12 @@ def test_a_bucket_is_copied_where_replicas_reduce() -> None:
     assert lone(scenario(strategy=ring | {"bucket_size": "32 MiB"}))["buckets"] == 64 * 2**20
 
 
+def test_layers_on_the_host_hold_nothing_of_the_device() -> None:
+    parts = lone(holding(scenario(training={"recompute": "full"}), Held(on_host=frozenset({"block 0", "block 1"}))))
+    assert parts["parameters"] == 2 * 64 * 2**20
+    assert parts["activations"] == 2 * 2**18 * 8  # what the others get
+
+
 # -- activations ---------------------------------------------------------------------------
 
 
@@ -171,7 +177,6 @@ def test_micro_batches_are_held_as_many_as_are_in_flight() -> None:
     four = scenario(training={"micro_batches": 4})
     assert lone(four)["activations"] == 4 * 2**21 * 2
     assert lone(holding(four, Held(in_flight=3)))["activations"] == 4 * 2**21 * 2 * 3
-    assert lone(scenario(training={"micro_batches": 3}))["activations"] == 4 * 2**21 * 3  # 8 samples: 3, 3 and 2
 
 
 def test_stages_of_1f1b_hold_fewer_the_later_they_are() -> None:
@@ -197,6 +202,16 @@ def test_what_was_measured_goes_before_what_is_computed() -> None:
     # half the batch at a time, as far as peaks were measured
     accumulated = scenario(workload(fit=fit, batch_per_replica=32), training={"micro_batches": 2})
     assert memory_of(accumulated)[0].need_bytes == pytest.approx(30e9 + 1536 * 2**20)
+
+
+def test_activations_of_another_precision_have_other_bytes() -> None:
+    load = workload(fit={"relative_residual": 0.0, "peak_memory_bytes": {"8": 20e9}})
+    training = {"precision": "mixed_float16", "precision_factor": (0.5, 0.6), "precision_source": "a test"}
+    mixed = lone(scenario(load, training=training))
+    assert mixed["activations"] == 4 * 2**21 * 8 / 2  # those of layers, as peaks were measured in float32
+    assert mixed["parameters"] == 2 * 64 * 2**20
+    bare = lone(scenario({key: value for key, value in load.items() if key != "layers"}, training=training))
+    assert bare["activations"] is None
 
 
 # -- fitting -------------------------------------------------------------------------------
@@ -269,7 +284,7 @@ SHARDS = st.sampled_from([1, 2, 4, 8])
 @examples(60)
 def test_need_grows_with_the_batch(batch: int, more: int, recompute: str, tensor: int) -> None:
     def need(samples: int) -> float:
-        some = scenario(workload(batch_per_replica=samples), training={"recompute": recompute, "micro_batches": 3})
+        some = scenario(workload(batch_per_replica=3 * samples), training={"recompute": recompute, "micro_batches": 3})
         return memory_of(holding(some, Held(tensor=tensor)))[0].need_bytes
 
     assert need(batch) <= need(batch + more)
