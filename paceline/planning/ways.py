@@ -17,6 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 from simulator.errors import ScenarioError
 from simulator.memory import does_not_fit
+from simulator.memory.parts import device_of, devices_of
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.strategies.strategy import Strategy
@@ -240,6 +242,8 @@ class Maker:
         assert isinstance(template.strategy, Hybrid)
         self._name, self._template, self._load, self._where = name, template, workload, where
         self._own, self._device_batch, self._fixed = template.strategy, device_batch, fixed
+        self._resolved = resolve(template).scenario
+        self._device = device_of(template)
         self._strategies: dict[tuple[Degrees, str], Hybrid] = {}
         self.degrees = degrees_of(name, workload, template.cluster.devices_per_node, fixed)
 
@@ -292,8 +296,23 @@ class Maker:
             scenario = validated(Scenario, parts, self._where)
         except ScenarioError as error:
             return Tried(strategy, training, workers, None, error.problems[0])
+        if strategy.simpler is None and self._fits(strategy, training, batch):
+            return Tried(strategy, training, workers, scenario)
         text = does_not_fit(scenario)
         return Tried(strategy, training, workers, None if text else scenario, text or "", by_memory=text is not None)
+
+    def _fits(self, strategy: Hybrid, training: Training, batch: int) -> bool:
+        """Whether a configuration of a model that is cut fits; the workload is the same for all, and so resolved once."""
+        as_resolved = self._resolved.model_copy(
+            update={"workload": self._resolved.workload.model_copy(update=self._batches(batch)), "strategy": strategy, "training": training}
+        )
+        return all(its.fits for its in devices_of(as_resolved, self._device))
+
+    def _batches(self, batch: int) -> dict[str, int | None]:
+        """Samples of a replica, or of all together."""
+        if self._device_batch is None:
+            return {"batch_per_replica": None, "global_batch": self._load.global_batch}
+        return {"batch_per_replica": batch, "global_batch": None}
 
     def _strategy(self, degrees: Degrees, shard: str) -> Hybrid:
         key = degrees, shard

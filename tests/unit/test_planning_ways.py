@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ def test_what_does_not_fit_is_sharded() -> None:
     alone = found["data parallel"]
     assert alone.best is None
     assert alone.text.startswith("not possible: ")
-    assert "a batch of 1 samples needs about" in alone.text
+    assert "a batch of 1 sample needs about" in alone.text
     assert "Data parallelism: not possible: " in answer.best_way
     assert all(does_not_fit(its.result.scenario) is None for its in answer.candidates)
     best = found["sharded"]
@@ -208,6 +209,15 @@ def test_the_ways_are_a_table_and_read_again() -> None:
     assert {"Way of training", "Waiting (bubbles)", "How it compares, and what limits it"} <= set(titles)
     assert len(grids["plan-ways"].rows) == len(answer.ways)
     assert Plan.model_validate_json(answer.to_json()) == answer
+
+
+def test_a_report_shows_the_ways(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    answer = planned(PIPELINE)
+    paceline.report(answer, page, what_ifs=False)
+    text = page.read_text()
+    assert "The best of each way of training" in text
+    assert "A pipeline (pipeline 4 (" in text
 
 
 def test_the_api_takes_the_names() -> None:
