@@ -13,6 +13,8 @@ __all__ = [
     "Failure",
     "Fingerprint",
     "Header",
+    "LayerRecord",
+    "LayerTimes",
     "LinkCheck",
     "Load",
     "Memory",
@@ -161,6 +163,29 @@ class Memory(_Record):
     peak_bytes: NotNegative
 
 
+class LayerRecord(_Record):
+    """One layer of the model at one batch size, by its graph; ``variables`` by the order of creation, flops none where not countable."""
+
+    kind: Literal["layer"]
+    batch: Batch
+    index: Count
+    name: str = Field(min_length=1)
+    variables: tuple[Count, ...]
+    output_bytes: NotNegative
+    kept_bytes: NotNegative
+    flops: NotNegative | None
+
+
+class LayerTimes(_Record):
+    """One step with clocks between the layers: seconds of each layer's passes, in the order of the forward pass."""
+
+    kind: Literal["layers"]
+    batch: Batch
+    index: Count
+    forward_s: tuple[NotNegative, ...]
+    backward_s: tuple[NotNegative, ...]
+
+
 class CountedStep(_Record):
     """What one step asks of a device, counted from its graph; nothing where ``why`` says that it could not be."""
 
@@ -273,6 +298,8 @@ Record = Annotated[
     | Rows
     | VariableRecord
     | Memory
+    | LayerRecord
+    | LayerTimes
     | CountedStep
     | ServerTime
     | Transfer
