@@ -200,8 +200,8 @@ class Run:
 
     def _recorder(self) -> Recorder:
         drawn = self.drawn
-        opens_at, closes_at = drawn.warmup * drawn.replicas, drawn.run.total_steps(drawn.replicas)
-        return Recorder(drawn.replicas, opens_at, closes_at, apart=drawn.strategy.pace.asynchronous, observer=self.observer)
+        opens_at, closes_at = drawn.warmup * drawn.ranks, drawn.run.total_steps(drawn.ranks)
+        return Recorder(drawn.ranks, opens_at, closes_at, apart=drawn.strategy.pace.asynchronous, observer=self.observer)
 
     @property
     def _log(self) -> Log | None:

@@ -15,7 +15,7 @@ __all__ = ["assembled", "device_of", "seats"]
 
 def device_of(setup: Setup) -> Integers:
     """The device that each replica computes on, shape (replicas,)."""
-    replica = np.arange(setup.layout.replicas, dtype=np.int32)
+    replica = np.arange(setup.layout.ranks, dtype=np.int32)
     each = setup.cluster.replicas_per_device
     return replica // each if each > 1 else replica
 
@@ -24,7 +24,7 @@ def seats(setup: Setup, wiring: Wiring) -> Integers:
     """The seats of replicas on devices that several of them share; -1 where each has its own."""
     if setup.cluster.replicas_per_device > 1:
         return wiring.on_device(device_of(setup))
-    return np.broadcast_to(np.int64(-1), setup.layout.replicas)
+    return np.broadcast_to(np.int64(-1), setup.layout.ranks)
 
 
 def assembled(
