@@ -25,6 +25,7 @@ __all__ = [
     "Rows",
     "ServerTime",
     "Split",
+    "StagePass",
     "StepTime",
     "Transfer",
     "Updated",
@@ -232,6 +233,19 @@ class Updated(_Record):
     version: Count
 
 
+class StagePass(_Record):
+    """One pass of one stage of a model that is on several devices; times are seconds since the common start."""
+
+    kind: Literal["pass"]
+    repeat: Count
+    step: Count
+    stage: Count
+    phase: Literal["forward", "backward", "apply"]
+    micro_batch: Count
+    begun_s: float
+    ended_s: float
+
+
 class Used(_Record):
     """What one task of the testbed has sent, received and computed between the common start and its end."""
 
@@ -304,6 +318,7 @@ Record = Annotated[
     | ServerTime
     | Transfer
     | Updated
+    | StagePass
     | Used
     | LinkCheck
     | Repeat
