@@ -1,0 +1,268 @@
+"""Real steps of a model that is on two devices, measured: what model parallelism and pipelines are checked against.
+
+``python -m calibrate.testbed.model_parallel SETTINGS.toml --out FILE.csv`` runs each setting
+of a file (``models/measured/model-parallel.toml``) and appends a row for each repeat of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from calibrate.measurements import new_file, read_measurements
+from calibrate.probing import Progress, run_probe
+from calibrate.profiling import check_target
+from calibrate.records import LinkCheck, Note, Repeat, StagePass, Updated
+from calibrate.testbed.setting import ShapedLink
+from simulator.errors import CalibrationError
+from simulator.files import check_folder, read_toml
+from simulator.spec import Spec
+from simulator.validation_errors import validated
+
+__all__ = ["COLUMNS", "StagedRun", "StagedSetting", "measure_staged", "read_settings", "read_staged"]
+
+COLUMNS = (
+    "name", "model", "batch", "micro_batches", "schedule", "stages", "processes", "link_bytes_per_s",
+    "link_measured_bytes_per_s", "handed_bytes", "repeat", "steps", "step_s", "step_sd_s",
+    "stage_1_compute_s", "stage_2_compute_s", "others_share", "device", "measured",
+)  # fmt: skip
+"""Of a file of rows, one for each repeat."""
+
+
+class StagedSetting(Spec):
+    """What is run: a Keras model whose layers are on two devices."""
+
+    model: str = Field(description="FILE.py:FUNCTION, as paceline calibrate takes it")
+    batch: int = Field(ge=1, description="samples of a step, of all micro-batches together")
+    stages: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=2, description="layers of each stage, counted as paceline calibrate --layers does"
+    )
+    micro_batches: int = Field(default=1, ge=1, description="equal parts of the batch, one after the other")
+    schedule: Literal["gpipe", "1f1b"] = "gpipe"
+    one_process: bool = Field(
+        default=False, description="logical devices of one process; else a process a stage, each on a core of its own, over gRPC"
+    )
+    link: ShapedLink | None = Field(default=None, description="between the processes; left out: loopback")
+    steps: int = Field(default=30, ge=2)
+    warm_up: int = Field(default=5, ge=1, description="steps that are not measured")
+    threads: int = Field(default=1, ge=1, description="TensorFlow's intra-op threads in each process")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StagedSetting:
+        if self.batch % self.micro_batches:
+            raise ValueError(f"batch ({self.batch}) must be a multiple of micro_batches ({self.micro_batches})")
+        if self.one_process and self.link is not None:
+            raise ValueError("logical devices of one process have no link between them; leave link out")
+        return self
+
+    @property
+    def ends(self) -> list[int]:
+        """One past the last layer of each stage."""
+        return [int(one) for one in np.cumsum(self.stages)]
+
+    @property
+    def name(self) -> str:
+        """In words: model, batch, micro-batches, stages, where they are."""
+        micro = f" in {self.micro_batches} ({self.schedule})" if self.micro_batches > 1 else ""
+        link = "loopback" if self.link is None else f"{self.link.bandwidth_bytes_per_s * 8e-6:g} Mbit/s"
+        where = "one process" if self.one_process else link
+        stages = " + ".join(str(one) for one in self.stages)
+        return f"{Path(self.model.rpartition(':')[0]).stem}, batch {self.batch}{micro}, layers {stages}, {where}"
+
+    def for_probe(self, repeats: int, timeout_s: float) -> dict[str, Any]:
+        """What the probe reads."""
+        link = None
+        if self.link is not None:
+            link = {
+                "bits_per_s": self.link.bandwidth_bytes_per_s * 8,
+                "sharing": self.link.sharing,
+                "buffer_ms": self.link.buffer_s * 1000,
+                "congestion": self.link.congestion,
+            }
+        plain = self.model_dump(mode="json", exclude={"link", "stages"})
+        more = {"mode": "staged", "workers": len(self.stages), "servers": 0, "compute": {"kind": "real"}, "builder": self.model}
+        return {**plain, **more, "ends": self.ends, "link": link, "repeats": repeats, "seed": 0, "timeout_s": timeout_s}
+
+
+@dataclass(frozen=True)
+class StagedRun:
+    """One repeat.
+
+    Attributes
+    ----------
+    steps_s
+        Seconds of each step, from its call until its last gradient is applied and its loss has come back.
+    compute_s
+        Seconds that each stage computes, shape (steps, stages).
+    passes
+        Every pass of every step.
+    handed_bytes
+        What each stage but the last hands on for a micro-batch.
+    link_bytes_per_s
+        What plain sockets moved; none without a link.
+    others_share
+        Share of the cores' time that went to other processes, the kernel or the hypervisor; none if not known.
+    """
+
+    steps_s: NDArray[np.float64]
+    compute_s: NDArray[np.float64]
+    passes: tuple[StagePass, ...]
+    handed_bytes: tuple[int, ...]
+    link_bytes_per_s: float | None
+    others_share: float | None
+
+
+def measure_staged(
+    setting: StagedSetting,
+    folder: Path,
+    *,
+    repeats: int = 3,
+    timeout_s: float = 120.0,
+    python: str | None = None,
+    progress: Progress | None = None,
+) -> list[StagedRun]:
+    """Train a model on two devices really, and measure it.
+
+    Parameters
+    ----------
+    setting
+        What is run.
+    folder
+        Where raw measurements go; each call adds a file.
+    repeats
+        How often; each repeat starts its processes anew.
+    timeout_s
+        Seconds after which one repeat is given up.
+    python
+        The user's Python; this one, if None.
+    progress
+        Called while it runs.
+
+    Raises
+    ------
+    InputError
+        There is no such Python, or no such file or function; or the model cannot be cut.
+    CalibrationError
+        A process died, or hung, or the machine does not reach the rate.
+    """
+    check_target(setting.model, "`model`")
+    path = new_file(check_folder(folder), f"staged-{setting.batch}b{setting.micro_batches}m", "testbed")
+    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
+        spec = Path(scratch) / "setting.json"
+        spec.write_text(json.dumps(setting.for_probe(repeats, timeout_s)), encoding="utf-8")
+        arguments = ["--setting", str(spec), "--parent", str(os.getpid())]
+        run_probe("testbed/run.py", arguments, path, python, timeout_s * repeats + 60.0, progress)
+    return read_staged(path)
+
+
+def read_staged(path: Path) -> list[StagedRun]:
+    """The whole repeats that a file of measurements holds.
+
+    Raises
+    ------
+    CalibrationError
+        The file is damaged, or holds no whole repeat.
+    """
+    measured = read_measurements(path)
+    found = []
+    for whole in measured.of(Repeat):
+        passes = tuple(one for one in measured.of(StagePass) if one.repeat == whole.repeat)
+        steps = [one.applied_s - one.start_s for one in measured.of(Updated) if one.repeat == whole.repeat]
+        compute = np.zeros((len(steps), 1 + max((one.stage for one in passes), default=0)))
+        for one in passes:
+            compute[one.step, one.stage] += one.ended_s - one.begun_s
+        notes = [one.model_extra or {} for one in measured.of(Note)]
+        handed = next((tuple(one["handed_bytes"]) for one in notes if one.get("repeat") == whole.repeat and "handed_bytes" in one), ())
+        rate = next((one.bytes_per_s for one in measured.of(LinkCheck) if one.repeat == whole.repeat), None)
+        found.append(StagedRun(np.array(steps), compute, passes, handed, rate, whole.others_share))
+    if not found or not all(one.passes for one in found):
+        raise CalibrationError(f"{path}: holds no whole repeat of a model on several devices; measure again")
+    return found
+
+
+def read_settings(path: Path) -> list[StagedSetting]:
+    """The settings of a file: tables ``[[setting]]``; where a key has a list in ``[[setting]].each``, it stands for all combinations.
+
+    Raises
+    ------
+    ScenarioError
+        The file cannot be read, or a setting breaks a rule.
+    """
+    found = []
+    for number, table in enumerate(read_toml(path).get("setting", []), start=1):
+        each = table.pop("each", {})
+        for values in product(*each.values()):
+            given = {**table, **dict(zip(each, values, strict=True))}
+            found.append(validated(StagedSetting, given, f"{path}: setting {number}"))
+    return found
+
+
+def _rows(setting: StagedSetting, runs: Sequence[StagedRun], device: str, measured: str) -> list[dict[str, Any]]:
+    rows = []
+    for number, run in enumerate(runs):
+        values = {
+            "name": setting.name,
+            "model": setting.model,
+            "batch": setting.batch,
+            "micro_batches": setting.micro_batches,
+            "schedule": setting.schedule,
+            "stages": "+".join(str(one) for one in setting.stages),
+            "processes": 1 if setting.one_process else len(setting.stages),
+            "link_bytes_per_s": setting.link.bandwidth_bytes_per_s if setting.link is not None else None,
+            "link_measured_bytes_per_s": run.link_bytes_per_s,
+            "handed_bytes": run.handed_bytes[0],
+            "repeat": number,
+            "steps": len(run.steps_s),
+            "step_s": run.steps_s.mean(),
+            "step_sd_s": run.steps_s.std(ddof=1),
+            "stage_1_compute_s": run.compute_s[:, 0].mean(),
+            "stage_2_compute_s": run.compute_s[:, 1].mean(),
+            "others_share": run.others_share,
+            "device": device,
+            "measured": measured,
+        }
+        rows.append({key: "" if value is None else f"{value:.6g}" if isinstance(value, float) else value for key, value in values.items()})
+    return rows
+
+
+def main() -> None:
+    """Measure every setting of a file, and append a row for each repeat."""
+    parser = argparse.ArgumentParser(description="Measures real steps of a model on two devices.")
+    parser.add_argument("settings", type=Path)
+    parser.add_argument("--out", type=Path, required=True, help="rows; appended to where it exists")
+    parser.add_argument("--measurements", type=Path, default=Path("measurements"))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="settings whose name has this in it")
+    arguments = parser.parse_args()
+    arguments.measurements.mkdir(parents=True, exist_ok=True)
+    for setting in read_settings(arguments.settings):
+        if arguments.only not in setting.name:
+            continue
+        before = set(arguments.measurements.glob("*.ndjson"))
+        runs = measure_staged(setting, arguments.measurements, repeats=arguments.repeats)
+        (path,) = set(arguments.measurements.glob("*.ndjson")) - before
+        measured = read_measurements(path)
+        new = not arguments.out.exists()
+        with arguments.out.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            if new:
+                writer.writeheader()
+            writer.writerows(_rows(setting, runs, measured.fingerprint.device_name, measured.header.started))
+        mean = np.mean([run.steps_s.mean() for run in runs])
+        print(f"{setting.name}: {mean * 1000:.2f} ms a step")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
