@@ -57,7 +57,7 @@ def fit_layers(runs: Sequence[Measurements], table: StepTable, creation: Mapping
     by_batch = {batch: {one.index: one for one in records if one.batch == batch} for batch in sorted({one.batch for one in records})}
     small, large = (by_batch[batch] for batch in (min(by_batch), max(by_batch)))
     whole = len(by_batch) == 2 and list(small) == list(large) == list(range(len(small)))
-    if not whole or any(batch not in times or len(row) != 2 * len(small) for batch in table.batches for row in times[batch]):
+    if not whole or any({len(row) for row in times[batch]} != {2 * len(small)} for batch in table.batches):
         raise CalibrationError(f"holds layers that are not complete: {CUT_SHORT}")
     means = {batch: smooth(np.array(times[batch])).mean(axis=0) for batch in table.batches}
     middle = table.batches[len(table.batches) // 2]
