@@ -151,6 +151,8 @@ class Strategy(Spec):
     """Whether there are parameter servers, as many as the key ``servers`` says."""
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"
     """The cluster's link that gradients cross; empty where none do."""
+    cuts_batches: ClassVar[bool] = False
+    """Whether its program has the micro-batches of a step, so that they are not taken together in the workload's times."""
     variant_key: ClassVar[str] = ""
     """The key whose value :attr:`variant` is."""
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
