@@ -35,7 +35,7 @@ import tensorflow as tf
 from _paceline_testbed import staged
 
 order = staged.schedule_of
-assert order("gpipe", 0, 2, 2) == [("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1)]
+assert order("gpipe", 0, 2, 2) == [("forward", 0), ("forward", 1), ("backward", 1), ("backward", 0)]
 assert order("1f1b", 1, 2, 2) == [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
 assert order("1f1b", 0, 3, 4) == [(p, n) for p, n in zip(
     ("forward", "forward", "forward", "backward", "forward", "backward", "backward", "backward"), (0, 1, 2, 0, 3, 1, 2, 3))]

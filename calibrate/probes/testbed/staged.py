@@ -24,11 +24,13 @@ LEARNING_RATE = 0.0
 def schedule_of(kind: str, stage: int, stages: int, count: int) -> list[tuple[str, int]]:
     """Passes of a stage in their order, each a phase and a micro-batch.
 
-    ``gpipe``: all forward passes, then all backward passes (Huang et al., NeurIPS 2019, figure 2c).
+    ``gpipe``: all forward passes, then all backward passes, the last one's first (Huang et al., NeurIPS 2019, figure 2c).
     ``1f1b``: as few forward passes ahead as keep the last stage busy, then one of each in turn
     (Narayanan et al., SOSP 2019, figure 4, without its weight versions).
     """
-    ahead = count if kind == "gpipe" else min(count, stages - stage)
+    if kind == "gpipe":
+        return [("forward", number) for number in range(count)] + [("backward", number) for number in reversed(range(count))]
+    ahead = min(count, stages - stage)
     order = [("forward", number) for number in range(ahead)]
     for number in range(count):
         order.append(("backward", number))
