@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -26,13 +26,16 @@ from calibrate.measurements import new_file, read_measurements
 from calibrate.probing import Progress, run_probe
 from calibrate.profiling import check_target
 from calibrate.records import LinkCheck, Note, Repeat, StagePass, Updated
+from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
-from simulator.errors import CalibrationError
+from simulator import scenario_from_table
+from simulator.errors import CalibrationError, InputError
 from simulator.files import check_folder, read_toml
+from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.validation_errors import validated
 
-__all__ = ["COLUMNS", "StagedRun", "StagedSetting", "measure_staged", "read_settings", "read_staged"]
+__all__ = ["COLUMNS", "StagedRun", "StagedSetting", "measure_staged", "read_settings", "read_staged", "scenario_of"]
 
 COLUMNS = (
     "name", "model", "batch", "micro_batches", "schedule", "stages", "processes", "link_bytes_per_s",
@@ -43,6 +46,8 @@ COLUMNS = (
 _OTHERS = 0.05
 """Share of the cores' time that others may take of a repeat that counts."""
 _ATTEMPTS = 4
+_BY_ADDRESS = 1e15
+"""Bytes per second of a link on which tensors are handed over by address."""
 
 
 class StagedSetting(Spec):
@@ -211,6 +216,54 @@ def read_settings(path: Path) -> list[StagedSetting]:
             given = {**table, **dict(zip(each, values, strict=True))}
             found.append(validated(StagedSetting, given, f"{path}: setting {number}"))
     return found
+
+
+def scenario_of(setting: StagedSetting, workload: Mapping[str, Any], *, replications: int = 9, seed: int = 0) -> Scenario:
+    """The scenario that predicts a setting, made without having seen a run of it.
+
+    Parameters
+    ----------
+    setting
+        What is run.
+    workload
+        The model's workload with layers, measured on one core, as its file has it.
+    replications, seed
+        Of the simulation.
+
+    Notes
+    -----
+    What TensorFlow's transport adds to a byte and to a tensor is that of
+    :data:`calibrate.testbed.platform.PRIORS`, orders of magnitude that no run of a model on
+    two devices took part in. Logical devices of one process hand tensors over by address.
+    """
+    link = setting.link
+    if link is None and not setting.one_process:
+        raise InputError(f"{setting.name}: over loopback the cores move every byte themselves, which is not predicted; give it a link")
+    known = {name: PRIORS[name][0] for name in ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s")}
+    transport = {
+        "wire_bytes_per_byte": known["wire_bytes_per_byte"],
+        "cpu_per_message_s": known["tensor_s"],
+        "copy_per_byte_s": known["tensor_per_byte_s"],
+    }
+    table: dict[str, Any] = {
+        "workload": {**workload, "batch_per_replica": setting.batch},
+        "cluster": {
+            "name": "two hosts" if link is not None else "two logical devices",
+            "nodes": len(setting.stages),
+            "inter_node": {"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s if link is not None else _BY_ADDRESS, "latency_s": 0.0},
+            **({"transport": transport} if link is not None else {}),
+        },
+        "strategy": {
+            "kind": "hybrid",
+            "workers": len(setting.stages),
+            "pipeline": len(setting.stages),
+            "schedule": setting.schedule,
+            "stages": setting.ends[:-1],
+        },
+        "training": {"micro_batches": setting.micro_batches},
+        "run": {"steps": setting.steps, "replications": replications, "seed": seed},
+    }
+    return scenario_from_table(table, "model-parallel")
 
 
 def _rows(setting: StagedSetting, runs: Sequence[StagedRun], device: str, measured: str) -> list[dict[str, Any]]:
