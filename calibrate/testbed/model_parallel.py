@@ -28,14 +28,15 @@ from calibrate.profiling import check_target
 from calibrate.records import LinkCheck, Note, Repeat, StagePass, Updated
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
-from simulator import scenario_from_table
+from simulator import scenario_from_table, simulate
 from simulator.errors import CalibrationError, InputError
 from simulator.files import check_folder, read_toml
 from simulator.scenario import Scenario
 from simulator.spec import Spec
+from simulator.text import format_change
 from simulator.validation_errors import validated
 
-__all__ = ["COLUMNS", "StagedRun", "StagedSetting", "measure_staged", "read_settings", "read_staged", "scenario_of"]
+__all__ = ["COLUMNS", "StagedRun", "StagedSetting", "compared", "measure_staged", "read_settings", "read_staged", "scenario_of"]
 
 COLUMNS = (
     "name", "model", "batch", "micro_batches", "schedule", "stages", "processes", "link_bytes_per_s",
@@ -308,15 +309,58 @@ def _undisturbed(setting: StagedSetting, folder: Path, repeats: int) -> Iterator
             return
 
 
+def compared(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]], workload: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Each setting's measured step beside the predicted one, as cells of a table.
+
+    Cells are the name, the mean step of the repeats with their standard deviation, what the two
+    stages computed of it, the predicted step, how far it is from the measured one, and the
+    same where all compute takes as much longer as it did in these runs: what is left
+    then is the error of the pipeline and of its transfers alone.
+    """
+    found = []
+    for setting in settings:
+        own = [row for row in rows if row["name"] == setting.name]
+        if not own:
+            continue
+        steps = np.array([float(row["step_s"]) for row in own])
+        computed = np.array([[float(row[f"stage_{stage}_compute_s"]) for stage in (1, 2)] for row in own]).mean(axis=0)
+        scenario = scenario_of(setting, workload)
+        load, samples = scenario.workload, setting.batch / setting.micro_batches
+        slower = computed.sum() / (load.compute_s(samples) * setting.micro_batches + load.apply_s)
+        scaled = {**workload, "apply_s": workload["apply_s"] * slower}
+        for name in ("forward", "backward"):
+            scaled[name] = {key: value * slower for key, value in workload[name].items()}
+        scaled.pop("uncertainty", None)
+        predicted, again = (_step_s(one) for one in (scenario, scenario_of(setting, scaled)))
+        deviation = steps.std(ddof=1) if len(steps) > 1 else float("nan")
+        cells = [f"{1000 * steps.mean():.1f} ± {1000 * deviation:.1f}", " + ".join(f"{1000 * one:.1f}" for one in computed)]
+        cells += [f"{1000 * predicted:.1f}", format_change(predicted / steps.mean() - 1), format_change(again / steps.mean() - 1)]
+        found.append((setting.name, *cells))
+    return found
+
+
+def _step_s(scenario: Scenario) -> float:
+    mean = simulate(scenario).mean_step_s
+    assert mean is not None
+    return mean.mean
+
+
 def main() -> None:
-    """Measure every setting of a file of which there are too few rows yet, and append a row for each repeat."""
+    """Measure every setting of a file of which there are too few rows yet, and append a row for each repeat; or compare with predictions."""
     parser = argparse.ArgumentParser(description="Measures real steps of a model on two devices.")
     parser.add_argument("settings", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="rows; appended to where it exists, so that what was stopped goes on")
     parser.add_argument("--measurements", type=Path, default=Path("measurements"))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="settings whose name has this in it")
+    parser.add_argument("--predict", type=Path, metavar="WORKLOAD", help="measure nothing; print the rows beside predictions, as Markdown")
     arguments = parser.parse_args()
+    if arguments.predict is not None:
+        with arguments.out.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        for cells in compared(read_settings(arguments.settings), rows, read_toml(arguments.predict)):
+            print("| " + " | ".join(cells) + " |")  # noqa: T201
+        return
     arguments.measurements.mkdir(parents=True, exist_ok=True)
     if not arguments.out.exists():
         arguments.out.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")

@@ -14,8 +14,10 @@ import pytest
 from support.needs import needs_tensorflow
 
 import calibrate
-from calibrate.testbed.model_parallel import COLUMNS, StagedRun, StagedSetting, measure_staged, read_settings
+from calibrate.testbed.model_parallel import COLUMNS, StagedRun, StagedSetting, measure_staged, read_settings, scenario_of
+from simulator import simulate
 from simulator.errors import InputError, ScenarioError
+from simulator.files import read_toml
 
 PROBES = Path(calibrate.__file__).parent / "probes"
 MODELS = PROBES.parent.parent / "models"
@@ -87,11 +89,15 @@ def _checked(run: StagedRun, setting: StagedSetting) -> None:
 
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes", "isolated")
-@pytest.mark.parametrize("one_process", [True, False], ids=["logical devices", "two processes"])
-def test_a_real_run(one_process: bool, tmp_path: Path) -> None:
-    setting = StagedSetting(model=SMALL, batch=8, stages=(7, 8), micro_batches=2, one_process=one_process, steps=4, warm_up=2)
+@pytest.mark.parametrize(("one_process", "micro_batches"), [(True, 1), (False, 2)], ids=["logical devices", "two processes"])
+def test_a_real_run(one_process: bool, micro_batches: int, tmp_path: Path) -> None:
+    setting = StagedSetting(model=SMALL, batch=8, stages=(7, 8), micro_batches=micro_batches, one_process=one_process, steps=4, warm_up=2)
     (run,) = measure_staged(setting, tmp_path, repeats=1)
     _checked(run, setting)
+    if micro_batches == 1:  # one device idles while the other works, so that both together take about the step
+        share = run.compute_s.sum(axis=1) / run.steps_s
+        assert np.all(share < 1)
+        assert np.median(share) > 0.5
 
 
 @needs_tensorflow
@@ -109,6 +115,32 @@ def test_settings_that_break_a_rule(tmp_path: Path) -> None:
         read_settings(file)
     with pytest.raises(InputError, match=r"`model`: a\.py: there is no such file"):
         measure_staged(StagedSetting(model="a.py:f", batch=8, stages=(1, 1)), tmp_path)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_the_scenario_of_a_setting_is_the_pipeline_that_it_is(micro_batches: int) -> None:
+    workload = read_toml(MODELS / "workloads" / "resnet-small-cpu.toml")
+    for key in ("uncertainty", "jitter_draws", "jitter_least", "jitter_steps", "run_to_run_cv", "run_to_run_shared", "busy_core_slowdown"):
+        workload.pop(key, None)
+    workload["jitter"] = {"kind": "constant"}
+    setting = StagedSetting(model=SMALL, batch=16, stages=(7, 8), micro_batches=micro_batches, one_process=True)
+    scenario = scenario_of(setting, workload, replications=1)
+    load, samples = scenario.workload, 16 / micro_batches
+    work = np.array([[layer.forward, layer.backward_work] for layer in load.layers])
+    share = np.array([work[:7].sum(axis=0), work[7:].sum(axis=0)]) / work.sum(axis=0)
+    forward, backward = share[:, 0] * load.forward(samples), share[:, 1] * load.backward(samples)
+    # gpipe: the second stage waits for the first, both go through all, and the first stage's last pass follows the second's
+    ends_s = forward[0] + max((micro_batches - 1) * forward[0] + forward[1], micro_batches * forward[1])
+    first, second = np.zeros(micro_batches), np.zeros(micro_batches)
+    for number in range(micro_batches):
+        second[number] = (second[number - 1] if number else ends_s) + backward[1]
+        first[number] = max(second[number], first[number - 1] if number else 0.0) + backward[0]
+    assert simulate(scenario).mean_step_s.mean == pytest.approx(first[-1] + load.apply_s * 0.5, abs=load.apply_s)
+
+
+def test_loopback_is_not_predicted() -> None:
+    with pytest.raises(InputError, match="over loopback the cores move every byte themselves"):
+        scenario_of(StagedSetting(model=SMALL, batch=16, stages=(7, 8)), {})
 
 
 def test_what_was_measured_lies_beside_its_settings() -> None:
