@@ -346,7 +346,7 @@ def _step_s(scenario: Scenario) -> float:
 
 
 def main() -> None:
-    """Measure every setting of a file of which there are too few rows yet, and append a row for each repeat; or compare with predictions."""
+    """Measure every setting of which there are too few rows yet, and append a row for each repeat; or compare with predictions."""
     parser = argparse.ArgumentParser(description="Measures real steps of a model on two devices.")
     parser.add_argument("settings", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="rows; appended to where it exists, so that what was stopped goes on")
