@@ -283,14 +283,19 @@ class Passes:
                 handed[index] = float(sum(counting.elements(one) * one.dtype.size for one in tensors))
             return tensors
 
-        def body() -> Any:
-            loss, gradients = self.body(x, y, at_cut)
+        given = [one for one in tf.nest.flatten((x, y)) if one is not None]
+
+        def body(*flat: Any) -> Any:
+            left = iter(flat)
+            own_x, own_y = tf.nest.map_structure(lambda one: None if one is None else next(left), (x, y))
+            loss, gradients = self.body(own_x, own_y, at_cut)
             return [loss, *(one for each in gradients for one in _dense(tf, each))]
 
         before = tf.config.functions_run_eagerly()
         tf.config.run_functions_eagerly(True)  # so that functions inside are written out, not called
         try:
-            graph = tf.compat.v1.wrap_function(body, []).graph
+            # the batch as arguments: a small one would become constants, which are no activations
+            graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec(one.shape, one.dtype) for one in given]).graph
         finally:
             tf.config.run_functions_eagerly(before)
         owner = self._owners(graph, marks)
