@@ -191,7 +191,7 @@ def train(tf: Any, task: Task) -> None:
     setting = task.setting
     cores = sorted(os.sched_getaffinity(0))
     alone = setting["one_process"]
-    if not alone:
+    if setting["own_cores"] and not alone:
         os.sched_setaffinity(0, [cores[task.index % len(cores)]])
     if alone:
         _in_one_process(tf, task)
@@ -206,7 +206,8 @@ def train(tf: Any, task: Task) -> None:
 
 
 def _config(tf: Any, setting: dict[str, Any]) -> Any:
-    return tf.compat.v1.ConfigProto(intra_op_parallelism_threads=setting["threads"])
+    # one operation at a time in each process, wherever it runs
+    return tf.compat.v1.ConfigProto(intra_op_parallelism_threads=setting["threads"], inter_op_parallelism_threads=1)
 
 
 def _model(tf: Any, setting: dict[str, Any]) -> StagedModel:
