@@ -218,6 +218,6 @@ def test_the_measured_workload_of_the_catalogue_has_layers() -> None:
     assert "steps with clocks between the layers" in workload.provenance["layers"]
     # residual blocks are whole: nothing is handed on that is not the one tensor between two of them
     assert {layer.name for layer in workload.layers} >= {"stem", "block1_conv1..block1_add", "classes"}
-    assert [later.output_bytes_per_sample <= earlier.output_bytes_per_sample for earlier, later in pairwise(workload.layers)]
+    assert all(later.output_bytes_per_sample <= earlier.output_bytes_per_sample for earlier, later in pairwise(workload.layers))
     assert workload.counted is not None
     assert sum(layer.flops_per_sample or 0.0 for layer in workload.layers) == pytest.approx(workload.counted.flops_per_sample, rel=1e-6)
