@@ -61,11 +61,8 @@ class StagedSetting(Spec):
     )
     micro_batches: int = Field(default=1, ge=1, description="equal parts of the batch, one after the other")
     schedule: Literal["gpipe", "1f1b"] = "gpipe"
-    one_process: bool = Field(default=False, description="logical devices of one process; else a process a stage, over gRPC")
-    own_cores: bool = Field(
-        default=True,
-        description="each process is kept to a core of its own, on which what it sends and receives is worked on too; else the system "
-        "places both",
+    one_process: bool = Field(
+        default=False, description="logical devices of one process; else a process a stage, each on a core of its own, over gRPC"
     )
     link: ShapedLink | None = Field(default=None, description="between the processes; left out: loopback")
     steps: int = Field(default=30, ge=2)
@@ -90,7 +87,7 @@ class StagedSetting(Spec):
         """In words: model, batch, micro-batches, stages, where they are."""
         micro = f" in {self.micro_batches} ({self.schedule})" if self.micro_batches > 1 else ""
         link = "loopback" if self.link is None else f"{self.link.bandwidth_bytes_per_s * 8e-6:g} Mbit/s"
-        where = "one process" if self.one_process else link + (", any core" if not self.own_cores else "")
+        where = "one process" if self.one_process else link
         stages = " + ".join(str(one) for one in self.stages)
         return f"{Path(self.model.rpartition(':')[0]).stem}, batch {self.batch}{micro}, layers {stages}, {where}"
 

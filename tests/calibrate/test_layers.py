@@ -131,6 +131,7 @@ def test_a_model_is_cut_where_one_tensor_is_all_that_passes(script: str) -> None
 
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes")
+@pytest.mark.filterwarnings("ignore::simulator.errors.CalibrationWarning")  # a machine that runs tests is no quiet one
 def test_a_real_model_gives_a_workload_with_layers(tmp_path: Path) -> None:
     out = tmp_path / "cnn.toml"
     workload = paceline.calibrate(

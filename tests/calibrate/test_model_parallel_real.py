@@ -124,7 +124,7 @@ def test_the_scenario_of_a_setting_is_the_pipeline_that_it_is(micro_batches: int
         workload.pop(key, None)
     workload["jitter"] = {"kind": "constant"}
     setting = StagedSetting(model=SMALL, batch=16, stages=(7, 8), micro_batches=micro_batches, one_process=True)
-    scenario = scenario_of(setting, workload, replications=1)
+    scenario = scenario_of(setting, workload, replications=2)
     load, samples = scenario.workload, 16 / micro_batches
     work = np.array([[layer.forward, layer.backward_work] for layer in load.layers])
     share = np.array([work[:7].sum(axis=0), work[7:].sum(axis=0)]) / work.sum(axis=0)

@@ -17,6 +17,7 @@ import numpy as np
 from .emulated_model import on
 from .hub import Task
 
+INTER_OP_THREADS = 4
 LEARNING_RATE = 0.0
 """The same work as with any other, and every step starts from the same values."""
 
@@ -191,7 +192,7 @@ def train(tf: Any, task: Task) -> None:
     setting = task.setting
     cores = sorted(os.sched_getaffinity(0))
     alone = setting["one_process"]
-    if setting["own_cores"] and not alone:
+    if not alone:
         os.sched_setaffinity(0, [cores[task.index % len(cores)]])
     if alone:
         _in_one_process(tf, task)
@@ -206,8 +207,9 @@ def train(tf: Any, task: Task) -> None:
 
 
 def _config(tf: Any, setting: dict[str, Any]) -> Any:
-    # one operation at a time in each process, wherever it runs
-    return tf.compat.v1.ConfigProto(intra_op_parallelism_threads=setting["threads"], inter_op_parallelism_threads=1)
+    # requests for tensors are answered by threads of the same pool as operations (GrpcWorkerService::Schedule): with one, as many as
+    # a process on one core has if nothing is said, what a pass hands on leaves only when no other pass is computed
+    return tf.compat.v1.ConfigProto(intra_op_parallelism_threads=setting["threads"], inter_op_parallelism_threads=INTER_OP_THREADS)
 
 
 def _model(tf: Any, setting: dict[str, Any]) -> StagedModel:
