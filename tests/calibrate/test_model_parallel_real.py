@@ -16,7 +16,7 @@ from support.needs import needs_tensorflow
 import calibrate
 from calibrate.testbed.model_parallel import COLUMNS, StagedRun, StagedSetting, measure_staged, read_settings, scenario_of
 from simulator import simulate
-from simulator.errors import InputError, ScenarioError
+from simulator.errors import CalibrationError, InputError, ScenarioError
 from simulator.files import read_toml
 
 PROBES = Path(calibrate.__file__).parent / "probes"
@@ -77,8 +77,8 @@ def _checked(run: StagedRun, setting: StagedSetting) -> None:
         by_step[one.step][one.stage, one.phase, one.micro_batch] = one
     for passes in by_step.values():
         assert len(passes) == 2 * (2 * setting.micro_batches + 1)
-        for stage in (0, 1):  # a device does one thing at a time
-            own = sorted((one for (its, _, _), one in passes.items() if its == stage), key=lambda one: one.begun_s)
+        for stage in (0, 1):  # a device computes one pass at a time; gradients are applied as they come
+            own = sorted((one for (its, phase, _), one in passes.items() if its == stage and phase != "apply"), key=lambda one: one.begun_s)
             assert all(later.begun_s >= earlier.ended_s - 1e-6 for earlier, later in pairwise(own))
         for number in range(setting.micro_batches):  # and begins when what it needs is there
             assert passes[1, "forward", number].ended_s > passes[0, "forward", number].begun_s
@@ -104,7 +104,7 @@ def test_a_real_run(one_process: bool, micro_batches: int, tmp_path: Path) -> No
 @pytest.mark.usefixtures("warm_probes", "isolated")
 def test_stages_that_are_not_the_models(tmp_path: Path) -> None:
     setting = StagedSetting(model=SMALL, batch=8, stages=(7, 9), one_process=True)
-    with pytest.raises(calibrate.CalibrationError, match=r"must end with 15, the number of layers"):
+    with pytest.raises(CalibrationError, match=r"must end with 15, the number of layers"):
         measure_staged(setting, tmp_path, repeats=1)
 
 
