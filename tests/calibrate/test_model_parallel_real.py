@@ -16,7 +16,7 @@ from support.needs import needs_tensorflow
 import calibrate
 from calibrate.testbed.model_parallel import COLUMNS, StagedRun, StagedSetting, measure_staged, read_settings, scenario_of
 from simulator import simulate
-from simulator.errors import CalibrationError, InputError, ScenarioError
+from simulator.errors import InputError, ScenarioError
 from simulator.files import read_toml
 
 PROBES = Path(calibrate.__file__).parent / "probes"
@@ -96,15 +96,14 @@ def test_a_real_run(one_process: bool, micro_batches: int, tmp_path: Path) -> No
     _checked(run, setting)
     if micro_batches == 1:  # one device idles while the other works, so that both together take about the step
         share = run.compute_s.sum(axis=1) / run.steps_s
-        assert np.all(share < 1)
-        assert np.median(share) > 0.5
+        assert 0.5 < np.median(share) < 1.25  # clocks are read by a thread of the same process, once it is free
 
 
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes", "isolated")
 def test_stages_that_are_not_the_models(tmp_path: Path) -> None:
     setting = StagedSetting(model=SMALL, batch=8, stages=(7, 9), one_process=True)
-    with pytest.raises(CalibrationError, match=r"must end with 15, the number of layers"):
+    with pytest.raises(InputError, match=r"worker 0: stages: have 16 layers, and .*resnet_small.py:build has 15; count them as --layers"):
         measure_staged(setting, tmp_path, repeats=1)
 
 

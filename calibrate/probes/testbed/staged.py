@@ -40,6 +40,10 @@ def schedule_of(kind: str, stage: int, stages: int, count: int) -> list[tuple[st
     return order
 
 
+class UsageError(ValueError):
+    """The model cannot be staged so: the asker's fault."""
+
+
 class StagedModel:
     """A Keras model in stages, written down as a graph without variables.
 
@@ -73,9 +77,9 @@ class StagedModel:
         x, y = self._steps.batch_of(batch)
         parts = [layer.part for layer in layers.cut(self._steps.model)]
         if ends[-1] != len(parts) or ends != sorted(set(ends)):
-            raise ValueError(f"stages {ends}: must end with {len(parts)}, the number of layers, and rise")
-        if batch % micro_batches:
-            raise ValueError(f"batch {batch} cannot be cut into {micro_batches} equal micro-batches")
+            raise UsageError(f"stages: have {ends[-1]} layers, and {builder} has {len(parts)}; count them as --layers does")
+        if tf.nest.is_nested(x):
+            raise UsageError(f"stages: {builder} has several inputs, and one tensor is handed from stage to stage; take another model")
         self.stages = [parts[begin:end] for begin, end in zip([0, *ends], ends)]
         self.initial = [[np.asarray(one.numpy()) for part in stage for one in part.trainable_variables] for stage in self.stages]
         self._orders = [schedule_of(schedule, stage, len(ends), micro_batches) for stage in range(len(ends))]
