@@ -96,7 +96,8 @@ def test_a_real_run(one_process: bool, micro_batches: int, tmp_path: Path) -> No
     _checked(run, setting)
     if micro_batches == 1:  # one device idles while the other works, so that both together take about the step
         share = run.compute_s.sum(axis=1) / run.steps_s
-        assert 0.5 < np.median(share) < 1.25  # clocks are read by a thread of the same process, once it is free
+        # a pass's last clock is read once a thread of the process is free, on a busy machine after the next device has begun
+        assert 0.5 < np.median(share) < 1.5
 
 
 @needs_tensorflow
