@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,8 @@ from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import ALONE, kind_of
+from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.hybrid.groups import Timing
-from simulator.strategies.hybrid.hybrid import Hybrid, Timed
 from simulator.teams import as_workers
 from simulator.workload import Affine
 
@@ -47,7 +47,7 @@ class _Draw:
         self._streams = Streams(scenario.run.seed, replication)
         # of one replica alone: what several devices of a host cost each other in practice only makes a step longer
         training = scenario.training
-        if isinstance(scenario.strategy, Hybrid):  # which cuts batches by itself
+        if scenario.strategy.cuts_batches:  # by itself
             training = training.model_copy(update={"micro_batches": 1, "recompute": "none"})
         self._drawn = drawn_scenario(scenario.model_copy(update={"strategy": ALONE, "training": training}), self._streams)
         self.workload, self.cluster = self._drawn.workload, self._drawn.cluster
@@ -118,20 +118,27 @@ class Ceilings:
     ----------
     scenario
         One of them: workload, cluster, seed and replications are taken from it.
+
+    Attributes
+    ----------
+    expected
+        Of the configuration that was asked about last, samples a second by the same closed forms, with the times that are expected and
+        without room for chance; None where no model is cut. It is no bound.
     """
 
     def __init__(self, scenario: Scenario) -> None:
         self._draws = tuple(_Draw(scenario, replication) for replication in range(scenario.run.replications))
         self._shares: dict[tuple[int, int], _Shares] = {}
-        self._timed: dict[Timed, Timing] = {}
+        self.expected: float | None = None
+        self._timed: dict[tuple[int, ...], Timing] = {}
 
     def of(self, scenario: Scenario) -> NDArray[np.float64]:
         """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
-        strategy = scenario.strategy
+        strategy, self.expected = scenario.strategy, None
         if strategy.simpler is not None:
             scenario = scenario.model_copy(update={"strategy": kind_of(strategy.simpler).model_validate(strategy.simpler)})
-        elif isinstance(strategy, Hybrid):
-            return self._of_parts(scenario, strategy)
+        elif strategy.cuts_batches:
+            return self._of_parts(scenario, cast(Hybrid, strategy))
         scenario = as_workers(scenario)
         window = _Window.of(scenario)
         if window is None:
@@ -154,10 +161,11 @@ class Ceilings:
         if whole <= 0 or strategy.schedule == "pipedream" or strategy.on_host:
             return np.full(len(self._draws), math.inf)
         expected = as_workers(resolve(scenario).scenario)
-        assert isinstance(expected.strategy, Hybrid)
-        ranks = expected.strategy.grid(expected.layout).rank
-        cut = Cut(expected.strategy.costs(expected, Streams(scenario.run.seed, 0), self._timed), expected.cluster, ranks)
+        together = cast(Hybrid, expected.strategy)
+        ranks = together.grid(expected.layout).rank
+        cut = Cut(together.costs(expected, Streams(scenario.run.seed, 0), self._timed), expected.cluster, ranks)
         longest, hidden_s = max(cut.chains(expected.workload.apply_s), key=lambda its: its.total_s), cut.hidden_s()
+        self.expected = scenario.replicas * scenario.batch / max(longest.total_s, hidden_s, 1e-12)
         samples = (1.0 - scenario.training.skipped) * (whole + 1) * scenario.replicas * scenario.batch
         rates = []
         for draw in self._draws:

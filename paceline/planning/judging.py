@@ -97,9 +97,7 @@ class Judge:
             rates = ceilings.of(scenario)
             enough = enough_of(len(rates), self.goal.confidence)
             ceiling = float(np.sort(rates)[-min(enough, len(rates))]) * self._lifted(scenario)
-            # what bounds a model that is cut is nearer than its step without what is exchanged
-            bounded = line.family is not None and np.isfinite(rates).all()
-            guess = float(np.median(rates)) if bounded else scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
+            guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
             points.append(Point(line, workers, hourly, required_rate(self.goal, hourly), ceiling, float((1 / rates).mean()), guess))
         return points
 

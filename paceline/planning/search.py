@@ -30,7 +30,7 @@ _WORTH_KNOWING = 1.5
 _FINE = 8
 """Around the best of a line the search stops when the gaps are an eighth of its workers."""
 _MOST_OF_A_WAY = 4
-"""Of all ways in which a model may be cut alike, on a number of workers: those whose bounds are best are simulated."""
+"""Of all ways in which a model may be cut alike, on a number of workers: those that are best by closed forms are simulated."""
 _PAST_THE_PEAK = 2
 _MOST_MOVES = 8
 
@@ -311,13 +311,13 @@ def _way(point: Point) -> tuple[str, ...]:
 
 
 def _unpromising(points: Sequence[Point]) -> set[int]:
-    """Ids of points that are not simulated, for several that cut the model alike on as many workers have better bounds."""
+    """Ids of points that are not simulated, for several that cut the model alike on as many workers are better by closed forms."""
     alike: dict[tuple[str | int, ...], list[Point]] = {}
     for point in points:
         if point.line.family is not None:
             alike.setdefault((*_way(point), point.workers), []).append(point)
     return {
-        id(point) for its in alike.values() for point in sorted(its, key=lambda point: (-point.ceiling, point.line.name))[_MOST_OF_A_WAY:]
+        id(point) for its in alike.values() for point in sorted(its, key=lambda point: (-point.guess, point.line.name))[_MOST_OF_A_WAY:]
     }
 
 

@@ -9,7 +9,6 @@ from paceline.planning.judging import Judge, Point
 from paceline.planning.ways import WAYS, Way
 from simulator.memory import memory_of
 from simulator.results import Result
-from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.text import format_throughput, written
 
 __all__ = ["answers_of_ways", "best_way"]
@@ -104,7 +103,7 @@ def _limit(way: Way, result: Result) -> str:
     texts = []
     waiting, exchange = _share(result, "waiting"), _share(result, "exposed_communication")
     if waiting >= _LITTLE:
-        staged = isinstance(strategy, Hybrid) and strategy.pipeline > 1
+        staged = "pipeline" in strategy.cuts
         what = "stages wait for each other (bubbles)" if staged else "devices wait for the slowest"
         texts.append((waiting, f"{what} for {written(waiting, 'share')} of a step"))
     if exchange >= _LITTLE:

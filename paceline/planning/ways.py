@@ -13,14 +13,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from simulator.errors import ScenarioError
 from simulator.memory import does_not_fit
 from simulator.memory.parts import device_of, devices_of
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.strategies.hybrid.hybrid import Hybrid
+from simulator.strategies.catalogue import SHORT_NAMES, kind_of
+from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.strategy import Strategy
 from simulator.training import Training
 from simulator.validation_errors import validated
@@ -47,7 +48,7 @@ Way = Literal["data parallel", "pipeline", "tensor", "expert", "sharded", "hybri
 WAYS: tuple[Way, ...] = ("data parallel", "pipeline", "tensor", "expert", "sharded", "hybrid")
 """Ways of training; what is made of two or more of them is a hybrid."""
 
-NAMES: tuple[str, ...] = tuple(Hybrid.short_names)
+NAMES: tuple[str, ...] = tuple(name for name, keys in SHORT_NAMES.items() if kind_of(keys).cuts_batches)
 """Short names that span degrees."""
 
 _MOST_MICRO_BATCHES = 16
@@ -66,16 +67,9 @@ NOT_CUT = frozenset({"zero1", "zero2"})
 
 def way_of(strategy: Strategy) -> Way:
     """Which way of training a strategy is."""
-    if not isinstance(strategy, Hybrid):
+    if not strategy.cuts:
         return "data parallel"
-    has: tuple[tuple[Way, bool], ...] = (
-        ("pipeline", strategy.pipeline > 1),
-        ("tensor", strategy.tensor > 1),
-        ("expert", strategy.expert > 1),
-        ("sharded", strategy.shard != "none"),
-    )
-    cuts = [way for way, there in has if there]
-    return "hybrid" if len(cuts) > 1 else cuts[0] if cuts else "data parallel"
+    return next(way for way in WAYS if way == strategy.cuts[0]) if len(strategy.cuts) == 1 else "hybrid"
 
 
 class Degrees(NamedTuple):
@@ -239,9 +233,8 @@ class Maker:
     """
 
     def __init__(self, name: str, template: Scenario, workload: Workload, device_batch: Fraction | None, fixed: Fixed, where: str) -> None:
-        assert isinstance(template.strategy, Hybrid)
         self._name, self._template, self._load, self._where = name, template, workload, where
-        self._own, self._device_batch, self._fixed = template.strategy, device_batch, fixed
+        self._own, self._device_batch, self._fixed = cast(Hybrid, template.strategy), device_batch, fixed
         self._resolved = resolve(template).scenario
         self._device = device_of(template)
         self._strategies: dict[tuple[Degrees, str], Hybrid] = {}

@@ -38,7 +38,7 @@ from simulator.strategies.setup import Held, Layout, Setup
 from simulator.strategies.strategy import Count, Pace, Strategy, check_workers
 from simulator.workload import Workload
 
-__all__ = ["Hybrid", "Timed"]
+__all__ = ["Hybrid"]
 
 Degree = Annotated[int, Field(ge=1, le=100_000)]
 
@@ -496,6 +496,12 @@ class Hybrid(Strategy):
             ("host", bool(self.on_host)),
         ]
         return " + ".join(name for name, there in names if there) or "data parallel"
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """Each whose degree is above 1."""
+        degrees = {"pipeline": self.pipeline > 1, "tensor": self.tensor > 1, "expert": self.expert > 1, "sharded": self.shard != "none"}
+        return tuple(name for name, there in degrees.items() if there)
 
     @property
     def in_words(self) -> str:
