@@ -278,21 +278,33 @@ class Maker:
             if taken and taken[-1] == row[0] and row[0].recompute == choice[0][0].recompute:
                 return
         if not taken:
-            yield from refused[-1:]
+            yield from (self._told(its, batch) for its in refused[-1:])
 
     def _made(self, degrees: Degrees, variant: Variant, workers: int, batch: int) -> Tried:
         strategy = self._strategy(degrees, variant.shard).with_count(workers)
         training = self._template.training.model_copy(update={"micro_batches": variant.micro_batches, "recompute": variant.recompute})
-        load = self._load if self._device_batch is None else self._load.model_copy(update={"batch_per_replica": batch})
-        parts = {**self._template.sections, "workload": load, "strategy": strategy, "training": training}
+        if strategy.simpler is None and not self._fits(strategy, training, batch):
+            return Tried(strategy, training, workers, None, by_memory=True)
         try:
-            scenario = validated(Scenario, parts, self._where)
+            scenario = self._scenario(strategy, training, batch)
         except ScenarioError as error:
             return Tried(strategy, training, workers, None, error.problems[0])
-        if strategy.simpler is None and self._fits(strategy, training, batch):
-            return Tried(strategy, training, workers, scenario)
-        text = does_not_fit(scenario)
+        text = does_not_fit(scenario) if strategy.simpler is not None else None
         return Tried(strategy, training, workers, None if text else scenario, text or "", by_memory=text is not None)
+
+    def _told(self, tried: Tried, batch: int) -> Tried:
+        """With the reason why it does not fit, which takes as long to word as many to check."""
+        if tried.refused:
+            return tried
+        try:
+            return tried._replace(refused=does_not_fit(self._scenario(tried.strategy, tried.training, batch)) or "")
+        except ScenarioError as error:
+            return tried._replace(refused=error.problems[0], by_memory=False)
+
+    def _scenario(self, strategy: Hybrid, training: Training, batch: int) -> Scenario:
+        load = self._load.model_copy(update=self._batches(batch))
+        parts = {**self._template.sections, "workload": load, "strategy": strategy, "training": training}
+        return validated(Scenario, parts, self._where)
 
     def _fits(self, strategy: Hybrid, training: Training, batch: int) -> bool:
         """Whether a configuration of a model that is cut fits; the workload is the same for all, and so resolved once."""
