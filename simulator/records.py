@@ -89,7 +89,11 @@ class Step(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A device at work on one part of a step."""
+    """A device at work on one part of a step.
+
+    ``kind`` is what all like it are called where ``name`` says besides which one it is: the
+    passes of micro-batches.
+    """
 
     replica: int
     name: str
@@ -97,6 +101,7 @@ class Span(NamedTuple):
     end_s: float
     number: int = NOTHING
     cause: int = NOTHING
+    kind: str = ""
 
 
 class Transfer(NamedTuple):

@@ -136,7 +136,7 @@ def _described(recording: Recording, work: Work) -> tuple[Kind, str, str, tuple[
             return "all-reduce", work.name, work.kind, (EVERYBODY,)
         return "transfer", work.name, work.kind, (work.source, work.target)
     if isinstance(work, Span):
-        return "compute", work.name, work.name, (replica_place(recording, work.replica),)
+        return "compute", work.name, work.kind or work.name, (replica_place(recording, work.replica),)
     if isinstance(work, Wait):
         return _WAITS.get(work.name, "wait"), work.name, work.name, (replica_place(recording, work.replica),)
     return "service", f"{work.name} {work.variable}", work.name, (Place("server", work.server),)

@@ -8,7 +8,7 @@ from simulator.cluster import Cluster
 from simulator.training import Training
 from simulator.workload import Workload
 
-__all__ = ["Held", "Layout", "Length", "Setup"]
+__all__ = ["Held", "Layout", "Length", "Setup", "StageOf"]
 
 
 class Length(Protocol):
@@ -192,3 +192,27 @@ class Held(NamedTuple):
     parameter_shards: int = 1
     gradient_shards: int = 1
     slot_shards: int = 1
+
+
+class StageOf(NamedTuple):
+    """What a stage of a pipeline is given.
+
+    Attributes
+    ----------
+    layers
+        Of each part of the model that it has, the first and the last layer in words.
+    layer_count
+        How many.
+    devices
+        Of all copies together.
+    parameter_bytes
+        Of its layers, in one copy of the model.
+    delay
+        Updates by which its gradients are late.
+    """
+
+    layers: str
+    layer_count: int
+    devices: int
+    parameter_bytes: float
+    delay: int = 0

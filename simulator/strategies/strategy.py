@@ -16,10 +16,11 @@ from pydantic import Field
 
 from simulator.buckets import Bucket, buckets
 from simulator.cluster import Cluster
+from simulator.figures import Exchange
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Spec
-from simulator.strategies.setup import Held, Layout, Setup
+from simulator.strategies.setup import Held, Layout, Setup, StageOf
 from simulator.strategies.tensors import Tensors
 from simulator.workload import Workload
 
@@ -231,6 +232,18 @@ class Strategy(Spec):
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
         """What a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
         return ((Held(),),)
+
+    def in_stages(self, setup: Setup) -> tuple[StageOf, ...]:  # noqa: ARG002
+        """The stages of its pipeline, as many as its program has routines; empty where there is none."""
+        return ()
+
+    def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:  # noqa: ARG002
+        """What devices that hold one model, or its state, together exchange in a step; empty where each has all of it."""
+        return ()
+
+    def name_of_rank(self, setup: Setup, rank: int) -> str:  # noqa: ARG002
+        """What a rank is called in traces and on timelines; empty: by its number alone."""
+        return ""
 
     # -- estimates -------------------------------------------------------------------
 

@@ -25,18 +25,20 @@ from simulator.buckets import buckets
 from simulator.cluster import Cluster
 from simulator.collectives.operations import Operation as Does
 from simulator.distributions import Constant, Distribution, Empirical
+from simulator.figures import Exchange
 from simulator.program.program import Program, Routine, Rules
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.spec import Bytes
 from simulator.strategies.all_reduce import Algorithm
 from simulator.strategies.assembling import assembled
+from simulator.strategies.hybrid.described import Devices, exchanges_of, stages_of
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
 from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, cut, parts_of
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
-from simulator.strategies.setup import Held, Layout, Setup
+from simulator.strategies.setup import Held, Layout, Setup, StageOf
 from simulator.strategies.strategy import Count, Pace, Reduction, Strategy, check_workers
 
 __all__ = ["Hybrid"]
@@ -403,6 +405,28 @@ class Hybrid(Strategy):
                 )
             found.append(tuple(held))
         return tuple(found)
+
+    def in_stages(self, setup: Setup) -> tuple[StageOf, ...]:
+        """Where there are several: their layers."""
+        if self.pipeline == 1:
+            return ()
+        return stages_of(setup.workload, _Costs(self, setup).parts, self.pipeline, setup.layout.replicas * self.tensor, self.delays)
+
+    def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:
+        """Of every stage's routine."""
+        if self._as_plain(setup) is not None:
+            return ()
+        grid = self._grid(setup.layout)
+        its = Devices(setup.cluster, self._whole or setup.cluster, grid, self.tensor, self.expert, self.sequence_parallel)
+        return exchanges_of(*self._routines(setup, streams, grid), its)
+
+    def name_of_rank(self, setup: Setup, rank: int) -> str:
+        """Its stage and copy."""
+        if self.pipeline == 1:
+            return ""
+        copies = setup.layout.replicas
+        stage, copy = divmod(rank, copies) if self.order == "data" else reversed(divmod(rank, self.pipeline))
+        return f"stage {stage}" if copies == 1 else f"stage {stage} of copy {copy}"
 
     # -- estimates -------------------------------------------------------------------
 
