@@ -22,6 +22,7 @@ from simulator.files import read_toml
 from simulator.practice import assumed_in_practice
 from simulator.published_throughputs import plain
 from simulator.scenario import Scenario
+from simulator.strategies.catalogue import kind_of
 from simulator.validation_errors import validated
 from simulator.workload import DeviceTransfer, Workload
 
@@ -81,6 +82,8 @@ def resolve(scenario: Scenario) -> Resolved:
     if device and ((load.calibrated is not None and load.calibrated.device) or load.moved is not None):
         there = _moved(_This(load), device)
         on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
+    if (simpler := scenario.strategy.simpler) is not None:
+        on_device = on_device.model_copy(update={"strategy": kind_of(simpler).model_validate(simpler)})
     return Resolved(scenario, filled_in(on_device))
 
 
