@@ -18,7 +18,7 @@ from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.content import Content, content_of
-from paceline.reporting.figures import calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
+from paceline.reporting.figures import KIND_LABELS, calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
 from paceline.sentences import (
     NOT_CERTAIN,
@@ -90,11 +90,15 @@ _LONGEST = 600
 _PART_OF_KIND = {
     "input": "input",
     "compute": "compute",
+    "forward": "forward",
+    "backward": "backward",
+    "weights": "weights",
     "communication": "exposed-communication",
     "waiting": "waiting",
+    "bubble": "bubble",
     "apply": "apply",
 }
-"""The part of a step whose colour each kind of bar of the timeline has."""
+"""The part of a step, or of its passes, whose colour each kind of bar of the timeline has."""
 
 
 def write_report(
@@ -289,7 +293,7 @@ def _add_timeline(found: Sections, timeline: Timeline) -> None:
         timeline_label=f"Gantt chart of {lanes} lane{'s' if lanes != 1 else ''}. {clean(timeline.sentence, _LONGEST)}",
         timeline_px=_height_px(drawn, 360),
         timeline_table=timeline_table(timeline).only("lane", "start_s", "end_s", "kind", "text", "critical"),
-        timeline_parts=[(_PART_OF_KIND[kind], kind.capitalize()) for kind in used],
+        timeline_parts=[(_PART_OF_KIND[kind], KIND_LABELS[kind]) for kind in used],
     )
 
 

@@ -261,6 +261,10 @@ class Strategy(Spec):
         """What a rank is called in traces and on timelines; empty: by its number alone."""
         return ""
 
+    def ranks_beside(self, setup: Setup, rank: int) -> Sequence[int]:  # noqa: ARG002
+        """The ranks that the stages of a rank's copy of the model are on, itself included, in their order; empty without stages."""
+        return ()
+
     # -- estimates -------------------------------------------------------------------
 
     def lone_step_s(self, setup: Setup) -> float:

@@ -425,11 +425,24 @@ class Hybrid(Strategy):
 
     def name_of_rank(self, setup: Setup, rank: int) -> str:
         """Its stage and copy."""
+        stage, copy = self._place_of(setup, rank)
         if self.pipeline == 1:
-            return ""
-        copies = setup.layout.replicas
-        stage, copy = divmod(rank, copies) if self.order == "data" else reversed(divmod(rank, self.pipeline))
-        return f"stage {stage}" if copies == 1 else f"stage {stage} of copy {copy}"
+            return f"copy {copy}"
+        return f"stage {stage}" if setup.layout.replicas == 1 else f"stage {stage} of copy {copy}"
+
+    def ranks_beside(self, setup: Setup, rank: int) -> Sequence[int]:
+        """The stages of its copy."""
+        if self.pipeline == 1:
+            return ()
+        ranks: list[int] = self._grid(setup.layout).rank[:, self._place_of(setup, rank)[1]].tolist()
+        return ranks
+
+    def _place_of(self, setup: Setup, rank: int) -> tuple[int, int]:
+        """The stage and the copy of a rank."""
+        if self.order == "data":
+            return divmod(rank, setup.layout.replicas)
+        copy, stage = divmod(rank, self.pipeline)
+        return stage, copy
 
     # -- estimates -------------------------------------------------------------------
 
