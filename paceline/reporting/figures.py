@@ -17,13 +17,23 @@ if TYPE_CHECKING:
     from paceline.reporting.pieces import Kind
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Bar, Timeline
+    from simulator.figures import Stage
 
-__all__ = ["KIND_LABELS", "calibration_figure", "pareto_figure", "plain", "sensitivity_figure", "timeline_figure"]
+__all__ = [
+    "KIND_LABELS",
+    "STAGE_PARTS",
+    "calibration_figure",
+    "pareto_figure",
+    "plain",
+    "sensitivity_figure",
+    "stages_figure",
+    "timeline_figure",
+]
 
 _MARGIN_PX = 66
 _BAR_PX, _PASS_PX, _CHANGE_PX = 20, 26, 30
 """Height of a lane of the timeline, of one whose passes are numbered, and of a row of the tornado."""
-_LONGEST_HOVER = 160
+_LONGEST_HOVER, _LONGEST_TICK = 160, 22
 _FEWEST_DRAWN = 2
 """Candidates of a plan that are worth a figure."""
 
@@ -220,6 +230,64 @@ def _rule(at: float) -> dict[str, object]:
     """Where the marked step begins or ends."""
     line = {"color": INK, "width": 1, "dash": "dot"}
     return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
+
+
+# -- the stages of a pipeline --------------------------------------------------------------
+
+STAGE_PARTS = (("compute", "Busy"), ("exposed-communication", "Communication"), ("bubble", "Bubble"), ("input", "Input"))
+"""What the time of a stage goes into, by the name of its colour."""
+
+
+def stages_figure(stages: Sequence[Stage]) -> go.Figure:
+    """A bar for each stage, of what its devices' time goes into; its height is in the layout."""
+    drawn = go.Figure()
+    values = (
+        [its.busy for its in stages],
+        [its.communication for its in stages],
+        [its.bubble for its in stages],
+        [its.input for its in stages],
+    )
+    for (colour, label), shares in zip(STAGE_PARTS, values, strict=True):
+        if not any(shares):
+            continue
+        drawn.add_bar(
+            orientation="h",
+            name=label,
+            x=shares,
+            y=list(range(len(stages))),
+            width=0.7,
+            hoverinfo="text",
+            hovertext=[
+                f"<b>Stage {number}</b>, {plot_text(its.layers)}<br>{label}: {format_share(share)} of the time"
+                for number, (its, share) in enumerate(zip(stages, shares, strict=True))
+            ],
+            marker={"color": f"var(--part-{colour})", "line": {"width": 0}},
+        )
+    drawn.update_layout(
+        layout(
+            barmode="stack",
+            height=_MARGIN_PX + _BAR_PX * max(len(stages), 3),
+            margin={"l": 150, "r": 12, "t": 10, "b": 44},
+            xaxis={
+                "title": {"text": "Share of the time", "standoff": 8},
+                "range": [0, 1],
+                "tickformat": ".0%",
+                "dtick": 0.2,
+                "gridcolor": "var(--grid)",
+                "zeroline": False,
+            },
+            yaxis={
+                "range": [len(stages) - 0.4, -0.6],
+                "fixedrange": True,
+                "showgrid": False,
+                "zeroline": False,
+                "tickmode": "array",
+                "tickvals": list(range(len(stages))),
+                "ticktext": [plot_text(f"{number}: {its.layers}", _LONGEST_TICK) for number, its in enumerate(stages)],
+            },
+        )
+    )
+    return drawn
 
 
 # -- one change at a time ------------------------------------------------------------------

@@ -18,7 +18,16 @@ from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.content import Content, content_of
-from paceline.reporting.figures import KIND_LABELS, calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
+from paceline.reporting.figures import (
+    KIND_LABELS,
+    STAGE_PARTS,
+    calibration_figure,
+    pareto_figure,
+    plain,
+    sensitivity_figure,
+    stages_figure,
+    timeline_figure,
+)
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
 from paceline.sentences import (
     NOT_CERTAIN,
@@ -30,6 +39,7 @@ from paceline.sentences import (
     work_note,
     workers_note,
 )
+from paceline.stages import exchanges_table, stages_table
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
@@ -232,6 +242,7 @@ def sections_of(report: Content) -> Sections:
         _add_sensitivity(found, report.sensitivity, report.answer.result.scenario.scaling)
     if report.timeline is not None:
         _add_timeline(found, report.timeline)
+    _add_stages(found, report.answer.result)
     if report.measured is not None:
         _add_measured(found, report.measured, report)
     return found
@@ -294,6 +305,21 @@ def _add_timeline(found: Sections, timeline: Timeline) -> None:
         timeline_px=_height_px(drawn, 360),
         timeline_table=timeline_table(timeline).only("lane", "start_s", "end_s", "kind", "text", "critical"),
         timeline_parts=[(_PART_OF_KIND[kind], KIND_LABELS[kind]) for kind in used],
+    )
+
+
+def _add_stages(found: Sections, answer: Result) -> None:
+    staged, exchanged = stages_table(answer), exchanges_table(answer)
+    found.values.update(stages=staged if staged.rows else None, exchanges=exchanged if exchanged.rows else None)
+    if not staged.rows:
+        return
+    drawn = stages_figure(answer.stages)
+    busy = [its.busy for its in answer.stages]
+    found.figures["stages"] = drawn
+    found.values.update(
+        stages_label=f"Bars of {len(busy)} stages: busy for {format_share(min(busy))} to {format_share(max(busy))} of the time.",
+        stages_px=_height_px(drawn, 220),
+        stages_parts=[(colour, label) for colour, label in STAGE_PARTS if label != "Input" or any(its.input for its in answer.stages)],
     )
 
 

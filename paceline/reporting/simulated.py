@@ -178,8 +178,8 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
     if fewer < replicas:
         scenario = _with_replicas(scenario, fewer)
         notes.append(
-            f"Simulated with {scenario.ranks:,} {'devices' if scenario.ranks > scenario.replicas else 'replicas'} in place of {replicas:,}, "
-            "of which every message would take too long: "
+            f"Simulated with {scenario.ranks:,} {'replicas' if scenario.ranks == scenario.replicas else 'devices'} in place of "
+            f"{replicas:,}, of which every message would take too long: "
             "how long messages and queues take differs from the run with all."
         )
     whole = scenario.run.total_steps(scenario.ranks) / scenario.ranks
