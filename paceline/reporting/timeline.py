@@ -210,8 +210,13 @@ class _Drawn:
     @property
     def bars(self) -> tuple[Bar, ...]:
         start_s = self._window.start_s
+        labels = {id(piece): _label(piece) for pieces in self.lanes.values() for piece in pieces}
+        if not set(labels.values()) - {"", "0"}:  # a batch that is not cut
+            labels = dict.fromkeys(labels, "")
         return tuple(
-            Bar(lane.name, piece.start_s - start_s, piece.end_s - start_s, piece.kind, piece.critical, _text(lane, piece), _label(piece))
+            Bar(
+                lane.name, piece.start_s - start_s, piece.end_s - start_s, piece.kind, piece.critical, _text(lane, piece), labels[id(piece)]
+            )
             for lane, pieces in self.lanes.items()
             for piece in pieces
         )
@@ -244,9 +249,9 @@ class _Drawn:
         others = [replica for replica in replicas if replica in through]
         spread = [replicas[round(place * (len(replicas) - 1) / (_MOST_REPLICAS - 1))] for place in range(_MOST_REPLICAS)]
         shown = sorted(list(dict.fromkeys([self._path.step.replica, slowest, fastest, *others[:3], *spread]))[:_MOST_REPLICAS])
-        who = self._window.place(0).kind
+        who, several = ("copy", "copies") if self._window.place(0).name else (self._window.place(0).kind, f"{self._window.place(0).kind}s")
         self.left_out.append(
-            f"Of {len(replicas):,} {who}s {len(shown)} are drawn, {who} {slowest} the slowest and {who} {fastest} the fastest among all."
+            f"Of {len(replicas):,} {several} {len(shown)} are drawn, {who} {slowest} the slowest and {who} {fastest} the fastest among all."
         )
         return shown
 
@@ -277,8 +282,8 @@ def _text(lane: _Lane, piece: Piece) -> str:
 
 def _label(piece: Piece) -> str:
     """The micro-batch of a pass."""
-    work = piece.works[0] if len(piece.works) == 1 else None
-    return work.name.removeprefix(work.kind).strip() if isinstance(work, Span) and work.kind in _PASSES else ""
+    numbers = {work.name.removeprefix(work.kind).strip() for work in piece.works if isinstance(work, Span) and work.kind in _PASSES}
+    return numbers.pop() if len(numbers) == 1 else ""
 
 
 def _lane_of(kind: Literal["replica", "server"], place: Place) -> _Lane:
@@ -353,6 +358,8 @@ class _Window:
                 own.append(spans[index])
                 index += 1
             pieces += [*own, *self._between(step, own)]
+        if any(piece.kind in _PASSES.values() for piece in pieces):  # of a pass that is made layer by layer the whole
+            pieces = joined(pieces, 0.0)
         return clipped(pieces, self.start_s, self.end_s)
 
     def _between(self, step: Step, spans: Sequence[Piece]) -> list[Piece]:
