@@ -148,6 +148,7 @@ def timeline_figure(timeline: Timeline) -> go.Figure:
     drawn.update_layout(
         layout(
             barmode="overlay",
+            **({"uniformtext": {"minsize": 8, "mode": "hide"}} if timeline.arrows else {}),
             height=_MARGIN_PX + lane_px * len(timeline.lanes),
             margin={"l": 150, "r": 12, "t": 10, "b": 44},
             shapes=[_rule(at * scale) for at in _marked_s(marked)],

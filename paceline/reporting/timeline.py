@@ -397,7 +397,7 @@ class _Window:
                 kind: Kind = next((kind for kind, its in waits if its.covers(middle)), last)
                 what = _WAITS[kind]
                 if kind == "waiting":
-                    kind = "bubble" if here[0].name else kind
+                    kind = "bubble" if self._recording.beside(step.replica) else kind
                     what = next((f"waits for {self._whom(its)}" for its in held if its.start_s <= middle < its.end_s), what)
                 pieces.append(Piece(low, high, kind, what, critical.covers(middle)))
         return joined(pieces, 0.0)
