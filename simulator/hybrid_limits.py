@@ -22,12 +22,13 @@ def bubble_share(strategy: Hybrid, micro_batches: int) -> float:
     """Share of a step in which a stage of a balanced pipeline stands still, with nothing spent on messages.
 
     (p - 1) / (v m + p - 1) of p stages, m micro-batches and v chunks a stage (Narayanan et al., SC 2021, section 2.2); with
-    gradients of weights computed apart a third of that bubble is left where a backward pass is two forward passes (ZB-H1: Qi et
-    al., ICLR 2024, table 1). None of a pipeline that is not flushed.
+    gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), taken here with a
+    backward pass B + W of two forward passes. None of a pipeline that is not flushed.
     """
     if strategy.schedule == "pipedream":
         return 0.0
-    idle = (strategy.pipeline - 1) * (1 / 3 if strategy.schedule == "zero-bubble" else 1.0)
+    left = max(1.0 - 4.0 / 3.0 * strategy.weights_share, 0.0) if strategy.schedule == "zero-bubble" else 1.0
+    idle = (strategy.pipeline - 1) * left
     return idle / (strategy.chunks * micro_batches + idle)
 
 
