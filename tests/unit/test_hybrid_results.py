@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from support.hybrids import FAST, hybrid
 from support.scenarios import scenario_table
 
+from paceline.cli.terminal import show_result
 from paceline.reporting.tables import tables_of
 from paceline.sentences import limit_in_words
 from paceline.stages import exchanges_table, stages_table
 from simulator import Result, scenario_from_table, simulate
 from simulator.figures import Exchange
 from simulator.hybrid_limits import limit_of_exchanges
+from simulator.observing.chrome_trace import chrome_trace
+from simulator.observing.critical_path import critical_path, median_step
+from simulator.observing.recording import Recording
+from simulator.observing.step_bound import bound_of_step
+from simulator.records import EVERYBODY
+from simulator.replication import replicate
 
 FOUR = {"workers": 4, "pipeline": 4}
 NODES = {"devices_per_node": 2, "intra_node": {"bandwidth": "10 GB/s", "latency": "1 us"}}
@@ -251,3 +259,51 @@ def test_tables_hold_stages_and_exchanges() -> None:
     flat = simulate(hybrid({"workers": 4, "shard": "optimizer"}))
     assert not stages_table(flat).rows
     assert "stage" not in {column.name for column in exchanges_table(flat).columns}
+
+
+def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
+    show_result(simulate(hybrid({**FOUR, "workers": 8, "schedule": "pipedream"})))
+    shown = capsys.readouterr().out
+    assert "mean 1.50 over the stages" in shown
+    assert "layer 0 to" in shown
+    assert "What devices exchange in a step" in shown
+
+
+# -- inside a run --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["data", "pipeline"])
+def test_devices_are_called_by_stage_and_copy(order: str) -> None:
+    scenario = hybrid({"workers": 4, "pipeline": 2, "order": order}, 2)
+    recording = Recording(scenario)
+    replicate(scenario, 0, recording)
+    names = [recording.name_of(rank) for rank in range(4)]
+    by_stage = ["stage 0 of copy 0", "stage 0 of copy 1", "stage 1 of copy 0", "stage 1 of copy 1"]
+    assert names == (by_stage if order == "data" else [by_stage[at] for at in (0, 2, 1, 3)])
+    assert list(recording.beside(2)) == ([0, 2] if order == "data" else [2, 3])
+    for transfer in recording.transfers:  # no message leaves its copy
+        if transfer.target != EVERYBODY:
+            assert transfer.target.number in recording.beside(transfer.source.number)
+    path = critical_path(recording, median_step(recording.steps))
+    assert path.name in names
+    assert "compute on stage" in bound_of_step(path)
+    tracks = {event["args"]["name"] for event in json.loads(chrome_trace(recording, path))["traceEvents"] if event["name"] == "thread_name"}
+    assert set(names) <= tracks
+    assert "stage 0 of copy 0 to stage 1 of copy 0" in tracks
+    assert f"{names[0]}, with others of its group" in tracks
+
+
+def test_devices_that_split_tensors_are_one_copy() -> None:
+    recording = Recording(hybrid({"workers": 4, "tensor": 2}, cluster=NODES, layer=SPLIT))
+    assert [recording.name_of(rank) for rank in range(2)] == ["copy 0", "copy 1"]
+    assert not recording.beside(0)
+
+
+def test_passes_are_told_by_micro_batch() -> None:
+    scenario = hybrid({"workers": 2, "pipeline": 2, "schedule": "zero-bubble"}, 2)
+    recording = Recording(scenario)
+    replicate(scenario, 0, recording)
+    assert {(span.kind, span.name) for span in recording.spans} == {
+        *((kind, f"{kind} {number}") for kind in ("forward", "backward", "weights") for number in range(2)),
+        ("", "apply"),
+    }
