@@ -70,7 +70,7 @@ def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _workload(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    return (row["device"] or "not stated",)
+    return (f"computed for {row['device']}" if row["computed"] else row["device"] or "not stated",)
 
 
 def _cluster(row: Mapping[str, Any]) -> tuple[Cell, ...]:
@@ -107,6 +107,6 @@ def show(
     entry = api.models()[name]
     spec = entry.spec  # a file that breaks a rule is not shown as if it could be used
     if json:
-        typer.echo(spec.model_dump_json())
+        typer.echo(spec.model_dump_json(context={"filled": True}))
     else:
         typer.echo(f"# {entry.file}\n{entry.text}", nl=False)

@@ -1,0 +1,319 @@
+"""Workloads that nobody measured: what a step costs, computed from a model's dimensions for a device with a datasheet.
+
+A model is a chain of :class:`Block`: each says what its passes ask of any device (floating-point
+operations of matrix products, bytes of what memory limits, kernels to start), which
+variables it has, and what it hands on and keeps. On a device a pass takes
+
+    operations / (peak x share of it) + bytes / (memory bandwidth x share of it)
+
+and no less than the host needs to start its kernels. The constants, each with a 90%
+interval and its source, stand in ``models/practice.toml``; joint draws of them are the
+workload's uncertainty. docs/computed-workloads.md has every formula with its source.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from simulator.accelerator import Accelerator, accelerator_named, accelerators
+from simulator.constants import Known, constants
+from simulator.layers import Experts, Layer, TensorSplit
+from simulator.spec import Spec
+
+__all__ = [
+    "CONSTANTS", "DEFAULT_DEVICE", "Block", "Computed", "Dimensions", "Parameter", "Pass", "known_device", "step_of", "value_bytes_of",
+]  # fmt: skip
+
+DEFAULT_DEVICE = "A100-SXM4-80GB"
+CONSTANTS = ("matrix_share", "elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s")
+"""Constants of ``models/practice.toml`` that times are computed with, each model with its own (:attr:`Dimensions.constants`)."""
+PARAMETER_BYTES = 4
+"""Variables and their gradients are float32 in TensorFlow's mixed precision too."""
+_DRAWS = 60
+
+
+class Parameter(NamedTuple):
+    """A trainable variable: its name, its shape, and whether experts have it."""
+
+    name: str
+    shape: tuple[int, ...]
+    of_experts: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+
+class Pass(NamedTuple):
+    """What a forward or backward pass asks of any device, per sample; kernels whatever the batch."""
+
+    flops: float = 0.0
+    """Of matrix products and convolutions."""
+    moved_bytes: float = 0.0
+    kernels: float = 0.0
+    fused_flops: float = 0.0
+    """Of matrix products inside a kernel that does more, such as a fused attention."""
+
+    def __add__(self, other: object) -> Pass:
+        """Both, one after the other."""
+        assert isinstance(other, Pass)
+        return Pass(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+    def times(self, number: int) -> Pass:
+        """The same so many times."""
+        return Pass(*(mine * number for mine in self))
+
+    @property
+    def all_flops(self) -> float:
+        """Operations of both kinds."""
+        return self.flops + self.fused_flops
+
+
+class Block(NamedTuple):
+    """One layer of a model, by formula.
+
+    Attributes
+    ----------
+    forward, backward
+        All of its passes.
+    whole
+        Of the forward pass what splitting the layer over devices leaves whole; None: it cannot be split.
+    again
+        Of the forward pass what selective recomputation computes once more.
+    by_experts
+        Of the forward pass what experts do.
+    output_bytes, kept_bytes, kept_selectively_bytes, kept_whole_bytes
+        Per sample, as :class:`~simulator.layers.Layer` has them; the last is what every
+        device keeps whole where a layer is split.
+    all_reduces
+        Bytes per sample of each all-reduce of a split layer, forward and backward.
+    experts
+        Their count, how many each token is sent to, and the bytes of all tokens of a sample.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    forward: Pass
+    backward: Pass
+    output_bytes: float
+    kept_bytes: float
+    kept_selectively_bytes: float | None = None
+    kept_whole_bytes: float = 0.0
+    whole: Pass | None = None
+    again: Pass = Pass()
+    by_experts: Pass = Pass()
+    all_reduces: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    experts: tuple[int, int, float] | None = None
+
+
+class Dimensions(Protocol):
+    """A table of dimensions that a workload may have in place of measurements."""
+
+    @property
+    def device(self) -> str:
+        """The device that times are computed for where the cluster names none."""
+
+    @property
+    def constants(self) -> tuple[str, str, str, str]:
+        """What decides its times: shares of the peak, of the bandwidth, of the peak in fused kernels, and a kernel's start."""
+
+    @property
+    def input_bytes_per_sample(self) -> float:
+        """Of a sample as it is fed."""
+
+    def blocks(self, value_bytes: int) -> Sequence[Block]:
+        """Its layers in the order of the forward pass; activations take ``value_bytes`` each."""
+
+
+class Computed(Spec):
+    """That a workload's times are computed from dimensions, and how: nothing of it was measured."""
+
+    device: str = Field(min_length=1, max_length=200, description="that the times are computed for")
+    keys: tuple[str, ...] = Field(description="parts of the workload that follow from the dimensions; all others were given")
+    constants: dict[str, Known] = Field(description="that the times were computed with, each with its 90% interval")
+
+    @property
+    def timed(self) -> bool:
+        """Whether forward or backward pass are computed, and not both given."""
+        return "forward" in self.keys or "backward" in self.keys
+
+
+def value_bytes_of(precision: str) -> int:
+    """Bytes of an activation in a precision of TensorFlow's."""
+    return 4 if precision == "float32" else 2
+
+
+def known_device(name: str) -> Accelerator:
+    """The accelerator of this name that times can be computed for.
+
+    Raises
+    ------
+    ValueError
+        ``models/devices`` does not have it, or it is a host's processor; the message begins behind the name.
+    """
+    device = accelerator_named(name)
+    if device is None:
+        near = difflib.get_close_matches(name[:60], sorted({each.name for each in accelerators().values()}), n=1, cutoff=0.6)
+        raise ValueError(f"must be a device of models/devices; {f'did you mean {near[0]}?' if near else '`paceline models list` has them'}")
+    if device.cores is not None:
+        raise ValueError("must be an accelerator: what share of its peak a processor reaches is not known")
+    return device
+
+
+def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[str, Known] | None = None) -> dict[str, Any]:
+    """What a workload is by its dimensions on a device, by the workload's keys.
+
+    Parameters
+    ----------
+    dimensions
+        Of the model.
+    precision
+        Of the workload, in TensorFlow's words.
+    device
+        A name of ``models/devices``.
+    own
+        Constants in place of those of ``models/practice.toml``.
+
+    Returns
+    -------
+    dict
+        ``variables``, ``layers``, ``counted``, ``forward``, ``backward``, ``apply_s``,
+        ``uncertainty`` and so on, as tables.
+
+    Raises
+    ------
+    ValueError
+        The device is not known, or states no peak for this precision; the message begins behind its name.
+    """
+    on = known_device(device)
+    peak = on.peak(precision)
+    if peak is None:
+        raise ValueError(f"must state a peak for {precision} (models/devices), or no times can be computed for it")
+    known = {**constants(), **(own or {})}
+    used = {name: known[name].plain for name in dict.fromkeys(dimensions.constants)}
+    blocks = dimensions.blocks(value_bytes_of(precision))
+    parameters = [each for block in blocks for each in block.parameters]
+    count = sum(each.size for each in parameters)
+
+    def times(values: Mapping[str, float]) -> _Times:
+        products, moving, fused, start = (values[name] for name in dimensions.constants)
+        return _Times(peak * products, on.memory_bandwidth_bytes_per_s * moving, peak * fused, start)
+
+    nominal = times({name: each.value for name, each in used.items()})
+    forward, backward = _total(block.forward for block in blocks), _total(block.backward for block in blocks)
+    names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
+    draws = [
+        (drawn.of(forward), drawn.least_of(forward), drawn.of(backward), drawn.least_of(backward), drawn.apply_s(count))
+        for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
+    ]
+    return {
+        "variables": _variables(blocks, nominal),
+        "layers": _layers(blocks, nominal),
+        "counted": {
+            "flops_per_sample": forward.all_flops + backward.all_flops,
+            "per_sample_bytes": forward.moved_bytes + backward.moved_bytes,
+            "kernels": round(forward.kernels + backward.kernels),
+        },
+        "forward": {"base_s": 0.0, "per_sample_s": nominal.of(forward), "least_s": nominal.least_of(forward)},
+        "backward": {"base_s": 0.0, "per_sample_s": nominal.of(backward), "least_s": nominal.least_of(backward)},
+        "apply_s": nominal.apply_s(count),
+        "uncertainty": {"parameters": [*names, "apply_s"], "draws": draws},
+        "input_bytes_per_sample": dimensions.input_bytes_per_sample,
+        "computed": {"device": on.name, "constants": used},
+    }
+
+
+class _Times(NamedTuple):
+    """What a device does in a second, and what its host needs for a kernel."""
+
+    flops_per_s: float
+    bytes_per_s: float
+    fused_flops_per_s: float
+    start_s: float
+
+    def of(self, work: Pass) -> float:
+        """Seconds for each sample."""
+        return work.flops / self.flops_per_s + work.moved_bytes / self.bytes_per_s + work.fused_flops / self.fused_flops_per_s
+
+    def least_of(self, work: Pass) -> float:
+        """Seconds that a pass takes whatever the batch."""
+        return work.kernels * self.start_s
+
+    def apply_s(self, parameters: int) -> float:
+        """Seconds of Adam's update of so many numbers: gradient, both moments and variable read, the last three written, in float32."""
+        return 7 * PARAMETER_BYTES * parameters / self.bytes_per_s
+
+
+def _total(passes: Any) -> Pass:
+    return sum(passes, Pass())
+
+
+def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
+    """Joint draws of independent constants: quantiles of each at equal steps, in an order from a stream of its name."""
+    columns = []
+    for name, known in used.items():
+        order = np.random.default_rng(np.random.SeedSequence(zlib.crc32(f"computed {name}".encode()))).permutation(_DRAWS)
+        drawn = [known.quantile((int(place) + 0.5) / _DRAWS, of_rate=name.endswith("_share")) for place in order]
+        columns.append([min(value, 1.0) for value in drawn] if name == "matrix_share" else drawn)
+    return list(zip(*columns, strict=True))
+
+
+def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
+    """In the order in which gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
+    index = sum(len(block.parameters) for block in blocks)
+    work = [times.of(block.backward) for block in blocks]
+    whole, done, found = sum(work), 0.0, []
+    for block, its in zip(reversed(blocks), reversed(work), strict=True):
+        size, seen = sum(each.size for each in block.parameters), 0
+        for each in reversed(block.parameters):
+            index, seen = index - 1, seen + each.size
+            found.append(
+                {"name": f"{block.name}/{each.name}", "size_bytes": float(PARAMETER_BYTES * each.size), "creation_index": index,
+                 "ready": min(round((done + its * seen / size) / whole, 9), 1.0), "rows": each.shape[0]}
+            )  # fmt: skip
+        done += its
+    return found
+
+
+def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
+    """With the seconds that a sample takes as their work."""
+    found, first = [], 0
+    for block in blocks:
+        its = range(first, first + len(block.parameters))
+        first += len(block.parameters)
+        forward_s = times.of(block.forward)
+        whole = block.whole
+        split = experts = None
+        if whole is not None:
+            split = TensorSplit(
+                divided=1.0 - times.of(whole) / forward_s,
+                forward_bytes_per_sample=block.all_reduces[0],
+                backward_bytes_per_sample=block.all_reduces[1],
+                kept_whole=block.kept_whole_bytes / block.kept_bytes if block.kept_bytes else 0.0,
+            )
+        if block.experts is not None:
+            count, used, size = block.experts
+            mine = tuple(index for index, each in zip(its, block.parameters, strict=True) if each.of_experts)
+            experts = Experts(count=count, used=used, work=times.of(block.by_experts) / forward_s, bytes_per_sample=size, variables=mine)
+        layer = Layer(
+            name=block.name,
+            forward=forward_s,
+            backward=times.of(block.backward),
+            variables=tuple(its),
+            output_bytes_per_sample=block.output_bytes,
+            kept_bytes_per_sample=block.kept_bytes,
+            kept_selectively_bytes_per_sample=block.kept_selectively_bytes,
+            selective_work=times.of(block.again) / forward_s,
+            tensor=split,
+            experts=experts,
+        )
+        found.append(layer.model_dump())
+    return found
