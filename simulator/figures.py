@@ -146,9 +146,11 @@ class Stage(Spec):
 class Exchange(Spec):
     """What devices exchange with each other in a step: one kind of collective, or of messages between stages."""
 
-    among: Literal["tensor", "experts", "tensor and experts", "stages", "copies", "shards", "alike shards", "alike experts"] = Field(
-        description="who: those that split tensors; that experts are spread over; neighbours in the pipeline; all copies of a stage; "
-        "copies that share one state; copies that have the same part of it; copies that have the same experts"
+    among: Literal["tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts"] = (
+        Field(
+            description="who: those that split tensors; that experts are spread over; a device and its host; neighbours in the pipeline; all "
+            "copies of a stage; copies that share one state; copies that have the same part of it; copies that have the same experts"
+        )
     )
     does: str = Field(description="what is done: all-reduce, all-gather, activations, ...")
     devices: int = Field(description="that take part in one")

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from simulator.defaults import start_of
 from simulator.evidence import coverage
 from simulator.figures import Exchange, Phase, Warned
-from simulator.hybrid_limits import bubble_share
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.practice import felt_by
 from simulator.published_throughputs import same_device
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.text import format_number, format_seconds, format_share
 from simulator.uncertainty import Uncertainty
 
@@ -45,8 +43,8 @@ def warnings_of(
         *_on_the_run(scenario),
         *_on_the_phases(scenario, phase),
         *_on_the_collective(scenario, aligned),
-        *_on_the_cut(scenario),
-        *_on_the_gathers(scenario, exchanges, exposed),
+        *scenario.strategy.avoided(scenario),
+        *_on_the_gathers(exchanges, exposed),
     )
 
 
@@ -92,38 +90,19 @@ def _on_the_collective(scenario: Scenario, aligned: bool) -> Iterator[Warned]:
         )  # fmt: skip
 
 
-def _on_the_cut(scenario: Scenario) -> Iterator[Warned]:
-    """What those who cut a model mostly avoid."""
-    strategy, cluster, count = scenario.strategy, scenario.cluster, scenario.training.micro_batches
-    if not isinstance(strategy, Hybrid):
-        return
-    if strategy.schedule != "pipedream" and count < strategy.pipeline:
-        yield Warned(
-            code="pipeline-not-filled", path="training.micro_batches", value=count,
-            text=f"{count} micro-batch{'es are' if count > 1 else ' is'} fewer than the {strategy.pipeline} stages, so that some always "
-            f"stand still, for {format_share(bubble_share(strategy, count))} of a step and more",
-        )  # fmt: skip
-    if strategy.tensor > cluster.devices_per_node:
-        yield Warned(
-            code="tensors-between-nodes", path="strategy.tensor", value=strategy.tensor,
-            text=f"tensors are split over {strategy.tensor} devices and a node has {cluster.devices_per_node}, so that every layer's "
-            "exchanges cross the links between nodes",
-        )  # fmt: skip
-
-
 _EXPOSED = 0.1
 """Communication of this share of a step is worth a warning where there are means to hide it."""
 
 
-def _on_the_gathers(scenario: Scenario, exchanges: Sequence[Exchange], exposed: float) -> Iterator[Warned]:
+def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[Warned]:
     """Parameters that come later than passes need them."""
     longest = max(exchanges, key=lambda its: its.seconds, default=None)
     if longest is None or exposed < _EXPOSED or (longest.among, longest.does) != ("shards", "all-gather"):
         return
-    prefetch = scenario.strategy.prefetch if isinstance(scenario.strategy, Hybrid) else 0
     yield Warned(
-        code="gathers-not-hidden", path="strategy.prefetch", value=prefetch,
-        text=f"parameters are gathered for longer than passes hide: communication takes {format_share(exposed)} of a step",
+        code="gathers-not-hidden", path="strategy.shard", value=longest.seconds,
+        text=f"parameters are gathered for {format_seconds(longest.seconds)} a step, longer than passes hide: communication takes "
+        f"{format_share(exposed)} of it",
     )  # fmt: skip
 
 

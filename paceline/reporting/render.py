@@ -66,6 +66,7 @@ from simulator.workload import Workload
 if TYPE_CHECKING:
     from paceline.planning.answer import Plan
     from paceline.reporting.measured import Overlay
+    from paceline.reporting.pieces import Kind
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
@@ -97,7 +98,7 @@ SCRIPTS = (
 _MOST_PLAIN_ROWS = 200
 _MOST_SAID = 5
 _LONGEST = 600
-_PART_OF_KIND = {
+_PART_OF_KIND: dict[Kind, str] = {
     "input": "input",
     "compute": "compute",
     "forward": "forward",

@@ -8,7 +8,7 @@ from simulator.cluster import Cluster
 from simulator.training import Training
 from simulator.workload import Workload
 
-__all__ = ["Held", "Layout", "Length", "Setup", "StageOf"]
+__all__ = ["Bubble", "Held", "Layout", "Length", "Setup", "StageOf"]
 
 
 class Length(Protocol):
@@ -216,3 +216,22 @@ class StageOf(NamedTuple):
     devices: int
     parameter_bytes: float
     delay: int = 0
+
+
+class Bubble(NamedTuple):
+    """What keeps the stages of a pipeline from computing.
+
+    Attributes
+    ----------
+    share
+        Of a step, where its stages are balanced and messages take no time.
+    because
+        Why, as the rest of a sentence.
+    fuller, evener
+        What would make it smaller; what would where one stage is slower than the others.
+    """
+
+    share: float
+    because: str
+    fuller: str
+    evener: str

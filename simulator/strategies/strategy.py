@@ -16,11 +16,11 @@ from pydantic import Field
 
 from simulator.buckets import Bucket, buckets
 from simulator.cluster import Cluster
-from simulator.figures import Exchange
+from simulator.figures import Exchange, Warned
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Spec
-from simulator.strategies.setup import Held, Layout, Setup, StageOf
+from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
 from simulator.strategies.tensors import Tensors
 from simulator.workload import Workload
 
@@ -256,6 +256,14 @@ class Strategy(Spec):
     def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:  # noqa: ARG002
         """What devices that hold one model, or its state, together exchange in a step; empty where each has all of it."""
         return ()
+
+    def bubble(self, setup: Setup) -> Bubble | None:  # noqa: ARG002
+        """What keeps the stages of its pipeline from computing; none where there are none."""
+        return None
+
+    def avoided(self, setup: Setup) -> Iterator[Warned]:  # noqa: ARG002
+        """What those who train so mostly avoid, and this scenario does not."""
+        yield from ()
 
     def name_of_rank(self, setup: Setup, rank: int) -> str:  # noqa: ARG002
         """What a rank is called in traces and on timelines; empty: by its number alone."""

@@ -218,7 +218,7 @@ def test_two_that_are_in_balance_are_named() -> None:
         (
             hybrid({"workers": 4, "shard": "parameters"}, cluster={"inter_node": SLOWER}),
             "gathers-not-hidden",
-            "strategy.prefetch",
+            "strategy.shard",
         ),
     ],
     ids=["few micro-batches", "tensors between nodes", "late gathers"],

@@ -12,10 +12,11 @@ from simulator.figures import Exchange
 from simulator.program.program import Operation, Routine
 from simulator.strategies.hybrid.groups import Among, Grid
 from simulator.strategies.hybrid.parts import Part
-from simulator.strategies.setup import StageOf
+from simulator.strategies.hybrid.schedules import Schedule
+from simulator.strategies.setup import Bubble, StageOf
 from simulator.workload import Workload
 
-__all__ = ["Devices", "exchanges_of", "stages_of"]
+__all__ = ["Devices", "bubble_of", "exchanges_of", "stages_of"]
 
 _AMONG = {
     "data": "copies",
@@ -52,6 +53,34 @@ def stages_of(load: Workload, parts: Sequence[Part], stages: int, devices: int, 
         parameter_bytes = sum(size_bytes[number] for number in sorted(variables))
         found.append(StageOf(", ".join(named), sum(map(len, layers)), devices, parameter_bytes, delay))
     return tuple(found)
+
+
+def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, weights: float, *, cut_evenly: bool) -> Bubble:
+    """What keeps the stages of a pipeline from computing.
+
+    For (p - 1) / (v m + p - 1) of a step of p stages, m micro-batches and v chunks a stage (Narayanan et al., SC 2021, section
+    2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), taken
+    here with a backward pass B + W of two forward passes. A pipeline that is not flushed has none.
+
+    Parameters
+    ----------
+    schedule, stages, chunks, micro_batches
+        Of the pipeline.
+    weights
+        Share of a backward pass that is the gradients of weights, where these are computed apart.
+    cut_evenly
+        Whether no cut of the layers is more even.
+    """
+    evener = 'strategy.stages = "balanced" moves layers from it to others'
+    if cut_evenly:
+        evener = "no cut of these layers is more even: fewer stages, or layers that are cut finer, would help"
+    if schedule == "pipedream":
+        return Bubble(0.0, "though it is never flushed", "stages of even speed", evener)
+    idle = (stages - 1) * (max(1.0 - 4.0 / 3.0 * weights, 0.0) if schedule == "zero-bubble" else 1.0)
+    go = f"{micro_batches} micro-batches go" if micro_batches > 1 else "1 micro-batch goes"
+    more = ", interleaved chunks or a zero-bubble schedule" if schedule in ("1f1b", "gpipe") else ""
+    because = f"as {go} through its {stages} stages ({schedule})"
+    return Bubble(idle / (chunks * micro_batches + idle), because, f"more micro-batches{more}", evener)
 
 
 @dataclass(frozen=True)
@@ -137,8 +166,8 @@ def _collective(operations: Sequence[Operation], among: Among, stage: int, its: 
     if among == "pass":
         by_tensor, by_experts = its.tensor > 1, its.expert > 1
         split = "reduce-scatter and all-gather" if its.sequence_parallel else "all-reduce"
-        does = " and ".join([split] * by_tensor + ["all-to-all"] * by_experts)
-        who = " and ".join(["tensor"] * by_tensor + ["experts"] * by_experts)
+        does = " and ".join([split] * by_tensor + ["all-to-all"] * by_experts) or "copies"
+        who = " and ".join(["tensor"] * by_tensor + ["experts"] * by_experts) or "host"
         crosses = (by_experts and crosses) or its.tensor > its.whole.devices_per_node
         members = max(its.tensor, 1) * members
     return Exchange(

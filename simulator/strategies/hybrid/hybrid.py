@@ -14,7 +14,7 @@ then stages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -25,19 +25,20 @@ from simulator.buckets import buckets
 from simulator.cluster import Cluster
 from simulator.collectives.operations import Operation as Does
 from simulator.distributions import Constant, Distribution, Empirical
-from simulator.figures import Exchange
+from simulator.figures import Exchange, Warned
 from simulator.program.program import Program, Routine, Rules
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.spec import Bytes
 from simulator.strategies.assembling import assembled
-from simulator.strategies.hybrid.described import Devices, exchanges_of, stages_of
+from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
 from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, cut, parts_of
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
-from simulator.strategies.setup import Held, Layout, Setup, StageOf
+from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
 from simulator.strategies.strategy import Count, Pace, Strategy, check_workers
+from simulator.text import format_share
 from simulator.workload import Workload
 
 __all__ = ["Hybrid"]
@@ -443,6 +444,29 @@ class Hybrid(Strategy):
         grid = self._grid(setup.layout)
         its = Devices(setup.cluster, self._whole or setup.cluster, grid, self.tensor, self.expert, self.sequence_parallel)
         return exchanges_of(*self._routines(setup, streams, grid), its)
+
+    def bubble(self, setup: Setup) -> Bubble | None:
+        """By its schedule."""
+        if self.pipeline == 1:
+            return None
+        cut_evenly = self.stages == "balanced"
+        return bubble_of(self.schedule, self.pipeline, self.chunks, setup.training.micro_batches, self.weights_share, cut_evenly=cut_evenly)
+
+    def avoided(self, setup: Setup) -> Iterator[Warned]:
+        """Pipelines that are not filled, and tensors split between nodes."""
+        bubble, count, per_node = self.bubble(setup), setup.training.micro_batches, setup.cluster.devices_per_node
+        if bubble is not None and bubble.share and count < self.pipeline:
+            yield Warned(
+                code="pipeline-not-filled", path="training.micro_batches", value=count,
+                text=f"{count} micro-batch{'es are' if count > 1 else ' is'} fewer than the {self.pipeline} stages, so that some always "
+                f"stand still, for {format_share(bubble.share)} of a step and more",
+            )  # fmt: skip
+        if self.tensor > per_node:
+            yield Warned(
+                code="tensors-between-nodes", path="strategy.tensor", value=self.tensor,
+                text=f"tensors are split over {self.tensor} devices and a node has {per_node}, so that every layer's exchanges cross the "
+                "links between nodes",
+            )  # fmt: skip
 
     def name_of_rank(self, setup: Setup, rank: int) -> str:
         """Its stage and copy."""
