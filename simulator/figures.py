@@ -148,8 +148,8 @@ class Exchange(Spec):
 
     among: Literal["tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts"] = (
         Field(
-            description="who: those that split tensors; that experts are spread over; a device and its host; neighbours in the pipeline; all "
-            "copies of a stage; copies that share one state; copies that have the same part of it; copies that have the same experts"
+            description="who: those that split tensors; that experts are spread over; a device and its host; neighbours in the pipeline; "
+            "all copies of a stage; copies that share one state; copies that have the same part of it; copies that have the same experts"
         )
     )
     does: str = Field(description="what is done: all-reduce, all-gather, activations, ...")

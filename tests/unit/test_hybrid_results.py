@@ -159,7 +159,7 @@ SLOWER = {"bandwidth": "5 MB/s", "latency": "10 us"}
         (hybrid({"workers": 8, "pipeline": 8}, 4), "pipeline-bubble", "interleaved chunks or a zero-bubble schedule"),
         (hybrid({**FOUR, "schedule": "zero-bubble", "weights_share": 0.3}, 1), "pipeline-bubble", "; more micro-batches would help"),
         (hybrid({"workers": 4, "pipeline": 4, "stages": [1, 2, 3]}, 8), "slow-stage", "stage 3 takes 2.50 x the mean"),
-        (hybrid(FOUR, 32, work=(8.0, *(0.1,) * 7)), "slow-stage", "no cut of these is more even"),
+        (hybrid(FOUR, 32, work=(8.0, *(0.1,) * 7)), "slow-stage", "no cut of these layers is more even"),
         (hybrid(FOUR, 32), "compute", "compute"),
         (hybrid({"workers": 4, "tensor": 4}, cluster={**NODES, "inter_node": SLOW}, layer=SPLIT), "exchange", "inside nodes only"),
         (hybrid({"workers": 2, "tensor": 2}, cluster={**NODES, "intra_node": SLOW}, layer=SPLIT), "exchange", "fewer devices"),
