@@ -15,6 +15,7 @@ from simulator.distributions import Constant, Distribution, Empirical
 from simulator.layers import Layer
 from simulator.residual import Residual
 from simulator.spec import Bytes, Moderate, Seconds, Spec, short_name
+from simulator.training import Passes, Precision, Recast
 from simulator.transformer import Transformer
 from simulator.uncertainty import Uncertainty
 from simulator.validation_errors import is_valid
@@ -28,6 +29,7 @@ __all__ = [
     "CalibrationPoint",
     "Counted",
     "DeviceTransfer",
+    "Itself",
     "LawScore",
     "ServerCost",
     "Variable",
@@ -79,6 +81,12 @@ class Variable(Spec):
     )
     sparse_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
         default=None, description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches"
+    )
+    columns: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="last dimension, by which it is one matrix for low-rank compression; left out: that of its rows",
     )
 
     def gradient_bytes(self, batch: int) -> float:
@@ -245,7 +253,7 @@ class Workload(Spec):
     model: str = Field(
         default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
     )
-    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+    precision: Precision = "float32"
     batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
     global_batch: int | None = Field(
         default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)"
@@ -294,6 +302,11 @@ class Workload(Spec):
     layers: tuple[Layer, ...] = Field(
         default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
     )
+    passes: Passes | None = Field(default=None, description="of a step that is made in parts; filled in when the scenario is resolved")
+    recast: Recast | None = Field(
+        default=None, description="to another precision than it was measured in; filled in when the scenario is resolved"
+    )
+
     transformer: Transformer | None = Field(
         default=None, description="dimensions, from which all follows that is not given (docs/computed-workloads.md)"
     )
@@ -335,9 +348,12 @@ class Workload(Spec):
         unless the context of the serialisation asks for it: ``{"filled": True}``.
         """
         written: dict[str, Any] = handler(self)
-        for name in ("layers", *BY_DIMENSIONS, "computed"):
+        for name in ("layers", "passes", "recast", *BY_DIMENSIONS, "computed"):
             if not getattr(self, name):
                 written.pop(name, None)
+        for variable in written.get("variables", ()):
+            if variable.get("columns") is None:
+                variable.pop("columns", None)
         if self.computed is not None and self.dimensions is not None and not (info.context or {}).get("filled"):
             found = _expanded(self.dimensions, self.precision, self.computed.device, tuple(self.computed.constants.items()))
             for name in self.computed.keys:
@@ -426,6 +442,11 @@ class Workload(Spec):
         return self.moved is not None and self.moved.applied and self.moved.rule != "measured-there"
 
     @property
+    def not_seen(self) -> bool:
+        """Whether its times are another device's, or those of another precision, by a factor."""
+        return self.moved_by_factor or self.recast is not None
+
+    @property
     def steps_seen(self) -> int | None:
         """Timed steps that the law of jitter was fitted to; none where the law was given, not measured."""
         if "jitter" in self.overridden:
@@ -454,9 +475,24 @@ class Workload(Spec):
         """Bytes of all trainable variables."""
         return float(sum(variable.size_bytes for variable in self.variables))
 
+    def forward_s(self, batch: float) -> float:
+        """Mean seconds of a step before its last backward pass: the forward pass, or all parts but the last one's backward pass."""
+        return self.forward(batch) if self.passes is None else self.passes.forward_s(self.forward, self.backward, batch)
+
+    def backward_s(self, batch: float) -> float:
+        """Mean seconds of a step's last backward pass, within which gradients become ready."""
+        return self.backward(batch) if self.passes is None else self.passes.backward_s(self.forward, self.backward, batch)
+
     def compute_s(self, batch: float) -> float:
-        """Mean seconds of forward and backward pass together."""
-        return self.forward(batch) + self.backward(batch)
+        """Mean seconds of all passes of a step together."""
+        return self.forward_s(batch) + self.backward_s(batch)
+
+    def first_pass(self, batch: float) -> float:
+        """Share of :meth:`forward_s` that is the first forward pass, in which variables are needed one by one."""
+        if self.passes is None or self.passes.micro_batches == 1:
+            return 1.0
+        whole_s = self.forward_s(batch)
+        return self.forward(batch / self.passes.micro_batches) / whole_s if whole_s else 1.0
 
 
 @lru_cache(maxsize=64)
@@ -494,3 +530,18 @@ def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]
             drawn = tuple(tuple(draw[column] for column in kept) for draw in draws)
             filled["uncertainty"] = Uncertainty(parameters=tuple(names[column] for column in kept), draws=drawn)
     return {**filled, "computed": {**found["computed"], "keys": keys}}
+
+
+class Itself:
+    """A workload as a key: itself, not one that is equal, since comparing all of its draws takes longer than moving it."""
+
+    __slots__ = ("load",)
+
+    def __init__(self, load: Workload) -> None:
+        self.load = load
+
+    def __hash__(self) -> int:
+        return id(self.load)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.load is self.load
