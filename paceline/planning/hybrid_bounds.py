@@ -128,7 +128,11 @@ class _Stage:
 
     @cached_property
     def last_reduce_s(self) -> float:
-        """After its last pass: the gradients that only that makes ready."""
+        """After its last pass and what that exchanges, meanwhile: the gradients that only that makes ready."""
+        return max(self._last_reduced_s - self.backward[self.costs.order[-1].chunk].exchange_s, 0.0)
+
+    @property
+    def _last_reduced_s(self) -> float:
         costs = self.costs
         chunk = costs.order[-1].chunk
         if self.shares and costs.shard == "parameters":

@@ -86,7 +86,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
     }
     faster = {"precision": "mixed_float16", "precision_factor": [0.4, 0.6], "precision_source": "made up"}
     training = {"micro_batches": micro_batches, "recompute": choose("none", "none", "selective", "full"), **choose({}, faster)}
-    run = {"steps": choose(8, 16), "warmup_steps": 2, "replications": 2, "start": choose("together", "random-phase")}
+    run = {"steps": choose(8, 40), "warmup_steps": 2, "replications": 2, "start": choose("together", "random-phase")}
     try:
         table = scenario_table(cluster=cluster, strategy=strategy, run=run)
         return scenario_from_table({**table, "workload": workload, "training": training}, "drawn")

@@ -459,9 +459,9 @@ class Hybrid(Strategy):
 
     def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:
         """Of every stage's routine."""
-        grid = self._grid(setup.layout)
+        grid = self.grid(setup.layout)
         its = Devices(setup.cluster, self._whole or setup.cluster, grid, self.tensor, self.expert, self.sequence_parallel)
-        return exchanges_of(*self._routines(setup, streams, grid), its)
+        return exchanges_of(*self._routines(setup, streams), its)
 
     def bubble(self, setup: Setup) -> Bubble | None:
         """By its schedule."""
@@ -497,7 +497,7 @@ class Hybrid(Strategy):
         """The stages of its copy."""
         if self.pipeline == 1:
             return ()
-        ranks: list[int] = self._grid(setup.layout).rank[:, self._place_of(setup, rank)[1]].tolist()
+        ranks: list[int] = self.grid(setup.layout).rank[:, self._place_of(setup, rank)[1]].tolist()
         return ranks
 
     def _place_of(self, setup: Setup, rank: int) -> tuple[int, int]:
