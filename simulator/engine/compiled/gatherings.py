@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import pack
-from simulator.engine.compiled.layout import entered_at, gathering_at, group_at, meeting_at, number_at, rank_at
+from simulator.engine.compiled.layout import entered_at, gathering_at, group_at, number_at, rank_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import ENDED, JOINED, note, tell
-from simulator.engine.compiled.rank import end_operation
+from simulator.engine.compiled.rank import end_operation, heard
 from simulator.engine.compiled.rules import after
 
 __all__ = ["end_gathering", "enter_gathering"]
@@ -54,7 +54,6 @@ def end_gathering(s: Record, at: int) -> None:
         entered = entered_at(s.gathered, one)
         one = entered.after
         rank = entered.rank
-        meeting = meeting_at(s.meetings, rank)
-        meeting.begun_by_s = max(meeting.begun_by_s, joined_s)
+        heard(s, rank, joined_s)
         s.cause = tell(s, ENDED, rank, entered.number, entered.entered_s, entered.cause) if s.observed else -1
         end_operation(s, rank, entered.number, rank_at(s.ranks, rank).step)

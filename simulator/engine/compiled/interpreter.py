@@ -29,7 +29,7 @@ from simulator.engine.compiled.loop import HANDLE, advance
 from simulator.engine.compiled.machine import Record, compiled, entry, fetch
 from simulator.engine.compiled.near import fetch_order, fetch_rank
 from simulator.engine.compiled.observed_rows import ALL_REDUCE, ENDED, STARTED, note, passed, tell
-from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, operation_of, pack_operation, step_of
+from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, heard, operation_of, pack_operation, step_of
 from simulator.engine.compiled.record import read_variables
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
 from simulator.engine.compiled.updates import finish, serve, served
@@ -418,8 +418,7 @@ def _receive(s: Record, rank: int, number: int, channel: Record) -> None:
     coming.after = s.comings_free
     s.comings_free = one
     s.comings_n -= 1
-    meeting = meeting_at(s.meetings, rank)
-    meeting.begun_by_s = max(meeting.begun_by_s, coming.sent_s)
+    heard(s, rank, coming.sent_s)
     s.cause = max(coming.told, s.cause)
     end_operation(s, rank, number, rank_at(s.ranks, rank).step)
 

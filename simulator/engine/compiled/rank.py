@@ -24,7 +24,7 @@ from simulator.engine.compiled.observed_rows import ENDED, tell
 from simulator.engine.compiled.record import outdated, record_step, record_update, waited_s
 from simulator.engine.compiled.rules import tick
 
-__all__ = ["advance_rank", "begin_step", "computed", "end_operation", "give_up", "operation_of", "pack_operation", "step_of"]
+__all__ = ["advance_rank", "begin_step", "computed", "end_operation", "give_up", "heard", "operation_of", "pack_operation", "step_of"]
 
 
 @compiled
@@ -111,11 +111,20 @@ def begin_step(s: Record, rank: int) -> None:
 
 
 @compiled
-def _stood_still(s: Record, rank: int) -> None:
-    """It has not computed since it last did: waiting until the last that it hears from has begun, communication from then on."""
+def _stood_still(s: Record, meeting: Record, begun_s: float) -> None:
+    """It has not computed since it last did or heard from others: waiting until what it has heard had begun, communication from then on."""
+    meeting.waiting_s += min(max(begun_s - meeting.idle_since_s, 0.0), s.now - meeting.idle_since_s)
+
+
+@compiled
+def heard(s: Record, rank: int, begun_s: float) -> None:
+    """It has what others have sent since ``begun_s``, or has met them since then."""
     meeting = meeting_at(s.meetings, rank)
-    idle_s = s.now - meeting.idle_since_s
-    meeting.waiting_s += min(max(meeting.begun_by_s - meeting.idle_since_s, 0.0), idle_s)
+    meeting.begun_by_s = max(meeting.begun_by_s, begun_s)
+    r = rank_at(s.ranks, rank)
+    if not r.computing and routine_at(s.routines, r.routine).amid:
+        _stood_still(s, meeting, begun_s)
+        meeting.idle_since_s = s.now
 
 
 # -- compute -----------------------------------------------------------------------------
@@ -159,7 +168,8 @@ def _compute(s: Record, rank: int, pending_s: float) -> None:
         return
     routine = routine_at(s.routines, r.routine)
     if routine.stands_still:
-        _stood_still(s, rank)
+        meeting = meeting_at(s.meetings, rank)
+        _stood_still(s, meeting, meeting.begun_by_s)
     if routine.overlaps:
         note_compute(s, rank, 1)
     compute_on(s, rank, work_s)
@@ -266,7 +276,7 @@ def _end_together(s: Record, rank: int, input_s: float, hidden_s: float) -> None
     waiting_s = 0.0
     routine = routine_at(s.routines, r.routine)
     if routine.stands_still:
-        _stood_still(s, rank)
+        _stood_still(s, meeting, meeting.begun_by_s)
         waiting_s = meeting.waiting_s
     if meeting.entered_n > 0:
         waiting_s = last_ready_at(s.last_ready, meeting.group * 4 + ((step // every) & 3)).ready_s - meeting.ready_s

@@ -83,7 +83,7 @@ class Accounts:
         every, step, group = self._every, rank.step, self._group[rank.index]
         waiting_s, hidden_s = 0.0, rank.overlap.take() if rank.overlap is not None else 0.0
         if rank.plan.stands_still:
-            rank.stood_still(self._kernel.now)
+            rank.stood_still(self._kernel.now, rank.begun_by_s)
             waiting_s = rank.waiting_s
         if rank.entered_s:
             waiting_s = self._last_ready_s[step, group] - rank.ready_s

@@ -267,7 +267,7 @@ class Engine:
         rank.computing = True
         rank.began_s = self._kernel.now
         if rank.plan.stands_still:
-            rank.stood_still(rank.began_s)
+            rank.stood_still(rank.began_s, rank.begun_by_s)
         rank.work = work = rank.work + 1
         work_s, rank.pending_s = rank.pending_s * rank.factor, 0.0
         if self._updates is not None and self._updates.outdated(rank):
@@ -371,7 +371,7 @@ class Engine:
 
     def _receive(self, rank: Rank, number: int, channel: int, cause: int) -> None:
         sent_s, told = rank.come[channel].popleft()
-        rank.begun_by_s = max(rank.begun_by_s, sent_s)
+        rank.heard(self._kernel.now, sent_s)
         self._end(rank, number, rank.step, max(told, cause))
 
     def _begin_serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
@@ -403,7 +403,7 @@ class Engine:
             self._log.joined(joined_s, cause)
         for index, number, entered_s, made_by in members:
             rank = self._ranks[index]
-            rank.begun_by_s = max(rank.begun_by_s, joined_s)
+            rank.heard(self._kernel.now, joined_s)
             told = NOTHING
             if self._log is not None:
                 told = self._log.ended(index, number, entered_s, self._kernel.now, made_by)

@@ -173,10 +173,17 @@ class Rank:
         self.idle_since_s = now
         self.complete = True
 
-    def stood_still(self, now: float) -> None:
-        """It has not computed since it last did: that is waiting until the last of those that it hears from has begun to send, or has
-        come to where they meet, and communication from then on."""
-        self.waiting_s += min(max(self.begun_by_s - self.idle_since_s, 0.0), now - self.idle_since_s)
+    def stood_still(self, now: float, begun_s: float) -> None:
+        """It has not computed since it last did, or last heard from others: that is waiting until what it has heard since had begun to be
+        sent, or until the last had come to where they meet, and communication from then on."""
+        self.waiting_s += min(max(begun_s - self.idle_since_s, 0.0), now - self.idle_since_s)
+
+    def heard(self, now: float, begun_s: float) -> None:
+        """It has what others have sent since ``begun_s``, or has met them since then."""
+        self.begun_by_s = max(self.begun_by_s, begun_s)
+        if self.plan.amid and not self.computing:
+            self.stood_still(now, begun_s)
+            self.idle_since_s = now
 
 
 class Orders:
