@@ -34,7 +34,7 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: 
     """
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
     cores = scenario.cluster.shared_cores
-    if cores is not None and use.cores >= _SATURATED and scenario.replicas + scenario.servers > cores:
+    if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
         text = f"The {cores:g} cores that all nodes share are in use for {format_share(use.cores)} of what they can; "
         return Bottleneck(name="shared-cores", text=text + "more cores, or less work on messages, servers and compute, would help.")
     if use.busiest_server >= _SATURATED:

@@ -52,8 +52,8 @@ def placement_of(scenario: Scenario) -> Placement:
     cluster, servers = scenario.cluster, server_nodes(scenario)
     needed = scenario.nodes_needed
     nodes = max(needed, cluster.nodes or 0)
-    each = min(scenario.replicas, cluster.replicas_per_node)
-    parts = [_on_nodes(scenario.replicas, scenario.worker_nodes, each, cluster.devices_per_node)]
+    each = min(scenario.ranks, cluster.replicas_per_node)
+    parts = [_on_nodes(scenario.ranks, scenario.worker_nodes, each, cluster.devices_per_node)]
     if servers:
         parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of {'its' if servers == 1 else 'their'} own")
     elif scenario.servers:

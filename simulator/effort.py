@@ -71,20 +71,20 @@ def effort_s(scenario: Scenario, engine: Engine | None = None) -> float:
     """
     run = scenario.run
     engine = likely_engine(scenario) if engine is None else engine
-    lone_steps = run.steps if run.job_steps is None else -(-run.job_steps // scenario.replicas)
+    lone_steps = run.steps if run.job_steps is None else -(-run.job_steps // scenario.ranks)
     return run.replications * (_REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _LONE_STEP_S)
 
 
 def _fixed_s(scenario: Scenario, engine: Engine) -> float:
     """Seconds before the first step of a replication."""
     if not expected_events(scenario):
-        return scenario.replicas * _RANK_S
-    return _TABLES_S + scenario.replicas * _COMPILED_RANK_S if engine == "compiled" else scenario.replicas * _WORKER_S
+        return scenario.ranks * _RANK_S
+    return _TABLES_S + scenario.ranks * _COMPILED_RANK_S if engine == "compiled" else scenario.ranks * _WORKER_S
 
 
 def _replication_s(scenario: Scenario, engine: Engine) -> float:
     """Seconds of one core that one replication takes besides, by the model."""
-    strategy, replicas, run = scenario.strategy, scenario.replicas, scenario.run
+    strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
     each_s = _fixed_s(scenario, engine)
     if engine == "compiled" and (events := expected_events(scenario)):
         return each_s + (_RANK_EVENT_S if scenario.rank_messages else _EVENT_S) * events + _DRAW_S * run.total_steps(replicas)
@@ -106,7 +106,7 @@ def memory_bytes(scenario: Scenario, engine: Engine) -> float:
     A model as that of the time: bytes a replica, from the peak memory of processes that
     simulated 1,000 to 200,000 of them; within a factor of about two.
     """
-    replicas = scenario.replicas
+    replicas = scenario.ranks
     each = scenario.run.replications * (_COUNTS_BYTES if scenario.strategy.pace.asynchronous else _SUMS_BYTES)
     if engine == "compiled" and expected_events(scenario):
         messages = scenario.strategy.messages_a_step(scenario)
@@ -122,7 +122,7 @@ def memory_bytes(scenario: Scenario, engine: Engine) -> float:
 
 def _simpy_bytes(scenario: Scenario) -> float:
     """Bytes that the SimPy engine takes for a replica, or what computes all ranks at once."""
-    strategy, replicas = scenario.strategy, scenario.replicas
+    strategy, replicas = scenario.strategy, scenario.ranks
     factors = block_of(scenario.run.steps, replicas)
     messages = strategy.messages_a_step(scenario)
     if scenario.rank_messages:
@@ -150,7 +150,7 @@ def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:
     there = available_bytes()
     if there is not None and needed > there:
         raise InputError(
-            f"simulating {scenario.replicas:,} replicas takes about {format_bytes(needed)} of memory (engine {engine}), and "
+            f"simulating {scenario.ranks:,} replicas takes about {format_bytes(needed)} of memory (engine {engine}), and "
             f"{format_bytes(there)} are available: take fewer {'workers or servers' if scenario.servers else 'replicas'}, "
             'fewer run.replications, or run.grouping = "per-server" where servers hold many variables'
         )
@@ -166,7 +166,7 @@ def timed_effort_s(scenario: Scenario) -> float:
     if likely_engine(scenario) == "compiled" and not is_made():
         return effort_s(scenario)  # a question is asked before machine code is made, which takes longer than the answer
     engine = engine_for(scenario)
-    most = run.steps if run.job_steps is None else max(2, run.job_steps // scenario.replicas)
+    most = run.steps if run.job_steps is None else max(2, run.job_steps // scenario.ranks)
     fixed_s = _fixed_s(scenario, engine)
     step_s = (_replication_s(scenario, engine) - fixed_s) / most
     steps = max(2, 2 * scenario.strategy.pace.every, round((_TIMED_S - fixed_s) / step_s))

@@ -84,7 +84,7 @@ def _of_the_device(scenario: Scenario) -> Iterator[Coverage]:
 
 
 def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
-    replicas, servers, known = scenario.replicas, scenario.servers, scenario.workload.calibrated
+    replicas, servers, known = scenario.ranks, scenario.servers, scenario.workload.calibrated
     if replicas == 1 and not servers:
         return
     if known is not None and _within(replicas, known.workers) and _within(servers, known.servers):

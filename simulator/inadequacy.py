@@ -68,7 +68,7 @@ def regime_of(scenario: Scenario) -> str:
     strategy = scenario.strategy
     if scenario.servers:
         kind = ASYNCHRONOUS if strategy.pace.asynchronous else SYNCHRONOUS
-    elif strategy.reduction is not None and scenario.replicas > 1:
+    elif strategy.reduction is not None and scenario.ranks > 1:
         kind = ALL_REDUCE
     else:
         return ""
@@ -88,7 +88,7 @@ def reach_of(scenario: Scenario) -> float:
     """Doublings of replicas beyond what was calibrated: one replica, or as many workers as a refit had runs of."""
     known = scenario.workload.calibrated
     most = max(known.workers[1], 1.0) if known is not None else 1.0
-    return max(math.log2(scenario.replicas / most), 0.0)
+    return max(math.log2(scenario.ranks / most), 0.0)
 
 
 def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, compute: float, communication: float) -> float:
@@ -112,7 +112,7 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     """
     slower, longer = math.exp(compute), math.exp(communication)
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
-    if scenario.strategy.pace.asynchronous and scenario.replicas > 1:
+    if scenario.strategy.pace.asynchronous and scenario.ranks > 1:
         alone_s, busy_s = _alone_and_busy_s(scenario, step_s, use)
         power = _power(alone_s / step_s, busy_s / step_s)
         computing_s = min(parts.input + parts.compute, alone_s)
@@ -128,7 +128,7 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
 
 def _alone_and_busy_s(scenario: Scenario, step_s: float, use: Utilisation) -> tuple[float, float]:
     """Seconds of a step that a worker by itself would need, and that the busiest link, server or the coordinator needs for all workers."""
-    busy_s = max(use.busiest_link * step_s, use.busiest_server * step_s, scenario.replicas * scenario.strategy.pace.dispatch_s)
+    busy_s = max(use.busiest_link * step_s, use.busiest_server * step_s, scenario.ranks * scenario.strategy.pace.dispatch_s)
     return min(scenario.lone_step_s, step_s), min(busy_s, step_s)
 
 

@@ -206,7 +206,7 @@ def every_gradient_is_applied_once(scenario: Scenario, recording: Recording) -> 
                     f"gradient {variable} of worker {worker}: {served[worker, variable]} times in {count} steps",
                 )
     if not pace.asynchronous:
-        _enough_for_each_apply(pace.awaited(scenario.replicas), recording)
+        _enough_for_each_apply(pace.awaited(scenario.ranks), recording)
 
 
 def _enough_for_each_apply(required: int, recording: Recording) -> None:
@@ -225,7 +225,7 @@ def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
     bound = scenario.strategy.pace.bound
     if bound is None:
         return
-    workers = scenario.replicas
+    workers = scenario.ranks
     clocks = [0] * workers
     # a worker's step begins when its last one has ended, so it first reads when nothing holds it back any more
     ends = sorted((step.end_s, step.replica) for step in recording.steps)
@@ -255,7 +255,7 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
 def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -> None:
     """A rank has not ended an all-reduce before its own link can have carried all that it sends in it."""
     reduction = scenario.strategy.reduction
-    if reduction is None or scenario.replicas == 1:
+    if reduction is None or scenario.ranks == 1:
         return
     sent_s = _SendingTimes(scenario)
     for transfer in recording.transfers:

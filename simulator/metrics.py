@@ -72,7 +72,8 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
             )
     scenario = resolved.scenario
     achieved = as_workers(nominally_in_practice(scenario))
-    samples_per_s = [run.accepted_steps * achieved.batch / run.window_s for run in runs]
+    step_samples = achieved.batch / achieved.layout.ranks_per_replica  # of each step of a rank
+    samples_per_s = [run.accepted_steps * step_samples / run.window_s for run in runs]
     steps = sum(run.steps for run in runs)
     dropped = 1.0 - sum(run.accepted_steps for run in runs) / steps
     phase = _phase(achieved, runs)
@@ -94,13 +95,13 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         throughput_samples_per_s=prediction_interval(samples_per_s, off),
         updates_per_s=prediction_interval([run.updates / run.window_s for run in runs], off),
         throughput_of_each_replication=tuple(samples_per_s),
-        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps) * achieved.batch / run.window_s for run in runs])),
+        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps) * step_samples / run.window_s for run in runs])),
         dropped_share=dropped if dropped > 1e-12 else 0.0,
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
         step_time_s=step_time,
         mean_step_s=around(step_time.mean, [run.step_time.mean() for run in runs], off.inverse),
         speedup=prediction_interval(speedups, off),
-        scaling_efficiency=prediction_interval([speedup / scenario.replicas for speedup in speedups], off),
+        scaling_efficiency=prediction_interval([speedup / scenario.ranks for speedup in speedups], off),
         staleness=staleness,
         mean_staleness=_mean_staleness(scenario, runs, staleness.mean, doubt),
         discrepancy=doubt,
@@ -192,7 +193,7 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
 def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
     pooled, mixed = CountHistogram(), CountHistogram()
     servers = [CountHistogram() for _ in runs[0].server_staleness]
-    workers = GroupedCounts(scenario.replicas) if runs[0].worker_staleness is not None else None
+    workers = GroupedCounts(scenario.ranks) if runs[0].worker_staleness is not None else None
     for run in runs:
         pooled.merge(run.staleness)
         mixed.merge(run.mixed_reads)
@@ -202,7 +203,7 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
             workers.merge(run.worker_staleness)
     counts, spreads = pooled.counts, mixed.counts
     values = sorted(counts)
-    listed = workers if scenario.replicas <= LISTED_WORKERS else None
+    listed = workers if scenario.ranks <= LISTED_WORKERS else None
     reads = sum(spreads.values())
     bound = scenario.strategy.pace.bound
     return Staleness(

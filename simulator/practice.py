@@ -132,7 +132,7 @@ def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -
     changes: dict[str, object] = {}
     if load.jitter.kind == "constant":
         changes["jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
-    if min(scenario.replicas, scenario.cluster.replicas_per_node) > 1:
+    if min(scenario.ranks, scenario.cluster.replicas_per_node) > 1:
         longer = 1.0 + values["crowding"]
         changes["forward"], changes["backward"] = _longer(load.forward, longer), _longer(load.backward, longer)
     return load.model_copy(update=changes)

@@ -149,7 +149,8 @@ class Run:
             Several groups have collectives, and the program does not have their messages.
         """
         program = self.program
-        if len(program.groups) > 1 and not program.exchanges and any(map(collectives_of, program.routines)):
+        untimed = any(its.operations[number].lasts_s is None for its in program.routines for number in collectives_of(its))
+        if len(program.groups) > 1 and not program.exchanges and untimed:
             raise SimulationError(
                 f"{len(program.groups)} groups of ranks have collectives at the same time, and how they share links is not computed at "
                 'once; set run.detail = "messages"'
@@ -200,8 +201,8 @@ class Run:
 
     def _recorder(self) -> Recorder:
         drawn = self.drawn
-        opens_at, closes_at = drawn.warmup * drawn.replicas, drawn.run.total_steps(drawn.replicas)
-        return Recorder(drawn.replicas, opens_at, closes_at, apart=drawn.strategy.pace.asynchronous, observer=self.observer)
+        opens_at, closes_at = drawn.warmup * drawn.ranks, drawn.run.total_steps(drawn.ranks)
+        return Recorder(drawn.ranks, opens_at, closes_at, apart=drawn.strategy.pace.asynchronous, observer=self.observer)
 
     @property
     def _log(self) -> Log | None:

@@ -80,10 +80,10 @@ def simulate(
             run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, told)
         except MemoryError:  # the estimate was too low, or others have taken what there was
             raise SimulationError(
-                f"there was not enough memory to simulate {scenario.replicas:,} replicas (engine {engine}): take fewer of them, or "
+                f"there was not enough memory to simulate {scenario.ranks:,} replicas (engine {engine}): take fewer of them, or "
                 "fewer processes at a time"
             ) from None
-        if scenario.replicas >= _MANY:
+        if scenario.ranks >= _MANY:
             gc.collect()  # what a replication was made of is a web of cycles; of the next it need not stand beside
         if runs:
             runs[0].add_use(run)

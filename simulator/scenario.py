@@ -205,6 +205,11 @@ class Scenario(Spec):
         return self.layout.replicas
 
     @property
+    def ranks(self) -> int:
+        """Who makes steps: copies of the model, or the parts that these are cut into."""
+        return self.layout.ranks
+
+    @property
     def replicas_per_process(self) -> int:
         """Replicas that one worker process drives: MirroredStrategy's one drives all."""
         return self.layout.replicas_per_process

@@ -1,4 +1,4 @@
-"""Worker processes with several devices: the team works as one worker of parameter servers."""
+"""Devices that go through each step together, taken as one: those of a worker of parameter servers, and those that split tensors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from simulator.cluster import Cluster, Link
 from simulator.distributions import Constant, Distribution, Empirical
 from simulator.scenario import Scenario
+from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.workload import Affine, Workload
 
 __all__ = ["as_workers"]
@@ -22,10 +23,13 @@ def as_workers(scenario: Scenario) -> Scenario:
     A worker's step takes as long as that of the slowest of its m devices, and makes m
     batches. Their gradients are summed on the way to the host, and variables are spread
     on the way back, as a stage of its own that goes as fast as the slower of the links
-    between devices and to the host. A scenario whose workers have one device each is
-    returned as it is.
+    between devices and to the host. Devices that split tensors exchange partial results in
+    every layer, so that they go through a step together; what they exchange is part of
+    their passes. A scenario whose workers have one device each is returned as it is.
     """
     strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
+    if isinstance(strategy, Hybrid):
+        return _hybrid(scenario, strategy)
     if (team := strategy.team) == 1:
         return scenario
     return scenario.model_copy(
@@ -34,6 +38,79 @@ def as_workers(scenario: Scenario) -> Scenario:
             "cluster": _cluster(cluster, team),
             "workload": _workload(load, scenario.batch, team),
         }
+    )
+
+
+def _hybrid(scenario: Scenario, strategy: Hybrid) -> Scenario:
+    """Devices that split tensors as one: their links add up, and the slowest of them sets the pace."""
+    load, cluster, together = scenario.workload, scenario.cluster, strategy.team
+    load = _with_imbalance(load, strategy)
+    if together == 1:
+        return scenario if load is scenario.workload else scenario.model_copy(update={"workload": load})
+    return scenario.model_copy(
+        update={
+            "strategy": strategy.as_one(cluster),
+            "cluster": _of_several(cluster, together),
+            "workload": _of_slowest(load, together),
+        }
+    )
+
+
+def _of_several(cluster: Cluster, together: int) -> Cluster:
+    """The cluster with so many neighbouring devices as one; where these fill several nodes, those nodes as one."""
+    per_node = cluster.devices_per_node
+    inside, nodes = min(together, per_node), max(together // per_node, 1)
+    classes = tuple(
+        kind.model_copy(update={"jitter": slowest_of(kind.jitter, together)[0]}) if kind.jitter is not None else kind
+        for kind in cluster.node_classes
+    )
+    return cluster.model_copy(
+        update={
+            "nodes": None if cluster.nodes is None else cluster.nodes // nodes,
+            "devices_per_node": per_node // inside,
+            "devices_per_host_link": 1,
+            "intra_node": _wider(cluster.intra_node, inside),
+            "inter_node": _wider(cluster.inter_node, nodes),
+            "node_classes": classes,
+        }
+    )
+
+
+def _wider(link: Link, times: int) -> Link:
+    return link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * times}) if times > 1 else link
+
+
+def _of_slowest(load: Workload, together: int) -> Workload:
+    """With the steps of the slowest of so many."""
+    jitter, later = slowest_of(load.jitter, together)
+    return load.model_copy(
+        update={
+            "forward": _slower(load.forward, later),
+            "backward": _slower(load.backward, later),
+            "jitter": jitter,
+            "jitter_draws": (),
+            "jitter_least": None,
+            "uncertainty": None,
+        }
+    )
+
+
+def _slower(law: Affine, times: float) -> Affine:
+    return Affine(base_s=law.base_s * times, per_sample_s=law.per_sample_s * times, least_s=law.least_s * times)
+
+
+def _with_imbalance(load: Workload, strategy: Hybrid) -> Workload:
+    """With what the tokens of the busiest device with experts vary by, beside the mean, which the strategy counts as work."""
+    law = strategy.imbalance
+    experts = sum(its.experts.work * (its.forward + its.backward_work) for its in load.layers if its.experts is not None)
+    if isinstance(law, Constant) or not experts:
+        return load
+    share = experts / sum(its.forward + its.backward_work for its in load.layers) * law.mean()
+    share /= 1.0 - share / law.mean() + share  # of the time that they take with the mean of the imbalance
+    rng = np.random.default_rng(0)
+    draws = load.jitter.sample(rng, _DRAWS) * (1.0 + share * (law.sample(rng, _DRAWS) / law.mean() - 1.0))
+    return load.model_copy(
+        update={"jitter": Empirical(values=tuple((draws / draws.mean()).tolist())), "jitter_draws": (), "jitter_least": None}
     )
 
 

@@ -75,7 +75,7 @@ class Draws:
 
     def __init__(self, scenario: Scenario, streams: Streams, full_step_s: float | None = None) -> None:
         load, cluster, batch = scenario.workload, scenario.cluster, scenario.batch
-        self.ranks = ranks = scenario.replicas
+        self.ranks = ranks = scenario.ranks
         self._streams = streams
         self._scenario = scenario
         self._sampler: Sampler | None = None

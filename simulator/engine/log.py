@@ -91,23 +91,39 @@ class Log:
         return self.transfer(connection, source, target, name, size_bytes, sent_s, arrived_s, cause, "bucket chunk")
 
     def collective(
-        self, rank: int, bucket: int, size_bytes: float, sent_s: float, joined_s: float, ended_s: float, sender: int, cause: int
+        self,
+        rank: int,
+        bucket: int,
+        size_bytes: float,
+        sent_s: float,
+        joined_s: float,
+        ended_s: float,
+        sender: int,
+        cause: int,
+        *,
+        name: str = "all-reduce",
+        stream: int = 0,
     ) -> int:
-        """A rank has ended an all-reduce of which no messages are simulated.
+        """A rank has ended a collective of which no messages are simulated.
 
         Parameters
         ----------
         bucket
-            Its number in the step.
+            Its number in the step; -1: its name says it all.
         sent_s, sender
             When the rank had its data, and what made them.
         joined_s, cause
             The same of the last rank.
+        name
+            What is done.
+        stream
+            A rank's collectives of one stream follow each other.
         """
         number = self._next()
-        first, begun_s = self._first((EVERYBODY, rank), number, joined_s, ended_s, cause)
+        first, begun_s = self._first((EVERYBODY, rank, stream), number, joined_s, ended_s, cause)
         times_s = sent_s, ended_s, min(begun_s, ended_s)
-        told = Transfer(Place("device", rank), EVERYBODY, f"all-reduce {bucket}", size_bytes, *times_s, number, first, sender, "all-reduce")
+        title = f"{name} {bucket}" if bucket >= 0 else name
+        told = Transfer(Place("device", rank), EVERYBODY, title, size_bytes, *times_s, number, first, sender, name)
         self._observer.record(told)
         return number
 

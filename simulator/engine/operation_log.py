@@ -30,14 +30,19 @@ class OperationLog:
         self._path = program.ranks.path
         self._peer = program.ranks.peer
         self._computed: dict[int, int] = {}  # the last compute of each rank
+        self._joined = 0.0, NOTHING
         rule = program.rules.updates
         self._served_by = rule.server if isinstance(rule, Synchronous) else ()
         self._served = "accumulate" if isinstance(rule, Synchronous) else "apply"
 
+    def joined(self, at_s: float, cause: int) -> None:
+        """The last of a group had entered the collective that ends now at this time, because of that work."""
+        self._joined = at_s, cause
+
     def ended(self, rank: int, operation: int, begun_s: float, ended_s: float, cause: int) -> int:
         """An operation of a rank has ended that took from ``begun_s`` to ``ended_s``; the number of its record.
 
-        Of a message ``begun_s`` is when it was sent, of a gate when the rank came to it. Of
+        Of a message ``begun_s`` is when it was sent, of a gate when the rank came to it, of a collective when it entered. Of
         several computes made in one piece the last one counts.
         """
         its = self._operations[self._routine[rank]][operation]
@@ -50,6 +55,10 @@ class OperationLog:
             path, peer = int(self._path[rank, its.slot]), int(self._peer[rank, its.slot])
             ends = its.source.of(rank, peer), its.target.of(rank, peer)
             return self._log.transfer(path, *ends, its.title, its.size_bytes, begun_s, ended_s, cause, its.name)
+        if its.kind == "collective":
+            joined_s, joined_by = self._joined
+            where = rank, its.number, its.size_bytes, begun_s, joined_s, ended_s, cause, joined_by
+            return self._log.collective(*where, name=its.name, stream=its.partition)
         if its.kind == "serve":
             return self._log.service(its.server, self._served, rank, its.tensor, begun_s, ended_s, cause)
         if its.name == "input":

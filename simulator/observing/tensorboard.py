@@ -53,10 +53,10 @@ class TensorBoard:
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
         self.file = check_writable(check_folder(folder) / EVENT_FILE)
-        self._replicas = scenario.replicas
+        self._replicas = scenario.ranks
         self._batch = scenario.batch
-        total = scenario.run.total_steps(scenario.replicas)
-        self._each = scenario.replicas * -(-total // (scenario.replicas * _MOST_POINTS))
+        total = scenario.run.total_steps(scenario.ranks)
+        self._each = scenario.ranks * -(-total // (scenario.ranks * _MOST_POINTS))
         self._each_histogram = -(-total // (self._each * _MOST_HISTOGRAMS)) * self._each
         self._ended = 0
         self._opened_s = self._now_s = 0.0

@@ -26,6 +26,7 @@ __all__ = [
     "memberships",
     "of_partition",
     "partition_of_each",
+    "stands_still",
 ]
 
 
@@ -111,8 +112,17 @@ def group_name(program: Program, group: int) -> str:
 
 
 def amid_passes(routine: Routine) -> bool:
-    """Whether ranks meet in several groups, or before a step's last pass, so that collectives tell by themselves when they go on."""
-    return any(operation.kind == "collective" and operation.departs for operation in routine.operations)
+    """Whether a step's passes are in pieces between which a rank hears from others: ranks meet in several groups, or before a step's
+    last pass, so that collectives tell by themselves when they go on, or they receive between one pass and the next."""
+    if any(operation.kind == "collective" and operation.departs for operation in routine.operations):
+        return True
+    passes = sum(operation.kind == "compute" and not operation.apply for operation in routine.operations)
+    return passes > 1 and any(operation.kind == "receive" for operation in routine.operations)
+
+
+def stands_still(routine: Routine) -> bool:
+    """Whether a rank stands still before a compute until others have sent what it receives, or have come to where they meet."""
+    return any(operation.kind == "receive" or operation.lasts_s is not None for operation in routine.operations)
 
 
 def may_overlap(program: Program, routine: Routine) -> bool:
@@ -121,13 +131,15 @@ def may_overlap(program: Program, routine: Routine) -> bool:
     if isinstance(rule, Synchronous) and rule.cancel:
         return True
     operations = routine.operations
-    before: list[set[int]] = []  # of each operation, all that must have ended
-    last: set[int] = set()  # the compute before, and what that waited for
+    before: list[int] = []  # of each operation, all that must have ended: a bit each
+    last = 0  # the compute before, and what that waited for
     for number, operation in enumerate(operations):
-        chain = last if operation.kind == "compute" else set()
-        before.append(chain.union(operation.after, *(before[one] for one in operation.after)))
+        its = last if operation.kind == "compute" else 0
+        for one in operation.after:
+            its |= before[one] | 1 << one
+        before.append(its)
         if operation.kind == "compute":
-            last = {number, *before[-1]}
+            last = its | 1 << number
     computes = [number for number, its in enumerate(operations) if its.kind == "compute"]
     sends = [number for number, its in enumerate(operations) if its.kind == "send" or (its.kind == "collective" and its.departs)]
-    return any(send not in before[compute] and compute not in before[send] for send in sends for compute in computes)
+    return any(not before[compute] >> send & 1 and not before[send] >> compute & 1 for send in sends for compute in computes)

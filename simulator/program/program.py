@@ -235,6 +235,8 @@ class Operation:
         groups, or amid their passes; else they are known to follow the passes.
     channel
         send to a rank, receive: messages of a channel are received in the order in which they come, one by each receive.
+    from_step
+        send to a rank, receive: takes place from this step on; before, it ends as it begins.
     feeds
         send: brings the batch that the gate "input" waits for.
     server, tensor, cost_s
@@ -246,6 +248,9 @@ class Operation:
     bucket, every, ready
         collective: its number, from 0 on in the order in which the group reduces; it takes place in each ``every``-th step only; share
         of the backward pass after which its data is there. Those of different partitions go on at the same time.
+    lasts_s
+        collective: ends for all of the group so long after the last of them has entered it, and the group's one before it of this
+        partition has ended. None: as long as its messages take, or what all ranks reduce at once.
     """
 
     kind: Kind
@@ -263,6 +268,7 @@ class Operation:
     departs: bool = False
     lands: bool = False
     channel: int = -1
+    from_step: int = 0
     feeds: bool = False
     server: int = -1
     tensor: int = -1
@@ -272,6 +278,7 @@ class Operation:
     bucket: int = -1
     every: int = 1
     ready: float = 1.0
+    lasts_s: float | None = None
 
     @property
     def title(self) -> str:
@@ -472,5 +479,6 @@ class Program:
     def together(self) -> bool:
         """Whether ranks meet in collectives alone: each has a device to itself, and nothing is sent, served or done on shared cores."""
         ranks = self.ranks
-        sends = any(operation.kind in ("send", "serve") for routine in self.routines for operation in routine.operations)
-        return not sends and self.cores is None and bool((ranks.seat < 0).all()) and len(self.routines) == 1
+        its = [operation for routine in self.routines for operation in routine.operations]
+        apart = any(operation.kind in ("send", "serve") or operation.lasts_s is not None for operation in its)
+        return not apart and self.cores is None and bool((ranks.seat < 0).all()) and len(self.routines) == 1

@@ -15,7 +15,7 @@ __all__ = ["assembled", "device_of", "seats"]
 
 def device_of(setup: Setup) -> Integers:
     """The device that each replica computes on, shape (replicas,)."""
-    replica = np.arange(setup.layout.replicas, dtype=np.int32)
+    replica = np.arange(setup.layout.ranks, dtype=np.int32)
     each = setup.cluster.replicas_per_device
     return replica // each if each > 1 else replica
 
@@ -24,14 +24,14 @@ def seats(setup: Setup, wiring: Wiring) -> Integers:
     """The seats of replicas on devices that several of them share; -1 where each has its own."""
     if setup.cluster.replicas_per_device > 1:
         return wiring.on_device(device_of(setup))
-    return np.broadcast_to(np.int64(-1), setup.layout.replicas)
+    return np.broadcast_to(np.int64(-1), setup.layout.ranks)
 
 
 def assembled(
     setup: Setup,
     wiring: Wiring,
     word: str,
-    routine: Routine,
+    routines: Routine | tuple[Routine, ...],
     rules: Rules,
     seat: Integers,
     path: Integers | None = None,
@@ -42,8 +42,10 @@ def assembled(
     exchanges: tuple[Exchange, ...] = (),
     groups: tuple[Integers, ...] | None = None,
     partition: tuple[int, ...] = (),
+    routine_of: Integers | None = None,
+    copy_of: Integers | None = None,
 ) -> Program:
-    """The program of replicas that all do the same.
+    """The program of some ranks.
 
     Parameters
     ----------
@@ -52,15 +54,15 @@ def assembled(
     wiring
         Has all paths by now.
     word
-        What records call a replica.
-    routine, rules
-        What it does in a step, and what is no graph.
+        What records call a rank.
+    routines, rules
+        What ranks do in a step, and what is no graph.
     seat
-        Of each replica, as :func:`seats` gives them.
+        Of each rank, as :func:`seats` gives them.
     path
-        The path of each slot, shape (replicas, slots); left out: there are none.
+        The path of each slot, shape (ranks, slots); left out: there are none.
     peer
-        The replica that each slot leads to, of the same shape; left out: they lead to none.
+        The rank that each slot leads to, of the same shape; left out: they lead to none.
     servers
         Left out: there are none.
     slowdown
@@ -68,11 +70,15 @@ def assembled(
     exchanges
         Messages of collectives that are simulated one by one.
     groups, partition
-        Who reduces together, and the partition of each group; left out: all replicas.
+        Who reduces together, and the partition of each group; left out: all ranks.
+    routine_of
+        Which of the routines each rank has, shape (ranks,); left out: there is one.
+    copy_of
+        The copy of the model that each rank is of, shape (ranks,); left out: each is one.
     """
-    cluster, replicas = setup.cluster, setup.layout.replicas
-    replica = np.arange(replicas, dtype=np.int32)
-    own = np.empty((replicas, 0), dtype=np.int32) if path is None else numbers(path)
+    cluster, ranks = setup.cluster, setup.layout.ranks
+    rank = np.arange(ranks, dtype=np.int32)
+    own = np.empty((ranks, 0), dtype=np.int32) if path is None else numbers(path)
     ports, links, table, hosts = wiring.tables()
     return Program(
         ports=ports,
@@ -80,26 +86,26 @@ def assembled(
         paths=table,
         hosts=hosts,
         devices=Devices(
-            -(-replicas // cluster.replicas_per_device),
+            -(-ranks // cluster.replicas_per_device),
             cluster.shared_cores is not None and cluster.device_is_host,
             cluster.overlap_slowdown if slowdown is None else slowdown,
             setup.workload.busy_core_slowdown,
         ),
         servers=servers or Servers(0, np.empty(0, dtype=np.int64), on_cores=False),
         ranks=Ranks(
-            device=replica if cluster.replicas_per_device == 1 else device_of(setup),
-            copy=replica,
-            routine=np.broadcast_to(np.int64(0), replicas),
+            device=rank if cluster.replicas_per_device == 1 else device_of(setup),
+            copy=rank if copy_of is None else numbers(copy_of),
+            routine=np.broadcast_to(np.int64(0), ranks) if routine_of is None else numbers(routine_of),
             seat=seat,
             path=own,
             peer=np.broadcast_to(np.int64(-1), own.shape) if peer is None else peer,
-            names=Names(replicas, lambda number: f"{word} {number}"),
+            names=Names(ranks, lambda number: f"{word} {number}"),
         ),
-        routines=(routine,),
+        routines=(routines,) if isinstance(routines, Routine) else routines,
         rules=rules,
         transport=cluster.transport,
         cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
-        groups=(replica,) if groups is None else groups,
+        groups=(rank,) if groups is None else groups,
         partition=partition,
         exchanges=exchanges,
     )

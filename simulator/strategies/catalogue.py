@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from simulator.errors import InputError
 from simulator.strategies.gossip import Gossip
+from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.strategies.mirrored import Mirrored
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.parameter_server import ParameterServer
@@ -18,10 +19,12 @@ from simulator.strategies.strategy import Strategy
 
 __all__ = ["ALONE", "KEYS_OF_NAMES", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of", "strategy_table"]
 
-AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer | Gossip, Field(discriminator="kind")]
+AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer | Gossip | Hybrid, Field(discriminator="kind")]
 """``[strategy]`` of a scenario."""
 
-KINDS: dict[str, type[Strategy]] = {its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, ParameterServer, Gossip)}
+KINDS: dict[str, type[Strategy]] = {
+    its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, ParameterServer, Gossip, Hybrid)
+}
 """Every strategy by its ``kind``."""
 
 SHORT_NAMES: dict[str, Mapping[str, Any]] = {name: keys for its in KINDS.values() for name, keys in its.short_names.items()}

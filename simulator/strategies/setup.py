@@ -101,6 +101,9 @@ class Layout(NamedTuple):
         Whether one client feeds all workers.
     one_process
         Whether one process drives all replicas, so that these are what is counted as workers.
+    ranks_per_replica
+        Parts that each copy of the model is cut into, each on a device of its own; 1: a replica is a rank. Then what is said of
+        replicas above but for their number holds for ranks.
     """
 
     replicas: int
@@ -110,11 +113,17 @@ class Layout(NamedTuple):
     servers_beside: bool = False
     client: bool = False
     one_process: bool = False
+    ranks_per_replica: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """Who makes steps: each is one device's part in the job, a copy of the model or a part of one."""
+        return self.replicas * self.ranks_per_replica
 
     @property
     def processes(self) -> int:
         """Worker processes."""
-        return -(-self.replicas // self.replicas_per_process)
+        return -(-self.ranks // self.replicas_per_process)
 
     @property
     def workers(self) -> int:
@@ -124,7 +133,7 @@ class Layout(NamedTuple):
     @property
     def worker_nodes(self) -> int:
         """Nodes that hold replicas."""
-        return -(-self.replicas // self.replicas_per_node)
+        return -(-self.ranks // self.replicas_per_node)
 
     @property
     def server_nodes(self) -> int:

@@ -151,6 +151,8 @@ class Strategy(Spec):
     """Whether there are parameter servers, as many as the key ``servers`` says."""
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"
     """The cluster's link that gradients cross; empty where none do."""
+    cuts_batches: ClassVar[bool] = False
+    """Whether its program has the micro-batches of a step, so that they are not taken together in the workload's times."""
     variant_key: ClassVar[str] = ""
     """The key whose value :attr:`variant` is."""
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -208,7 +210,7 @@ class Strategy(Spec):
 
     def uses_inner_links(self, layout: Layout) -> bool:
         """Whether anything crosses the links inside a node."""
-        return min(layout.replicas, layout.replicas_per_node) > 1
+        return min(layout.ranks, layout.replicas_per_node) > 1
 
     def in_random_order(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether chance decides the order in which messages go."""
@@ -335,7 +337,7 @@ def cores_s(setup: Setup, copied_bytes: float, *hosts_s: float, updates_on_host:
     updates_on_host
         Whether the optimizer's update is the replicas' work on these cores.
     """
-    load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
+    load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.ranks
     if cluster.shared_cores is None:
         return 0.0
     busy = min(float(replicas), cluster.shared_cores)

@@ -22,6 +22,7 @@ __all__ = [
     "END_OPERATION",
     "FIRST",
     "GATE",
+    "GATHERED",
     "GO_ON",
     "HANDED_OUT",
     "INPUT_GATE",
@@ -108,6 +109,8 @@ HANDED_OUT = FIRST + 20
 """A rank knows that the coordinator has handed out its step."""
 DONE = FIRST + 21
 """The other engine stops here, after what happens in the same instant as the window's closing."""
+GATHERED = FIRST + 22
+"""A collective that lasts a known time has ended for all of its group."""
 
 
 GATE, COMPUTE, SEND, RECEIVE, SERVE, COLLECTIVE = range(6)

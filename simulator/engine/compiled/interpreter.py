@@ -8,6 +8,7 @@ from simulator.engine.compiled.collectives import advance_member, end_collective
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import note_message, rank_of, wake
 from simulator.engine.compiled.flows import send
+from simulator.engine.compiled.gatherings import end_gathering, enter_gathering
 from simulator.engine.compiled.layout import (
     REAL,
     channel_at,
@@ -153,6 +154,8 @@ def _handle(s: Record) -> None:
         if s.observed:
             s.cause = tell(s, ENDED, rank, operation_of(about), s.since_s, s.cause)
         _arrived(s, rank, operation_of(about), step_of(about))
+    elif code == codes.GATHERED:
+        end_gathering(s, rank)
     elif code == codes.COMPUTED:
         _foresee(s)
         computed(s, rank, about)
@@ -218,7 +221,11 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
     routine = routine_at(s.routines, r.routine)
     its = operation_at(s.operations, routine.operations + number)
     kind = its.kind
-    if kind == codes.SEND:
+    if step < its.from_step:
+        if its.departs and its.lands and routine.overlaps:
+            note_message(s, rank, 1)
+        end_operation(s, rank, number, step)
+    elif kind == codes.SEND:
         if its.departs and routine.overlaps:
             note_message(s, rank, 1)
         code = codes.ARRIVED
@@ -411,7 +418,6 @@ def _receive(s: Record, rank: int, number: int, channel: Record) -> None:
     s.comings_n -= 1
     meeting = meeting_at(s.meetings, rank)
     meeting.begun_by_s = max(meeting.begun_by_s, coming.sent_s)
-    meeting.received_s = s.now
     s.cause = max(coming.told, s.cause)
     end_operation(s, rank, number, rank_at(s.ranks, rank).step)
 
@@ -426,6 +432,9 @@ def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record,
         note_message(s, rank, 1)
     if (step + 1) % its.every != 0:
         end_operation(s, rank, number, step)
+        return
+    if its.lasts_s >= 0.0:
+        enter_gathering(s, rank, number, its)
         return
     now = s.now
     meeting = meeting_at(s.meetings, rank)

@@ -78,6 +78,7 @@ STATE = np.dtype(
             "processes", "last_ready",
             "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "told",
             "members", "member_of", "standings", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
+            "gatherings", "groups", "group_of", "gathered",
         )),
         ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
         ("orders_n", "i8"),
@@ -232,20 +233,21 @@ WORK = np.dtype([("work_s", "f8"), ("what", "i8"), ("about", "i8"), ("after", "i
 
 OPERATION = np.dtype(
     [
-        ("forward", "f8"), ("backward", "f8"), ("apply", "f8"), ("size_bytes", "f8"), ("cost_s", "f8"),
+        ("forward", "f8"), ("backward", "f8"), ("apply", "f8"), ("size_bytes", "f8"), ("cost_s", "f8"), ("lasts_s", "f8"),
         ("kind", "i4"), ("gate", "i4"), ("missing", "i4"), ("then", "i4"), ("then_n", "i4"),
         ("joins", "i4"), ("slot", "i4"), ("departs", "i4"), ("lands", "i4"), ("feeds", "i4"),
-        ("channel", "i4"), ("sent", "i4"), ("server", "i4"), ("tensor", "i4"), ("partition", "i4"), ("bucket", "i4"), ("every", "i4"),
+        ("channel", "i4"), ("sent", "i4"), ("server", "i4"), ("tensor", "i4"), ("partition", "i4"), ("bucket", "i4"), ("in_group", "i4"),
+        ("every", "i4"), ("from_step", "i4"),
     ],
     align=True,
 )  # fmt: skip
 """An operation; ``then`` is the first of those that wait for it, ``sent`` its place among those that send to ranks, ``bucket`` that among
-collectives."""
+collectives, ``in_group`` that among those of its group; ``lasts_s`` -1: what its messages take."""
 
 ROUTINE = np.dtype(
     [(name, "i4") for name in (
         "operations", "operations_n", "computes", "computes_n", "buckets", "buckets_n", "shuffled", "shuffled_n", "before",
-        "parts", "input", "update", "feeds", "channels_n", "overlaps", "amid",
+        "parts", "input", "update", "feeds", "channels_n", "overlaps", "amid", "stands_still",
     )]
 )  # fmt: skip
 """A routine: where its operations, computes and collectives begin in their tables;
@@ -277,7 +279,7 @@ INPUT = np.dtype([("time_s", "f8"), ("ready_s", "f8"), ("from_s", "f8"), ("input
 """A rank's input, where it has some."""
 
 MEETING = np.dtype(
-    [("computed_s", "f8"), ("apply_s", "f8"), ("ready_s", "f8"), ("begun_by_s", "f8"), ("received_s", "f8"),
+    [("computed_s", "f8"), ("apply_s", "f8"), ("ready_s", "f8"), ("begun_by_s", "f8"), ("idle_since_s", "f8"), ("waiting_s", "f8"),
      ("entered_n", "i4"), ("group", "i4")]
 )  # fmt: skip
 """What a rank knows of its step besides, where ranks meet without servers; ``group``: that of its last collective."""
@@ -310,6 +312,15 @@ READ = np.dtype([("read", "i8"), ("stale", "i8"), ("left", "i8")])
 
 CHANNEL = np.dtype([("front", "i4"), ("last", "i4"), ("receiving", "i4")])
 """Of a rank: the messages that have come and were not received yet; the receive that waits, -1: none."""
+
+GATHERING = np.dtype([("joined_s", "f8"), ("joined_by", "i8"), ("here", "i4"), ("front", "i4"), ("last", "i4")])
+"""A collective of a group that lasts a known time: who has entered it, and when and because of which work the last did."""
+
+GROUP = np.dtype([("free_s", "f8"), ("ranks", "i4"), ("gatherings", "i4")])
+"""A group whose collectives last known times: when it has ended what it entered, how many it has, its first gathering."""
+
+ENTERED = np.dtype([("entered_s", "f8"), ("cause", "i8"), ("rank", "i4"), ("number", "i4"), ("after", "i8")])
+"""Of a rank and one of its collectives: when it entered, by which of its operations and because of which work; who entered next."""
 
 COMING = np.dtype([("sent_s", "f8"), ("told", "i8"), ("after", "i8")])
 
@@ -399,6 +410,9 @@ long_at = table(LONG)
 one_by_one_at = table(ONE_BY_ONE)
 last_ready_at = table(LAST_READY)
 member_at = table(MEMBER)
+gathering_at = table(GATHERING)
+group_at = table(GROUP)
+entered_at = table(ENTERED)
 standing_at = table(STANDING)
 lane_at = table(LANE)
 need_at = table(NEED)

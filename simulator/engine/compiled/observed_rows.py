@@ -13,11 +13,11 @@ from simulator.engine.compiled.layout import context_at, told_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = [
-    "ALL_REDUCE", "APPLIED", "CHUNK", "ENDED", "SENDING", "STARTED", "STEP", "UPDATE", "note", "passed", "restore_context", "save_context",
-    "tell",
+    "ALL_REDUCE", "APPLIED", "CHUNK", "ENDED", "JOINED", "SENDING", "STARTED", "STEP", "UPDATE", "note", "passed", "restore_context",
+    "save_context", "tell",
 ]  # fmt: skip
 
-ENDED, APPLIED, STARTED, ALL_REDUCE, CHUNK, SENDING, STEP, UPDATE = range(8)
+ENDED, APPLIED, STARTED, ALL_REDUCE, CHUNK, SENDING, JOINED, STEP, UPDATE = range(9)
 """Kinds of rows: the calls of the logs; the last two the recorder's."""
 
 

@@ -71,6 +71,8 @@ class ObserverFeed:
                 self._log.collective(rank, about, self._sizes[about], begun_s, joined_s, ended_s, cause, joined_by)
             elif kind == observed_rows.CHUNK:
                 self._tell_of_chunk(rank, about, begun_s, ended_s, cause)
+            elif kind == observed_rows.JOINED:
+                self._operations.joined(ended_s, cause)
             elif kind == observed_rows.SENDING:
                 self._log.wait(rank, "send", begun_s, ended_s, cause)
             elif kind == observed_rows.STEP:

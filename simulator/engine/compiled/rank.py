@@ -105,8 +105,17 @@ def begin_step(s: Record, rank: int) -> None:
     r.complete = 1
     if not s.on_servers:
         meeting = meeting_at(s.meetings, rank)
-        meeting.apply_s = meeting.begun_by_s = meeting.received_s = 0.0
+        meeting.apply_s = meeting.begun_by_s = meeting.waiting_s = 0.0
+        meeting.idle_since_s = s.now
         meeting.entered_n = 0
+
+
+@compiled
+def _stood_still(s: Record, rank: int) -> None:
+    """It has not computed since it last did: waiting until the last that it hears from has begun, communication from then on."""
+    meeting = meeting_at(s.meetings, rank)
+    idle_s = s.now - meeting.idle_since_s
+    meeting.waiting_s += min(max(meeting.begun_by_s - meeting.idle_since_s, 0.0), idle_s)
 
 
 # -- compute -----------------------------------------------------------------------------
@@ -148,7 +157,10 @@ def _compute(s: Record, rank: int, pending_s: float) -> None:
     if outdated(s, r):
         give_up(s, rank, -1)
         return
-    if routine_at(s.routines, r.routine).overlaps:
+    routine = routine_at(s.routines, r.routine)
+    if routine.stands_still:
+        _stood_still(s, rank)
+    if routine.overlaps:
         note_compute(s, rank, 1)
     compute_on(s, rank, work_s)
 
@@ -166,6 +178,8 @@ def computed(s: Record, rank: int, work: int) -> None:
     r.first = last
     now = s.now
     step = r.step
+    if routine.stands_still:
+        meeting_at(s.meetings, rank).idle_since_s = now
     if operation_at(s.operations, routine.operations + number_at(s.computes, routine.computes + last - 1).n).apply != 0.0:
         meeting_at(s.meetings, rank).apply_s = now - r.began_s
     else:
@@ -251,8 +265,9 @@ def _end_together(s: Record, rank: int, input_s: float, hidden_s: float) -> None
     step = r.step
     waiting_s = 0.0
     routine = routine_at(s.routines, r.routine)
-    if routine.channels_n > 0:
-        waiting_s = min(max(meeting.begun_by_s - meeting.computed_s, 0.0), max(meeting.received_s - meeting.computed_s, 0.0))
+    if routine.stands_still:
+        _stood_still(s, rank)
+        waiting_s = meeting.waiting_s
     if meeting.entered_n > 0:
         waiting_s = last_ready_at(s.last_ready, meeting.group * 4 + ((step // every) & 3)).ready_s - meeting.ready_s
         if every == 1 and not routine.amid:

@@ -15,7 +15,7 @@ from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws, ahead_of
 from simulator.engine.recorder import UPDATE_COLUMNS
 from simulator.errors import InputError
-from simulator.program.groups import amid_passes, collectives_of, last_groups, may_overlap
+from simulator.program.groups import amid_passes, collectives_of, last_groups, may_overlap, memberships, of_partition, stands_still
 from simulator.program.program import Floats, Integers, Program, Routine, Synchronous
 
 __all__ = ["Simulation", "begin"]
@@ -163,8 +163,10 @@ class Simulation(State):
                 for before in operation.after:
                     following[before].append(number)
                 for name in ("forward", "backward", "apply", "size_bytes", "cost_s", "joins", "slot", "departs", "lands", "feeds",
-                             "channel", "server", "tensor", "partition", "every"):  # fmt: skip
+                             "channel", "server", "tensor", "partition", "every", "from_step"):  # fmt: skip
                     row[name] = getattr(operation, name)
+                row["lasts_s"] = -1.0 if operation.lasts_s is None else operation.lasts_s
+                row["in_group"] = operation.bucket
                 row["kind"] = _KINDS[operation.kind]
                 row["missing"] = len(operation.after)
                 if operation.kind == "gate":
@@ -192,6 +194,7 @@ class Simulation(State):
                 its["before"] = following[0].index(routine.shuffled[0])
             its["overlaps"] = may_overlap(self._program, routine)
             its["amid"] = amid_passes(routine)
+            its["stands_still"] = stands_still(routine)
             first += len(routine.operations)
             sent, channels = max(sent, sends_to_ranks), max(channels, int(its["channels_n"]))
         self.add("routines", table)
@@ -207,6 +210,9 @@ class Simulation(State):
         # what one thing may let begin at once: of one rank all operations, and where ranks wait for each other, of all ranks some
         meet = rules.bound is not None or isinstance(rules.updates, Synchronous)
         s.soon_spare = int(s.stride) + 8 + (2 * ranks if meet else 0)
+        self._timed = bool((operations["lasts_s"] >= 0).any())
+        if self._timed:
+            s.soon_spare += ranks * (1 + int(operations["then_n"][operations["lasts_s"] >= 0].max()))
         self.add("sent", np.zeros(ranks * sent, layout.REAL))
         self.add("channels", np.full(3 * ranks * channels, -1, dtype=np.int32).view(layout.CHANNEL))
         self.add("overlaps", np.zeros(ranks if table["overlaps"].any() else 0, layout.OVERLAP))
@@ -320,6 +326,29 @@ class Simulation(State):
         last["step"] = -1
         self.add("last_ready", last)
 
+        self._make_gatherings()
+
+    def _make_gatherings(self) -> None:
+        """Of groups whose collectives last known times; nothing where there are none."""
+        program, ranks = self._program, self._ranks
+        groups = np.zeros(len(program.groups) if self._timed else 0, layout.GROUP)
+        group_of: Integers = np.zeros(0, dtype=np.int64)
+        gatherings = np.zeros(0, layout.GATHERING)
+        if self._timed:
+            each = np.zeros(len(groups), dtype=np.int64)
+            for routine in program.routines:
+                for its in routine.operations:
+                    if its.kind == "collective":
+                        within = of_partition(program, its.partition)
+                        each[within] = np.maximum(each[within], its.bucket + 1)
+            groups["ranks"], groups["gatherings"] = [len(its) for its in program.groups], np.cumsum(each) - each
+            gatherings = np.zeros(int(each.sum()), layout.GATHERING)
+            group_of = memberships(program).group.reshape(-1)
+        self.add("groups", groups)
+        self.add("gatherings", gatherings)
+        self.add("group_of", _numbers(group_of))
+        self.add("gathered", np.zeros(ranks * int(self.s.buckets_n) if self._timed else 0, layout.ENTERED))
+
     # -- draws -----------------------------------------------------------------------
 
     def begin_again(self, draws: Draws) -> None:
@@ -385,7 +414,7 @@ class Simulation(State):
     def _make_rows(self) -> None:
         s = self.s
         # ranks that wait for each other may all end their steps at once
-        s.rows_spare = self._ranks + 2 if s.synchronous else 4
+        s.rows_spare = self._ranks + 2 if s.synchronous or self._timed else 4
         s.steps_room = _ROWS + int(s.rows_spare)
         s.updates_room = s.reads_room = _ROWS
         self._steps = np.empty((int(s.steps_room), layout.ENDED_STEP.itemsize // 8))

@@ -82,9 +82,9 @@ class Accounts:
         """The end of a step after which all ranks go on together."""
         every, step, group = self._every, rank.step, self._group[rank.index]
         waiting_s, hidden_s = 0.0, rank.overlap.take() if rank.overlap is not None else 0.0
-        if rank.plan.channels:
-            # standing still is waiting until the last of those that it hears from has begun to send, and communication from then on
-            waiting_s = min(max(rank.begun_by_s - rank.computed_s, 0.0), max(rank.received_s - rank.computed_s, 0.0))
+        if rank.plan.stands_still:
+            rank.stood_still(self._kernel.now)
+            waiting_s = rank.waiting_s
         if rank.entered_s:
             waiting_s = self._last_ready_s[step, group] - rank.ready_s
             if every == 1 and not rank.plan.amid:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from simpy.events import Event
@@ -17,10 +18,10 @@ from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.ports import Connection
 from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships, partition_of_each
-from simulator.program.program import Program, Routine
+from simulator.program.program import Operation, Program, Routine
 from simulator.records import NOTHING
 
-__all__ = ["Collectives", "MessageByMessage", "VectorisedCollectives"]
+__all__ = ["Collectives", "Entered", "Gatherings", "MessageByMessage", "VectorisedCollectives"]
 
 Ended = Callable[[int, int, int], None]
 """Told that a rank has ended a bucket's collective, and with which work."""
@@ -197,6 +198,59 @@ class MessageByMessage:
         rank = self._ranks[group][place]
         first = self._parts[self._routine[rank]][1][of]
         self._ended(rank, first + number % buckets, self._runs[group].last_work(place))
+
+
+class Gatherings:
+    """Collectives of groups that last a known time from when all have entered; those of a group and partition follow each other.
+
+    Parameters
+    ----------
+    kernel
+        The calendar.
+    program
+        Has the groups.
+    ended
+        Told when one has ended: when the last had entered and because of which work, and who had entered, in that order.
+    """
+
+    def __init__(self, kernel: Kernel, program: Program, ended: Callable[[float, int, list[Entered]], None]) -> None:
+        self._kernel = kernel
+        self._group = memberships(program).group.tolist()
+        self._size = [len(group) for group in program.groups]
+        self._ended = ended
+        self._here: dict[tuple[int, int], list[Entered]] = defaultdict(list)
+        self._free_s = [0.0] * len(program.groups)
+
+    def enter(self, rank: int, number: int, operation: Operation, cause: int) -> None:
+        """A rank enters a collective, operation ``number`` of its step, because the work ``cause`` has ended."""
+        now = self._kernel.now
+        group = self._group[operation.partition][rank]
+        where = group, operation.bucket
+        here = self._here[where]
+        here.append(Entered(rank, number, now, cause))
+        if len(here) < self._size[group]:
+            return
+        del self._here[where]
+        assert operation.lasts_s is not None
+        self._free_s[group] = ends_s = max(now, self._free_s[group]) + operation.lasts_s
+        wait_s = ends_s - now
+        ended = partial(self._end, now, cause, here)
+        if wait_s > 0:
+            self._kernel.call_later(wait_s, ended)
+        else:
+            self._kernel.soon(ended, None)
+
+    def _end(self, joined_s: float, cause: int, here: list[Entered], _: Event | None) -> None:
+        self._ended(joined_s, cause, here)
+
+
+class Entered(NamedTuple):
+    """A rank that has entered a collective: by which operation of its step, when, and because of which work."""
+
+    rank: int
+    number: int
+    entered_s: float
+    cause: int
 
 
 def _parts(routine: Routine) -> tuple[list[tuple[int, int]], dict[int, int]]:

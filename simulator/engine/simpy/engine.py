@@ -12,7 +12,7 @@ from simulator.engine.log import Log
 from simulator.engine.operation_log import OperationLog
 from simulator.engine.recorder import InUse
 from simulator.engine.simpy.accounts import Accounts
-from simulator.engine.simpy.collectives import Collectives, MessageByMessage
+from simulator.engine.simpy.collectives import Collectives, Entered, Gatherings, MessageByMessage
 from simulator.engine.simpy.device import Overlap
 from simulator.engine.simpy.inputs import Inputs
 from simulator.engine.simpy.objects import devices_of, on_cores, servers_of
@@ -90,6 +90,8 @@ class Engine:
         self._collectives = collectives
         if collectives is not None:
             collectives.start(self._collective_ended)
+        timed = any(its.lasts_s is not None for routine in program.routines for its in routine.operations)
+        self._gatherings = Gatherings(kernel, program, self._gathering_ended) if timed else None
         self._accounts = Accounts(kernel, recorder, rules.sync_every, self._updates, collectives, last_groups(program))
         self._kinds: dict[str, Callable[[Rank, int, Operation, int, int], None]] = {
             "gate": self._begin_gate,
@@ -264,6 +266,8 @@ class Engine:
     def _compute(self, rank: Rank) -> None:
         rank.computing = True
         rank.began_s = self._kernel.now
+        if rank.plan.stands_still:
+            rank.stood_still(rank.began_s)
         rank.work = work = rank.work + 1
         work_s, rank.pending_s = rank.pending_s * rank.factor, 0.0
         if self._updates is not None and self._updates.outdated(rank):
@@ -279,6 +283,7 @@ class Engine:
         told = self._stop_computing(rank)
         done, rank.pending = rank.pending, []
         now, step = self._kernel.now, rank.step
+        rank.idle_since_s = now
         if rank.plan.operations[done[-1]].apply:
             rank.apply_s = now - rank.began_s
         else:
@@ -323,6 +328,11 @@ class Engine:
     # -- messages, servers, collectives --------------------------------------------------
 
     def _begin_send(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
+        if step < operation.from_step:
+            if operation.departs and operation.lands and rank.overlap is not None:
+                rank.overlap.message(1)
+            self._end(rank, number, step, cause)
+            return
         if operation.departs and rank.overlap is not None:
             rank.overlap.message(1)
         connection = rank.paths[operation.slot]
@@ -352,8 +362,9 @@ class Engine:
             self._receive(peer, number, channel, NOTHING)
 
     def _begin_receive(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
-        del step
-        if rank.come[operation.channel]:
+        if step < operation.from_step:
+            self._end(rank, number, step, cause)
+        elif rank.come[operation.channel]:
             self._receive(rank, number, operation.channel, cause)
         else:
             rank.receiving[operation.channel] = number
@@ -361,7 +372,6 @@ class Engine:
     def _receive(self, rank: Rank, number: int, channel: int, cause: int) -> None:
         sent_s, told = rank.come[channel].popleft()
         rank.begun_by_s = max(rank.begun_by_s, sent_s)
-        rank.received_s = self._kernel.now
         self._end(rank, number, rank.step, max(told, cause))
 
     def _begin_serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
@@ -374,6 +384,10 @@ class Engine:
         if (step + 1) % operation.every:
             self._end(rank, number, step, cause)
             return
+        if operation.lasts_s is not None:
+            assert self._gatherings is not None
+            self._gatherings.enter(rank.index, number, operation, cause)
+            return
         assert self._collectives is not None
         self._accounts.entered(rank, last=number == rank.plan.buckets[-1])
         self._collectives.enter(rank.index, rank.plan.bucket[number], cause)
@@ -382,6 +396,18 @@ class Engine:
         """A rank has what a collective gives it, and has sent what others need of it."""
         its = self._ranks[rank]
         self._end(its, its.plan.buckets[bucket], its.step, cause)
+
+    def _gathering_ended(self, joined_s: float, cause: int, members: list[Entered]) -> None:
+        """A collective that lasts a known time has ended for all of its group."""
+        if self._log is not None:
+            self._log.joined(joined_s, cause)
+        for index, number, entered_s, made_by in members:
+            rank = self._ranks[index]
+            rank.begun_by_s = max(rank.begun_by_s, joined_s)
+            told = NOTHING
+            if self._log is not None:
+                told = self._log.ended(index, number, entered_s, self._kernel.now, made_by)
+            self._end(rank, number, rank.step, told)
 
     # -- ends of steps -------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 from simulator.engine.draws import Draws, JitterFactors
 from simulator.engine.simpy.device import Device, Overlap, Seat
 from simulator.network.ports import Connection
-from simulator.program.groups import amid_passes, collectives_of
+from simulator.program.groups import amid_passes, collectives_of, stands_still
 from simulator.program.program import Operation, Routine
 from simulator.records import NOTHING
 
@@ -40,7 +40,9 @@ class Plan:
     bucket
         Of each collective its place among them.
     amid
-        Whether collectives tell by themselves when they go on.
+        Whether its passes are in pieces between which it hears from others.
+    stands_still
+        Whether it waits before computes until others have sent, or have come to where they meet.
     feeds
         Whether a message brings the batch.
     channels
@@ -64,6 +66,7 @@ class Plan:
         self.buckets = collectives_of(routine)
         self.bucket = {number: place for place, number in enumerate(self.buckets)}
         self.amid = amid_passes(routine)
+        self.stands_still = stands_still(routine)
         self.feeds = any(operation.feeds for operation in self.operations)
         self.channels = 1 + max((operation.channel for operation in self.operations), default=-1)
 
@@ -112,8 +115,9 @@ class Rank:
     come, receiving
         Of each channel, when the messages that have come and were not received yet had been sent, and their numbers as work; the
         receive that waits, -1: none.
-    begun_by_s, received_s
-        When the last to begin had begun to send what the step has received; when the last of it was received.
+    begun_by_s, idle_since_s, waiting_s
+        When the last to begin had begun to send what the step has received, or had come to where the rank met others; since when it does
+        not compute; seconds in which it stood still until others had begun.
     complete
         Whether the step was not given up.
     """
@@ -121,9 +125,9 @@ class Rank:
     __slots__ = (
         "accepted", "apply_s", "arrived", "at", "backward_s", "batch_there", "began_s", "begun_by_s", "causes", "come", "complete",
         "compute_s", "computed_s", "computing", "device", "entered_s", "factor", "factors", "first_s", "forward_s", "held_s",
-        "index", "input_cause", "input_from_s", "input_ready_s", "input_s", "input_time_s", "left", "local_step", "missing",
-        "overlap", "paths", "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version", "ready_s", "received_s",
-        "receiving", "seat", "start_s", "step", "update_s", "wants_batch", "work",
+        "idle_since_s", "index", "input_cause", "input_from_s", "input_ready_s", "input_s", "input_time_s", "left", "local_step", "missing",
+        "overlap", "paths", "pending", "pending_s", "plan", "pushed_s", "read_s", "read_version", "ready_s",
+        "receiving", "seat", "start_s", "step", "update_s", "waiting_s", "wants_batch", "work",
     )  # fmt: skip
 
     def __init__(
@@ -165,8 +169,14 @@ class Rank:
         self.held_s = self.input_s = self.compute_s = self.apply_s = self.pushed_s = 0.0
         self.arrived = self.accepted = 0
         self.entered_s: list[float] = []
-        self.begun_by_s = self.received_s = 0.0
+        self.begun_by_s = self.waiting_s = 0.0
+        self.idle_since_s = now
         self.complete = True
+
+    def stood_still(self, now: float) -> None:
+        """It has not computed since it last did: that is waiting until the last of those that it hears from has begun to send, or has
+        come to where they meet, and communication from then on."""
+        self.waiting_s += min(max(self.begun_by_s - self.idle_since_s, 0.0), now - self.idle_since_s)
 
 
 class Orders:

@@ -45,7 +45,7 @@ class KernelRecorder:
     """
 
     def __init__(self, kernel: Kernel, scenario: Scenario, observer: Observer | None, told: Callable[[float], None] | None = None) -> None:
-        replicas, apart = scenario.replicas, scenario.strategy.pace.asynchronous
+        replicas, apart = scenario.ranks, scenario.strategy.pace.asynchronous
         self.done = kernel.event()
         self.observer = observer
         self._kernel = kernel

@@ -1,0 +1,134 @@
+"""Who of the ranks does something together, and how long a collective of theirs takes.
+
+Ranks that split tensors go through each step in lock-step and count as one here
+(:mod:`simulator.teams`); what remains is stages by copies. Groups of a partition do the
+same at about the same time, so that they share links: each has its part of those that it
+shares with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from simulator.cluster import Cluster
+from simulator.collectives.collective import Collective
+from simulator.collectives.factory import collective_for
+from simulator.collectives.operations import Operation, algorithms_of
+from simulator.collectives.wire import Group
+from simulator.program.program import Integers
+from simulator.program.wiring import Wiring
+from simulator.rng import Streams
+
+__all__ = ["Among", "Grid", "Order", "Timing", "tensor_groups"]
+
+Order = Literal["data", "pipeline"]
+Among = Literal["pass", "data", "shard", "across", "experts", "alike"]
+"""With whom: who goes through a pass in step with the rank; all copies of its stage; those that share one copy of its state; those that
+have the same part of it; those that experts are spread over; copies that have the same experts."""
+
+
+class Grid:
+    """Ranks of stages by copies.
+
+    Parameters
+    ----------
+    stages, copies
+        How many.
+    order
+        data: copies of a stage sit next to each other; pipeline: stages of a copy.
+    shard
+        Copies that share one state.
+    expert
+        Copies that experts are spread over.
+
+    Attributes
+    ----------
+    rank
+        Of each stage and copy, shape (stages, copies).
+    """
+
+    def __init__(self, stages: int, copies: int, order: Order, shard: int, expert: int) -> None:
+        ranks = np.arange(stages * copies)
+        self.rank: Integers = ranks.reshape(stages, copies) if order == "data" else ranks.reshape(copies, stages).T
+        self._shard, self._expert = shard, expert
+
+    def groups(self, among: Among) -> list[list[Integers]]:
+        """The groups of a partition, for each stage."""
+        return [self._of_stage(ranks, among) for ranks in self.rank]
+
+    def _of_stage(self, ranks: Integers, among: Among) -> list[Integers]:
+        match among:
+            case "data":
+                return [ranks]
+            case "shard":
+                return list(ranks.reshape(-1, self._shard))
+            case "across":
+                return list(ranks.reshape(-1, self._shard).T)
+            case "experts" | "pass":
+                return list(ranks.reshape(-1, self._expert))
+            case "alike":
+                return list(ranks.reshape(-1, self._expert).T)
+
+
+class Timing:
+    """How long collectives of groups take that all enter together and have the links among them.
+
+    Parameters
+    ----------
+    cluster
+        Its links.
+    streams
+        Choose routes.
+    algorithm, protocol, chunk_bytes
+        As of :func:`~simulator.collectives.factory.collective_for`; operations that have no such algorithm take their own.
+    """
+
+    def __init__(self, cluster: Cluster, streams: Streams, algorithm: str, protocol: str, chunk_bytes: float) -> None:
+        self._cluster, self._streams = cluster, streams
+        self._algorithm, self._protocol, self._chunk_bytes = algorithm, protocol, chunk_bytes
+        self._made: dict[tuple[str, Operation], list[Collective]] = {}
+        self._known: dict[tuple[str, Operation, float], float] = {}
+
+    def seconds(self, name: str, groups: Sequence[Integers], does: Operation, size_bytes: float) -> float:
+        """Of the slowest of some groups that all do the same; ``name``: the same for the same groups."""
+        if len(groups[0]) == 1 or not size_bytes:
+            return 0.0
+        key = name, does, size_bytes
+        if key not in self._known:
+            if key[:2] not in self._made:
+                self._made[key[:2]] = self._collectives(groups, does)
+            self._known[key] = max(float(its.finish_s(np.zeros(len(groups[0])), size_bytes).max()) for its in self._made[key[:2]])
+        return self._known[key]
+
+    def _collectives(self, groups: Sequence[Integers], does: Operation) -> list[Collective]:
+        """One for each shape that groups have, beside all others of that shape on the same nodes."""
+        per_node = self._cluster.replicas_per_node
+        shaped: dict[tuple[int, int], list[Group]] = {}
+        for ranks in groups:
+            group = Group(tuple(ranks.tolist()), tuple((ranks // per_node).tolist()))
+            shaped.setdefault((group.neighbours, len(set(group.nodes))), []).append(group)
+        has = algorithms_of(does)
+        algorithm = self._algorithm if self._algorithm in (*has, "auto") else has[0]
+        return [
+            collective_for(
+                algorithm,
+                self._protocol,
+                self._cluster,
+                same[0],
+                partial(Wiring, self._cluster, self._streams),
+                self._chunk_bytes,
+                operation=does,
+                beside=tuple(other for other in same[1:] if not set(other.nodes).isdisjoint(same[0].nodes)),
+            )
+            for same in shaped.values()
+        ]
+
+
+def tensor_groups(cluster: Cluster, tensor: int) -> list[Integers]:
+    """The groups that split tensors on the first nodes that hold whole ones."""
+    ranks = np.arange(max(tensor, cluster.replicas_per_node // tensor * tensor))
+    return list(ranks.reshape(-1, tensor))

@@ -1,0 +1,536 @@
+"""Model, pipeline, tensor, expert and sharded data parallelism, alone or together.
+
+The devices of a job are laid out as copies of the model times stages of a pipeline times
+devices that split each tensor. Within a copy, micro-batches go through the stages by a
+schedule (:mod:`simulator.strategies.hybrid.schedules`); within a stage, the devices that
+split tensors exchange partial results in each layer (Shoeybi et al., arXiv:1909.08053);
+experts are spread over copies, to which tokens are sent and come back (Lepikhin et al.,
+ICLR 2021); copies reduce gradients stage by stage, as soon as a stage has done its last
+backward pass, and may share optimizer slots, gradients and parameters instead of each
+having all of them (Rajbhandari et al., SC 2020). How the three are laid over nodes follows
+Narayanan et al. (SC 2021): devices that split tensors next to each other, then copies,
+then stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, PrivateAttr, model_validator
+
+from simulator.buckets import buckets
+from simulator.cluster import Cluster
+from simulator.collectives.operations import Operation as Does
+from simulator.distributions import Constant, Distribution, Empirical
+from simulator.program.program import Program, Routine, Rules
+from simulator.program.wiring import Wiring
+from simulator.rng import Streams
+from simulator.spec import Bytes
+from simulator.strategies.all_reduce import Algorithm
+from simulator.strategies.assembling import assembled
+from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
+from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, cut, parts_of
+from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
+from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
+from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
+from simulator.strategies.setup import Held, Layout, Setup
+from simulator.strategies.strategy import Count, Pace, Reduction, Strategy, check_workers
+
+__all__ = ["Hybrid"]
+
+Degree = Annotated[int, Field(ge=1, le=100_000)]
+
+_MOST_OPERATIONS = 30_000
+"""Operations of a rank's step that both engines take."""
+
+
+def _with(**keys: Any) -> dict[str, Any]:
+    return {"kind": "hybrid", **keys}
+
+
+class Hybrid(Strategy):
+    """Copies of a model that is itself cut: into stages, within layers, by experts; or whose state copies share."""
+
+    short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "pipeline": _with(),
+        "tensor": _with(),
+        "zero1": _with(shard="optimizer"),
+        "zero2": _with(shard="gradients"),
+        "fsdp": _with(shard="parameters"),
+        "hybrid": _with(),
+    }
+    cuts_batches: ClassVar[bool] = True
+
+    kind: Literal["hybrid"] = "hybrid"
+    workers: Count | None = Field(default=None, description="devices in all, one a worker; left out: as many as fill the cluster")
+    pipeline: Degree = Field(default=1, description="stages that layers are laid out on (training.micro_batches go through them)")
+    tensor: Degree = Field(default=1, description="devices that split each tensor")
+    expert: Degree = Field(default=1, description="copies that the experts of a layer are spread over; must divide the copies")
+    schedule: Schedule = Field(
+        default="1f1b",
+        description="order of a stage's passes: 1f1b, gpipe, interleaved (with chunks), zero-bubble (gradients of weights fill gaps), "
+        "pipedream (asynchronous: no flush between steps, gradients of older weights)",
+    )
+    chunks: int = Field(default=1, ge=1, le=1000, description="schedule = interleaved: parts of the model on each stage")
+    stages: Cut | tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default="balanced",
+        description="where the model is cut; balanced: so that the slowest stage is as fast as it can be; even: equal layers on each; or "
+        "the number of the first layer of each stage but the first",
+    )
+    weights_share: float = Field(
+        default=0.5, ge=0, le=1, description="schedule = zero-bubble: share of a backward pass that is the gradients of weights"
+    )
+    sequence_parallel: bool = Field(
+        default=False, description="activations that splitting tensors leaves whole are split along the sequence (Korthikanti et al., 2022)"
+    )
+    expert_imbalance: Distribution = Field(
+        default=Constant(), description="tokens of the busiest device with experts over the mean, step by step; at least 1"
+    )
+    capacity: float | None = Field(
+        default=None, ge=1, le=1000, description="most tokens that an expert takes, over the mean; what is beyond is dropped; left out: all"
+    )
+    shard: Shard = Field(
+        default="none",
+        description="what copies share instead of having all of it: optimizer slots (ZeRO-1), gradients too (ZeRO-2), parameters too "
+        "(ZeRO-3, fully sharded data parallelism)",
+    )
+    shard_group: Degree | None = Field(
+        default=None, description="copies that share one state (hybrid sharding); left out: all of them; must divide the copies"
+    )
+    prefetch: int = Field(default=1, ge=0, le=1000, description="shard = parameters: layers whose parameters are gathered ahead")
+    order: Order = Field(
+        default="data", description="what sits next to each other: copies of a stage (data), or stages of a copy (pipeline)"
+    )
+    algorithm: Algorithm = Field(default="ring", description="how gradients are all-reduced among copies")
+    protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
+        default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
+    )
+    pipeline_chunk_bytes: Annotated[Bytes, Field(gt=0)] = Field(
+        default=512 * 1024.0, description="pieces in which the double binary tree passes a buffer on"
+    )
+    bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+        default=None,
+        description="gradients are fused up to this size and reduced while the last backward pass goes on; left out: all of a stage's "
+        "when it has ended",
+    )
+
+    _whole: Cluster | None = PrivateAttr(default=None)
+    """The cluster whose devices split tensors, where those that do are taken together as one rank."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.chunks > 1 and self.schedule != "interleaved":
+            raise ValueError(f'chunks ({self.chunks}) are of schedule = "interleaved": give it, or leave chunks out')
+        if self.schedule == "interleaved" and self.chunks == 1:
+            raise ValueError('schedule = "interleaved" needs chunks of 2 or more; with one it is 1f1b')
+        if self.shard_group is not None and self.shard == "none":
+            raise ValueError("shard_group says how many copies share what shard says: give shard, or leave shard_group out")
+        if self.expert_imbalance.mean() < 1:
+            raise ValueError(f"expert_imbalance has a mean of {self.expert_imbalance.mean():g}; the busiest device has at least 1")
+        return self
+
+    # -- layout and rules ------------------------------------------------------------
+
+    def layout(self, cluster: Cluster) -> Layout:
+        """Devices fill node after node."""
+        ranks = self.pipeline if self._whole is not None else self.pipeline * self.tensor
+        fill = (cluster.nodes or 1) * cluster.replicas_per_node
+        workers = self.workers or max(fill // ranks * ranks, ranks)
+        return Layout(
+            replicas=max(workers // ranks, 1),
+            replicas_per_node=cluster.replicas_per_node,
+            replicas_per_process=1,
+            ranks_per_replica=ranks,
+        )
+
+    def check_layout(self, cluster: Cluster) -> None:
+        """Raise ValueError if it is not known how many workers there are, or they are no whole copies, or nodes no whole tensors."""
+        check_workers(cluster, self.workers, 1)
+        each = self.pipeline * self.tensor
+        if self.workers is not None and self.workers % each:
+            raise ValueError(
+                f"strategy.workers ({self.workers}) must be a multiple of the {each} devices of a copy "
+                f"(pipeline {self.pipeline} x tensor {self.tensor})"
+            )
+        if self.is_plain:
+            return
+        if cluster.replicas_per_device > 1 or cluster.shared_cores is not None:
+            raise ValueError(
+                'strategy.kind = "hybrid" is of devices that one worker has to itself: leave out replicas_per_device and shared_cores'
+            )
+        per_node = cluster.devices_per_node
+        if per_node % self.tensor and self.tensor % per_node:
+            raise ValueError(
+                f"strategy.tensor ({self.tensor}) must divide the {per_node} devices of a node, or be a multiple of them: "
+                "groups that split tensors fill nodes"
+            )
+        if self.tensor > per_node and (cluster.node_classes or cluster.node_speed):
+            raise ValueError("strategy.tensor over several nodes needs nodes that are alike: leave out node_classes and node_speed")
+        copies = self.layout(cluster).replicas
+        for key, value in (("expert", self.expert), ("shard_group", self.shard_group or 1)):
+            if copies % value:
+                raise ValueError(f"strategy.{key} ({value}) must divide the {copies} copies (workers / (pipeline x tensor))")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
+        return self.pipeline == self.tensor == self.expert == self.chunks == 1 and self.shard == "none"
+
+    def _as_plain(self, setup: Setup) -> MultiWorkerMirrored | None:
+        """The strategy that it is equal to, where nothing is cut and the batch is not either."""
+        if not self.is_plain or setup.training.micro_batches > 1 or setup.training.recompute != "none":
+            return None
+        keys = ("algorithm", "protocol", "pipeline_chunk_bytes", "bucket_size_bytes")
+        return MultiWorkerMirrored(workers=setup.layout.replicas, **{key: getattr(self, key) for key in keys})
+
+    def check(self, setup: Setup) -> None:
+        """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
+        plain = self._as_plain(setup)
+        if plain is not None:
+            plain.check(setup)
+            return
+        load, training = setup.workload, setup.training
+        cuts = self.pipeline > 1 or self.tensor > 1 or self.expert > 1 or self.shard == "parameters" or training.recompute == "selective"
+        if cuts and not load.layers:
+            raise ValueError(
+                f"workload {load.name!r} has no layers, which this strategy cuts it by: measure them with `paceline calibrate --layers`, "
+                "or take a workload that has them"
+            )
+        if setup.batch % training.micro_batches:
+            raise ValueError(
+                f"training.micro_batches ({training.micro_batches}) must divide the batch of a replica, which is {setup.batch} samples"
+            )
+        if self.schedule == "interleaved" and training.micro_batches % self.pipeline:
+            raise ValueError(
+                f'schedule = "interleaved" takes micro-batches in turns of as many as there are stages: training.micro_batches '
+                f"({training.micro_batches}) must be a multiple of strategy.pipeline ({self.pipeline})"
+            )
+        if self.schedule == "pipedream":
+            if training.micro_batches > 1 or self.shard != "none":
+                raise ValueError('schedule = "pipedream" takes one batch a step and shares no state: leave out micro_batches and shard')
+            if setup.run.warmup < self.pipeline - 1:
+                raise ValueError(
+                    f'schedule = "pipedream" fills its {self.pipeline} stages in the first steps: run.warmup_steps ({setup.run.warmup}) '
+                    f"must be at least {self.pipeline - 1}"
+                )
+        if setup.run.detail == "messages":
+            raise ValueError('run.detail = "messages" is not simulated with strategy.kind = "hybrid": leave it out')
+        if load.layers:
+            self._ends(setup)
+            self._check_tensors(setup)
+        units = len(load.layers) if self.shard == "parameters" else 1
+        operations = training.micro_batches * self.chunks * 8 * (1 + units // (self.pipeline * self.chunks)) + 8
+        if operations > _MOST_OPERATIONS:
+            raise ValueError(
+                f"a step of a device has about {operations:,} operations, and at most {_MOST_OPERATIONS:,} are simulated: take fewer "
+                "training.micro_batches"
+            )
+
+    def _check_tensors(self, setup: Setup) -> None:
+        layers = setup.workload.layers
+        if self.tensor > 1 and all(layer.tensor is None for layer in layers):
+            raise ValueError(
+                f"strategy.tensor ({self.tensor}) splits layers, and no layer of workload {setup.workload.name!r} can be split"
+            )
+        counts = [layer.experts.count for layer in layers if layer.experts is not None]
+        if self.expert > 1 and not counts:
+            raise ValueError(f"strategy.expert ({self.expert}) spreads experts, and workload {setup.workload.name!r} has none")
+        if any(count % self.expert for count in counts):
+            raise ValueError(f"strategy.expert ({self.expert}) must divide the {min(counts)} experts of a layer")
+
+    def _ends(self, setup: Setup) -> tuple[int, ...]:
+        return cut(setup.workload, self.pipeline * self.chunks, self.stages)
+
+    # -- what a step does ------------------------------------------------------------
+
+    @property
+    def team(self) -> int:
+        """Devices that split tensors, and so go through each step as one."""
+        return self.tensor if self._whole is None else 1
+
+    def as_one(self, whole: Cluster) -> Self:
+        """The same where the devices of ``whole`` that split tensors are taken together as one rank."""
+        ours = self.model_copy(update={"workers": None if self.workers is None else self.workers // self.tensor})
+        ours._whole = whole
+        return ours
+
+    @property
+    def pace(self) -> Pace:
+        """All together, every step."""
+        return Pace()
+
+    @cached_property
+    def imbalance(self) -> Distribution:
+        """Tokens of the busiest device with experts over the mean, as far as experts take them."""
+        law = self.expert_imbalance
+        if self.capacity is None or isinstance(law, Constant):
+            return law
+        draws = np.minimum(law.sample(np.random.default_rng(0), 2048), self.capacity)
+        return Empirical(values=tuple(draws.tolist()))
+
+    @property
+    def delays(self) -> tuple[int, ...]:
+        """Of each stage, by how many updates its gradients are late."""
+        return tuple(reversed(range(self.pipeline))) if self.schedule == "pipedream" else (0,) * self.pipeline
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """None that all replicas do at once; where nothing is cut, that of :class:`MultiWorkerMirrored`."""
+        return None
+
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """Each stage its routine; ranks that split tensors are one."""
+        plain = self._as_plain(setup)
+        if plain is not None:
+            return plain.program(setup, streams)
+        layout = setup.layout
+        grid = self._grid(layout)
+        wiring = Wiring(setup.cluster, streams)
+        routines, partitions = self._routines(setup, streams, grid)
+        stage_of = np.empty(layout.ranks, dtype=np.int64)
+        copy_of = np.empty(layout.ranks, dtype=np.int64)
+        stage_of[grid.rank] = np.arange(self.pipeline)[:, None]
+        copy_of[grid.rank] = np.arange(layout.replicas)[None, :]
+        path = peer = None
+        if self.pipeline > 1:
+            others = np.stack([np.roll(grid.rank, -1, axis=0), np.roll(grid.rank, 1, axis=0)])
+            peer = np.empty((layout.ranks, 2), dtype=np.int64)
+            peer[grid.rank] = np.moveaxis(others, 0, -1)
+            ranks = np.arange(layout.ranks)
+            path = np.stack([wiring.between_replicas(ranks, to) for to in peer.T], axis=1)
+        groups = [(number, ranks) for among, number in partitions.items() for its in grid.groups(among) for ranks in its]
+        return assembled(
+            setup,
+            wiring,
+            "device" if self._whole is None else "devices",
+            routines,
+            Rules(steps_each=setup.run.steps),
+            np.broadcast_to(np.int64(-1), layout.ranks),
+            path,
+            peer,
+            routine_of=stage_of,
+            copy_of=copy_of,
+            groups=tuple(ranks for _, ranks in groups),
+            partition=tuple(number for number, _ in groups),
+        )
+
+    def _grid(self, layout: Layout) -> Grid:
+        copies = layout.replicas
+        return Grid(self.pipeline, copies, self.order, self.shard_group or copies, self.expert)
+
+    def _routines(self, setup: Setup, streams: Streams, grid: Grid) -> tuple[tuple[Routine, ...], dict[Among, int]]:
+        partitions: dict[Among, int] = {}
+        load, copies = setup.workload, setup.layout.replicas
+        chunk_bytes = self.pipeline_chunk_bytes
+        ours = Timing(setup.cluster, streams, self.algorithm, self.protocol, chunk_bytes)
+        inner = Timing(self._whole or setup.cluster, streams, "ring", self.protocol, chunk_bytes)
+        whole = _Costs(self, setup)
+        among_tensors = tensor_groups(self._whole or setup.cluster, self.tensor)
+
+        def exchange_s(part: Part, forward: bool) -> float:
+            """What a pass of a part exchanges, and of the forward pass what it is given, in pieces by those who split tensors."""
+            its = part.forward if forward else part.backward
+            kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
+            total = sum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
+            total += sum(ours.seconds("experts", every["experts"], "all-to-all", size * (self.capacity or 1.0)) for size in its.tokens)
+            given = part.input_bytes if forward else part.output_bytes
+            if self.tensor > 1 and not self.sequence_parallel and self.pipeline > 1 and given:
+                total += inner.seconds("tensor", among_tensors, "all-gather", given)
+            return total
+
+        kinds: tuple[Among, ...] = ("pass", "data", "shard", "across", "experts", "alike")
+        every = {among: [ranks for its in grid.groups(among) for ranks in its] for among in kinds}
+        orders = passes(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)
+        found = []
+        for stage, order in enumerate(orders):
+            numbers = [chunk * self.pipeline + stage for chunk in range(self.chunks)]
+            its = [whole.parts[number] for number in numbers]
+            found.append(
+                routine_of(
+                    StageCosts(
+                        order=order,
+                        parts=its,
+                        layers=[whole.layers_of(part) for part in its],
+                        first=[number == 0 for number in numbers],
+                        last=[number == len(whole.parts) - 1 for number in numbers],
+                        reduced=[one for chunk, part in enumerate(its) for one in whole.reduced(chunk, part)],
+                        forward_s=load.forward(setup.batch),
+                        backward_s=load.backward(setup.batch),
+                        weights=self.weights_share,
+                        apply=whole.applied(its, setup.layout),
+                        shard=self.shard,
+                        shards=self.shard_group or copies,
+                        copies=copies,
+                        experts=self.expert,
+                        prefetch=self.prefetch,
+                        seconds=lambda among, does, size: ours.seconds(among, every[among], does, size),
+                        exchange_s=exchange_s,
+                        delay=self.delays[stage],
+                    ),
+                    partitions,
+                )
+            )
+        return tuple(found), partitions
+
+    def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
+        """Of each stage its chunks."""
+        copies = setup.layout.replicas
+        shards = (self.shard_group or copies) if self.shard != "none" else 1
+        ends = self._ends(setup) if setup.workload.layers else (0,)
+        orders = passes(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)
+        found = []
+        for stage, order in enumerate(orders):
+            held = []
+            for chunk in range(self.chunks):
+                number = chunk * self.pipeline + stage
+                delay = self.delays[stage]
+                held.append(
+                    Held(
+                        first=ends[number - 1] if number else 0,
+                        last=ends[number] if setup.workload.layers else None,
+                        tensor=self.tensor,
+                        sequence=self.sequence_parallel,
+                        expert=self.expert,
+                        in_flight=in_flight(order, chunk) + delay,
+                        versions=1 + delay,
+                        parameter_shards=shards if self.shard == "parameters" else 1,
+                        gradient_shards=shards if self.shard in ("gradients", "parameters") else 1,
+                        slot_shards=shards,
+                    )
+                )
+            found.append(tuple(held))
+        return tuple(found)
+
+    # -- estimates -------------------------------------------------------------------
+
+    def lone_step_s(self, setup: Setup) -> float:
+        """Seconds of a step without jitter: the slowest stage's passes, as many more of them as fill the pipeline, and the update."""
+        load, training = setup.workload, setup.training
+        if not load.layers:
+            samples = setup.batch / training.micro_batches
+            again = load.forward(samples) if training.recompute == "full" else 0.0
+            return float(training.micro_batches * (load.compute_s(samples) + again) + load.apply_s)
+        parts = _Costs(self, setup).parts
+        slowest_s = max(part.forward_s + part.backward_s + part.again_s for part in parts)
+        turns = 1 if self.schedule == "pipedream" else training.micro_batches * self.chunks + self.pipeline - 1
+        return float(turns * slowest_s + load.apply_s / self.pipeline)
+
+    def messages_a_step(self, setup: Setup) -> int:
+        """What a device sends and what it does with others in a step."""
+        if self._as_plain(setup) is not None:
+            return 0
+        parts = 1 + (len(setup.workload.layers) // self.pipeline if self.shard == "parameters" else 0)
+        return max(4 * setup.training.micro_batches * self.chunks * parts, 1)
+
+    def message_bytes(self, setup: Setup) -> Sequence[float]:
+        """Activations that stages hand on, and gradients of a stage."""
+        if not setup.workload.layers:
+            return [setup.workload.parameter_bytes]
+        parts = _Costs(self, setup).parts
+        return [part.output_bytes for part in parts[:-1]] + [part.dense_bytes + part.expert_bytes for part in parts]
+
+    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
+        """None: what must be exchanged may be hidden by the passes of other micro-batches."""
+        return None
+
+    def uses_inner_links(self, layout: Layout) -> bool:
+        """Whether anything crosses the links inside a node."""
+        return min(layout.ranks, layout.replicas_per_node) > 1
+
+    # -- names -----------------------------------------------------------------------
+
+    @property
+    def way(self) -> str:
+        """What it is made of."""
+        names = [
+            ("pipeline", self.pipeline > 1),
+            ("tensor", self.tensor > 1),
+            ("expert", self.expert > 1),
+            (f"sharded {self.shard}", self.shard != "none"),
+        ]
+        return " + ".join(name for name, there in names if there) or "data parallel"
+
+    @property
+    def in_words(self) -> str:
+        """In few words, with its degrees."""
+        found = [f"pipeline {self.pipeline} ({self.schedule}{f', {self.chunks} chunks' if self.chunks > 1 else ''})"] * (self.pipeline > 1)
+        found += [f"tensor {self.tensor}"] * (self.tensor > 1) + [f"expert {self.expert}"] * (self.expert > 1)
+        found += [f"sharded {self.shard}"] * (self.shard != "none")
+        return ", ".join(found) or f"{self.algorithm} all-reduce"
+
+    def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
+        """With fewer devices, at least those of one copy."""
+        each = self.pipeline * self.tensor
+        return self.changed(workers=max(replicas // each, 1) * each)
+
+
+class _Costs:
+    """What the parts of a workload cost."""
+
+    def __init__(self, strategy: Hybrid, setup: Setup) -> None:
+        self._strategy, self._setup = strategy, setup
+        self.samples = setup.batch / setup.training.micro_batches
+        self.split = Split(strategy.tensor, strategy.imbalance.mean())
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """Of the whole model, in order."""
+        setup = self._setup
+        if not setup.workload.layers:
+            return [self._undivided()]
+        return self._between(self._strategy._ends(setup))
+
+    def _between(self, ends: Sequence[int]) -> list[Part]:
+        setup = self._setup
+        return parts_of(setup.workload, ends, self.samples, self.split, setup.training, setup.batch)
+
+    @cached_property
+    def _layers(self) -> list[Part]:
+        return self._between(range(1, len(self._setup.workload.layers) + 1))
+
+    def layers_of(self, part: Part) -> list[Part]:
+        """Each layer of a part by itself."""
+        return self._layers[part.first : part.last] if self._setup.workload.layers else [part]
+
+    def _undivided(self) -> Part:
+        """All of a workload without layers, which only its batch can be cut of."""
+        load, setup = self._setup.workload, self._setup
+        forward_s = load.forward(self.samples)
+        again_s = forward_s if setup.training.recompute == "full" else 0.0
+        size = sum(variable.gradient_bytes(setup.batch) for variable in load.variables)
+        none = Exchanged()
+        return Part(0, 0, forward_s, load.backward(self.samples), again_s, none, none, 0.0, 0.0, size, 0.0)
+
+    def reduced(self, chunk: int, part: Part) -> list[Reduced]:
+        """What of a part's gradients is reduced as one, in the order in which it becomes ready."""
+        strategy, setup = self._strategy, self._setup
+        if strategy.bucket_size_bytes is None:
+            return [Reduced(chunk, 1.0, part.dense_bytes, part.expert_bytes)]
+        if not setup.workload.layers:
+            fused = buckets(setup.workload, setup.batch, strategy.bucket_size_bytes, setup.layout.replicas)
+            return [Reduced(chunk, ready, size_bytes, 0.0) for ready, size_bytes in fused]
+        found: list[Reduced] = []
+        done_s = dense = experts = 0.0
+        for layer in reversed(self.layers_of(part)):
+            done_s += layer.backward_s
+            dense += layer.dense_bytes
+            experts += layer.expert_bytes
+            if dense + experts >= strategy.bucket_size_bytes:
+                found.append(Reduced(chunk, done_s / part.backward_s if part.backward_s else 1.0, dense, experts))
+                dense = experts = 0.0
+        if dense + experts:
+            found.append(Reduced(chunk, 1.0, dense, experts))
+        elif found:
+            found[-1] = found[-1]._replace(ready=1.0)
+        return found
+
+    def applied(self, parts: Sequence[Part], layout: Layout) -> float:
+        """Share of the whole model's update that a device makes."""
+        strategy = self._strategy
+        whole = sum(part.dense_bytes + part.expert_bytes for part in self.parts)
+        its = sum(part.dense_bytes + part.expert_bytes / strategy.expert for part in parts)
+        shards = (strategy.shard_group or layout.replicas) if strategy.shard != "none" else 1
+        return its / whole / strategy.tensor / shards

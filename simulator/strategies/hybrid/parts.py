@@ -1,0 +1,201 @@
+"""What the parts of a model cost that devices are given: layers, their passes, what they hand on and reduce.
+
+A layer's pass takes its share of the time that the whole model's pass of as many samples
+takes; where its tensors are split over devices, their part of the work is divided, while
+the host starts as many kernels as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from simulator.layers import Layer, balanced
+from simulator.training import Training
+from simulator.workload import Affine, Workload
+
+__all__ = ["Cut", "Exchanged", "Part", "Split", "cut", "parts_of"]
+
+Cut = Literal["balanced", "even"]
+
+
+class Split(NamedTuple):
+    """How the work of each layer is divided.
+
+    Attributes
+    ----------
+    tensor
+        Devices that share each tensor.
+    imbalance
+        Work of the busiest device with experts over the mean.
+    """
+
+    tensor: int = 1
+    imbalance: float = 1.0
+
+
+class Exchanged(NamedTuple):
+    """What a pass of some layers exchanges amid its work, in bytes of each exchange.
+
+    Attributes
+    ----------
+    tensor
+        All-reduces among the devices that share tensors.
+    tokens
+        All-to-alls among the devices that experts are spread over.
+    """
+
+    tensor: tuple[float, ...] = ()
+    tokens: tuple[float, ...] = ()
+
+
+class Part(NamedTuple):
+    """Some layers that follow each other, for one micro-batch.
+
+    Attributes
+    ----------
+    first, last
+        Layers ``first`` to ``last - 1``.
+    forward_s, backward_s, again_s
+        Seconds of each pass, and of what the backward pass computes once more.
+    forward, backward
+        What they exchange.
+    input_bytes, output_bytes
+        Handed over by the part before, and to the next one.
+    dense_bytes, expert_bytes
+        Gradients of variables that every copy has, and of those of experts, on all devices that share them together.
+    """
+
+    first: int
+    last: int
+    forward_s: float
+    backward_s: float
+    again_s: float
+    forward: Exchanged
+    backward: Exchanged
+    input_bytes: float
+    output_bytes: float
+    dense_bytes: float
+    expert_bytes: float
+
+
+def cut(load: Workload, stages: int, how: Cut | Sequence[int]) -> tuple[int, ...]:
+    """Where a model is cut: one past the last layer of each stage.
+
+    Parameters
+    ----------
+    load
+        With layers.
+    stages
+        How many; at most as many as layers.
+    how
+        balanced: so that the slowest stage is as fast as it can be. even: as many of the layers that there are most of on each, as
+        nearly as that goes; what comes before the first of them and after the last is with those. Or the first layer of each stage
+        but the first.
+
+    Raises
+    ------
+    ValueError
+        With a sentence, where there is no such cut.
+    """
+    layers = load.layers
+    if stages > len(layers):
+        raise ValueError(f"{stages} stages need as many layers, and workload {load.name!r} has {len(layers)}: take fewer stages")
+    if not isinstance(how, str):
+        ends = (*how, len(layers))
+        if len(ends) != stages or list(ends) != sorted(set(ends)) or ends[0] < 1:
+            raise ValueError(
+                f"strategy.stages ({list(how)}) must name the first layer of each of the {stages} stages but the first: rising numbers "
+                f"from 1 to {len(layers) - 1}"
+            )
+        return ends
+    if how == "balanced":
+        return balanced([layer.forward + layer.backward_work for layer in layers], stages)
+    work = [(layer.forward, layer.backward_work) for layer in layers]
+    most = max(work, key=work.count)
+    body = [number for number, its in enumerate(work) if its == most]
+    if stages > len(body):
+        raise ValueError(
+            f'strategy.stages = "even" puts equal layers on each stage, and of those that workload {load.name!r} has most of there are '
+            f"{len(body)} for {stages} stages: take fewer stages, or balanced"
+        )
+    begins = [body[number * len(body) // stages] for number in range(1, stages)]
+    return (*begins, len(layers))
+
+
+def parts_of(load: Workload, ends: Sequence[int], samples: float, split: Split, training: Training, batch: int) -> list[Part]:
+    """The parts between cuts.
+
+    Parameters
+    ----------
+    load
+        With layers; its times count.
+    ends
+        One past the last layer of each part.
+    samples
+        Of a micro-batch.
+    split
+        How work is divided.
+    training
+        Says what is computed again.
+    batch
+        Samples of all micro-batches together, on which sizes of sparse gradients depend.
+    """
+    layers = load.layers
+    forward, backward = sum(layer.forward for layer in layers), sum(layer.backward_work for layer in layers)
+    gradients = {variable.creation_index: variable.gradient_bytes(batch) for variable in load.variables}
+    found, first = [], 0
+    for last in ends:
+        its = layers[first:last]
+        forward_s = [_pass_s(load.forward, layer, layer.forward / forward if forward else 0.0, samples, split) for layer in its]
+        again = 0.0
+        if training.recompute == "full":
+            again = sum(forward_s)
+        elif training.recompute == "selective":
+            again = sum(layer.selective_work * its_s for layer, its_s in zip(its, forward_s, strict=True))
+        experts = {number for layer in its if layer.experts is not None for number in layer.experts.variables}
+        sizes = {number: gradients[number] for layer in its for number in layer.variables}
+        there = _exchanged(its, samples, split, forward=True)
+        back = _exchanged(its, samples, split, forward=False)
+        if training.recompute == "full":  # what is computed again is exchanged again
+            back = Exchanged(back.tensor + there.tensor, back.tokens + there.tokens)
+        found.append(
+            Part(
+                first=first,
+                last=last,
+                forward_s=sum(forward_s),
+                backward_s=sum(
+                    _pass_s(load.backward, layer, layer.backward_work / backward if backward else 0.0, samples, split) for layer in its
+                ),
+                again_s=again,
+                forward=there,
+                backward=back,
+                input_bytes=layers[first - 1].output_bytes_per_sample * samples if first else 0.0,
+                output_bytes=its[-1].output_bytes_per_sample * samples,
+                dense_bytes=sum(size for number, size in sizes.items() if number not in experts),
+                expert_bytes=sum(size for number, size in sizes.items() if number in experts),
+            )
+        )
+        first = last
+    return found
+
+
+def _pass_s(law: Affine, layer: Layer, share: float, samples: float, split: Split) -> float:
+    """Seconds of one layer's pass: of the device's work, or of the host that starts it, whichever takes longer."""
+    experts = layer.experts.work if layer.experts is not None else 0.0
+    work = 1.0 + experts * (split.imbalance - 1.0)
+    if split.tensor > 1 and layer.tensor is not None:
+        work *= layer.tensor.divided / split.tensor + 1.0 - layer.tensor.divided
+    return float(max(share * law.least_s, share * (law.base_s + law.per_sample_s * samples) * work))
+
+
+def _exchanged(layers: Sequence[Layer], samples: float, split: Split, *, forward: bool) -> Exchanged:
+    tensor: list[float] = []
+    tokens: list[float] = []
+    for layer in layers:
+        if split.tensor > 1 and layer.tensor is not None:
+            each = layer.tensor.forward_bytes_per_sample if forward else layer.tensor.backward_bytes_per_sample
+            tensor += [size * samples for size in each]
+        if layer.experts is not None:
+            tokens += [layer.experts.used * layer.experts.bytes_per_sample * samples] * 2  # to the experts, and back
+    return Exchanged(tuple(tensor), tuple(tokens))

@@ -1,0 +1,262 @@
+"""What a rank of a stage does in a step: the passes of its schedule, what it hands on, reduces and gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from simulator.collectives.operations import Operation as Does
+from simulator.program.program import Operation, Routine
+from simulator.records import OWN, PEER, Place
+from simulator.strategies.hybrid.groups import Among
+from simulator.strategies.hybrid.parts import Part
+from simulator.strategies.hybrid.schedules import Pass
+
+__all__ = ["PREVIOUS", "Reduced", "Shard", "StageCosts", "routine_of"]
+
+Shard = Literal["none", "optimizer", "gradients", "parameters"]
+
+NEXT, PREVIOUS = 0, 1
+"""Slots: the ranks of the stages after and before; also the channels of activations, which come from before, and of their gradients."""
+
+
+class Reduced(NamedTuple):
+    """Gradients that are reduced as one.
+
+    Attributes
+    ----------
+    chunk, ready
+        The chunk whose backward pass makes them, and the share of that after which they are there.
+    dense_bytes, expert_bytes
+        Of variables that all copies have, and of those of experts.
+    """
+
+    chunk: int
+    ready: float
+    dense_bytes: float
+    expert_bytes: float
+
+
+class StageCosts(NamedTuple):
+    """What a stage's routine is made of.
+
+    Attributes
+    ----------
+    order
+        Its passes.
+    parts
+        Of each chunk what it costs.
+    first, last
+        Of each chunk, whether it is the first, or the last, of the whole model.
+    reduced
+        What is reduced as one, in the order in which it becomes ready.
+    forward_s, backward_s
+        Of the whole model's passes, of which operations are shares.
+    weights
+        Share of a backward pass that is the gradients of weights.
+    apply
+        Share of the model's update.
+    shard, shards, copies, experts
+        What copies share, how many share one, how many copies there are, and over how many experts are spread.
+    prefetch
+        Layers whose parameters are gathered ahead.
+    seconds
+        How long a collective takes: with whom, what, and bytes.
+    exchange_s
+        Seconds of what a part exchanges amid a pass: part, and whether forward.
+    delay
+        Steps by which its backward passes are behind its forward passes.
+    """
+
+    order: Sequence[Pass]
+    parts: Sequence[Part]
+    layers: Sequence[Sequence[Part]]
+    first: Sequence[bool]
+    last: Sequence[bool]
+    reduced: Sequence[Reduced]
+    forward_s: float
+    backward_s: float
+    weights: float
+    apply: float
+    shard: Shard
+    shards: int
+    copies: int
+    experts: int
+    prefetch: int
+    seconds: Callable[[Among, Does, float], float]
+    exchange_s: Callable[[Part, bool], float]
+    delay: int = 0
+
+
+def routine_of(stage: StageCosts, partitions: dict[Among, int]) -> Routine:
+    """The operations of a step.
+
+    Parameters
+    ----------
+    stage
+        What they are made of.
+    partitions
+        Numbers of the partitions that are used, which it adds to.
+    """
+    return _Maker(stage, partitions).made()
+
+
+class _Maker:
+    def __init__(self, stage: StageCosts, partitions: dict[Among, int]) -> None:
+        self._stage = stage
+        self._partitions = partitions
+        self._operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
+        self._tail: tuple[int, ...] = (1,)
+        """What the next pass waits for."""
+        self._used: dict[int, int] = {}
+        self._named: dict[str, int] = {}
+        self._computes: list[int] = []
+        self._reduced: list[int] = []
+        last: dict[int, int] = {}
+        for number, each in enumerate(stage.order):
+            if each.does != "forward":
+                last[each.chunk] = number
+        self._last_of_chunk = {number: chunk for chunk, number in last.items()}
+        self._gathers = stage.shard == "parameters" and stage.shards > 1
+        self._keeps_gathered = len(stage.first) > 1 or not (stage.first[0] and stage.last[0])
+        self._gathered: set[int] = set()
+
+    def made(self) -> Routine:
+        stage = self._stage
+        for number, each in enumerate(stage.order):
+            self._pass(each, ends=number in self._last_of_chunk)
+        updated = self._add(kind="compute", name="apply", after=(*self._tail, *self._reduced), apply=stage.apply)
+        if stage.shard in ("optimizer", "gradients") and stage.shards > 1:
+            total = sum(its.dense_bytes + its.expert_bytes for its in stage.reduced)
+            self._collective("shard", "all-gather", total, (updated,))
+        return Routine(tuple(self._operations))
+
+    # -- passes ----------------------------------------------------------------------
+
+    def _pass(self, each: Pass, *, ends: bool) -> None:
+        stage, part = self._stage, self._stage.parts[each.chunk]
+        if each.does == "forward":
+            if not stage.first[each.chunk]:
+                self._receive("activations", each.micro_batch, NEXT, 0)
+            self._forward(each)
+            if not stage.last[each.chunk]:
+                self._send("activations", each.micro_batch, NEXT, part.output_bytes, 0)
+            return
+        if each.does == "backward" and not stage.last[each.chunk]:
+            self._receive("gradients", each.micro_batch, PREVIOUS, stage.delay)
+        self._backward(each, ends=ends)
+        if each.does == "backward" and not stage.first[each.chunk]:
+            self._send("gradients", each.micro_batch, PREVIOUS, self._given_bytes(each.chunk), stage.delay)
+
+    def _given_bytes(self, chunk: int) -> float:
+        return self._stage.layers[chunk][0].input_bytes
+
+    def _forward(self, each: Pass) -> None:
+        stage, part = self._stage, self._stage.parts[each.chunk]
+        if self._gathers and not (self._keeps_gathered and each.chunk in self._gathered):
+            self._gathered.add(each.chunk)
+            for layer in stage.layers[each.chunk]:
+                self._gather(layer)
+                self._compute("forward", each.micro_batch, forward=self._share(layer.forward_s, stage.forward_s))
+        else:
+            self._compute("forward", each.micro_batch, forward=self._share(part.forward_s, stage.forward_s))
+        self._exchange(part, forward=True)
+
+    def _backward(self, each: Pass, *, ends: bool) -> None:
+        """A backward pass, or the part of it that is gradients of weights; of the last one of a chunk what is ready is reduced."""
+        stage, part = self._stage, self._stage.parts[each.chunk]
+        share = {"backward": 1.0, "weights": stage.weights}[each.does]
+        if each.does == "backward" and any(other.does == "weights" for other in stage.order):
+            share = 1.0 - stage.weights
+        again = part.again_s if each.does == "backward" else 0.0
+        if self._gathers:
+            for layer in reversed(stage.layers[each.chunk]):
+                if not self._keeps_gathered:
+                    self._gather(layer)
+                of_layer = layer.again_s if each.does == "backward" else 0.0
+                self._compute_back(each, of_layer, layer.backward_s * share)
+                if ends or not self._keeps_gathered:
+                    self._reduce(layer.dense_bytes, layer.expert_bytes)
+        else:
+            every = stage.shard == "gradients" and stage.shards > 1 and not self._keeps_gathered
+            its = [one for one in stage.reduced if one.chunk == each.chunk] if ends or every else []
+            done = 0.0
+            for one in its:
+                self._compute_back(each, again, part.backward_s * share * (one.ready - done))
+                again, done = 0.0, one.ready
+                self._reduce(one.dense_bytes, one.expert_bytes)
+            if done < 1.0:
+                self._compute_back(each, again, part.backward_s * share * (1.0 - done))
+        if each.does == "backward":
+            self._exchange(part, forward=False)
+
+    def _compute_back(self, each: Pass, again_s: float, backward_s: float) -> None:
+        stage = self._stage
+        forward, backward = self._share(again_s, stage.forward_s), self._share(backward_s, stage.backward_s)
+        self._compute(each.does, each.micro_batch, forward=forward, backward=backward)
+
+    @staticmethod
+    def _share(part_s: float, whole_s: float) -> float:
+        return part_s / whole_s if whole_s else 0.0
+
+    # -- operations ------------------------------------------------------------------
+
+    def _add(self, **its: object) -> int:
+        self._operations.append(Operation(**its))  # type: ignore[arg-type]
+        return len(self._operations) - 1
+
+    def _compute(self, name: str, number: int, *, forward: float = 0.0, backward: float = 0.0) -> None:
+        self._tail = (self._add(kind="compute", name=name, number=number, after=self._tail, forward=forward, backward=backward),)
+        self._computes.append(self._tail[0])
+
+    def _receive(self, name: str, number: int, channel: int, from_step: int) -> None:
+        # asked for when the rank comes to it, so that what it stands still for is told from what comes later
+        self._tail = (self._add(kind="receive", name=name, number=number, after=self._tail, channel=channel, from_step=from_step),)
+
+    def _send(self, name: str, number: int, slot: int, size_bytes: float, from_step: int) -> None:
+        self._add(kind="send", name=name, number=number, after=self._tail, slot=slot, size_bytes=size_bytes, channel=slot,
+                  source=Place("device", OWN), target=Place("device", PEER), departs=True, lands=True, from_step=from_step)  # fmt: skip
+
+    def _exchange(self, part: Part, *, forward: bool) -> None:
+        """What ranks that go through a pass together exchange in it, as one: the next pass waits for it."""
+        stage = self._stage
+        lasts_s = stage.exchange_s(part, forward)
+        if lasts_s:
+            its = part.forward if forward else part.backward
+            self._tail = (self._timed("pass", "exchange", sum(its.tensor) + sum(its.tokens), lasts_s, self._tail),)
+
+    def _gather(self, layer: Part) -> None:
+        """The parameters of a layer, ahead of the pass that needs them."""
+        ahead = self._computes[-1 - self._stage.prefetch :]
+        begins = (ahead[0],) if len(ahead) > self._stage.prefetch else (1,)
+        gathered = self._collective("shard", "all-gather", layer.dense_bytes + layer.expert_bytes, begins)
+        self._tail = (*self._tail, *gathered)
+
+    def _reduce(self, dense_bytes: float, expert_bytes: float) -> None:
+        """Gradients that the last compute has made ready, among copies."""
+        stage, after = self._stage, (self._computes[-1],)
+        if stage.copies == 1:
+            return
+        if stage.shard == "none" or stage.shards == 1:
+            self._reduced += self._collective("data", "all-reduce", dense_bytes, after)
+        else:
+            scattered = self._collective("shard", "reduce-scatter", dense_bytes, after)
+            self._reduced += scattered
+            if stage.shards < stage.copies:
+                self._reduced += self._collective("across", "all-reduce", dense_bytes / stage.shards, tuple(scattered) or after)
+        if expert_bytes and stage.copies > stage.experts:
+            self._reduced += self._collective("alike", "all-reduce", expert_bytes / stage.experts, after)
+
+    def _collective(self, among: Among, does: Does, size_bytes: float, after: tuple[int, ...]) -> list[int]:
+        """A collective, unless there is nothing to do."""
+        lasts_s = self._stage.seconds(among, does, size_bytes)
+        return [self._timed(among, does, size_bytes, lasts_s, after, does)] if size_bytes else []
+
+    def _timed(self, among: Among, name: str, size_bytes: float, lasts_s: float, after: tuple[int, ...], does: Does = "all-reduce") -> int:
+        partition = self._partitions.setdefault(among, len(self._partitions))
+        bucket = self._used.get(partition, 0)
+        self._used[partition] = bucket + 1
+        number = self._named.get(name, 0)
+        self._named[name] = number + 1
+        return self._add(kind="collective", name=name, number=number, after=after, size_bytes=size_bytes, does=does, partition=partition,
+                         bucket=bucket, lasts_s=lasts_s, departs=True, lands=True)  # fmt: skip
