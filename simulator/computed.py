@@ -1,0 +1,305 @@
+"""Workloads that nobody measured: what a step costs, computed from a model's dimensions for a device with a datasheet.
+
+A model is a chain of :class:`Block`: each says what its passes ask of any device (floating-point
+operations of matrix products, bytes of what memory limits, kernels to start), which
+variables it has, and what it hands on and keeps. On a device a pass takes
+
+    operations / (peak x share of it) + bytes / (memory bandwidth x share of it)
+
+and no less than the host needs to start its kernels. The constants, each with a 90%
+interval and its source, stand in ``models/practice.toml``; joint draws of them are the
+workload's uncertainty. docs/computed-workloads.md has every formula with its source.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from simulator.accelerator import Accelerator, accelerator_named, accelerators
+from simulator.constants import Known, constants
+from simulator.layers import Experts, Layer, TensorSplit
+from simulator.spec import Spec
+
+__all__ = [
+    "CONSTANTS", "DEFAULT_DEVICE", "Block", "Computed", "Dimensions", "Parameter", "Pass", "known_device", "step_of", "value_bytes_of",
+]  # fmt: skip
+
+DEFAULT_DEVICE = "A100-SXM4-80GB"
+CONSTANTS = ("matrix_share", "elementwise_share", "normalisation_share", "kernel_start_s")
+"""Constants of ``models/practice.toml`` that times are computed with; of the two in the middle a model has one."""
+PARAMETER_BYTES = 4
+"""Variables and their gradients are float32 in TensorFlow's mixed precision too."""
+_DRAWS = 60
+
+
+class Parameter(NamedTuple):
+    """A trainable variable: its name, its shape, and whether experts have it."""
+
+    name: str
+    shape: tuple[int, ...]
+    of_experts: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+
+class Pass(NamedTuple):
+    """What a forward or backward pass asks of any device, per sample; kernels whatever the batch."""
+
+    flops: float = 0.0
+    moved_bytes: float = 0.0
+    kernels: int = 0
+
+    def __add__(self, other: object) -> Pass:  # type: ignore[override]
+        """Both, one after the other."""
+        assert isinstance(other, Pass)
+        return Pass(self.flops + other.flops, self.moved_bytes + other.moved_bytes, self.kernels + other.kernels)
+
+    def times(self, number: int) -> Pass:
+        """The same so many times."""
+        return Pass(self.flops * number, self.moved_bytes * number, self.kernels * number)
+
+
+class Block(NamedTuple):
+    """One layer of a model, by formula.
+
+    Attributes
+    ----------
+    forward, backward
+        All of its passes.
+    whole
+        Of the forward pass what splitting the layer over devices leaves whole; None: it cannot be split.
+    again
+        Of the forward pass what selective recomputation computes once more.
+    by_experts
+        Of the forward pass what experts do.
+    output_bytes, kept_bytes, kept_selectively_bytes, kept_whole_bytes
+        Per sample, as :class:`~simulator.layers.Layer` has them; the last is what every
+        device keeps whole where a layer is split.
+    all_reduces
+        Bytes per sample of each all-reduce of a split layer, forward and backward.
+    experts
+        Their count, how many each token is sent to, and the bytes of all tokens of a sample.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    forward: Pass
+    backward: Pass
+    output_bytes: float
+    kept_bytes: float
+    kept_selectively_bytes: float | None = None
+    kept_whole_bytes: float = 0.0
+    whole: Pass | None = None
+    again: Pass = Pass()
+    by_experts: Pass = Pass()
+    all_reduces: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    experts: tuple[int, int, float] | None = None
+
+
+class Dimensions(Protocol):
+    """A table of dimensions that a workload may have in place of measurements."""
+
+    @property
+    def device(self) -> str:
+        """The device that times are computed for where the cluster names none."""
+
+    @property
+    def moves_at(self) -> str:
+        """The constant that says what share of the memory's bandwidth it reaches."""
+
+    @property
+    def input_bytes_per_sample(self) -> float:
+        """Of a sample as it is fed."""
+
+    def blocks(self, value_bytes: int) -> Sequence[Block]:
+        """Its layers in the order of the forward pass; activations take ``value_bytes`` each."""
+
+
+class Computed(Spec):
+    """That a workload's times are computed from dimensions, and how: nothing of it was measured."""
+
+    device: str = Field(min_length=1, max_length=200, description="that the times are computed for")
+    keys: tuple[str, ...] = Field(description="parts of the workload that follow from the dimensions; all others were given")
+    constants: dict[str, Known] = Field(description="that the times were computed with, each with its 90% interval")
+
+    @property
+    def timed(self) -> bool:
+        """Whether forward or backward pass are computed, and not both given."""
+        return "forward" in self.keys or "backward" in self.keys
+
+
+def value_bytes_of(precision: str) -> int:
+    """Bytes of an activation in a precision of TensorFlow's."""
+    return 4 if precision == "float32" else 2
+
+
+def known_device(name: str) -> Accelerator:
+    """The accelerator of this name that times can be computed for.
+
+    Raises
+    ------
+    ValueError
+        ``models/devices`` does not have it, or it is a host's processor.
+    """
+    device = accelerator_named(name)
+    if device is None or device.cores is not None:
+        names = sorted({each.name for each in accelerators().values() if each.cores is None})
+        why = "is a processor, of which no share of its peak is known" if device is not None else "is no device of models/devices"
+        raise ValueError(f"{name[:60]!r} {why}; times can be computed for {', '.join(names)}")
+    return device
+
+
+def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[str, Known] | None = None) -> dict[str, Any]:
+    """What a workload is by its dimensions on a device, by the workload's keys.
+
+    Parameters
+    ----------
+    dimensions
+        Of the model.
+    precision
+        Of the workload, in TensorFlow's words.
+    device
+        A name of ``models/devices``.
+    own
+        Constants in place of those of ``models/practice.toml``.
+
+    Returns
+    -------
+    dict
+        ``variables``, ``layers``, ``counted``, ``forward``, ``backward``, ``apply_s``,
+        ``uncertainty`` and so on, as tables.
+
+    Raises
+    ------
+    ValueError
+        The device is not known, or states no peak for this precision.
+    """
+    on = known_device(device)
+    peak = on.peak(precision)
+    if peak is None:
+        raise ValueError(f"{on.name} states no peak for {precision} (models/devices), so no times can be computed for it")
+    used = {name: {**constants(), **(own or {})}[name] for name in (CONSTANTS[0], dimensions.moves_at, CONSTANTS[-1])}
+    blocks = dimensions.blocks(value_bytes_of(precision))
+    parameters = [each for block in blocks for each in block.parameters]
+    count = sum(each.count for each in parameters)
+
+    def times(matrix_share: float, memory_share: float, start_s: float) -> _Times:
+        return _Times(peak * matrix_share, on.memory_bandwidth_bytes_per_s * memory_share, start_s)
+
+    nominal = times(*(each.value for each in used.values()))
+    forward, backward = _total(block.forward for block in blocks), _total(block.backward for block in blocks)
+    names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
+    draws = [
+        tuple(value for work in (forward, backward) for value in (drawn.of(work), drawn.least_of(work))) + (drawn.apply_s(count),)
+        for drawn in (times(*row) for row in _joint_draws(used))
+    ]
+    return {
+        "variables": _variables(blocks, nominal),
+        "layers": _layers(blocks, nominal),
+        "counted": {
+            "flops_per_sample": forward.flops + backward.flops,
+            "per_sample_bytes": forward.moved_bytes + backward.moved_bytes,
+            "kernels": forward.kernels + backward.kernels,
+        },
+        "forward": {"base_s": 0.0, "per_sample_s": nominal.of(forward), "least_s": nominal.least_of(forward)},
+        "backward": {"base_s": 0.0, "per_sample_s": nominal.of(backward), "least_s": nominal.least_of(backward)},
+        "apply_s": nominal.apply_s(count),
+        "uncertainty": {"parameters": [*names, "apply_s"], "draws": draws},
+        "input_bytes_per_sample": dimensions.input_bytes_per_sample,
+        "computed": {"device": on.name, "constants": used},
+    }
+
+
+class _Times(NamedTuple):
+    """What a device does in a second, and what its host needs for a kernel."""
+
+    flops_per_s: float
+    bytes_per_s: float
+    start_s: float
+
+    def of(self, work: Pass) -> float:
+        """Seconds for each sample."""
+        return work.flops / self.flops_per_s + work.moved_bytes / self.bytes_per_s
+
+    def least_of(self, work: Pass) -> float:
+        """Seconds that a pass takes whatever the batch."""
+        return work.kernels * self.start_s
+
+    def apply_s(self, parameters: int) -> float:
+        """Seconds of Adam's update of so many numbers: gradient, both moments and variable read, the last three written, in float32."""
+        return 7 * PARAMETER_BYTES * parameters / self.bytes_per_s
+
+
+def _total(passes: Any) -> Pass:
+    return sum(passes, Pass())
+
+
+def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
+    """Joint draws of independent constants: quantiles of each at equal steps, in an order from a stream of its name."""
+    columns = []
+    for name, known in used.items():
+        order = np.random.default_rng(np.random.SeedSequence(zlib.crc32(f"computed {name}".encode()))).permutation(_DRAWS)
+        columns.append([known.quantile((int(place) + 0.5) / _DRAWS, of_rate=name.endswith("_share")) for place in order])
+    return list(zip(*columns, strict=True))
+
+
+def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
+    """In the order in which gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
+    index = sum(len(block.parameters) for block in blocks)
+    work = [times.of(block.backward) for block in blocks]
+    whole, done, found = sum(work), 0.0, []
+    for block, its in zip(reversed(blocks), reversed(work), strict=True):
+        size, seen = sum(each.count for each in block.parameters), 0
+        for each in reversed(block.parameters):
+            index, seen = index - 1, seen + each.count
+            found.append(
+                {"name": f"{block.name}/{each.name}", "size_bytes": float(PARAMETER_BYTES * each.count), "creation_index": index,
+                 "ready": min(round((done + its * seen / size) / whole, 9), 1.0), "rows": each.shape[0]}
+            )  # fmt: skip
+        done += its
+    return found
+
+
+def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
+    """With the seconds that a sample takes as their work."""
+    found, first = [], 0
+    for block in blocks:
+        its = range(first, first + len(block.parameters))
+        first += len(block.parameters)
+        forward_s = times.of(block.forward)
+        whole = block.whole
+        split = experts = None
+        if whole is not None:
+            split = TensorSplit(
+                divided=1.0 - times.of(whole) / forward_s,
+                forward_bytes_per_sample=block.all_reduces[0],
+                backward_bytes_per_sample=block.all_reduces[1],
+                kept_whole=block.kept_whole_bytes / block.kept_bytes,
+            )
+        if block.experts is not None:
+            count, used, size = block.experts
+            mine = tuple(index for index, each in zip(its, block.parameters, strict=True) if each.of_experts)
+            experts = Experts(count=count, used=used, work=times.of(block.by_experts) / forward_s, bytes_per_sample=size, variables=mine)
+        layer = Layer(
+            name=block.name,
+            forward=forward_s,
+            backward=times.of(block.backward),
+            variables=tuple(its),
+            output_bytes_per_sample=block.output_bytes,
+            kept_bytes_per_sample=block.kept_bytes,
+            kept_selectively_bytes_per_sample=block.kept_selectively_bytes,
+            selective_work=times.of(block.again) / forward_s,
+            tensor=split,
+            experts=experts,
+        )
+        found.append(layer.model_dump())
+    return found
