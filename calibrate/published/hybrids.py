@@ -192,6 +192,18 @@ class HybridTables:
         layout = f"{self._file.seed} {row.series} {row.devices} {row.tensor} {row.pipeline}"
         return zlib.crc32(layout.encode()) / 2**32 >= self._file.held_out
 
+    @cached_property
+    def fitted_rows(self) -> list[HybridRow]:
+        """Those that constants are fitted to."""
+        return [row for row in self.rows if self.is_fitted(row)]
+
+    def base_of(self, row: HybridRow) -> HybridRow | None:
+        """The smallest row of the same training, where one with more devices is to be predicted from it; none of the fitted table."""
+        if row.series in self._file.fitted:
+            return None
+        its = self.same_training(row)
+        return its[0] if its[-1].devices > its[0].devices else None
+
     def same_training(self, row: HybridRow) -> list[HybridRow]:
         """Rows of the same series and sequence, the fewest devices and the smallest batch first."""
         its = [each for each in self.rows if (each.series, each.sequence) == (row.series, row.sequence)]
