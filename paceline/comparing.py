@@ -79,7 +79,7 @@ def has_effect(ratio: Estimate) -> bool:
 
 def rivals_of(results: Sequence[Result], best: int) -> list[int]:
     """Of results, those with as many replicas as the one of index ``best``, the fastest first."""
-    there = [index for index, result in enumerate(results) if result.replicas == results[best].replicas and index != best]
+    there = [index for index, result in enumerate(results) if result.ranks == results[best].ranks and index != best]
     return sorted(there, key=lambda index: -results[index].throughput_samples_per_s.mean)
 
 

@@ -53,7 +53,8 @@ def placement_of(scenario: Scenario) -> Placement:
     needed = scenario.nodes_needed
     nodes = max(needed, cluster.nodes or 0)
     each = min(scenario.ranks, cluster.replicas_per_node)
-    parts = [_on_nodes(scenario.ranks, scenario.worker_nodes, each, cluster.devices_per_node)]
+    noun = "replica" if scenario.ranks == scenario.replicas else "device"
+    parts = [_on_nodes(scenario.ranks, noun, scenario.worker_nodes, each, cluster.devices_per_node)]
     if servers:
         parts.append(f"{_counted(servers, 'parameter server')} on {_counted(servers, 'node')} of {'its' if servers == 1 else 'their'} own")
     elif scenario.servers:
@@ -72,11 +73,11 @@ def placement_of(scenario: Scenario) -> Placement:
     )
 
 
-def _on_nodes(replicas: int, nodes: int, each: int, devices: int) -> str:
+def _on_nodes(ranks: int, noun: str, nodes: int, each: int, devices: int) -> str:
     holding = "1 device" if devices == 1 else f"{devices} devices"
-    full = "" if replicas == nodes * each else "up to "
+    full = "" if ranks == nodes * each else "up to "
     split = f", {full}{each} on each" if nodes > 1 and each > 1 else ""
-    return f"{_counted(replicas, 'replica')} on {_counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}"
+    return f"{_counted(ranks, noun)} on {_counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -68,6 +68,11 @@ class Outcome(Spec):
             "steps_of_a_replica": run.steps if run.job_steps is None else None,
         }
 
+    @property
+    def ranks(self) -> int:
+        """Who makes steps: copies of the model, or the parts that these are cut into."""
+        return self.scenario.ranks
+
     @classmethod
     def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
         """All of one row; of several the settings that differ and the most important figures."""

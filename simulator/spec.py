@@ -130,9 +130,11 @@ def _marks(annotation: Any) -> Iterator[Any]:
 
 
 def parts_of(annotation: Any) -> Iterator[type]:
-    """The classes that an annotation is made of: ``tuple[float, ...] | None`` -> float, NoneType."""
+    """The classes that an annotation is made of: ``tuple[float, ...] | None`` -> float, NoneType; of a literal text: str."""
     inner = get_args(annotation)
-    if not inner and isinstance(annotation, type):
+    if isinstance(annotation, str):
+        yield str
+    elif not inner and isinstance(annotation, type):
         yield annotation
     for part in inner:
         yield from parts_of(part)

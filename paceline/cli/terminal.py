@@ -169,11 +169,11 @@ _MOST_COMPARED = 4
 
 def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     """The fastest against each of the others, where the most replicas are that more than one of them has."""
-    counts = Counter(result.replicas for result in results)
+    counts = Counter(result.ranks for result in results)
     most = max((count for count, held in counts.items() if held > 1), default=None)
     if most is None:
         return
-    there = [index for index, result in enumerate(results) if result.replicas == most]
+    there = [index for index, result in enumerate(results) if result.ranks == most]
     best = max(there, key=lambda index: results[index].throughput_samples_per_s.mean)
     counted = _counted(results)
     where = f"at {most:,} {counted if most > 1 else counted.removesuffix('s')}"
@@ -204,7 +204,7 @@ def _table(title: str, results: Sequence[Result]) -> Table:
     for result in results:
         rate = result.throughput_samples_per_s
         table.add_row(
-            f"{result.replicas}{'*' if result.extrapolated else ' '}",
+            f"{result.ranks}{'*' if result.extrapolated else ' '}",
             str(_placement(result).nodes),
             written(rate.mean, "throughput" if rate.mean < _MOST else "compact"),
             format_interval(rate.low, rate.high, "compact"),
@@ -296,7 +296,7 @@ def _particulars(result: Result) -> Iterator[tuple[str, str]]:
     if result.phase is not None:
         yield "phases", _phases(result.phase)
     rates = result.throughput_of_each_replication
-    if rates and len(rates) != _RANGE_IS_INTERVAL and result.scenario.run.total_steps(result.replicas) < _SHORT * result.replicas:
+    if rates and len(rates) != _RANGE_IS_INTERVAL and result.scenario.run.total_steps(result.ranks) < _SHORT * result.ranks:
         yield "runs", f"{format_throughput(min(rates))} to {format_throughput(max(rates))} samples/s over {len(rates)} runs"
 
 

@@ -80,7 +80,7 @@ def _worker_count(result: Result) -> WorkerCount:
     scenario = result.scenario
     return WorkerCount(
         workers=scenario.workers,
-        replicas=result.replicas,
+        replicas=result.ranks,
         throughput_samples_per_s=result.throughput_samples_per_s,
         throughput_of_each_replication=result.throughput_of_each_replication,
         discrepancy=result.discrepancy,

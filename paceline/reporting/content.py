@@ -236,8 +236,8 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
     loads = [result.scenario.workload for result in results]
     batches = {load.batch_per_replica or load.global_batch for load in loads}
     return Request(
-        fewest=min(result.replicas for result in results),
-        most=max(result.replicas for result in results),
+        fewest=min(result.ranks for result in results),
+        most=max(result.ranks for result in results),
         curves=len(at.curves),
         clusters=tuple(dict.fromkeys(result.scenario.cluster.name for result in results)),
         scalings=next(group.labels for group in at.groups if group.id == "scaling"),
@@ -266,9 +266,9 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
     def rate(index: int) -> float:
         return results[index].throughput_samples_per_s.mean
 
-    most = max(result.replicas for result in results)
+    most = max(result.ranks for result in results)
     found = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
-    there = [index for index, result in enumerate(results) if result.replicas == (most if found is None else results[found].replicas)]
+    there = [index for index, result in enumerate(results) if result.ranks == (most if found is None else results[found].ranks)]
     if chosen is not None and found is None:
         raise ResultsError(
             f"the plan's answer, scenario {chosen}, is not among the results; give the results file that `paceline plan` wrote with it"

@@ -166,9 +166,9 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     servers = "strategy.servers" not in keys
     variants = [_variant(scenario, each, named_too, servers=servers) for scenario, each in zip(scenarios, settings, strict=True)]
     rows: list[tuple[str, ...]] = [(variant, *each[1:]) for variant, each in zip(variants, named, strict=True)]
-    keys = _until_apart(rows, [result.replicas for result in results], settings, keys)
+    keys = _until_apart(rows, [result.ranks for result in results], settings, keys)
     clusters = [scenario.cluster.name for scenario in scenarios]
-    columns: list[list[Any]] = [[result.replicas for result in results]]
+    columns: list[list[Any]] = [[result.ranks for result in results]]
     columns += [_swept(path, [each.get(path) for each in settings], clusters) for path in keys]
     rows = _numbered(rows, columns)
     found = tuple(_key(path, column) for path, column in zip(["replicas", *keys], columns, strict=True))

@@ -336,7 +336,7 @@ def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:
 
 def _candidate_hover(each: Candidate, *, whole: bool) -> str:
     rate = each.result.throughput_samples_per_s
-    where = each.placement or f"{each.result.replicas:,} replicas"
+    where = each.placement or f"{each.result.ranks:,} replicas"
     lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(where)}"]
     lines.append(f"{format_number(rate.mean)} samples/s (90% interval {format_number(rate.low)} to {format_number(rate.high)})")
     if whole and each.time_s is not None and each.cost_usd is not None:

@@ -162,7 +162,7 @@ def _fitting(setting: Setting, results: Sequence[Result]) -> tuple[list[int], st
 def _batch(result: Result) -> int:
     """Samples of a step: of a replica where that is fixed, else of all together."""
     load = result.scenario.workload
-    return load.batch_per_replica if load.batch_per_replica is not None else result.scenario.batch * result.replicas
+    return load.batch_per_replica if load.batch_per_replica is not None else result.scenario.batch * result.scenario.replicas
 
 
 def _beside(setting: Setting, index: int, result: Result, name: str) -> Beside:
@@ -173,7 +173,7 @@ def _beside(setting: Setting, index: int, result: Result, name: str) -> Beside:
         name=name,
         result=index,
         scenario_hash=result.scenario_hash,
-        replicas=result.replicas,
+        replicas=result.ranks,
         predicted=predicted,
         measured=measured,
         repeats=setting.throughput,

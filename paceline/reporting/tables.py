@@ -66,7 +66,7 @@ def tables_of(
     at = coordinates_of(results, labels)
     names = [at.title_of(index) for index in range(len(results))]
     keys: list[tuple[Cell, ...]] = [
-        (name, result.scenario.scaling, result.replicas, result.scenario_hash) for name, result in zip(names, results, strict=True)
+        (name, result.scenario.scaling, result.ranks, result.scenario_hash) for name, result in zip(names, results, strict=True)
     ]
     parts = tuple(Column(f"{part}_s", "seconds") for part in (*Breakdown.model_fields, "hidden_communication", "step_mean"))
     found = [

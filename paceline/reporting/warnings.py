@@ -60,7 +60,7 @@ def warnings_of(results: Sequence[Result], names: Sequence[str]) -> tuple[Warnin
     for name, result in zip(names, results, strict=True):
         for warned in result.warnings:
             key = warned.code, warned.path, str(warned.value) if warned.code in _ONE_OF_EACH else ""
-            grouped.setdefault(key, []).append((warned, name, result.replicas, result.scenario_hash))
+            grouped.setdefault(key, []).append((warned, name, result.ranks, result.scenario_hash))
     return tuple(
         _group(code, path, held, len(results))
         for (code, path, _), held in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))

@@ -58,12 +58,15 @@ class _Rules:
 def random_table(pick: Pick) -> Table:
     """A scenario as a table; a few of them break a rule of scenarios."""
     rules = _Rules(pick)
-    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 8, *("parameter-server",) * 14, *("gossip",) * 2))
+    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 8, *("parameter-server",) * 14, *("gossip",) * 2,
+                 *("hybrid",) * 6))  # fmt: skip
     servers = kind == "parameter-server"
     shape = _shape(pick, kind)
     mode = pick(("async", "async", "ssp", "sync", "sync")) if servers else ""
     workers = 1 if kind == "single" else pick((1, 2, 2, 3, 3, 4, 4, 5, 6))
     team = 1
+    if kind == "hybrid":
+        shape = pick(({}, {"devices_per_node": 2}, {"devices_per_node": 4}))
     if kind in ("parameter-server", "multi-worker-mirrored") and shape.get("replicas_per_device", 1) == 1 and len(shape) <= 1:
         team = pick((1,) * 6 + (2, 3))
         if team > 1:
@@ -76,6 +79,10 @@ def random_table(pick: Pick) -> Table:
         strategy = _servers(pick, rules, mode, workers, load, cluster, run)
     elif kind in ("single", "gossip"):
         strategy = {"kind": kind}
+    elif kind == "hybrid":
+        load["layers"] = _layers(pick, rules, load)
+        strategy, training = _hybrid(pick, rules, load, cluster, run)
+        return {"workload": load, "cluster": cluster, "strategy": strategy, "run": run, "training": training, "discrepancy": {}}
     else:
         strategy = _all_reduce(pick, rules, kind, workers * team, load, cluster, run)
     if team > 1:
@@ -222,6 +229,81 @@ def _node_class(pick: Pick, rules: _Rules, number: int) -> Table:
     if pick((False, True)):
         kind["inter_node"] = rules.link()
     return kind
+
+
+def _layers(pick: Pick, rules: _Rules, load: Table) -> list[Table]:
+    """One layer for each variable, some of which can be split or have experts."""
+    layers = []
+    for number in range(len(load["variables"])):
+        layer: Table = {
+            "name": f"layer {number}",
+            "forward": float(pick((1, 1, 1, 2, 0.5))),
+            "backward": float(pick((2, 2, 1, 0))),
+            "variables": [number],
+            "output_bytes_per_sample": rules.size_bytes() / 4,
+            "kept_bytes_per_sample": rules.size_bytes() / 4,
+        }
+        if pick((True, True, True, False)):
+            size_bytes = rules.size_bytes() / 4
+            layer["tensor"] = {
+                "divided": pick((1.0, 0.75)),
+                "forward_bytes_per_sample": pick(([size_bytes] * 2, [size_bytes], [])),
+                "backward_bytes_per_sample": pick(([size_bytes] * 2, [])),
+            }
+        if pick((False, False, True)):
+            layer["experts"] = {
+                "count": 4,
+                "used": pick((1, 2)),
+                "work": 0.5,
+                "bytes_per_sample": rules.size_bytes() / 4,
+                "variables": [number],
+            }
+        layers.append(layer)
+    return layers
+
+
+def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) -> tuple[Table, Table]:
+    """Degrees, schedules and shards, and micro-batches that fit them."""
+    per_node = cluster.get("devices_per_node", 1)
+    pipeline, tensor, copies = pick((1, 2, 2, 3)), pick((1, 1, 1, 2, 4)), pick((1, 1, 2, 2, 4))
+    pipeline = min(pipeline, len(load["layers"]))
+    tensor = tensor if not (per_node % tensor and tensor % per_node) and any("tensor" in its for its in load["layers"]) else 1
+    if tensor > per_node:
+        cluster.pop("node_classes", None)
+        cluster.pop("node_speed", None)
+    experts = any("experts" in its for its in load["layers"])
+    strategy: Table = {
+        "kind": "hybrid",
+        "workers": pipeline * tensor * copies,
+        "pipeline": pipeline,
+        "tensor": tensor,
+        "expert": pick((1, copies)) if experts else 1,
+        "schedule": pick(("1f1b", "1f1b", "gpipe", "zero-bubble", "interleaved", "pipedream")),
+        "stages": pick(("balanced", "balanced", "even")),
+        "sequence_parallel": pick((False, True)),
+        "order": pick(("data", "pipeline")),
+    }
+    training: Table = {"micro_batches": pick((4, 2, 1)), "recompute": pick(("none", "none", "full", "selective"))}
+    if strategy["schedule"] == "interleaved":
+        if pipeline > 1 and 2 * pipeline <= len(load["layers"]) and not training["micro_batches"] % pipeline:
+            strategy["chunks"] = 2
+        else:
+            strategy["schedule"] = "1f1b"
+    if strategy["schedule"] == "pipedream":
+        training["micro_batches"] = 1
+    else:
+        strategy["shard"] = pick(("none", "none", "optimizer", "gradients", "parameters"))
+        if strategy["shard"] != "none" and pick((False, True)):
+            strategy["shard_group"] = pick((copies, max(copies // 2, 1)))
+        if strategy["shard"] == "parameters":
+            strategy["prefetch"] = pick((1, 0, 2))
+    if pick((False, True)):
+        strategy["bucket_size_bytes"] = rules.size_bytes()
+    if experts and pick((False, True)):
+        strategy |= {"expert_imbalance": {"kind": "empirical", "values": [1.0, 1.5, 2.0]}, "capacity": pick((None, 1.25))}
+    run["warmup_steps"] = max(run.get("warmup_steps", 1), pipeline - 1)
+    run["steps"] = max(run["steps"], run["warmup_steps"] + 2)
+    return strategy, training
 
 
 def _servers(pick: Pick, rules: _Rules, mode: str, workers: int, load: Table, cluster: Table, run: Table) -> Table:

@@ -124,8 +124,8 @@ class Hybrid(Strategy):
     def _consistent(self) -> Self:
         if self.chunks > 1 and self.schedule != "interleaved":
             raise ValueError(f'chunks ({self.chunks}) are of schedule = "interleaved": give it, or leave chunks out')
-        if self.schedule == "interleaved" and self.chunks == 1:
-            raise ValueError('schedule = "interleaved" needs chunks of 2 or more; with one it is 1f1b')
+        if self.schedule == "interleaved" and (self.chunks == 1 or self.pipeline == 1):
+            raise ValueError('schedule = "interleaved" needs chunks and pipeline of 2 or more each; else it is 1f1b')
         if self.shard_group is not None and self.shard == "none":
             raise ValueError("shard_group says how many copies share what shard says: give shard, or leave shard_group out")
         if self.expert_imbalance.mean() < 1:
