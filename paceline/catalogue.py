@@ -16,7 +16,7 @@ from simulator.loading import load_cluster, load_workload, read_toml
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.table import Table
-from simulator.workload import Workload
+from simulator.workload import MARKS, Workload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +29,8 @@ Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "result
 """The file formats."""
 
 _KINDS: dict[Kind, catalog.Kind] = {"workload": "workloads", "cluster": "clusters", "device": "devices"}
-_MARKS: dict[str, Kind] = {"variables": "workload", "inter_node": "cluster", "generation": "device"}
-"""A key that the files of one kind, and no others, have."""
+_MARKS: dict[str, Kind] = {**dict.fromkeys(MARKS, "workload"), "inter_node": "cluster", "generation": "device"}
+"""Keys that the files of one kind, and no others, have."""
 _FORMATS: dict[Format, type[BaseModel]] = {
     "scenario": Scenario,
     "workload": Workload,
@@ -98,7 +98,7 @@ class Entry:
 
 def _particulars(spec: Workload | Cluster | Accelerator) -> dict[str, Any]:
     if isinstance(spec, Workload):
-        return {"device": spec.calibrated.device if spec.calibrated else ""}
+        return {"device": spec.device, "computed": spec.is_computed}
     if isinstance(spec, Cluster):
         price = None if spec.price is None else spec.price.model_dump(mode="json")
         return {"device": spec.device, "devices_per_node": spec.devices_per_node, "price": price}

@@ -31,8 +31,8 @@ __all__ = [
 ]  # fmt: skip
 
 DEFAULT_DEVICE = "A100-SXM4-80GB"
-CONSTANTS = ("matrix_share", "elementwise_share", "normalisation_share", "kernel_start_s")
-"""Constants of ``models/practice.toml`` that times are computed with; of the two in the middle a model has one."""
+CONSTANTS = ("matrix_share", "elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s")
+"""Constants of ``models/practice.toml`` that times are computed with, each model with its own (:attr:`Dimensions.constants`)."""
 PARAMETER_BYTES = 4
 """Variables and their gradients are float32 in TensorFlow's mixed precision too."""
 _DRAWS = 60
@@ -55,17 +55,25 @@ class Pass(NamedTuple):
     """What a forward or backward pass asks of any device, per sample; kernels whatever the batch."""
 
     flops: float = 0.0
+    """Of matrix products and convolutions."""
     moved_bytes: float = 0.0
     kernels: int = 0
+    fused_flops: float = 0.0
+    """Of matrix products inside a kernel that does more, such as a fused attention."""
 
     def __add__(self, other: object) -> Pass:  # type: ignore[override]
         """Both, one after the other."""
         assert isinstance(other, Pass)
-        return Pass(self.flops + other.flops, self.moved_bytes + other.moved_bytes, self.kernels + other.kernels)
+        return Pass(*(mine + its for mine, its in zip(self, other, strict=True)))
 
     def times(self, number: int) -> Pass:
         """The same so many times."""
-        return Pass(self.flops * number, self.moved_bytes * number, self.kernels * number)
+        return Pass(*(mine * number for mine in self))
+
+    @property
+    def all_flops(self) -> float:
+        """Operations of both kinds."""
+        return self.flops + self.fused_flops
 
 
 class Block(NamedTuple):
@@ -113,8 +121,8 @@ class Dimensions(Protocol):
         """The device that times are computed for where the cluster names none."""
 
     @property
-    def moves_at(self) -> str:
-        """The constant that says what share of the memory's bandwidth it reaches."""
+    def constants(self) -> tuple[str, str, str, str]:
+        """What decides its times: shares of the peak, of the bandwidth, of the peak in fused kernels, and a kernel's start."""
 
     @property
     def input_bytes_per_sample(self) -> float:
@@ -187,26 +195,28 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     peak = on.peak(precision)
     if peak is None:
         raise ValueError(f"{on.name} states no peak for {precision} (models/devices), so no times can be computed for it")
-    used = {name: {**constants(), **(own or {})}[name] for name in (CONSTANTS[0], dimensions.moves_at, CONSTANTS[-1])}
+    known = {**constants(), **(own or {})}
+    used = {name: known[name].plain for name in dict.fromkeys(dimensions.constants)}
     blocks = dimensions.blocks(value_bytes_of(precision))
     parameters = [each for block in blocks for each in block.parameters]
     count = sum(each.count for each in parameters)
 
-    def times(matrix_share: float, memory_share: float, start_s: float) -> _Times:
-        return _Times(peak * matrix_share, on.memory_bandwidth_bytes_per_s * memory_share, start_s)
+    def times(values: Mapping[str, float]) -> _Times:
+        products, moving, fused, start = (values[name] for name in dimensions.constants)
+        return _Times(peak * products, on.memory_bandwidth_bytes_per_s * moving, peak * fused, start)
 
-    nominal = times(*(each.value for each in used.values()))
+    nominal = times({name: each.value for name, each in used.items()})
     forward, backward = _total(block.forward for block in blocks), _total(block.backward for block in blocks)
     names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
     draws = [
         tuple(value for work in (forward, backward) for value in (drawn.of(work), drawn.least_of(work))) + (drawn.apply_s(count),)
-        for drawn in (times(*row) for row in _joint_draws(used))
+        for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
     ]
     return {
         "variables": _variables(blocks, nominal),
         "layers": _layers(blocks, nominal),
         "counted": {
-            "flops_per_sample": forward.flops + backward.flops,
+            "flops_per_sample": forward.all_flops + backward.all_flops,
             "per_sample_bytes": forward.moved_bytes + backward.moved_bytes,
             "kernels": forward.kernels + backward.kernels,
         },
@@ -224,11 +234,12 @@ class _Times(NamedTuple):
 
     flops_per_s: float
     bytes_per_s: float
+    fused_flops_per_s: float
     start_s: float
 
     def of(self, work: Pass) -> float:
         """Seconds for each sample."""
-        return work.flops / self.flops_per_s + work.moved_bytes / self.bytes_per_s
+        return work.flops / self.flops_per_s + work.moved_bytes / self.bytes_per_s + work.fused_flops / self.fused_flops_per_s
 
     def least_of(self, work: Pass) -> float:
         """Seconds that a pass takes whatever the batch."""
@@ -248,7 +259,8 @@ def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
     columns = []
     for name, known in used.items():
         order = np.random.default_rng(np.random.SeedSequence(zlib.crc32(f"computed {name}".encode()))).permutation(_DRAWS)
-        columns.append([known.quantile((int(place) + 0.5) / _DRAWS, of_rate=name.endswith("_share")) for place in order])
+        drawn = [known.quantile((int(place) + 0.5) / _DRAWS, of_rate=name.endswith("_share")) for place in order]
+        columns.append([min(value, 1.0) for value in drawn] if name == "matrix_share" else drawn)
     return list(zip(*columns, strict=True))
 
 
@@ -283,7 +295,7 @@ def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
                 divided=1.0 - times.of(whole) / forward_s,
                 forward_bytes_per_sample=block.all_reduces[0],
                 backward_bytes_per_sample=block.all_reduces[1],
-                kept_whole=block.kept_whole_bytes / block.kept_bytes,
+                kept_whole=block.kept_whole_bytes / block.kept_bytes if block.kept_bytes else 0.0,
             )
         if block.experts is not None:
             count, used, size = block.experts

@@ -46,6 +46,11 @@ class Known(Spec):
             raise ValueError(f"value ({self.value:g}) must lie between low ({self.low:g}) and high ({self.high:g})")
         return self
 
+    @property
+    def plain(self) -> Known:
+        """The three numbers alone, of a constant that says more."""
+        return Known(value=self.value, low=self.low, high=self.high)
+
     def quantile(self, probability: float, *, of_rate: bool = False) -> float:
         """Of a lognormal whose 5% and 95% points are as far apart as ``low`` and ``high``.
 

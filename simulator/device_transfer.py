@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import statistics
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.accelerator import accelerator_named
+from simulator.constants import Known
 from simulator.errors import ScenarioError
 from simulator.precision import precision_gain
 from simulator.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
@@ -45,19 +46,28 @@ class _Offer(NamedTuple):
     there: Workload | None = None
 
 
-def moved_to(load: Workload, device: str, stand_ins: Iterable[Workload] = (), speeds: PublishedThroughputs | None = None) -> Workload:
+def moved_to(
+    load: Workload,
+    device: str,
+    stand_ins: Iterable[Workload] = (),
+    speeds: PublishedThroughputs | None = None,
+    own: Mapping[str, Known] | None = None,
+) -> Workload:
     """The workload as it would run on another device.
 
     Parameters
     ----------
     load
-        As it was measured; one that names no device, or the same, is given back as it is.
+        As it was measured; one that names no device, or the same, is given back as it is. One
+        whose times are computed is computed for that device.
     device
         Name of the device to move to, such as a cluster's ``device``.
     stand_ins
         Other workloads, one of which may have been measured there.
     speeds
         Published rows; left out: those of the catalogue.
+    own
+        Constants in place of those of ``models/practice.toml``, where times are computed.
 
     Returns
     -------
@@ -71,8 +81,13 @@ def moved_to(load: Workload, device: str, stand_ins: Iterable[Workload] = (), sp
     ScenarioError
         No rule leads there; or it was moved already, elsewhere.
     """
-    here = load.calibrated.device if load.calibrated is not None else ""
     given = load.moved
+    if load.is_computed and given is None and not _own_times(load):
+        try:
+            return load.computed_for(device, own or {})
+        except ValueError as error:
+            raise ScenarioError(f"cluster.device: the times of the workload {load.name!r} are computed, and {error}") from None
+    here = load.device
     if given is not None and given.applied:
         if same_device(given.to_device, device) or not device:
             return load
@@ -222,7 +237,7 @@ def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) ->
 
 
 def _times(cost: Affine, factor: float) -> Affine:
-    return Affine(base_s=cost.base_s * factor, per_sample_s=cost.per_sample_s * factor)
+    return Affine(base_s=cost.base_s * factor, per_sample_s=cost.per_sample_s * factor, least_s=cost.least_s)
 
 
 def _moved_draws(load: Workload, drawn: NDArray[np.float64]) -> Uncertainty:

@@ -63,6 +63,9 @@ def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
 
 def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
     load, batch = scenario.workload, scenario.batch
+    if load.is_computed:
+        yield Coverage(about="batch", grade="uncovered", text="no step of any batch was measured: times are computed from the model's dimensions")
+        return
     if load.calibrated is None:
         yield Coverage(about="batch", grade="uncovered", text="the workload does not say at which batches its steps were measured")
         return
@@ -80,6 +83,9 @@ def _of_the_device(scenario: Scenario) -> Iterator[Coverage]:
     load = scenario.workload
     if load.moved is not None and load.moved_by_factor:
         text = f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
+        yield Coverage(about="device", grade="uncovered", text=text)
+    elif load.is_computed:
+        text = f"no step was measured on {load.device}: times are computed from its peak and bandwidth (docs/computed-workloads.md)"
         yield Coverage(about="device", grade="uncovered", text=text)
 
 

@@ -18,7 +18,7 @@ from simulator.scenario import NAMED_BEFORE, Scenario
 from simulator.spec import Spec, short_name
 from simulator.uncertainty import Uncertainty
 from simulator.validation_errors import is_valid, quoted, validated
-from simulator.workload import LAW_PARTS, Workload
+from simulator.workload import BY_DIMENSIONS, LAW_PARTS, MARKS, Workload
 
 __all__ = [
     "DEEPEST",
@@ -46,8 +46,8 @@ Settings: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 DEEPEST = 20
 """Parts that a dotted key has at most."""
 _MEASURED_ON_THE_DEVICE = ("precision",)
-_FORMATS: dict[Kind, tuple[type[BaseModel], str]] = {"workloads": (Workload, "variables"), "clusters": (Cluster, "inter_node")}
-"""Each kind with a key that its files, and no others, have."""
+_FORMATS: dict[Kind, tuple[type[BaseModel], tuple[str, ...]]] = {"workloads": (Workload, MARKS), "clusters": (Cluster, ("inter_node",))}
+"""Each kind with keys of which its files, and no others, have one."""
 
 
 _PRICES = ("price", "server_price")
@@ -87,7 +87,18 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
         if isinstance(own.get(section), Mapping) and "use" not in result[section]:
             parts = ("jitter",) if "fit" in result[section] else ()
             result[section] = _without_draws_of(_with_new_prices(result[section], own[section]), own[section], parts)
+            result[section] = _not_filled(result[section], own[section])
     return result
+
+
+def _not_filled(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """A workload without what was filled in from its dimensions, where it follows from what is set, so that it is filled in anew."""
+    computed = base.get("computed")
+    keys = set(computed.get("keys", ())) if isinstance(computed, Mapping) else set()
+    names = {name for key in own for name in (key, *(field for field in keys if short_name(field) == key))}
+    if not names & {*keys, *BY_DIMENSIONS, "precision"}:
+        return dict(base)
+    return {key: value for key, value in base.items() if key != "computed" and (key not in keys or key in names)}
 
 
 def _with_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str) -> Table:
@@ -127,12 +138,12 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     own = {key: value for key, value in section.items() if key != "use"}
     path = find(kind, name, f"{where}.use", beside)
     base = read_toml(path)
-    model, mark = _FORMATS[kind]
-    if mark not in base:
-        raise ScenarioError(f"{where}.use: {quoted(name)} must be a {kind[:-1]} file, but {path} has no {mark}")
+    model, marks = _FORMATS[kind]
+    if not base.keys() & set(marks):
+        raise ScenarioError(f"{where}.use: {quoted(name)} must be a {kind[:-1]} file, but {path} has no {marks[0]}")
     validated(model, base, str(path))  # so that its faults are reported under its own name
     for key in _MEASURED_ON_THE_DEVICE:
-        if key in own and own[key] != base.get(key, "float32"):
+        if key in own and own[key] != base.get(key, "float32") and not BY_DIMENSIONS.keys() & base.keys():
             raise ScenarioError(
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
                 f"calibrate it again in that {key}, its cost cannot be guessed"

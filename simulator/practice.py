@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from simulator.cluster import Cluster, Link
+from simulator.computed import CONSTANTS
 from simulator.constants import constants, drawn_values, nominal_values
 from simulator.distributions import Normal
 from simulator.figures import Assumed
@@ -36,6 +37,7 @@ _OF_PLACES = {
     "ethernet_share": "cluster, links of sort ethernet",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
+    **dict.fromkeys(CONSTANTS, "workload.forward and workload.backward, computed"),
 }
 """What each constant changes."""
 
@@ -52,7 +54,9 @@ def nominally_in_practice(scenario: Scenario) -> Scenario:
 
 def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
     """What is applied to a scenario, with each value and where it is from."""
-    return tuple(_assumed(scenario, name) for name in felt_by([scenario]))
+    load = scenario.workload
+    computed = load.computed.constants if load.computed is not None and load.is_computed else ()
+    return tuple(_assumed(scenario, name) for name in (*computed, *felt_by([scenario])))
 
 
 def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
@@ -139,7 +143,7 @@ def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -
 
 
 def _longer(time: Affine, factor: float) -> Affine:
-    return Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor)
+    return Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor, least_s=time.least_s * factor)
 
 
 def _assumed(scenario: Scenario, name: str) -> Assumed:
@@ -148,7 +152,8 @@ def _assumed(scenario: Scenario, name: str) -> Assumed:
     interval = f" ({written(known.low, 'setting')} to {written(known.high, 'setting')})" if known.low < known.high else ""
     source = "set by the scenario"
     if own is None:
-        source = f"fitted to {', '.join(constant.tables)}" if constant.determined else f"no table determines it: {constant.prior.source}"
+        undetermined = constant.prior.source if name in CONSTANTS else f"no table determines it: {constant.prior.source}"
+        source = f"fitted to {', '.join(constant.tables)}" if constant.determined else undetermined
     return Assumed(
         path=_OF_PLACES[name], value=f"{name} {written(known.value, 'setting')}{interval}", reason=f"{constant.meaning}; {source}"
     )

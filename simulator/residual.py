@@ -43,9 +43,9 @@ class Residual(Spec):
         return known_device(name).name
 
     @property
-    def moves_at(self) -> str:
-        """The constant that says what share of the memory's bandwidth it reaches."""
-        return "normalisation_share"
+    def constants(self) -> tuple[str, str, str, str]:
+        """What decides its times: shares of the peak, of the bandwidth, of the peak once more, and a kernel's start."""
+        return "matrix_share", "normalisation_share", "matrix_share", "kernel_start_s"
 
     @property
     def input_bytes_per_sample(self) -> float:

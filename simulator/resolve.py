@@ -3,7 +3,8 @@
 A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`)
 is that of what was written. What it means beyond that is decided here, in three parts, each
 of which can be told to a reader: a workload that was measured on another device than the
-cluster has is moved to it (:mod:`simulator.device_transfer`); what is left out is taken as TensorFlow
+cluster has is moved to it, and one whose times are computed is computed for it
+(:mod:`simulator.device_transfer`); what is left out is taken as TensorFlow
 was measured to do it (:mod:`simulator.defaults`); and links of which a sort alone is known
 get rates that are uncertain (:mod:`simulator.practice`), drawn for each replication.
 """
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from simulator.catalog import entries
+from simulator.computed import CONSTANTS
+from simulator.constants import Known
 from simulator.defaults import assumptions, filled_in
 from simulator.device_transfer import moved_to
 from simulator.figures import Assumed
@@ -23,7 +26,7 @@ from simulator.practice import assumed_in_practice
 from simulator.published_throughputs import plain
 from simulator.scenario import Scenario
 from simulator.validation_errors import validated
-from simulator.workload import DeviceTransfer, Workload
+from simulator.workload import BY_DIMENSIONS, DeviceTransfer, Workload
 
 __all__ = ["Resolved", "resolve"]
 
@@ -64,7 +67,8 @@ def resolve(scenario: Scenario) -> Resolved:
     Raises
     ------
     ScenarioError
-        The workload was measured on another device than the cluster has, and no rule leads there.
+        The workload was measured on another device than the cluster has, and no rule leads there; or
+        its times are computed, and cannot be for that device.
 
     Examples
     --------
@@ -78,8 +82,9 @@ def resolve(scenario: Scenario) -> Resolved:
     """
     load, device = scenario.workload, scenario.cluster.device
     on_device = scenario
-    if device and ((load.calibrated is not None and load.calibrated.device) or load.moved is not None):
-        there = _moved(_This(load), device)
+    own = tuple((name, scenario.practice[name]) for name in CONSTANTS if name in scenario.practice)
+    if (device and (load.device or load.moved is not None)) or (own and load.is_computed):
+        there = _moved(_This(load), device, own)
         on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
     return Resolved(scenario, filled_in(on_device))
 
@@ -100,13 +105,13 @@ class _This:
 
 
 @lru_cache(maxsize=256)
-def _moved(this: _This, device: str) -> Workload:
-    return moved_to(this.load, device, _of_the_same_model(this.load))
+def _moved(this: _This, device: str, own: tuple[tuple[str, Known], ...]) -> Workload:
+    return moved_to(this.load, device, _of_the_same_model(this.load), own=dict(own))
 
 
 def _of_the_same_model(load: Workload) -> Iterator[Workload]:
-    """Workloads of the catalogue of the same model."""
+    """Workloads of the catalogue of the same model, but those that nobody measured."""
     for path in entries("workloads").values():
         table = read_toml(path)
-        if load.model and plain(str(table.get("model", ""))) == plain(load.model):
+        if load.model and plain(str(table.get("model", ""))) == plain(load.model) and not BY_DIMENSIONS.keys() & table.keys():
             yield validated(Workload, table, str(path))

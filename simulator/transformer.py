@@ -87,9 +87,10 @@ class Transformer(Spec):
         return self
 
     @property
-    def moves_at(self) -> str:
-        """The constant that says what share of the memory's bandwidth it reaches."""
-        return "elementwise_share"
+    def constants(self) -> tuple[str, str, str, str]:
+        """What decides its times: shares of the peak, of the bandwidth, of the peak in fused attention, and a kernel's start."""
+        fused = "fused_attention_share" if self.attention == "fused" else "matrix_share"
+        return "matrix_share", "elementwise_share", fused, "kernel_start_s"
 
     @property
     def input_bytes_per_sample(self) -> float:
@@ -173,8 +174,10 @@ class Transformer(Spec):
         core = 4.0 * s * s * h * (0.5 if fused and self.architecture == "decoder" else 1.0)
         dropped = drops * (2 * size + _MASK_BYTES)
         operands = s * size * (2 * h + 2 * kv)
-        attending = Pass(core, operands + scores * (4 * size + dropped), 1 if fused else 3 + drops)
-        attending_back = Pass(core * (2.5 if fused else 2.0), 2 * operands + scores * (7 * size + dropped), 1 if fused else 5 + drops)
+        attending, attending_back = Pass(0.0, operands, 1, core), Pass(0.0, 2 * operands, 1, 2.5 * core)
+        if not fused:
+            attending = Pass(core, operands + scores * (4 * size + dropped), 3 + drops)
+            attending_back = Pass(2 * core, 2 * operands + scores * (7 * size + dropped), 5 + drops)
         projecting = Pass(2.0 * s * h * (2 * h + 2 * kv), s * size * (3 * h + 2 * kv), 4)
         routing = Pass(2.0 * s * h * experts.count, 4.0 * used * s * h * size, 4) if experts is not None else Pass()
         operands = used * s * size * (2 * h + matrices * f)

@@ -115,6 +115,13 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
         yield _overridden("workload", load.overridden, load.uncertainty)
     yield from _on_the_tail(scenario)
     known = load.calibrated
+    if load.computed is not None and load.is_computed:
+        text = (
+            f"nobody measured the workload: its times are computed from the model's dimensions for {load.computed.device} "
+            "(docs/computed-workloads.md)"
+        )
+        yield Warned(code="computed", path="workload", value=load.name, text=text)
+        return
     if known is None:
         yield Warned(
             code="not-calibrated", path="workload.calibrated", value=load.name, text="the workload does not say within what it was measured"
@@ -149,7 +156,8 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
         taken = "" if device else ", which the cluster, naming no device, is taken to have"
         yield Warned(
             code="moved-device", path="workload.moved", value=moved.to_device, range=(low, high),
-            text=f"the workload was measured on {moved.from_device!r}; its compute takes {format_number(mid)} times as long "
+            text=f"the workload was {'computed for' if load.is_computed else 'measured on'} {moved.from_device!r}; "
+            f"its compute takes {format_number(mid)} times as long "
             f"({format_number(low)} to {format_number(high)}) on {moved.to_device!r}{taken}, {moved.text}",
         )  # fmt: skip
         if scenario.servers and load.server(load.parameter_bytes):
@@ -158,7 +166,7 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
                 text=f"the parameter servers' time for a gradient is that of the host of {moved.from_device!r}: "
                 "what it is on this cluster's hosts is not known, and no interval holds it",
             )  # fmt: skip
-    elif device and (known is None or not known.device):
+    elif device and not load.device:
         yield Warned(
             code="device-not-known", path="workload.calibrated.device", value=device,
             text=f"the workload names no device that it was measured on, so its times are taken as those of {device!r}",

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from simulator.computed import Computed, known_device, step_of
+from simulator.constants import Known
 from simulator.distributions import Constant, Distribution, Empirical
 from simulator.layers import Layer
-from simulator.spec import Bytes, Moderate, Seconds, Spec
+from simulator.residual import Residual
+from simulator.spec import Bytes, Moderate, Seconds, Spec, short_name
+from simulator.transformer import Transformer
 from simulator.uncertainty import Uncertainty
+from simulator.validation_errors import is_valid
 
 __all__ = [
     "LAW_PARTS",
+    "BY_DIMENSIONS",
+    "MARKS",
     "Affine",
     "CalibrationFit",
     "CalibrationPoint",
@@ -199,12 +207,44 @@ class DeviceTransfer(Spec):
         return low, self.factor[1] if len(self.factor) == 3 else (low * high) ** 0.5, high
 
 
+_ANY = {"variables": ({"name": "any", "size_bytes": 4.0, "creation_index": 0, "ready": 1.0},)}
+"""A variable, where the real ones cannot be told."""
+
+
+def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
+    keys = [name for name in found if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
+    filled = {**data, **{name: found[name] for name in keys}, "computed": {**found["computed"], "keys": keys}}
+    if "uncertainty" in keys:
+        names, draws = found["uncertainty"]["parameters"], found["uncertainty"]["draws"]
+        kept = [column for column, name in enumerate(names) if name.partition(".")[0] in keys]
+        drawn = {"parameters": [names[column] for column in kept], "draws": [[draw[column] for column in kept] for draw in draws]}
+        filled["uncertainty"] = drawn if kept else None
+    return filled
+
+
 LAW_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to_run_cv", "run_to_run_shared")
 """Fields that belong together: whoever sets the first of them has no use for the others as they were measured."""
 
 
+BY_DIMENSIONS: Mapping[str, type[Transformer] | type[Residual]] = {"transformer": Transformer, "residual": Residual}
+"""Tables of dimensions, from which all follows that a workload does not give itself."""
+MARKS = ("variables", *BY_DIMENSIONS)
+"""Keys of which every workload file, and no other file, has one."""
+_MEASURED = ("forward", "backward", "variables")
+
+
+def _one_of(schema: dict[str, Any]) -> None:
+    """That dimensions may stand for what is measured else."""
+    required = [name for name in schema["required"] if name not in _MEASURED]
+    schema["required"] = required
+    schema.setdefault("allOf", []).append({"anyOf": [{"required": list(_MEASURED)}, *({"required": [name]} for name in BY_DIMENSIONS)]})
+
+
 class Workload(Spec):
     """A model's training step on one device, and what must be communicated for it."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_one_of)
 
     schema_version: Literal[1] = 1
     name: str = Field(min_length=1, max_length=10_000)
@@ -261,13 +301,35 @@ class Workload(Spec):
     layers: tuple[Layer, ...] = Field(
         default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
     )
+    transformer: Transformer | None = Field(default=None, description="dimensions, in place of what is measured (docs/computed-workloads.md)")
+    residual: Residual | None = Field(default=None, description="the same of a residual network")
+    computed: Computed | None = Field(default=None, description="what follows from dimensions; filled in when the workload is read")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_dimensions(cls, data: Any) -> Any:
+        """With what follows from dimensions in place, where the table does not give it; what was filled in before stays."""
+        if not isinstance(data, Mapping) or data.get("computed") is not None:
+            return data
+        given = [name for name in BY_DIMENSIONS if data.get(name) is not None]
+        if not given:
+            return data
+        if len(given) > 1:
+            raise ValueError(f"has both {' and '.join(given)}; keep one")
+        model, table, precision = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32")
+        if not is_valid(model, table) or precision not in ("float32", "mixed_float16", "mixed_bfloat16"):
+            # their own faults are told, not that something is missing that would follow from them
+            return {**{"forward": {"base_s": 1.0, "per_sample_s": 0.0}, "backward": {"base_s": 1.0, "per_sample_s": 0.0}}, **_ANY, **data}
+        dimensions = model.model_validate(table)
+        return _filled(data, step_of(dimensions, precision, dimensions.device))
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without layers where there are none, so that files and hashes stay what they were."""
+        """Without what not every workload has where there is none, so that files and hashes stay what they were."""
         written: dict[str, Any] = handler(self)
-        if not self.layers:
-            written.pop("layers", None)
+        for name in ("layers", *BY_DIMENSIONS, "computed"):
+            if not getattr(self, name):
+                written.pop(name, None)
         return written
 
     @model_validator(mode="after")
@@ -299,6 +361,50 @@ class Workload(Spec):
         for layer in self.layers:
             if layer.experts is not None and not set(layer.experts.variables) <= set(layer.variables):
                 raise ValueError(f"layer {layer.name[:60]!r}: its experts have variables that the layer does not have")
+
+    @property
+    def dimensions(self) -> Transformer | Residual | None:
+        """Of the model, where it is described by them."""
+        return self.transformer or self.residual
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether its times follow from dimensions: nobody has measured them."""
+        return self.computed is not None and self.computed.timed
+
+    @property
+    def device(self) -> str:
+        """That its times are of, measured or computed; empty where it does not say."""
+        if self.moved is not None and self.moved.applied:
+            return self.moved.to_device
+        if self.computed is not None and self.computed.timed:
+            return self.computed.device
+        return self.calibrated.device if self.calibrated is not None else ""
+
+    def computed_for(self, device: str, own: Mapping[str, Known]) -> Workload:
+        """The same for another device, or with other constants; itself where neither is other, or its times are not computed.
+
+        Parameters
+        ----------
+        device
+            A name of ``models/devices``; empty: the one it is for.
+        own
+            Constants by name, in place of those of ``models/practice.toml``.
+
+        Raises
+        ------
+        ValueError
+            Times cannot be computed for this device: it is not known, or states no peak for the workload's precision.
+        """
+        was, dimensions = self.computed, self.dimensions
+        if was is None or dimensions is None or not was.timed:
+            return self
+        others = {name: known for name, known in own.items() if name in was.constants and known != was.constants[name]}
+        if not others and (not device or known_device(device).name == was.device):
+            return self
+        found = step_of(dimensions, self.precision, device or was.device, own)
+        given = {name: getattr(self, name) for name in type(self).model_fields if name not in was.keys and name != "computed"}
+        return Workload.model_validate(_filled(given, {name: found[name] for name in (*was.keys, "computed")}))
 
     @property
     def moved_by_factor(self) -> bool:

@@ -101,8 +101,8 @@ def rows_of(speeds: PublishedThroughputs) -> tuple[SharesRow, ...]:
         dimensions = MODELS[model.id]
         passes = [each for block in dimensions.blocks(value_bytes_of(row.precision)) for each in (block.forward, block.backward)]
         work = sum(passes, Pass())
-        key = (model.id, row.precision, device.name, row.source, row.software, dimensions.moves_at)
-        times = work.flops / peak, work.moved_bytes / device.memory_bandwidth_bytes_per_s, 1.0 / row.throughput
+        key = (model.id, row.precision, device.name, row.source, row.software, dimensions.constants[1])
+        times = work.all_flops / peak, work.moved_bytes / device.memory_bandwidth_bytes_per_s, 1.0 / row.throughput
         found.setdefault(key, []).append(times)
     return tuple(SharesRow(*key, *(float(mean) for mean in np.exp(np.mean(np.log(times), axis=0)))) for key, times in found.items())
 

@@ -363,7 +363,7 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
     unsaid: dict[str, dict[object, str]] = {}
     for scenario in scenarios:
         load, name = scenario.workload, scenario.cluster.device
-        if load.moved is None and not _device_of(load) and name:
+        if load.moved is None and not load.device and name:
             unsaid.setdefault(load.name, {}).setdefault(device_kind_of(name), name)
     for workload, its in unsaid.items():
         if len(its) > 1:
@@ -382,7 +382,7 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
     some_name_one = any(scenario.cluster.device for scenario in scenarios)
     for scenario in scenarios:
         load, cluster = scenario.workload, scenario.cluster
-        device, moved = _device_of(load), load.moved is not None and load.moved.applied
+        device, moved = load.device, load.moved is not None and load.moved.applied
         if device and not cluster.device and (moved or some_name_one):
             notes.append(f"the cluster {cluster.name!r} names no device; it is taken to have that of the workload's times, {device!r}")
     return list(dict.fromkeys(notes))
@@ -403,10 +403,3 @@ def _check_given(scenarios: Iterable[Scenario], source: str) -> None:
                 f"({', '.join(map(repr, list(its.values())[:4]))}), to which it cannot be the same: plan for each cluster by itself, "
                 "with `clusters` and its own factor, or leave workload.moved out where a published rule leads there"
             )
-
-
-def _device_of(load: Workload) -> str:
-    """The device that a workload's times are of; empty where it does not say."""
-    if load.moved is not None and load.moved.applied:
-        return load.moved.to_device
-    return load.calibrated.device if load.calibrated is not None else ""

@@ -203,6 +203,8 @@ def _row(result: Result) -> dict[str, Cell]:
 def _standing(result: Result) -> str:
     if result.extrapolated:
         return "beyond what was measured"
+    if result.scenario.workload.is_computed:
+        return "computed, not measured"
     if result.scenario.workload.calibrated is None:
         return "what was measured is not recorded"
     return _STANDING.get(result.grade, "within what was measured")

@@ -87,8 +87,8 @@ class Trust:
         How many there are, and how many lie beyond what was measured.
     assumed
         Clusters whose figures are assumed.
-    uncalibrated
-        Workloads that do not record what was measured.
+    uncalibrated, computed
+        Workloads that do not record what was measured, and those whose times nobody measured.
     unfitted
         Whether a workload carries no uncertainty.
     workers, batch, device
@@ -99,6 +99,7 @@ class Trust:
     hollow: int
     assumed: tuple[str, ...]
     uncalibrated: tuple[str, ...]
+    computed: tuple[str, ...]
     unfitted: bool
     workers: tuple[int, int] | None
     batch: tuple[int, int] | None
@@ -295,7 +296,8 @@ def trust_of(results: Sequence[Result]) -> Trust:
         results=len(results),
         hollow=sum(result.extrapolated for result in results),
         assumed=tuple(dict.fromkeys(result.scenario.cluster.name for result in results if result.scenario.cluster.basis == "assumed")),
-        uncalibrated=tuple(name for name, load in loads.items() if load.calibrated is None),
+        uncalibrated=tuple(name for name, load in loads.items() if load.calibrated is None and not load.is_computed),
+        computed=tuple(name for name, load in loads.items() if load.is_computed),
         unfitted=any(load.uncertainty is None for load in loads.values()),
         workers=(int(first.workers[0]), int(first.workers[1])) if first else None,
         batch=(int(first.batch[0]), int(first.batch[1])) if first else None,

@@ -214,7 +214,7 @@ def _origins(results: Sequence[Result]) -> tuple[Origin, ...]:
     found: dict[tuple[str, str], Origin] = {}
     for result in results:
         load, cluster = result.scenario.workload, result.scenario.cluster
-        basis = "calibrated" if load.calibrated else "not calibrated"
+        basis = "computed, not measured" if load.is_computed else "calibrated" if load.calibrated else "not calibrated"
         found.setdefault(
             ("workload", load.name), Origin("Workload", load.name, load.description, basis, tuple(sorted(load.provenance.items())))
         )

@@ -70,7 +70,7 @@ def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _workload(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    return (row["device"] or "not stated",)
+    return (f"{row['device'] or 'not stated'}{' (computed, not measured)' if row['computed'] else ''}",)
 
 
 def _cluster(row: Mapping[str, Any]) -> tuple[Cell, ...]:
