@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from calibrate.published.hybrids import HybridRow, HybridTables, alpha_beta, linear, roofline
+from calibrate.published.hybrids import HybridRow, HybridTables, alpha_beta, base_of_rules, linear, roofline
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator import simulate
 from simulator.constants import Known
@@ -46,7 +46,7 @@ _SOURCES = {
     "torchgpipe": "torchgpipe",
 }
 _RUN = {"steps": 2, "warmup_steps": 1, "replications": 5}
-_LONG_RUN = {"steps": 1, "warmup_steps": 0, "replications": 2}
+_LONG_RUN = {"steps": 2, "warmup_steps": 1, "replications": 2}
 """Of rows with more passes than ``_MANY``; all steps are alike but for the spread of a device's speed."""
 _MANY = 20_000
 _AMOEBANET_PARAMETERS = 557e6
@@ -212,9 +212,9 @@ def _compared(
 ) -> Compared:
     series = tables.of(row)
     result = simulate(scenario)
-    bases = [base] if base is not None else tables.fitted_rows
+    begun = base_of_rules(tables, [base]) if base is not None else tables.base_of_fitted
     bound = roofline(tables, row)
-    baselines = {"linear": linear(tables, bases, row), "alpha-beta": alpha_beta(tables, bases, row)}
+    baselines = {"linear": linear(tables, begun, row), "alpha-beta": alpha_beta(tables, begun, row)}
     return Compared(
         name=row.name,
         group=group_of(tables, row, way),

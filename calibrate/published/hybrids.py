@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -25,7 +25,9 @@ from simulator.loading import load_cluster, read_toml
 from simulator.spec import Spec
 from simulator.validation_errors import validated
 
-__all__ = ["HybridRow", "HybridSeries", "HybridTables", "Model", "alpha_beta", "linear", "load_hybrids", "roofline"]
+__all__ = [
+    "Base", "HybridRow", "HybridSeries", "HybridTables", "Model", "alpha_beta", "base_of_rules", "linear", "load_hybrids", "roofline",
+]  # fmt: skip
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -197,6 +199,11 @@ class HybridTables:
         """Those that constants are fitted to."""
         return [row for row in self.rows if self.is_fitted(row)]
 
+    @cached_property
+    def base_of_fitted(self) -> Base:
+        """What simpler rules take from them."""
+        return base_of_rules(self, self.fitted_rows)
+
     def base_of(self, row: HybridRow) -> HybridRow | None:
         """The smallest row of the same training, where one with more devices is to be predicted from it; none of the fitted table."""
         if row.series in self._file.fitted:
@@ -240,29 +247,43 @@ def roofline(tables: HybridTables, row: HybridRow) -> float | None:
     return row.devices * peak / model.step_flops(row.sequence, again=row.recompute == "full")
 
 
-def linear(tables: HybridTables, base: Sequence[HybridRow], row: HybridRow) -> float:
-    """Throughput where every device does as large a share of its peak as in the median of the base rows: ideal scaling.
+class Base(NamedTuple):
+    """What simpler rules take from the rows that they begin with.
 
-    Where work or peak are not known, the throughput of the base row for each device.
+    Attributes
+    ----------
+    of_bound
+        Throughput as a share of the roofline; where that is not known, a device's share of the throughput.
+    of_compute
+        Seconds of a step without bubble and messages, over those of a step at the peak.
     """
-    bound = roofline(tables, row)
-    if bound is None:
-        return base[0].throughput * row.devices / base[0].devices
-    return bound * statistics.median(each.throughput / (roofline(tables, each) or each.throughput) for each in base)
+
+    of_bound: float
+    of_compute: float
 
 
-def alpha_beta(tables: HybridTables, base: Sequence[HybridRow], row: HybridRow) -> float:
+def base_of_rules(tables: HybridTables, rows: Sequence[HybridRow]) -> Base:
+    """Medians over some rows."""
+    bounds, computes = [], []
+    for row in rows:
+        left_s = max(row.step_s - _messages_s(tables, row), _LEAST_LEFT * row.step_s)
+        bounds.append(row.throughput / (roofline(tables, row) or row.devices))
+        computes.append(left_s / (_ideal_s(tables, row) * _with_bubble(row)))
+    return Base(statistics.median(bounds), statistics.median(computes))
+
+
+def linear(tables: HybridTables, base: Base, row: HybridRow) -> float:
+    """Throughput where every device does as large a share of its peak as those of the base rows: ideal scaling."""
+    return base.of_bound * (roofline(tables, row) or row.devices)
+
+
+def alpha_beta(tables: HybridTables, base: Base, row: HybridRow) -> float:
     """Throughput of compute, the pipeline's bubble and communication at nominal rates, nothing overlapped.
 
-    Compute is what remains of the base rows' steps by the same formulas: a step of m
-    micro-batches in p stages takes (m + p - 1) / m of its compute (Huang et al., "GPipe",
-    NeurIPS 2019, section 3.2), and messages are those of :func:`_messages_s`.
+    A step of m micro-batches in p stages takes (m + p - 1) / m of its compute (Huang et al.,
+    "GPipe", NeurIPS 2019, section 3.2), and messages are those of :func:`_messages_s`.
     """
-    shares = []
-    for each in base:
-        left_s = max(each.step_s - _messages_s(tables, each), _LEAST_LEFT * each.step_s)
-        shares.append(left_s / (_ideal_s(tables, each) * _with_bubble(each)))
-    compute_s = _ideal_s(tables, row) * _with_bubble(row) * statistics.median(shares)
+    compute_s = _ideal_s(tables, row) * _with_bubble(row) * base.of_compute
     return row.data * row.batch / (compute_s + _messages_s(tables, row))
 
 
