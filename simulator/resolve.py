@@ -25,6 +25,7 @@ from simulator.files import read_toml
 from simulator.practice import assumed_in_practice
 from simulator.published_throughputs import plain
 from simulator.scenario import Scenario
+from simulator.strategies.catalogue import kind_of
 from simulator.validation_errors import validated
 from simulator.workload import BY_DIMENSIONS, DeviceTransfer, Workload
 
@@ -86,6 +87,8 @@ def resolve(scenario: Scenario) -> Resolved:
     if (device and (load.device or load.moved is not None)) or (own and load.is_computed):
         there = _moved(_This(load), device, own)
         on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
+    if (simpler := scenario.strategy.simpler) is not None:
+        on_device = on_device.model_copy(update={"strategy": kind_of(simpler).model_validate(simpler)})
     return Resolved(scenario, filled_in(on_device))
 
 

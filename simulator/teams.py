@@ -9,7 +9,6 @@ import numpy as np
 from simulator.cluster import Cluster, Link
 from simulator.distributions import Constant, Distribution, Empirical
 from simulator.scenario import Scenario
-from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.workload import Affine, Workload
 
 __all__ = ["as_workers"]
@@ -27,31 +26,18 @@ def as_workers(scenario: Scenario) -> Scenario:
     every layer, so that they go through a step together; what they exchange is part of
     their passes. A scenario whose workers have one device each is returned as it is.
     """
-    strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
-    if isinstance(strategy, Hybrid):
-        return _hybrid(scenario, strategy)
+    strategy, cluster = scenario.strategy, scenario.cluster
+    load = strategy.varied(scenario.workload)
     if (team := strategy.team) == 1:
-        return scenario
+        return scenario if load is scenario.workload else scenario.model_copy(update={"workload": load})
+    if strategy.in_step:
+        together = {"strategy": strategy.as_one(cluster), "cluster": _of_several(cluster, team), "workload": _of_slowest(load, team)}
+        return scenario.model_copy(update=together)
     return scenario.model_copy(
         update={
             "strategy": strategy.of_teams(scenario.processes),
             "cluster": _cluster(cluster, team),
             "workload": _workload(load, scenario.batch, team),
-        }
-    )
-
-
-def _hybrid(scenario: Scenario, strategy: Hybrid) -> Scenario:
-    """Devices that split tensors as one: their links add up, and the slowest of them sets the pace."""
-    load, cluster, together = scenario.workload, scenario.cluster, strategy.team
-    load = _with_imbalance(load, strategy)
-    if together == 1:
-        return scenario if load is scenario.workload else scenario.model_copy(update={"workload": load})
-    return scenario.model_copy(
-        update={
-            "strategy": strategy.as_one(cluster),
-            "cluster": _of_several(cluster, together),
-            "workload": _of_slowest(load, together),
         }
     )
 
@@ -97,21 +83,6 @@ def _of_slowest(load: Workload, together: int) -> Workload:
 
 def _slower(law: Affine, times: float) -> Affine:
     return Affine(base_s=law.base_s * times, per_sample_s=law.per_sample_s * times, least_s=law.least_s * times)
-
-
-def _with_imbalance(load: Workload, strategy: Hybrid) -> Workload:
-    """With what the tokens of the busiest device with experts vary by, beside the mean, which the strategy counts as work."""
-    law = strategy.imbalance
-    experts = sum(its.experts.work * (its.forward + its.backward_work) for its in load.layers if its.experts is not None)
-    if isinstance(law, Constant) or not experts:
-        return load
-    share = experts / sum(its.forward + its.backward_work for its in load.layers) * law.mean()
-    share /= 1.0 - share / law.mean() + share  # of the time that they take with the mean of the imbalance
-    rng = np.random.default_rng(0)
-    draws = load.jitter.sample(rng, _DRAWS) * (1.0 + share * (law.sample(rng, _DRAWS) / law.mean() - 1.0))
-    return load.model_copy(
-        update={"jitter": Empirical(values=tuple((draws / draws.mean()).tolist())), "jitter_draws": (), "jitter_least": None}
-    )
 
 
 def _cluster(cluster: Cluster, team: int) -> Cluster:

@@ -173,9 +173,25 @@ class Strategy(Spec):
         """Devices of a worker whose gradients are summed before it pushes them as one."""
         return 1
 
+    in_step: ClassVar[bool] = False
+    """Whether the devices of a team go through each step together, as one: their links and their work are taken together."""
+
     def of_teams(self, processes: int) -> Self:
         """The same with each team as one worker."""
         raise NotImplementedError(f"{type(self).__name__} has no teams")
+
+    def as_one(self, whole: Cluster) -> Self:
+        """The same with the devices of a team, which go through each step together on ``whole``, as one."""
+        raise NotImplementedError(f"{type(self).__name__} has no devices that go through each step together")
+
+    def varied(self, load: Workload) -> Workload:
+        """The workload with what the strategy makes its steps vary by besides."""
+        return load
+
+    @property
+    def simpler(self) -> Mapping[str, Any] | None:
+        """``[strategy]`` of a simpler one that does the same, where there is one."""
+        return None
 
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError, with a sentence that says why, if the cluster cannot hold it."""

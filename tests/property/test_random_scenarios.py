@@ -28,6 +28,8 @@ TOLD_ONLY = {
     "Scenario": "schema_version discrepancy practice",  # intervals alone; constants, which a scenario's draws may bring to any value
     "Workload": "schema_version name description model precision calibrated fit provenance overridden counted moved jitter_steps",
     "Cluster": "schema_version name description basis device nodes price server_price calibrated fit provenance overridden protocols",
+    "Layer": "name kept_bytes_per_sample kept_selectively_bytes_per_sample",
+    "TensorSplit": "kept_whole",
     "Variable": "name",
     "NodeClass": "name",
     "Run": "engine replications",

@@ -14,12 +14,23 @@ LOAD: dict[str, Any] = {
     "server": {"base": "20 us", "per_byte_s": 1e-11},
     "input": {"base": "2 ms", "per_sample": "0 s"},
     "input_bytes_per_sample": 1e4,
+    "layers": [
+        {
+            "name": f"layer {i}",
+            "forward": 1.0,
+            "variables": [i],
+            "output_bytes_per_sample": 1e4,
+            "tensor": {"forward_bytes_per_sample": [1e4], "backward_bytes_per_sample": [1e4]},
+        }
+        for i in range(4)
+    ],
 }
 
 _PS: dict[str, Any] = {"kind": "parameter-server", "workers": 4}
 _ASYNC: dict[str, Any] = {**_PS, "mode": "async"}
 _SYNC: dict[str, Any] = {**_PS, "mode": "sync"}
 _RING: dict[str, Any] = {"kind": "multi-worker-mirrored", "workers": 4}
+_HYBRID: dict[str, Any] = {"kind": "hybrid", "workers": 4}
 _HOST: dict[str, Any] = {"host_link": {"bandwidth": "10 GB/s", "latency": "3 us"}}
 _CLASSES: dict[str, Any] = {
     "node_classes": [
@@ -102,6 +113,12 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "hierarchical": ({**_RING, "algorithm": "hierarchical"}, {"devices_per_node": 2}, {}),
     "to one device": ({"kind": "mirrored", "replicas": 4, "algorithm": "reduce-to-one-device"}, {"devices_per_node": 4}, {}),
     "gossip": ({"kind": "gossip", "workers": 5}, {"devices_per_node": 2}, {}),
+    "pipeline": ({**_HYBRID, "pipeline": 2, "bucket_size": "2 MB"}, _CLASSES, {}),
+    "pipeline, asynchronous": ({**_HYBRID, "pipeline": 4, "schedule": "pipedream"}, {}, {"warmup_steps": 3}),
+    "tensors split": ({**_HYBRID, "tensor": 2}, {"devices_per_node": 2}, {}),
+    "stages of split tensors": ({**_HYBRID, "pipeline": 2, "tensor": 2}, {"devices_per_node": 4}, {}),
+    "state shared": ({**_HYBRID, "shard": "gradients", "bucket_size": "2 MB"}, {}, {}),
+    "parameters shared": ({**_HYBRID, "shard": "parameters", "shard_group": 2}, {"devices_per_node": 2}, {}),
     "in two groups": ({"kind": "mirrored", "replicas": 4, "algorithm": "hierarchical-copy"}, {"devices_per_node": 4}, {}),
 }
 """Strategy, cluster and run of each, to overlay the sample scenario with; the workload is :data:`LOAD`."""

@@ -59,7 +59,7 @@ def random_table(pick: Pick) -> Table:
     """A scenario as a table; a few of them break a rule of scenarios."""
     rules = _Rules(pick)
     kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 8, *("parameter-server",) * 14, *("gossip",) * 2,
-                 *("hybrid",) * 6))  # fmt: skip
+                 *("hybrid",) * 9))  # fmt: skip
     servers = kind == "parameter-server"
     shape = _shape(pick, kind)
     mode = pick(("async", "async", "ssp", "sync", "sync")) if servers else ""
@@ -251,6 +251,8 @@ def _layers(pick: Pick, rules: _Rules, load: Table) -> list[Table]:
                 "backward_bytes_per_sample": pick(([size_bytes] * 2, [])),
             }
         if pick((False, False, True)):
+            layer["selective_work"] = 0.25
+        if pick((False, False, True)):
             layer["experts"] = {
                 "count": 4,
                 "used": pick((1, 2)),
@@ -278,11 +280,19 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
         "pipeline": pipeline,
         "tensor": tensor,
         "expert": pick((1, copies)) if experts else 1,
-        "schedule": pick(("1f1b", "1f1b", "gpipe", "zero-bubble", "interleaved", "pipedream")),
+        "schedule": pick(("1f1b", "gpipe", "zero-bubble", "interleaved", "interleaved", "interleaved", "pipedream")),
         "stages": pick(("balanced", "balanced", "even")),
         "sequence_parallel": pick((False, True)),
         "order": pick(("data", "pipeline")),
+        "algorithm": pick(("ring", "ring", "bidirectional-ring", "halving-doubling", "double-binary-tree", "auto")),
+        "protocol": pick(("none", "none", "simple", "ll", "ll128", "auto")),
     }
+    if strategy["algorithm"] in ("double-binary-tree", "auto"):
+        strategy["pipeline_chunk_bytes"] = rules.size_bytes()
+    if strategy["schedule"] == "zero-bubble" and pick((False, True)):
+        strategy["weights_share"] = 0.25
+    if pick((False, False, True)):
+        load["forward"]["least_s"] = rules.time_s(1, 4)
     training: Table = {"micro_batches": pick((4, 2, 1)), "recompute": pick(("none", "none", "full", "selective"))}
     if strategy["schedule"] == "interleaved":
         if pipeline > 1 and 2 * pipeline <= len(load["layers"]) and not training["micro_batches"] % pipeline:

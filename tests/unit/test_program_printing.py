@@ -99,6 +99,8 @@ def test_messages_of_collectives_are_printed(mode):
 @each("mode", MODES)
 def test_computes_add_up_to_a_step(mode):
     printed = printed_of(mode)
+    if MODES[mode][0]["kind"] == "hybrid":
+        return  # a rank has a part of the model
     rows = table_rows(printed)
     computed_s = sum(row["mean_s"] for row in rows["operation"] if row["kind"] == "compute")
     at_servers = any(row["kind"] == "serve" for row in rows["operation"])

@@ -338,6 +338,8 @@ def _batch_comes(s: Record, rank: int, number: int, step: int, brought: int) -> 
             i = input_at(s.inputs, rank)
             since_s = i.from_s
             i.input_s = s.now - since_s
+            if not s.on_servers:
+                meeting_at(s.meetings, rank).idle_since_s = s.now
         if s.observed:
             s.cause = passed(s, rank, number, since_s, long_at(s.input_causes, rank).n) if brought < 0 else brought
         end_operation(s, rank, number, step)

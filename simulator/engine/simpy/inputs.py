@@ -78,7 +78,8 @@ class Inputs:
     def _batch_come(self, rank: Rank, number: int, step: int, brought: int = NOTHING) -> None:
         """The batch is there, brought by a message or prepared by the rank's own process."""
         if step == rank.step:
-            rank.input_s = self._kernel.now - rank.input_from_s
+            rank.idle_since_s = self._kernel.now
+            rank.input_s = rank.idle_since_s - rank.input_from_s
             if brought == NOTHING:
                 brought = self._passed(rank, number, rank.input_from_s, rank.input_cause)
             self._ended(rank, number, step, brought)

@@ -30,10 +30,13 @@ def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
     """Every gradient enters one bucket of all ranks in a step, when it is ready; of local SGD all variables are averaged as one.
 
     Where partition 0 has several groups, each of the same shards of all copies, the ranks
-    of a copy reduce all gradients together.
+    of a copy reduce all gradients together; so they do where a strategy cuts the model.
     """
     law, load, ranks = gradients_enter_one_bucket, scenario.workload, len(program.ranks)
     every = program.rules.sync_every
+    if scenario.strategy.cuts_batches:
+        _parts_make_up_all(program, scenario)
+        return
     if len(of_partition(program, 0)) > 1:
         _shards_make_up_all(program, scenario)
         return
@@ -96,6 +99,29 @@ def _shards_make_up_all(program: Program, scenario: Scenario) -> None:
     for number, its_bytes in enumerate(reduced_bytes.tolist()):
         if not same(its_bytes, wanted_bytes):
             raise broken(law, f"the ranks of copy {number} reduce {its_bytes:g} bytes of gradients together, not {wanted_bytes:g}")
+
+
+def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
+    """The ranks of each copy, among which a model is cut, reduce all gradients but those of experts, once or for each micro-batch."""
+    law, copies = gradients_enter_one_bucket, int(program.ranks.copy.max()) + 1
+    load = scenario.workload
+    of_experts = {number for layer in load.layers if layer.experts is not None for number in layer.experts.variables}
+    sizes = {variable.creation_index: variable.gradient_bytes(scenario.batch) for variable in load.variables}
+    dense_bytes, all_bytes = (sum(size for number, size in sizes.items() if number not in out) for out in (of_experts, set()))
+    scattered = any(its.does == "reduce-scatter" for walk in walks_of(program) for _, its in walk.of_kind("collective"))
+    size_of = {
+        (of, rank): len(group) for group, of in zip(program.groups, partition_of_each(program), strict=True) for rank in group.tolist()
+    }
+    for copy in range(copies):
+        reduced_bytes = 0.0
+        for rank in np.flatnonzero(program.ranks.copy == copy).tolist():
+            for its in program.routines[int(program.ranks.routine[rank])].operations:
+                all_reduced = its.name == "all-reduce" and size_of.get((its.partition, rank)) == copies
+                if its.kind == "collective" and (its.does == "reduce-scatter" if scattered else all_reduced):
+                    reduced_bytes += its.size_bytes
+        times = (1, scenario.training.micro_batches)
+        if copies > 1 and not any(same(reduced_bytes, count * its) for count in times for its in (dense_bytes, all_bytes)):
+            raise broken(law, f"the ranks of copy {copy} reduce {reduced_bytes:g} bytes of gradients together, not {dense_bytes:g}")
 
 
 def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
@@ -178,6 +204,8 @@ def groups_agree(program: Program, scenario: Scenario) -> None:
         found = collectives_of(program.routines[walk.number])
         for earlier, later in pairwise(found):
             one, other = walk.operations[earlier], walk.operations[later]
+            if one.lasts_s is not None and other.lasts_s is not None:
+                continue  # they take place in the order in which all of the group have come to them
             if one.partition == other.partition and (earlier > later or not needs[earlier] <= needs[later]):
                 raise broken(law, f"{walk.place(later)} can begin before {walk.place(earlier)}, whose bucket comes first")
     of_routines = []

@@ -123,17 +123,20 @@ def gates_have_rules(program: Program, scenario: Scenario) -> None:
 
 
 def passes_are_whole(program: Program, scenario: Scenario) -> None:
-    """Shares of the forward pass sum to 1, then of the backward pass, then of the ranks' update; nobody waits for what joins the next."""
-    del scenario
+    """Shares of the forward pass sum to 1, then of the backward pass, then of the ranks' update; nobody waits for what joins the next.
+
+    Where a strategy cuts batches into micro-batches, and the model, passes take turns, and take what their parts take.
+    """
+    cuts = scenario.strategy.cuts_batches
     for walk in walks_of(program):
         computes = [walk.operations[index] for index in walk.computes]
         totals = {"forward": 1.0, "backward": 1.0, "apply": 0.0 if program.servers.count else 1.0}
         for name, total in totals.items():
             shares_of = [getattr(its, name) for its in computes]
-            if min(shares_of, default=0.0) < 0 or not same(sum(shares_of), total):
+            if min(shares_of, default=0.0) < 0 or not (same(sum(shares_of), total) or cuts):
                 raise broken(passes_are_whole, f"routine {walk.number}: shares of {name} {shares_of} do not sum to {total:g}")
         phases = [phase for its in computes for phase, share in enumerate((its.forward, its.backward, its.apply)) if share]
-        if phases != sorted(phases):
+        if phases != sorted(phases) and not cuts:
             raise broken(passes_are_whole, f"routine {walk.number}: goes back from a pass to one before it")
         for index, following in zip(walk.computes, [*walk.computes[1:], None], strict=True):
             if walk.operations[index].joins and walk.then[index] != [following]:

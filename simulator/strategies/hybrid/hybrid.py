@@ -29,20 +29,20 @@ from simulator.program.program import Program, Routine, Rules
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.spec import Bytes
-from simulator.strategies.all_reduce import Algorithm
 from simulator.strategies.assembling import assembled
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
 from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, cut, parts_of
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
-from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.setup import Held, Layout, Setup
-from simulator.strategies.strategy import Count, Pace, Reduction, Strategy, check_workers
+from simulator.strategies.strategy import Count, Pace, Strategy, check_workers
+from simulator.workload import Workload
 
 __all__ = ["Hybrid"]
 
 Degree = Annotated[int, Field(ge=1, le=100_000)]
 
+_DRAWS = 2048
 _MOST_OPERATIONS = 30_000
 """Operations of a rank's step that both engines take."""
 
@@ -55,14 +55,15 @@ class Hybrid(Strategy):
     """Copies of a model that is itself cut: into stages, within layers, by experts; or whose state copies share."""
 
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "pipeline": _with(),
-        "tensor": _with(),
+        "pipeline": _with(pipeline=2),
+        "tensor": _with(tensor=2),
         "zero1": _with(shard="optimizer"),
         "zero2": _with(shard="gradients"),
         "fsdp": _with(shard="parameters"),
-        "hybrid": _with(),
+        "hybrid": _with(pipeline=2, tensor=2),
     }
     cuts_batches: ClassVar[bool] = True
+    in_step: ClassVar[bool] = True
 
     kind: Literal["hybrid"] = "hybrid"
     workers: Count | None = Field(default=None, description="devices in all, one a worker; left out: as many as fill the cluster")
@@ -104,7 +105,9 @@ class Hybrid(Strategy):
     order: Order = Field(
         default="data", description="what sits next to each other: copies of a stage (data), or stages of a copy (pipeline)"
     )
-    algorithm: Algorithm = Field(default="ring", description="how gradients are all-reduced among copies")
+    algorithm: Literal["ring", "bidirectional-ring", "halving-doubling", "double-binary-tree", "auto"] = Field(
+        default="ring", description="how gradients are all-reduced among copies"
+    )
     protocol: Literal["none", "simple", "ll", "ll128", "auto"] = Field(
         default="none", description="cost and extra bytes of a message, from cluster.protocols; none: those of the links alone"
     )
@@ -179,19 +182,16 @@ class Hybrid(Strategy):
         """Whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
         return self.pipeline == self.tensor == self.expert == self.chunks == 1 and self.shard == "none"
 
-    def _as_plain(self, setup: Setup) -> MultiWorkerMirrored | None:
-        """The strategy that it is equal to, where nothing is cut and the batch is not either."""
-        if not self.is_plain or setup.training.micro_batches > 1 or setup.training.recompute != "none":
+    @property
+    def simpler(self) -> Mapping[str, Any] | None:
+        """An all-reduce of whole replicas, where nothing is cut."""
+        if not self.is_plain:
             return None
-        keys = ("algorithm", "protocol", "pipeline_chunk_bytes", "bucket_size_bytes")
-        return MultiWorkerMirrored(workers=setup.layout.replicas, **{key: getattr(self, key) for key in keys})
+        keys = ("workers", "algorithm", "protocol", "pipeline_chunk_bytes", "bucket_size_bytes")
+        return {"kind": "multi-worker-mirrored", **{key: getattr(self, key) for key in keys}}
 
     def check(self, setup: Setup) -> None:
         """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
-        plain = self._as_plain(setup)
-        if plain is not None:
-            plain.check(setup)
-            return
         load, training = setup.workload, setup.training
         cuts = self.pipeline > 1 or self.tensor > 1 or self.expert > 1 or self.shard == "parameters" or training.recompute == "selective"
         if cuts and not load.layers:
@@ -268,24 +268,29 @@ class Hybrid(Strategy):
         law = self.expert_imbalance
         if self.capacity is None or isinstance(law, Constant):
             return law
-        draws = np.minimum(law.sample(np.random.default_rng(0), 2048), self.capacity)
+        draws = np.minimum(law.sample(np.random.default_rng(0), _DRAWS), self.capacity)
         return Empirical(values=tuple(draws.tolist()))
+
+    def varied(self, load: Workload) -> Workload:
+        """With what the tokens of the busiest device with experts vary by, beside their mean, which counts as work."""
+        law = self.imbalance
+        experts = sum(its.experts.work * (its.forward + its.backward_work) for its in load.layers if its.experts is not None)
+        if isinstance(law, Constant) or not experts:
+            return load
+        alone = experts / sum(its.forward + its.backward_work for its in load.layers)  # without imbalance
+        share = alone * law.mean() / (1.0 - alone + alone * law.mean())
+        rng = np.random.default_rng(0)
+        draws = load.jitter.sample(rng, _DRAWS) * (1.0 + share * (law.sample(rng, _DRAWS) / law.mean() - 1.0))
+        jitter = Empirical(values=tuple((draws / draws.mean()).tolist()))
+        return load.model_copy(update={"jitter": jitter, "jitter_draws": (), "jitter_least": None})
 
     @property
     def delays(self) -> tuple[int, ...]:
         """Of each stage, by how many updates its gradients are late."""
         return tuple(reversed(range(self.pipeline))) if self.schedule == "pipedream" else (0,) * self.pipeline
 
-    @property
-    def reduction(self) -> Reduction | None:
-        """None that all replicas do at once; where nothing is cut, that of :class:`MultiWorkerMirrored`."""
-        return None
-
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Each stage its routine; ranks that split tensors are one."""
-        plain = self._as_plain(setup)
-        if plain is not None:
-            return plain.program(setup, streams)
         layout = setup.layout
         grid = self._grid(layout)
         wiring = Wiring(setup.cluster, streams)
@@ -420,8 +425,6 @@ class Hybrid(Strategy):
 
     def messages_a_step(self, setup: Setup) -> int:
         """What a device sends and what it does with others in a step."""
-        if self._as_plain(setup) is not None:
-            return 0
         parts = 1 + (len(setup.workload.layers) // self.pipeline if self.shard == "parameters" else 0)
         return max(4 * setup.training.micro_batches * self.chunks * parts, 1)
 
@@ -460,6 +463,13 @@ class Hybrid(Strategy):
         found += [f"tensor {self.tensor}"] * (self.tensor > 1) + [f"expert {self.expert}"] * (self.expert > 1)
         found += [f"sharded {self.shard}"] * (self.shard != "none")
         return ", ".join(found) or f"{self.algorithm} all-reduce"
+
+    @classmethod
+    def keys_for(cls, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Degrees that a scenario has itself are kept."""
+        given = cls.short_names[name]
+        kept = {key: own[key] for key in ("pipeline", "tensor") if key in given and own.get(key, 1) > 1}
+        return {**own, **given, **kept}
 
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
         """With fewer devices, at least those of one copy."""
