@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         testbed_predict,
         testbed_read,
         validate,
+        validate_hybrids,
         validate_matrix,
         validate_published,
     )
@@ -61,7 +62,7 @@ __all__ = [
     "Catalogue", "Comparison", "Lengthy", "Matrix", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario", "StoppedReport",
     "Sweep", "Validation", "Workload", "calibrate", "calibrate_link", "calibrate_profile", "compare", "load", "models", "observe", "plan",
     "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema",
-    "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_matrix",
+    "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_hybrids", "validate_matrix",
     "validate_published",
 ]  # fmt: skip
 

@@ -26,8 +26,18 @@ from simulator.spec import Spec
 from simulator.validation_errors import validated
 
 __all__ = [
-    "DIMENSIONS", "FITTED", "FITTED_FILE", "SMALLEST", "WAYS", "Way", "fitted_constants", "group_of", "hybrid_rows", "hybrid_scenario", "hybrid_table",
-]  # fmt: skip
+    "DIMENSIONS",
+    "FITTED",
+    "FITTED_FILE",
+    "SMALLEST",
+    "WAYS",
+    "Way",
+    "fitted_constants",
+    "group_of",
+    "hybrid_rows",
+    "hybrid_scenario",
+    "hybrid_table",
+]
 
 Way = Literal["from dimensions", "constants fitted", "from its smallest row"]
 DIMENSIONS: Way = "from dimensions"

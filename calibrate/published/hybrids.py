@@ -11,7 +11,7 @@ import csv
 import statistics
 import zlib
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -217,6 +217,7 @@ class HybridTables:
         return sorted(its, key=lambda each: (each.devices, each.micro_batches, each.micro_batch))
 
 
+@lru_cache(maxsize=4)
 def load_hybrids(home: Path | None = None) -> HybridTables:
     """Read the tables of the catalogue, or of another folder.
 
