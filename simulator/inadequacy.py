@@ -68,8 +68,8 @@ def regime_of(scenario: Scenario) -> str:
     strategy = scenario.strategy
     if scenario.servers:
         kind = ASYNCHRONOUS if strategy.pace.asynchronous else SYNCHRONOUS
-    elif strategy.reduction is not None and scenario.ranks > 1:
-        kind = ALL_REDUCE
+    elif (strategy.reduction is not None or strategy.in_step) and scenario.ranks > 1:
+        kind = ALL_REDUCE  # of a model that is cut as well, until enough of those have been held against real runs
     else:
         return ""
     cluster = scenario.cluster
@@ -121,7 +121,7 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     exposed_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
     shown_s = hidden_s * exposed_s / sent_s if sent_s else 0.0
     exposed_s = max(exposed_s * longer + shown_s * (longer - slower), 0.0)
-    on_device = scenario.strategy.reduction is not None
+    on_device = scenario.strategy.reduction is not None or scenario.strategy.in_step
     after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (slower if on_device else longer)
     return after_s / step_s
 

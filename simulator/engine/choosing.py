@@ -195,7 +195,7 @@ def _tried(step: Callable[[], object]) -> tuple[object, str | None]:
 def expected_events(scenario: Scenario) -> float:
     """Entries that a replication makes on the calendar, within a factor of about two; 0 where all ranks are computed at once."""
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
-    steps = run.total_steps(replicas)
+    steps = run.total_steps(replicas) / (strategy.team if strategy.in_step else 1)
     messages = float(strategy.messages_a_step(scenario))
     reduced = 0.0
     if strategy.reduction is not None and replicas > 1:

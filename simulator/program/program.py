@@ -477,8 +477,10 @@ class Program:
 
     @property
     def together(self) -> bool:
-        """Whether ranks meet in collectives alone: each has a device to itself, and nothing is sent, served or done on shared cores."""
+        """Whether ranks meet in collectives alone, and each makes all of the passes: it has a device to itself, and nothing is sent, served
+        or done on shared cores."""
         ranks = self.ranks
         its = [operation for routine in self.routines for operation in routine.operations]
         apart = any(operation.kind in ("send", "serve") or operation.lasts_s is not None for operation in its)
-        return not apart and self.cores is None and bool((ranks.seat < 0).all()) and len(self.routines) == 1
+        whole = all(math.isclose(sum(getattr(each, name) for each in its), 1.0) for name in ("forward", "backward", "apply"))
+        return not apart and whole and self.cores is None and bool((ranks.seat < 0).all()) and len(self.routines) == 1

@@ -59,7 +59,8 @@ class Gossip(Strategy):
         path = np.array([wiring.between_replicas(worker, other) for other in sides], dtype=np.int64).reshape(-1, workers)
         routine = _routine(setup.workload.parameter_bytes, len(sides))
         rules = Rules(steps_each=setup.run.steps)
-        return assembled(setup, wiring, "worker", routine, rules, seats(setup, wiring), path.T, sides.T)
+        slowdown = None if workers > 1 else 0.0  # one alone has nothing to communicate
+        return assembled(setup, wiring, "worker", routine, rules, seats(setup, wiring), path.T, sides.T, slowdown=slowdown)
 
     @property
     def pace(self) -> Pace:

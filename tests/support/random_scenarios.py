@@ -289,6 +289,8 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
     }
     if strategy["algorithm"] in ("double-binary-tree", "auto"):
         strategy["pipeline_chunk_bytes"] = rules.size_bytes()
+    if "host_link" in cluster and pick((False, True)):
+        strategy |= {"on_host": ["layer 0"], "host_factor": pick((1.0, 3.0))}
     if strategy["schedule"] == "zero-bubble" and pick((False, True)):
         strategy["weights_share"] = 0.25
     if pick((False, False, True)):

@@ -26,7 +26,7 @@ def scenario_table(**parts: Any) -> dict[str, Any]:
         "discrepancy": {},
     }
     for section, values in parts.items():
-        table[section] = values if section == "strategy" else {**table[section], **values}
+        table[section] = values if section == "strategy" else {**table.get(section, {}), **values}
     if table["strategy"].get("kind") == "parameter-server":
         table["strategy"] = {"pull_order": "forward", **table["strategy"]}
     return table

@@ -158,6 +158,6 @@ def test_a_change_that_reads_as_nothing_is_none() -> None:
 
 
 def test_rivals_have_as_many_replicas(base: Result) -> None:
-    results = [base, with_runs(base, [1.0, 2.0]), base.model_copy(update={"replicas": 8}), with_runs(base, [5.0, 6.0])]
+    results = [base, with_runs(base, [1.0, 2.0]), ring(8), with_runs(base, [5.0, 6.0])]
     assert rivals_of(results, 0) == [3, 1]
     assert rivals_of(results, 2) == []

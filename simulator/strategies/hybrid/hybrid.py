@@ -93,6 +93,12 @@ class Hybrid(Strategy):
     capacity: float | None = Field(
         default=None, ge=1, le=1000, description="most tokens that an expert takes, over the mean; what is beyond is dropped; left out: all"
     )
+    on_host: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
+        default=(),
+        max_length=10_000,
+        description="names of layers that the host computes, such as a large embedding",
+    )
+    host_factor: float = Field(default=1.0, gt=0, le=1e6, description="time of such a layer on the host over that on the device")
     shard: Shard = Field(
         default="none",
         description="what copies share instead of having all of it: optimizer slots (ZeRO-1), gradients too (ZeRO-2), parameters too "
@@ -180,7 +186,7 @@ class Hybrid(Strategy):
     @property
     def is_plain(self) -> bool:
         """Whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
-        return self.pipeline == self.tensor == self.expert == self.chunks == 1 and self.shard == "none"
+        return self.pipeline == self.tensor == self.expert == self.chunks == 1 and self.shard == "none" and not self.on_host
 
     @property
     def simpler(self) -> Mapping[str, Any] | None:
@@ -194,6 +200,7 @@ class Hybrid(Strategy):
         """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
         load, training = setup.workload, setup.training
         cuts = self.pipeline > 1 or self.tensor > 1 or self.expert > 1 or self.shard == "parameters" or training.recompute == "selective"
+        cuts = cuts or bool(self.on_host)
         if cuts and not load.layers:
             raise ValueError(
                 f"workload {load.name!r} has no layers, which this strategy cuts it by: measure them with `paceline calibrate --layers`, "
@@ -221,6 +228,7 @@ class Hybrid(Strategy):
         if load.layers:
             self._ends(setup)
             self._check_tensors(setup)
+            self._check_hosts(setup)
         units = len(load.layers) if self.shard == "parameters" else 1
         operations = training.micro_batches * self.chunks * 8 * (1 + units // (self.pipeline * self.chunks)) + 8
         if operations > _MOST_OPERATIONS:
@@ -240,6 +248,16 @@ class Hybrid(Strategy):
             raise ValueError(f"strategy.expert ({self.expert}) spreads experts, and workload {setup.workload.name!r} has none")
         if any(count % self.expert for count in counts):
             raise ValueError(f"strategy.expert ({self.expert}) must divide the {min(counts)} experts of a layer")
+
+    def _check_hosts(self, setup: Setup) -> None:
+        if not self.on_host:
+            return
+        if setup.cluster.host_link is None:
+            raise ValueError("strategy.on_host needs cluster.host_link, over which activations are copied between a device and its host")
+        names = [layer.name for layer in setup.workload.layers]
+        for name in self.on_host:
+            if name not in names:
+                raise ValueError(f"strategy.on_host: there is no layer {name[:60]!r}; there are {', '.join(names[:20])}")
 
     def _ends(self, setup: Setup) -> tuple[int, ...]:
         return cut(setup.workload, self.pipeline * self.chunks, self.stages)
@@ -262,7 +280,7 @@ class Hybrid(Strategy):
         """All together, every step."""
         return Pace()
 
-    @cached_property
+    @property
     def imbalance(self) -> Distribution:
         """Tokens of the busiest device with experts over the mean, as far as experts take them."""
         law = self.expert_imbalance
@@ -316,6 +334,7 @@ class Hybrid(Strategy):
             np.broadcast_to(np.int64(-1), layout.ranks),
             path,
             peer,
+            slowdown=None if layout.ranks > 1 else 0.0,  # one alone has nothing to communicate beside its passes
             routine_of=stage_of,
             copy_of=copy_of,
             groups=tuple(ranks for _, ranks in groups),
@@ -333,17 +352,19 @@ class Hybrid(Strategy):
         ours = Timing(setup.cluster, streams, self.algorithm, self.protocol, chunk_bytes)
         inner = Timing(self._whole or setup.cluster, streams, "ring", self.protocol, chunk_bytes)
         whole = _Costs(self, setup)
+        between = {part.first for part in whole.parts[1:]}
         among_tensors = tensor_groups(self._whole or setup.cluster, self.tensor)
 
         def exchange_s(part: Part, forward: bool) -> float:
-            """What a pass of a part exchanges, and of the forward pass what it is given, in pieces by those who split tensors."""
+            """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
             its = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
             total = sum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
             total += sum(ours.seconds("experts", every["experts"], "all-to-all", size * (self.capacity or 1.0)) for size in its.tokens)
-            given = part.input_bytes if forward else part.output_bytes
-            if self.tensor > 1 and not self.sequence_parallel and self.pipeline > 1 and given:
-                total += inner.seconds("tensor", among_tensors, "all-gather", given)
+            if (link := (self._whole or setup.cluster).host_link) is not None:
+                total += its.host_s + sum(size / link.bandwidth_bytes_per_s + link.latency_s for size in its.copied)
+            if self.tensor > 1 and not self.sequence_parallel and (part.first if forward else part.last) in between:
+                total += inner.seconds("tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes)
             return total
 
         kinds: tuple[Among, ...] = ("pass", "data", "shard", "across", "experts", "alike")
@@ -425,8 +446,9 @@ class Hybrid(Strategy):
 
     def messages_a_step(self, setup: Setup) -> int:
         """What a device sends and what it does with others in a step."""
-        parts = 1 + (len(setup.workload.layers) // self.pipeline if self.shard == "parameters" else 0)
-        return max(4 * setup.training.micro_batches * self.chunks * parts, 1)
+        each = 4 if self.pipeline > 1 else 2
+        layers = len(setup.workload.layers) // (self.pipeline * self.chunks) if self.shard == "parameters" else 1
+        return each * setup.training.micro_batches * self.chunks * max(layers, 1)
 
     def message_bytes(self, setup: Setup) -> Sequence[float]:
         """Activations that stages hand on, and gradients of a stage."""
@@ -453,6 +475,7 @@ class Hybrid(Strategy):
             ("tensor", self.tensor > 1),
             ("expert", self.expert > 1),
             (f"sharded {self.shard}", self.shard != "none"),
+            ("host", bool(self.on_host)),
         ]
         return " + ".join(name for name, there in names if there) or "data parallel"
 
@@ -462,6 +485,7 @@ class Hybrid(Strategy):
         found = [f"pipeline {self.pipeline} ({self.schedule}{f', {self.chunks} chunks' if self.chunks > 1 else ''})"] * (self.pipeline > 1)
         found += [f"tensor {self.tensor}"] * (self.tensor > 1) + [f"expert {self.expert}"] * (self.expert > 1)
         found += [f"sharded {self.shard}"] * (self.shard != "none")
+        found += [f"{len(self.on_host)} layers on the host"] * bool(self.on_host)
         return ", ".join(found) or f"{self.algorithm} all-reduce"
 
     @classmethod
@@ -483,7 +507,7 @@ class _Costs:
     def __init__(self, strategy: Hybrid, setup: Setup) -> None:
         self._strategy, self._setup = strategy, setup
         self.samples = setup.batch / setup.training.micro_batches
-        self.split = Split(strategy.tensor, strategy.imbalance.mean())
+        self.split = Split(strategy.tensor, strategy.imbalance.mean(), frozenset(strategy.on_host), strategy.host_factor)
 
     @cached_property
     def parts(self) -> list[Part]:

@@ -28,10 +28,16 @@ class Split(NamedTuple):
         Devices that share each tensor.
     imbalance
         Work of the busiest device with experts over the mean.
+    on_host
+        Names of layers that the host computes.
+    host_factor
+        Time of a layer there over that on a device.
     """
 
     tensor: int = 1
     imbalance: float = 1.0
+    on_host: frozenset[str] = frozenset()
+    host_factor: float = 1.0
 
 
 class Exchanged(NamedTuple):
@@ -43,10 +49,25 @@ class Exchanged(NamedTuple):
         All-reduces among the devices that share tensors.
     tokens
         All-to-alls among the devices that experts are spread over.
+    copied
+        Copies between the device and its host.
+    host_s
+        Seconds in which the host computes, and the device does not.
     """
 
     tensor: tuple[float, ...] = ()
     tokens: tuple[float, ...] = ()
+    copied: tuple[float, ...] = ()
+    host_s: float = 0.0
+
+    @property
+    def total_bytes(self) -> float:
+        """Of all of it."""
+        return sum(self.tensor) + sum(self.tokens) + sum(self.copied)
+
+    def again(self, other: Exchanged) -> Exchanged:
+        """This, and what another pass exchanges once more."""
+        return Exchanged(self.tensor + other.tensor, self.tokens + other.tokens, self.copied + other.copied, self.host_s + other.host_s)
 
 
 class Part(NamedTuple):
@@ -155,10 +176,9 @@ def parts_of(load: Workload, ends: Sequence[int], samples: float, split: Split, 
             again = sum(layer.selective_work * its_s for layer, its_s in zip(its, forward_s, strict=True))
         experts = {number for layer in its if layer.experts is not None for number in layer.experts.variables}
         sizes = {number: gradients[number] for layer in its for number in layer.variables}
-        there = _exchanged(its, samples, split, forward=True)
-        back = _exchanged(its, samples, split, forward=False)
+        there, back = (_exchanged(load, first, last, samples, split, forward=its) for its in (True, False))
         if training.recompute == "full":  # what is computed again is exchanged again
-            back = Exchanged(back.tensor + there.tensor, back.tokens + there.tokens)
+            back = back.again(there)
         found.append(
             Part(
                 first=first,
@@ -181,7 +201,9 @@ def parts_of(load: Workload, ends: Sequence[int], samples: float, split: Split, 
 
 
 def _pass_s(law: Affine, layer: Layer, share: float, samples: float, split: Split) -> float:
-    """Seconds of one layer's pass: of the device's work, or of the host that starts it, whichever takes longer."""
+    """Seconds of one layer's pass on a device: of its work, or of the host that starts it, whichever takes longer."""
+    if layer.name in split.on_host:
+        return 0.0
     experts = layer.experts.work if layer.experts is not None else 0.0
     work = 1.0 + experts * (split.imbalance - 1.0)
     if split.tensor > 1 and layer.tensor is not None:
@@ -189,13 +211,25 @@ def _pass_s(law: Affine, layer: Layer, share: float, samples: float, split: Spli
     return float(max(share * law.least_s, share * (law.base_s + law.per_sample_s * samples) * work))
 
 
-def _exchanged(layers: Sequence[Layer], samples: float, split: Split, *, forward: bool) -> Exchanged:
+def _exchanged(load: Workload, first: int, last: int, samples: float, split: Split, *, forward: bool) -> Exchanged:
+    """What layers ``first`` to ``last - 1`` exchange; neighbours of which one is on the host copy what goes between them."""
+    layers = load.layers
     tensor: list[float] = []
     tokens: list[float] = []
-    for layer in layers:
+    copied: list[float] = []
+    host_s = 0.0
+    law = load.forward if forward else load.backward
+    whole = sum(layer.forward if forward else layer.backward_work for layer in layers)
+    for number in range(first, last):
+        layer = layers[number]
+        if number and (layer.name in split.on_host) != (layers[number - 1].name in split.on_host):
+            copied.append(layers[number - 1].output_bytes_per_sample * samples)
+        if layer.name in split.on_host:
+            host_s += split.host_factor * law(samples) * (layer.forward if forward else layer.backward_work) / whole if whole else 0.0
+            continue
         if split.tensor > 1 and layer.tensor is not None:
             each = layer.tensor.forward_bytes_per_sample if forward else layer.tensor.backward_bytes_per_sample
             tensor += [size * samples for size in each]
         if layer.experts is not None:
             tokens += [layer.experts.used * layer.experts.bytes_per_sample * samples] * 2  # to the experts, and back
-    return Exchanged(tuple(tensor), tuple(tokens))
+    return Exchanged(tuple(tensor), tuple(tokens), tuple(copied), host_s)

@@ -158,9 +158,10 @@ class _Maker:
             for layer in stage.layers[each.chunk]:
                 self._gather(layer)
                 self._compute("forward", each.micro_batch, forward=self._share(layer.forward_s, stage.forward_s))
+                self._exchange(layer, 1.0, forward=True)
         else:
             self._compute("forward", each.micro_batch, forward=self._share(part.forward_s, stage.forward_s))
-        self._exchange(part, forward=True)
+            self._exchange(part, 1.0, forward=True)
 
     def _backward(self, each: Pass, *, ends: bool) -> None:
         """A backward pass, or the part of it that is gradients of weights; of the last one of a chunk what is ready is reduced."""
@@ -169,12 +170,14 @@ class _Maker:
         if each.does == "backward" and any(other.does == "weights" for other in stage.order):
             share = 1.0 - stage.weights
         again = part.again_s if each.does == "backward" else 0.0
+        exchanges = float(each.does == "backward")
         if self._gathers:
             for layer in reversed(stage.layers[each.chunk]):
                 if not self._keeps_gathered:
                     self._gather(layer)
                 of_layer = layer.again_s if each.does == "backward" else 0.0
                 self._compute_back(each, of_layer, layer.backward_s * share)
+                self._exchange(layer, exchanges, forward=False)
                 if ends or not self._keeps_gathered:
                     self._reduce(layer.dense_bytes, layer.expert_bytes)
         else:
@@ -183,12 +186,12 @@ class _Maker:
             done = 0.0
             for one in its:
                 self._compute_back(each, again, part.backward_s * share * (one.ready - done))
+                self._exchange(part, exchanges * (one.ready - done), forward=False)
                 again, done = 0.0, one.ready
                 self._reduce(one.dense_bytes, one.expert_bytes)
             if done < 1.0:
                 self._compute_back(each, again, part.backward_s * share * (1.0 - done))
-        if each.does == "backward":
-            self._exchange(part, forward=False)
+                self._exchange(part, exchanges * (1.0 - done), forward=False)
 
     def _compute_back(self, each: Pass, again_s: float, backward_s: float) -> None:
         stage = self._stage
@@ -217,13 +220,12 @@ class _Maker:
         self._add(kind="send", name=name, number=number, after=self._tail, slot=slot, size_bytes=size_bytes, channel=slot,
                   source=Place("device", OWN), target=Place("device", PEER), departs=True, lands=True, from_step=from_step)  # fmt: skip
 
-    def _exchange(self, part: Part, *, forward: bool) -> None:
-        """What ranks that go through a pass together exchange in it, as one: the next pass waits for it."""
-        stage = self._stage
-        lasts_s = stage.exchange_s(part, forward)
+    def _exchange(self, part: Part, share: float, *, forward: bool) -> None:
+        """A share of what ranks that go through a pass together exchange in it, as one: what follows waits for it."""
+        lasts_s = share * self._stage.exchange_s(part, forward)
         if lasts_s:
-            its = part.forward if forward else part.backward
-            self._tail = (self._timed("pass", "exchange", sum(its.tensor) + sum(its.tokens), lasts_s, self._tail),)
+            size_bytes = share * (part.forward if forward else part.backward).total_bytes
+            self._tail = (self._timed("pass", "exchange", size_bytes, lasts_s, self._tail),)
 
     def _gather(self, layer: Part) -> None:
         """The parameters of a layer, ahead of the pass that needs them."""
@@ -233,8 +235,8 @@ class _Maker:
         self._tail = (*self._tail, *gathered)
 
     def _reduce(self, dense_bytes: float, expert_bytes: float) -> None:
-        """Gradients that the last compute has made ready, among copies."""
-        stage, after = self._stage, (self._computes[-1],)
+        """Gradients that the pass has made ready, among copies."""
+        stage, after = self._stage, self._tail
         if stage.copies == 1:
             return
         if stage.shard == "none" or stage.shards == 1:
