@@ -13,6 +13,7 @@ workload's uncertainty. docs/computed-workloads.md has every formula with its so
 
 from __future__ import annotations
 
+import difflib
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ class Parameter(NamedTuple):
     of_experts: bool = False
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many numbers it has."""
         return math.prod(self.shape)
 
@@ -57,11 +58,11 @@ class Pass(NamedTuple):
     flops: float = 0.0
     """Of matrix products and convolutions."""
     moved_bytes: float = 0.0
-    kernels: int = 0
+    kernels: float = 0.0
     fused_flops: float = 0.0
     """Of matrix products inside a kernel that does more, such as a fused attention."""
 
-    def __add__(self, other: object) -> Pass:  # type: ignore[override]
+    def __add__(self, other: object) -> Pass:
         """Both, one after the other."""
         assert isinstance(other, Pass)
         return Pass(*(mine + its for mine, its in zip(self, other, strict=True)))
@@ -156,13 +157,14 @@ def known_device(name: str) -> Accelerator:
     Raises
     ------
     ValueError
-        ``models/devices`` does not have it, or it is a host's processor.
+        ``models/devices`` does not have it, or it is a host's processor; the message begins behind the name.
     """
     device = accelerator_named(name)
-    if device is None or device.cores is not None:
-        names = sorted({each.name for each in accelerators().values() if each.cores is None})
-        why = "is a processor, of which no share of its peak is known" if device is not None else "is no device of models/devices"
-        raise ValueError(f"{name[:60]!r} {why}; times can be computed for {', '.join(names)}")
+    if device is None:
+        near = difflib.get_close_matches(name[:60], sorted({each.name for each in accelerators().values()}), n=1, cutoff=0.6)
+        raise ValueError(f"must be a device of models/devices; {f'did you mean {near[0]}?' if near else '`paceline models list` has them'}")
+    if device.cores is not None:
+        raise ValueError("must be an accelerator: what share of its peak a processor reaches is not known")
     return device
 
 
@@ -189,17 +191,17 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     Raises
     ------
     ValueError
-        The device is not known, or states no peak for this precision.
+        The device is not known, or states no peak for this precision; the message begins behind its name.
     """
     on = known_device(device)
     peak = on.peak(precision)
     if peak is None:
-        raise ValueError(f"{on.name} states no peak for {precision} (models/devices), so no times can be computed for it")
+        raise ValueError(f"must state a peak for {precision} (models/devices), or no times can be computed for it")
     known = {**constants(), **(own or {})}
     used = {name: known[name].plain for name in dict.fromkeys(dimensions.constants)}
     blocks = dimensions.blocks(value_bytes_of(precision))
     parameters = [each for block in blocks for each in block.parameters]
-    count = sum(each.count for each in parameters)
+    count = sum(each.size for each in parameters)
 
     def times(values: Mapping[str, float]) -> _Times:
         products, moving, fused, start = (values[name] for name in dimensions.constants)
@@ -209,7 +211,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     forward, backward = _total(block.forward for block in blocks), _total(block.backward for block in blocks)
     names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
     draws = [
-        tuple(value for work in (forward, backward) for value in (drawn.of(work), drawn.least_of(work))) + (drawn.apply_s(count),)
+        (drawn.of(forward), drawn.least_of(forward), drawn.of(backward), drawn.least_of(backward), drawn.apply_s(count))
         for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
     ]
     return {
@@ -218,7 +220,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
         "counted": {
             "flops_per_sample": forward.all_flops + backward.all_flops,
             "per_sample_bytes": forward.moved_bytes + backward.moved_bytes,
-            "kernels": forward.kernels + backward.kernels,
+            "kernels": round(forward.kernels + backward.kernels),
         },
         "forward": {"base_s": 0.0, "per_sample_s": nominal.of(forward), "least_s": nominal.least_of(forward)},
         "backward": {"base_s": 0.0, "per_sample_s": nominal.of(backward), "least_s": nominal.least_of(backward)},
@@ -270,11 +272,11 @@ def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
     work = [times.of(block.backward) for block in blocks]
     whole, done, found = sum(work), 0.0, []
     for block, its in zip(reversed(blocks), reversed(work), strict=True):
-        size, seen = sum(each.count for each in block.parameters), 0
+        size, seen = sum(each.size for each in block.parameters), 0
         for each in reversed(block.parameters):
-            index, seen = index - 1, seen + each.count
+            index, seen = index - 1, seen + each.size
             found.append(
-                {"name": f"{block.name}/{each.name}", "size_bytes": float(PARAMETER_BYTES * each.count), "creation_index": index,
+                {"name": f"{block.name}/{each.name}", "size_bytes": float(PARAMETER_BYTES * each.size), "creation_index": index,
                  "ready": min(round((done + its * seen / size) / whole, 9), 1.0), "rows": each.shape[0]}
             )  # fmt: skip
         done += its

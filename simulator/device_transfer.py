@@ -86,7 +86,7 @@ def moved_to(
         try:
             return load.computed_for(device, own or {})
         except ValueError as error:
-            raise ScenarioError(f"cluster.device: the times of the workload {load.name!r} are computed, and {error}") from None
+            raise ScenarioError(f"cluster.device: {device!r} {error} (the times of the workload {load.name!r} are computed)") from None
     here = load.device
     if given is not None and given.applied:
         if same_device(given.to_device, device) or not device:

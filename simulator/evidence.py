@@ -64,7 +64,9 @@ def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
 def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
     load, batch = scenario.workload, scenario.batch
     if load.is_computed:
-        yield Coverage(about="batch", grade="uncovered", text="no step of any batch was measured: times are computed from the model's dimensions")
+        yield Coverage(
+            about="batch", grade="uncovered", text="no step of any batch was measured: times are computed from the model's dimensions"
+        )
         return
     if load.calibrated is None:
         yield Coverage(about="batch", grade="uncovered", text="the workload does not say at which batches its steps were measured")

@@ -55,7 +55,7 @@ class Residual(Spec):
     @property
     def parameters(self) -> int:
         """Trainable numbers in all; averages of batch normalisation are none."""
-        return sum(each.count for block in self.blocks(2) for each in block.parameters)
+        return sum(each.size for block in self.blocks(2) for each in block.parameters)
 
     def blocks(self, value_bytes: int) -> tuple[Block, ...]:
         """First convolution with its pooling, blocks, and head."""
@@ -148,7 +148,7 @@ class _Convolution(NamedTuple):
         return Pass(self.flops, self.bytes_in(size) + 4 * self.bytes_out(size), 2)
 
     def backward(self, size: int, *, of_input: bool = True) -> Pass:
-        """Normalisation reads gradient and value twice and writes one; two products read that and the input, and write the input's gradient."""
+        """Normalisation reads gradient and value twice and writes one; two products read that and the input, and write its gradient."""
         both = 2 if of_input else 1
         return Pass(both * self.flops, (2 * both - 1) * self.bytes_in(size) + (5 + both) * self.bytes_out(size), 1 + both)
 

@@ -115,7 +115,7 @@ class Transformer(Spec):
     @property
     def parameters(self) -> int:
         """Trainable numbers in all."""
-        return sum(each.count for block in self.blocks(2) for each in block.parameters)
+        return sum(each.size for block in self.blocks(2) for each in block.parameters)
 
     def blocks(self, value_bytes: int) -> tuple[Block, ...]:
         """Embedding, layers and head."""

@@ -19,8 +19,8 @@ from simulator.uncertainty import Uncertainty
 from simulator.validation_errors import is_valid
 
 __all__ = [
-    "LAW_PARTS",
     "BY_DIMENSIONS",
+    "LAW_PARTS",
     "MARKS",
     "Affine",
     "CalibrationFit",
@@ -207,8 +207,12 @@ class DeviceTransfer(Spec):
         return low, self.factor[1] if len(self.factor) == 3 else (low * high) ** 0.5, high
 
 
-_ANY = {"variables": ({"name": "any", "size_bytes": 4.0, "creation_index": 0, "ready": 1.0},)}
-"""A variable, where the real ones cannot be told."""
+_ANY = {
+    "forward": {"base_s": 1.0, "per_sample_s": 0.0},
+    "backward": {"base_s": 1.0, "per_sample_s": 0.0},
+    "variables": ({"name": "any", "size_bytes": 4.0, "creation_index": 0, "ready": 1.0},),
+}
+"""What a workload must have, where it cannot be told."""
 
 
 def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
@@ -301,7 +305,9 @@ class Workload(Spec):
     layers: tuple[Layer, ...] = Field(
         default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
     )
-    transformer: Transformer | None = Field(default=None, description="dimensions, in place of what is measured (docs/computed-workloads.md)")
+    transformer: Transformer | None = Field(
+        default=None, description="dimensions, from which all follows that is not given (docs/computed-workloads.md)"
+    )
     residual: Residual | None = Field(default=None, description="the same of a residual network")
     computed: Computed | None = Field(default=None, description="what follows from dimensions; filled in when the workload is read")
 
@@ -319,9 +325,12 @@ class Workload(Spec):
         model, table, precision = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32")
         if not is_valid(model, table) or precision not in ("float32", "mixed_float16", "mixed_bfloat16"):
             # their own faults are told, not that something is missing that would follow from them
-            return {**{"forward": {"base_s": 1.0, "per_sample_s": 0.0}, "backward": {"base_s": 1.0, "per_sample_s": 0.0}}, **_ANY, **data}
+            return {**_ANY, **data}
         dimensions = model.model_validate(table)
-        return _filled(data, step_of(dimensions, precision, dimensions.device))
+        try:
+            return _filled(data, step_of(dimensions, precision, dimensions.device))
+        except ValueError as error:
+            raise ValueError(f"{given[0]}.device: {dimensions.device!r} {error}") from None
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -394,7 +403,8 @@ class Workload(Spec):
         Raises
         ------
         ValueError
-            Times cannot be computed for this device: it is not known, or states no peak for the workload's precision.
+            Times cannot be computed for this device: it is not known, or states no peak for the workload's precision;
+            the message begins behind its name.
         """
         was, dimensions = self.computed, self.dimensions
         if was is None or dimensions is None or not was.timed:

@@ -79,7 +79,7 @@ def fitted(tables: HybridTables, rows: Sequence[HybridRow]) -> tuple[dict[str, K
 def main() -> None:
     """Fit, and write the values into their file."""
     tables = load_hybrids()
-    rows = [row for row in tables.fitted_rows if row.micro_batches == _MICRO_BATCHES]
+    rows = [row for row in tables.fitted_rows if row.micro_batches == _MICRO_BATCHES and row.tensor * row.pipeline > 1]
     known, left = fitted(tables, rows)
     document = tomlkit.document()
     document.add(

@@ -1,6 +1,6 @@
-"""Fits what shares of peak and bandwidth computed workloads reach: ``python -m calibrate.published.shares`` rewrites ``models/practice.toml``.
+"""Fits what shares of peak and bandwidth computed workloads reach: ``python -m calibrate.published.shares``.
 
-Rows are published throughputs of single devices (``models/published/speeds.csv``) of models
+It writes them into ``models/practice.toml``. Rows are published throughputs of single devices (``models/published/speeds.csv``) of models
 whose dimensions are published: BERT (Devlin et al. 2019) and residual networks (He et al.
 2016). Each row's time for a sample is operations over (peak x ``matrix_share``) plus bytes over
 (bandwidth x ``elementwise_share``, or ``normalisation_share`` of a residual network). Sizes of
@@ -104,7 +104,12 @@ def rows_of(speeds: PublishedThroughputs) -> tuple[SharesRow, ...]:
         key = (model.id, row.precision, device.name, row.source, row.software, dimensions.constants[1])
         times = work.all_flops / peak, work.moved_bytes / device.memory_bandwidth_bytes_per_s, 1.0 / row.throughput
         found.setdefault(key, []).append(times)
-    return tuple(SharesRow(*key, *(float(mean) for mean in np.exp(np.mean(np.log(times), axis=0)))) for key, times in found.items())
+    return tuple(_row(key, np.exp(np.mean(np.log(times), axis=0)).tolist()) for key, times in found.items())
+
+
+def _row(key: tuple[str, ...], means: list[float]) -> SharesRow:
+    model, precision, device, source, software, moves_at = key
+    return SharesRow(model, precision, device, source, software, moves_at, *means)
 
 
 def fitted(rows: Iterable[SharesRow]) -> Shares:
@@ -166,7 +171,8 @@ def main() -> None:
 def _source(rows: Iterable[SharesRow], name: str) -> str:
     felt = [each for each in rows if name in ("matrix_share", each.moves_at)]
     sources = ", ".join(sorted({each.source for each in felt}))
-    return f"fitted by python -m calibrate.published.shares to {len(felt)} trainings on single devices (models/published/speeds.csv: {sources})"
+    what = f"{len(felt)} trainings on single devices (models/published/speeds.csv: {sources})"
+    return f"fitted by python -m calibrate.published.shares to {what}"
 
 
 if __name__ == "__main__":

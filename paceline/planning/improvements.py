@@ -169,13 +169,8 @@ def _larger_batch(scenario: Scenario) -> _Change:
 def _mixed_precision(scenario: Scenario) -> _Change:
     load, name = scenario.workload, "mixed precision"
     if load.precision != "float32":
-        return _Change(
-            name,
-            name,
-            f"nothing to gain: the workload is in {load.precision} already"
-            if load.is_computed
-            else f"nothing to gain: the workload was measured in {load.precision}",
-        )
+        known = "computed for" if load.is_computed else "measured in"
+        return _Change(name, name, f"nothing to gain: the workload was {known} {load.precision}")
     device = scenario.cluster.device or load.device
     gain = precision_gain(device, load.model or None) if device else None
     if gain is None:

@@ -70,7 +70,7 @@ def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _workload(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    return (f"{row['device'] or 'not stated'}{' (computed, not measured)' if row['computed'] else ''}",)
+    return (f"computed for {row['device']}" if row["computed"] else row["device"] or "not stated",)
 
 
 def _cluster(row: Mapping[str, Any]) -> tuple[Cell, ...]:
