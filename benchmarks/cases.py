@@ -27,10 +27,10 @@ import plain_c
 import simgrid_peer
 from measuring import Engine, Finding, Ran, alone, in_turn, missing, simulated, timed, with_engine
 from plain_simpy import Plain, PlainRing
-from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_BYTES, asynchronous, ring
+from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_BYTES, asynchronous, hybrid, ring
 
 from paceline.sweeping.backends import local_workers
-from simulator import Scenario
+from simulator import Scenario, simulate
 from simulator.replication import replicate
 
 __all__ = ["CASES", "Case", "Report"]
@@ -38,6 +38,7 @@ __all__ = ["CASES", "Case", "Report"]
 HALF_OF_C = 0.5
 HUNDRED = 100.0
 MILLION_S, MILLION_BYTES = 60.0, 512.0
+WINDOW_S = 10.0
 SWEPT, SWEEP_S, BEYOND_ENGINE_S = 10_000, 600.0, 2e-3
 SIMGRID_TIMES = 6.0
 MOST_SLOWER = 1.5
@@ -384,6 +385,20 @@ def rings_at_once(quick: bool) -> Report:
     return Report(runs, [])
 
 
+def cut_models(quick: bool) -> Report:
+    """Pipeline, split tensors and copies at once: one window of 20 steps, and what a user waits for, 19 of them."""
+    devices, micro_batches, steps = 128 if quick else 4096, 32, 20
+    built = hybrid(devices, steps, micro_batches=micro_batches, replications=19)
+    why = missing("compiled")
+    if why is not None:
+        return Report([], [_unmeasured("CPU time of a window", why, most=WINDOW_S)])
+    replicate(built, 0)  # what is made only once
+    one = simulated(with_engine(built, "compiled"), "compiled", devices * steps)
+    whole_s, _ = timed(partial(simulate, built))
+    findings = [Finding("CPU time of a window", one.cpu_s, "s", most=WINDOW_S), Finding("of all 19 replications", whole_s, "s")]
+    return Report([one], findings)
+
+
 def memory(quick: bool) -> Report:
     """Peak of the SimPy engine's allocations: it grows with workers, not with steps."""
 
@@ -446,6 +461,7 @@ CASES = {
         Case("reference", "the SimPy engine beside plain SimPy models", reference),
         Case("simgrid", "the SimPy engine beside SimGrid: 1,024 asynchronous workers of one server", simgrid),
         Case("rings", "rings of 4,096 ranks x 1,000 steps of 200 tensors, all ranks at once", rings_at_once),
+        Case("hybrid", "4,096 devices: 8 stages x 8 that split tensors x 64 copies, 32 micro-batches, 20 steps", cut_models),
         Case("memory", "memory of the SimPy engine", memory),
         Case("start", "starting", starting),
     )

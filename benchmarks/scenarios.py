@@ -6,7 +6,7 @@ from typing import Any
 
 from simulator import Scenario, scenario_from_table
 
-__all__ = ["BANDWIDTH", "COMPUTE_S", "LATENCY_S", "RING_BYTES", "SIGMA", "SIZE_BYTES", "asynchronous", "ring"]
+__all__ = ["BANDWIDTH", "COMPUTE_S", "LATENCY_S", "RING_BYTES", "SIGMA", "SIZE_BYTES", "asynchronous", "hybrid", "ring"]
 
 COMPUTE_S, BANDWIDTH, SIZE_BYTES = 0.1, 1.25e9, 10e6
 """A step's mean compute, a link's bytes per second, the parameters of asynchronous workers."""
@@ -70,6 +70,39 @@ def ring(
             },
             "strategy": {"kind": "multi-worker-mirrored", "workers": ranks, **strategy},
             "run": {"steps": steps, "warmup_steps": 1, "replications": 2, "detail": detail},
+        },
+        "benchmark",
+    )
+
+
+def hybrid(devices: int, steps: int, *, micro_batches: int, replications: int) -> Scenario:
+    """A model of 32 equal layers on eight stages, tensors split over the eight devices of a node, and copies of that."""
+    size_bytes, layers = 25e6, 32
+    exchanged = {"forward_bytes_per_sample": [size_bytes] * 2, "backward_bytes_per_sample": [size_bytes] * 2}
+    layer = {"forward": 1.0, "output_bytes_per_sample": size_bytes, "tensor": exchanged}
+    return scenario_from_table(
+        {
+            "workload": {
+                "name": "layers",
+                "batch_per_replica": micro_batches,
+                "forward": {"base_s": 0.0, "per_sample_s": COMPUTE_S},
+                "backward": {"base_s": 0.0, "per_sample_s": 2 * COMPUTE_S},
+                "jitter": {"kind": "normal", "cv": 0.02},
+                "variables": [
+                    {"name": f"v{i}", "size_bytes": RING_BYTES, "creation_index": layers - 1 - i, "ready": (i + 1) / layers}
+                    for i in range(layers)
+                ],
+                "layers": [{"name": f"layer {i}", "variables": [i], **layer} for i in range(layers)],
+            },
+            "cluster": {
+                "name": "nodes of eight",
+                "devices_per_node": 8,
+                "intra_node": {"bandwidth_bytes_per_s": 2.5e11, "latency_s": 2e-6},
+                "inter_node": {"bandwidth_bytes_per_s": 1e11, "latency_s": 5e-6},
+            },
+            "strategy": {"kind": "hybrid", "workers": devices, "pipeline": 8, "tensor": 8, "bucket_size_bytes": 2 * RING_BYTES},
+            "training": {"micro_batches": micro_batches},
+            "run": {"steps": steps + 2, "warmup_steps": 2, "replications": replications},
         },
         "benchmark",
     )

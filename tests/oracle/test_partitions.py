@@ -14,7 +14,7 @@ from support.examples import examples
 from support.networks import wiring_of
 from support.scenarios import scenario_table
 
-from simulator import scenario_from_table
+from simulator import scenario_from_table, simulate
 from simulator.collectives.exchanges import Plan, exchanges_of, exchanges_of_groups
 from simulator.collectives.factory import collective_for
 from simulator.collectives.operations import ALGORITHMS
@@ -369,3 +369,34 @@ def test_groups_are_printed() -> None:
         (number, int(number > 1), ranks) for number, ranks in enumerate([*COPIES, *TENSORS])
     ]
     assert {row["group"] for row in rows if row["table"] == "lane"} == set(range(6))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_devices_that_split_tensors_message_by_message_take_as_long_as_taken_together(which: int) -> None:
+    """Two copies of two devices on two nodes: by a program in which every device sends its messages, and by the strategy that takes
+    those that split tensors as one, whose data-parallel groups share the nodes' links."""
+    activations, gradients = 4e6, 2e7
+    between, inside = {"bandwidth": "1 GB/s", "latency": "20 us"}, {"bandwidth": "10 GB/s", "latency": "3 us"}
+    built = scenario(4, devices_per_node=2, inter_node=between, intra_node=inside)
+    tensors, copies = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
+    partitions = [
+        [(ranks, [("all-reduce", "ring", gradients / 2)]) for ranks in copies],
+        [(ranks, [("all-reduce", "ring", activations)] * 2) for ranks in tensors],
+    ]
+    program = program_of(built, partitions, [[0.05, (1, True), 0.1, (1, True), 0.0, (0, True), 0.0]] * 4)
+    measured, _ = runs(built, program, observed=False)[which]
+    layer = {"name": "all", "forward": 1.0, "variables": [0], "output_bytes_per_sample": 0.0}
+    exchanged = {"forward_bytes_per_sample": [activations / 10], "backward_bytes_per_sample": [activations / 10]}
+    table = scenario_table(
+        workload={
+            "forward": {"base": "100 ms", "per_sample": "0 s"},
+            "backward": {"base": "200 ms", "per_sample": "0 s"},
+            "apply": "0 s",
+            "variables": [{"name": "kernel", "size_bytes": gradients, "creation_index": 0, "ready": 1.0}],
+            "layers": [{**layer, "tensor": exchanged}],
+        },
+        cluster={"devices_per_node": 2, "inter_node": between, "intra_node": inside},
+        strategy={"kind": "hybrid", "workers": 4, "tensor": 2},
+    )
+    together = simulate(scenario_from_table(table, "test"))
+    assert together.step_time_s.mean == pytest.approx(measured.window_s / STEPS, rel=1e-9)
