@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from calibrate.published.hybrids import HybridRow, HybridTables, alpha_beta, base_of_rules, linear, roofline
-from calibrate.validation.comparison import Compared, drawn_interval, reached_of
+from calibrate.validation.comparison import Compared, Reached, drawn_interval, reached_of
 from simulator import simulate
 from simulator.constants import Known
 from simulator.errors import ScenarioError
 from simulator.loading import read_toml, scenario_from_table
 from simulator.resolve import resolve
+from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.validation_errors import validated
@@ -29,6 +30,7 @@ __all__ = [
     "DIMENSIONS",
     "FITTED",
     "FITTED_FILE",
+    "REGIME",
     "SMALLEST",
     "WAYS",
     "Way",
@@ -46,6 +48,7 @@ SMALLEST: Way = "from its smallest row"
 WAYS: tuple[Way, ...] = (DIMENSIONS, FITTED, SMALLEST)
 
 FITTED_FILE = "hybrids_fitted.toml"
+REGIME = "hybrid"
 
 _SOURCES = {
     "vtrain_ground_truth": "vTrain",
@@ -209,7 +212,8 @@ def hybrid_rows(tables: HybridTables, row: HybridRow, constants: Mapping[str, Kn
     series = tables.of(row)
     if tables.model_of(row) is not None and not series.from_its_smallest_row_alone:
         found.append(_compared(tables, row, DIMENSIONS, hybrid_scenario(tables, row)))
-        found.append(_compared(tables, row, FITTED, hybrid_scenario(tables, row, constants), fitted=tables.is_fitted(row)))
+        if not tables.is_fitted(row):
+            found.append(_compared(tables, row, FITTED, hybrid_scenario(tables, row, constants)))
     base = tables.base_of(row)
     if base is not None:
         times = _solved(tables, base)
@@ -240,8 +244,14 @@ def _compared(
             "level": row.level,
         },
         note=series.note,
-        reached=None if fitted else reached_of(result.discrepancy, drawn_interval(result), source=series.table, series=series.id),
+        reached=None if fitted else _reached(result, series.table, series.id),
     )  # fmt: skip
+
+
+def _reached(result: Result, table: str, series: str) -> Reached | None:
+    """How far it reaches, under a regime of its own: no figure of a regime is estimated from these rows so far."""
+    found = reached_of(result.discrepancy, drawn_interval(result), source=table, series=series)
+    return None if found is None else found.model_copy(update={"regime": REGIME})
 
 
 def _solved(tables: HybridTables, base: HybridRow) -> Times:
