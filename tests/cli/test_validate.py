@@ -146,6 +146,10 @@ def refused(answer: Answer) -> str:
     [
         ("validate --regime NCCL", "--regime: goes with --published; add that"),
         ("validate --unit updates/s", "--unit: goes with SCENARIO.toml and --measured; add that, or leave --unit out"),
+        ("validate --only torchgpipe", "--only: goes with --hybrids; add that"),
+        ("validate --hybrids --published", "--hybrids: says nothing with --published"),
+        ("validate --hybrids --matrix quick", "--matrix: says nothing with --hybrids"),
+        ("validate --hybrids --only gpipe", "there is no published table or series 'gpipe'; choose from llm_foundry, megatron_lm"),
         ("validate --published --unit updates/s", "--unit: says nothing with --published"),
         ("validate --published --platform p.json", "--platform: says nothing with --published"),
         ("validate --published --matrix quick", "--matrix: says nothing with --published"),
