@@ -20,7 +20,17 @@ from simulator.files import read_toml
 from simulator.spec import Bytes, Moderate, Rate, Spec
 from simulator.validation_errors import validated
 
-__all__ = ["Accelerator", "Arithmetic", "Cores", "PeakFlops", "accelerator_named", "accelerators", "load_accelerator", "spelled"]
+__all__ = [
+    "Accelerator",
+    "Arithmetic",
+    "Cores",
+    "PeakFlops",
+    "accelerator_named",
+    "accelerators",
+    "load_accelerator",
+    "memory_bandwidth_of",
+    "spelled",
+]
 
 Flops = Annotated[Moderate, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -152,6 +162,12 @@ def accelerator_named(device: str) -> Accelerator | None:
         A device file of the catalogue is broken, or two of them claim one name.
     """
     return accelerators().get(spelled(device))
+
+
+def memory_bandwidth_of(device: str) -> float | None:
+    """Bytes per second between a device and its memory; None where the name is empty or no file of the catalogue has it."""
+    found = accelerator_named(device) if device else None
+    return found.memory_bandwidth_bytes_per_s if found is not None else None
 
 
 def spelled(name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from simulator.compression import Compression
 from simulator.workload import Variable, Workload
 
 __all__ = ["Bucket", "buckets"]
@@ -19,8 +20,13 @@ class Bucket(NamedTuple):
     size_bytes: float
 
 
-def buckets(workload: Workload, batch: int, bucket_size_bytes: float | None, replicas: int) -> list[Bucket]:
+def buckets(
+    workload: Workload, batch: int, bucket_size_bytes: float | None, replicas: int, compression: Compression | None = None
+) -> list[Bucket]:
     """Fuse gradients into all-reduces of at least ``bucket_size_bytes``, in the order in which they become ready; or all into one.
+
+    Compressed gradients are fused by what one rank sends of them. Those that need several
+    collectives one after the other have as many buckets, which are ready at the same time.
 
     Notes
     -----
@@ -28,6 +34,9 @@ def buckets(workload: Workload, batch: int, bucket_size_bytes: float | None, rep
     gathers them all instead of summing them (``all_reduce_indexed_slices``): each rank
     sends (n - 1) S, which a ring all-reduce sends of n / 2 times S.
     """
+
+    if compression is not None:
+        return _compressed(workload, batch, bucket_size_bytes, replicas, compression)
 
     def size_of(variable: Variable) -> float:
         gathered = replicas / 2 if variable.sparse_bytes_per_sample is not None and replicas > 1 else 1.0
@@ -47,3 +56,18 @@ def buckets(workload: Workload, batch: int, bucket_size_bytes: float | None, rep
     # the last gradient ends the backward pass, whatever the clock of the measurement said
     fused[-1] = Bucket(1.0, fused[-1].size_bytes)
     return fused
+
+
+def _compressed(workload: Workload, batch: int, bucket_size_bytes: float | None, replicas: int, compression: Compression) -> list[Bucket]:
+    fused: list[list[Bucket]] = []
+    sizes, sent = [0.0] * compression.rounds, 0.0
+    last = workload.variables[-1]
+    for variable in workload.variables:
+        sizes = [size + its for size, its in zip(sizes, compression.collective_bytes(variable, batch, replicas), strict=True)]
+        sent += sum(compression.sent_bytes(variable, batch))
+        if variable is last or (bucket_size_bytes is not None and sent >= bucket_size_bytes):
+            # the last gradient ends the backward pass, whatever the clock of the measurement said
+            ready = 1.0 if variable is last else variable.ready
+            fused.append([Bucket(ready, size) for size in sizes if size])
+            sizes, sent = [0.0] * compression.rounds, 0.0
+    return [bucket for of_round in fused for bucket in of_round]

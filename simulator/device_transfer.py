@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from simulator.accelerator import accelerator_named
 from simulator.constants import Known
 from simulator.errors import ScenarioError
-from simulator.precision import precision_gain
 from simulator.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
 from simulator.roofline import Range, achieved, is_processor, roofline
 from simulator.text import written
 from simulator.uncertainty import Uncertainty
 from simulator.workload import LAW_PARTS, Affine, DeviceTransfer, Workload
 
-__all__ = ["COMPUTE", "factors", "moved_to", "pair_range", "precision_gain"]
+__all__ = ["COMPUTE", "factors", "moved_to", "pair_range", "scaled"]
 
 COMPUTE = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s")
 """What is moved."""
@@ -217,7 +216,6 @@ _OF_A_DEVICE = ("forward", "backward", "apply_s", "busy_core_slowdown", "uncerta
 
 
 def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) -> Workload:
-    low, mid, high = offer.factor
     moved = DeviceTransfer.model_validate(
         {"rule": rule, "factor": offer.factor, "source": load.moved.source if load.moved else "", "from_device": here, "to_device": device,
          "sources": offer.sources, "text": offer.text}
@@ -228,16 +226,33 @@ def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) ->
         # a law that the scenario gives goes before the other workload's; what belongs to it goes with it
         law = {name: getattr(other, name) for first, *rest in LAW_PARTS if first not in load.overridden for name in (first, *rest)}
         return load.model_copy(update={**times, **law, "moved": moved})
-    drawn = _moved_draws(load, factors(low, mid, high, max(_DRAWS, len(load.uncertainty.draws) if load.uncertainty else 0)))
+    return scaled(load, offer.factor).model_copy(update={"moved": moved})
+
+
+def scaled(load: Workload, factor: Range, stream: bytes = b"moved device") -> Workload:
+    """A workload whose compute takes an uncertain number of times as long.
+
+    Its times are multiplied by the middle of the factor, and joint draws of them by draws of
+    the factor; what the host needs to start kernels (``least_s``) stays.
+
+    Parameters
+    ----------
+    factor
+        Low, middle and high, a 90% interval.
+    stream
+        Names the draws: those of two factors of one workload must have different names.
+    """
+    low, mid, high = factor
+    drawn = _moved_draws(load, factors(low, mid, high, max(_DRAWS, len(load.uncertainty.draws) if load.uncertainty else 0), stream))
     times = {name: _times(getattr(load, name), mid) for name in ("forward", "backward")}
     # the curve through what was measured is no longer the workload's
     fit = load.fit.model_copy(update={"points": (), "laws": (), "intervals_90": {}}) if load.fit is not None else None
-    update = {"apply_s": load.apply_s * mid, "uncertainty": drawn, "fit": fit, "jitter_steps": load.steps_seen, "moved": moved}
+    update = {"apply_s": load.apply_s * mid, "uncertainty": drawn, "fit": fit, "jitter_steps": load.steps_seen}
     return load.model_copy(update={**times, **update})
 
 
 def _times(cost: Affine, factor: float) -> Affine:
-    return Affine(base_s=cost.base_s * factor, per_sample_s=cost.per_sample_s * factor, least_s=cost.least_s)
+    return cost.model_copy(update={"base_s": cost.base_s * factor, "per_sample_s": cost.per_sample_s * factor})
 
 
 def _moved_draws(load: Workload, drawn: NDArray[np.float64]) -> Uncertainty:
@@ -261,13 +276,13 @@ def _value(load: Workload, name: str) -> float:
     return owner
 
 
-def factors(low: float, mid: float, high: float, count: int) -> NDArray[np.float64]:
+def factors(low: float, mid: float, high: float, count: int, stream: bytes = b"moved device") -> NDArray[np.float64]:
     """Draws of a factor: lognormal on each side of its middle, with its low and high end as 5% and 95% points, shape (count,).
 
-    The draws are the quantiles of that law at equal steps, in an order drawn from a stream
-    of this name, so that the same factor gives the same draws.
+    The draws are the quantiles of that law at equal steps, in an order drawn from the stream
+    of that name, so that the same factor gives the same draws.
     """
     scores = np.array([statistics.NormalDist().inv_cdf((index + 0.5) / count) for index in range(count)])
     below, above = math.log(mid / low) / _Z95, math.log(high / mid) / _Z95
     values: NDArray[np.float64] = mid * np.exp(scores * np.where(scores < 0.0, below, above))
-    return np.random.default_rng(np.random.SeedSequence(zlib.crc32(b"moved device"))).permutation(values)
+    return np.random.default_rng(np.random.SeedSequence(zlib.crc32(stream))).permutation(values)

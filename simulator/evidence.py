@@ -62,7 +62,8 @@ def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
 
 
 def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
-    load, batch = scenario.workload, scenario.batch
+    load = scenario.workload
+    batch = scenario.batch // (load.passes.micro_batches if load.passes is not None else 1)  # that a pass takes at a time
     if load.is_computed:
         yield Coverage(
             about="batch", grade="uncovered", text="no step of any batch was measured: times are computed from the model's dimensions"
@@ -88,6 +89,9 @@ def _of_the_device(scenario: Scenario) -> Iterator[Coverage]:
         yield Coverage(about="device", grade="uncovered", text=text)
     elif load.is_computed:
         text = f"no step was measured on {load.device}: times are computed from its peak and bandwidth (docs/computed-workloads.md)"
+        yield Coverage(about="device", grade="uncovered", text=text)
+    if load.recast is not None:
+        text = f"no step was measured in {load.precision}: the times are those in {load.recast.from_precision}, by a factor"
         yield Coverage(about="device", grade="uncovered", text=text)
 
 

@@ -153,7 +153,7 @@ def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> Non
         name = f"worker {worker}"
         for verb, got, want in (
             ("pulled", pulled[worker], steps * sum(variable.pull_bytes(batch) for variable in load.variables)),
-            ("pushed", pushed[worker], steps * sum(variable.gradient_bytes(batch) for variable in load.variables)),
+            ("pushed", pushed[worker], steps * sum(scenario.strategy.pushed_bytes(scenario))),
         ):
             if not math.isclose(got, want, rel_tol=1e-9):
                 raise _broken("every_byte_sent_is_received", f"{name} {verb} {got:.0f} bytes in {steps} steps, not {want:.0f}")
@@ -265,9 +265,11 @@ def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -
                 raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
     if reduction.bucket_size_bytes is not None or scenario.strategy.pace.every > 1 or reduction.forward_first:
         return  # what is sent while the rank computes cannot be told from the length of its steps
-    total = sum(variable.gradient_bytes(scenario.batch) for variable in scenario.workload.variables)
+    sizes = [sum(scenario.strategy.pushed_bytes(scenario))]
+    if reduction.compression is not None:
+        sizes = reduction.as_one(scenario.workload, scenario.batch, scenario.replicas)
     for step in recording.steps:
-        least_s = step.input_s + step.compute_s + step.apply_s + sent_s(step.replica, total)
+        least_s = step.input_s + step.compute_s + step.apply_s + sum(sent_s(step.replica, size) for size in sizes)
         if not _at_least(step.end_s - step.start_s, least_s):
             raise _broken("no_link_carries_more_than_it_can", f"{step} needs {least_s:.9g} s with the bytes on the rank's own link")
 

@@ -98,7 +98,9 @@ def _not_filled(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     names = {name for key in own for name in (key, *(field for field in keys if short_name(field) == key))}
     if not names & {*keys, *BY_DIMENSIONS, "precision"}:
         return dict(base)
-    return {key: value for key, value in base.items() if key != "computed" and (key not in keys or key in names)}
+    kept = {key: value for key, value in base.items() if key != "computed" and (key not in keys or key in names)}
+    own_parts = {name for name in keys & names if name in _MEASURED_PARTS}
+    return {**kept, "overridden": sorted({*base.get("overridden", ()), *own_parts})} if own_parts else kept
 
 
 def _with_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str) -> Table:

@@ -72,13 +72,14 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
             )
     scenario = resolved.scenario
     achieved = as_workers(nominally_in_practice(scenario))
+    kept = 1.0 - scenario.training.skipped  # of updates, those that loss scaling lets through
     step_samples = achieved.batch / achieved.layout.ranks_per_replica  # of each step of a rank
-    samples_per_s = [run.accepted_steps * step_samples / run.window_s for run in runs]
+    samples_per_s = [run.accepted_steps * kept * step_samples / run.window_s for run in runs]
     steps = sum(run.steps for run in runs)
-    dropped = 1.0 - sum(run.accepted_steps for run in runs) / steps
+    dropped = 1.0 - sum(run.accepted_steps for run in runs) * kept / steps
     phase = _phase(achieved, runs)
     batch_alone = alone_scenario(scenario).batch
-    baseline = [run.steps * batch_alone / run.window_s for run in alone]
+    baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
     doubt = doubt_of(scenario, breakdown, hidden_s, utilisation, achieved)
     off = off_of(doubt)
@@ -93,9 +94,9 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         replicas=scenario.replicas,
         placement=placement_of(scenario),
         throughput_samples_per_s=prediction_interval(samples_per_s, off),
-        updates_per_s=prediction_interval([run.updates / run.window_s for run in runs], off),
+        updates_per_s=prediction_interval([run.updates * kept / run.window_s for run in runs], off),
         throughput_of_each_replication=tuple(samples_per_s),
-        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps) * step_samples / run.window_s for run in runs])),
+        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps * kept) * step_samples / run.window_s for run in runs])),
         dropped_share=dropped if dropped > 1e-12 else 0.0,
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
         step_time_s=step_time,

@@ -37,7 +37,9 @@ def speed_ups(speeds: PublishedThroughputs) -> list[SpeedUp]:
     return found
 
 
-def precision_gain(device: str, model: str | None = None) -> tuple[float, float, float, tuple[str, ...]] | None:
+def precision_gain(
+    device: str, model: str | None = None, speeds: PublishedThroughputs | None = None
+) -> tuple[float, float, float, tuple[str, ...]] | None:
     """Throughput in mixed precision over that in float32 on one device.
 
     Parameters
@@ -46,6 +48,8 @@ def precision_gain(device: str, model: str | None = None) -> tuple[float, float,
         Name of the device, such as a cluster's ``device``.
     model
         The model; its own rows are taken where there are any, else those of all models.
+    speeds
+        Published rows; left out: those of the catalogue.
 
     Returns
     -------
@@ -53,7 +57,7 @@ def precision_gain(device: str, model: str | None = None) -> tuple[float, float,
         Low, middle and high (a 90% prediction interval, Student's t) and the sources; None
         where fewer than three models are published in both precisions on this device.
     """
-    speeds, kind = load_published_throughputs(), kind_of(device)
+    speeds, kind = load_published_throughputs() if speeds is None else speeds, kind_of(device)
     every = speed_ups(speeds)
     logs: dict[str, list[float]] = {}
     for each in every:

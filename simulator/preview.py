@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulator.encoding import as_encoded
 from simulator.practice import nominally_in_practice
 from simulator.program.compile import compile_program
 from simulator.program.printing import Printed, Reduced
@@ -25,7 +26,7 @@ def preview(scenario: Scenario) -> Printed:
     ScenarioError
         It cannot be resolved.
     """
-    plain = as_workers(nominally_in_practice(resolve(scenario).scenario))
+    plain = as_encoded(as_workers(nominally_in_practice(resolve(scenario).scenario)))
     streams = Streams(plain.run.seed, 0)
     program = compile_program(plain, streams)
     load, cluster = plain.workload, plain.cluster
@@ -36,8 +37,8 @@ def preview(scenario: Scenario) -> Printed:
     return Printed(
         scenario=scenario.hash,
         program=program,
-        forward_s=float(load.forward(plain.batch)),
-        backward_s=float(load.backward(plain.batch)),
+        forward_s=float(load.forward_s(plain.batch)),
+        backward_s=float(load.backward_s(plain.batch)),
         apply_s=load.apply_s,
         input_s=0.0 if plain.layout.client else float(load.input(plain.batch)),
         speed=speed,

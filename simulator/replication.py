@@ -11,6 +11,7 @@ from typing import Any
 
 from simulator.collectives.collective import Collective
 from simulator.cores import cores_of
+from simulator.encoding import as_encoded
 from simulator.engine.choosing import MOST_OPERATIONS, engine_for
 from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
@@ -206,7 +207,8 @@ class Run:
 
     @property
     def _log(self) -> Log | None:
-        return Log(self.observer) if self.observer is not None else None
+        reduction = self.drawn.strategy.reduction
+        return Log(self.observer, reduction.does if reduction is not None else "all-reduce") if self.observer is not None else None
 
     @property
     def _reduces_at_once(self) -> Collective | None:
@@ -228,15 +230,15 @@ class Run:
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers.
 
-    What is resolved and leaves nothing open is returned itself.
+    What compression costs is in the times of its passes. What is resolved and leaves nothing open is returned itself.
     """
     scenario = resolve(scenario).scenario
     load = scenario.workload
     if load.draws_its_law:
         load = load.with_drawn_law(streams.generator("law"))
     drawn = with_draw(load, load.uncertainty, streams.generator("workload")) if load.uncertainty is not None else load
-    if load.jitter_least is not None and not load.moved_by_factor:
-        # the fastest step seen stays where it is, whatever mean is drawn; on another device it is as uncertain as the mean
+    if load.jitter_least is not None and not load.not_seen:
+        # the fastest step seen stays where it is, whatever mean is drawn; where none was seen it is as uncertain as the mean
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
         drawn = drawn.model_copy(update={"jitter_least": load.jitter_least * seen_s / drawn_s})
     cluster = scenario.cluster
@@ -244,4 +246,4 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
         cluster = with_draw(cluster, cluster.uncertainty, streams.generator("cluster"))
     if drawn is not scenario.workload or cluster is not scenario.cluster:
         scenario = scenario.model_copy(update={"workload": drawn, "cluster": cluster})
-    return as_workers(drawn_in_practice(scenario, streams))
+    return as_encoded(as_workers(drawn_in_practice(scenario, streams)))

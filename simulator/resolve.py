@@ -1,12 +1,13 @@
 """What a scenario leaves open, decided before it is simulated: on which device its workload runs, when its workers begin, how they pull.
 
 A scenario is what somebody wrote, and its identity (:attr:`~simulator.scenario.Scenario.hash`)
-is that of what was written. What it means beyond that is decided here, in three parts, each
+is that of what was written. What it means beyond that is decided here, in four parts, each
 of which can be told to a reader: a workload that was measured on another device than the
 cluster has is moved to it, and one whose times are computed is computed for it
-(:mod:`simulator.device_transfer`); what is left out is taken as TensorFlow
-was measured to do it (:mod:`simulator.defaults`); and links of which a sort alone is known
-get rates that are uncertain (:mod:`simulator.practice`), drawn for each replication.
+(:mod:`simulator.device_transfer`); its step is made as ``[training]`` says, in parts or in
+another precision (:mod:`simulator.trained`); what is left out is taken as TensorFlow was
+measured to do it (:mod:`simulator.defaults`); and links of which a sort alone is known get
+rates that are uncertain (:mod:`simulator.practice`), drawn for each replication.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from simulator.practice import assumed_in_practice
 from simulator.published_throughputs import plain
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import kind_of
+from simulator.trained import as_trained, assumed_in_training
 from simulator.validation_errors import validated
-from simulator.workload import BY_DIMENSIONS, DeviceTransfer, Workload
+from simulator.workload import BY_DIMENSIONS, DeviceTransfer, Itself, Workload
 
 __all__ = ["Resolved", "resolve"]
 
@@ -41,7 +43,7 @@ class Resolved:
     given
         As it was written.
     scenario
-        As it is simulated: its workload on the cluster's device, its defaults filled in.
+        As it is simulated: its workload on the cluster's device and as it is trained there, its defaults filled in.
     """
 
     given: Scenario
@@ -56,7 +58,7 @@ class Resolved:
     @property
     def assumed(self) -> tuple[Assumed, ...]:
         """What was taken for what the scenario leaves out, where another value would give another result."""
-        return (*assumptions(self.given), *assumed_in_practice(self.scenario))
+        return (*assumptions(self.given), *assumed_in_training(self.scenario), *assumed_in_practice(self.scenario))
 
 
 def resolve(scenario: Scenario) -> Resolved:
@@ -68,8 +70,8 @@ def resolve(scenario: Scenario) -> Resolved:
     Raises
     ------
     ScenarioError
-        The workload was measured on another device than the cluster has, and no rule leads there; or
-        its times are computed, and cannot be for that device.
+        The workload was measured on another device than the cluster has, or in another precision than it is trained in, and no rule
+        leads there; or its times are computed, and cannot be for that device.
 
     Examples
     --------
@@ -85,30 +87,15 @@ def resolve(scenario: Scenario) -> Resolved:
     on_device = scenario
     own = tuple((name, scenario.practice[name]) for name in CONSTANTS if name in scenario.practice)
     if (device and (load.device or load.moved is not None)) or (own and load.is_computed):
-        there = _moved(_This(load), device, own)
+        there = _moved(Itself(load), device, own)
         on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
     if (simpler := scenario.strategy.simpler) is not None:
         on_device = on_device.model_copy(update={"strategy": kind_of(simpler).model_validate(simpler)})
-    return Resolved(scenario, filled_in(on_device))
-
-
-class _This:
-    """A workload as a key: itself, not one that is equal, since comparing all of its draws takes longer than moving it."""
-
-    __slots__ = ("load",)
-
-    def __init__(self, load: Workload) -> None:
-        self.load = load
-
-    def __hash__(self) -> int:
-        return id(self.load)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _This) and other.load is self.load
+    return Resolved(scenario, filled_in(as_trained(on_device)))
 
 
 @lru_cache(maxsize=256)
-def _moved(this: _This, device: str, own: tuple[tuple[str, Known], ...]) -> Workload:
+def _moved(this: Itself, device: str, own: tuple[tuple[str, Known], ...]) -> Workload:
     return moved_to(this.load, device, _of_the_same_model(this.load), own=dict(own))
 
 

@@ -92,7 +92,7 @@ class Result(Outcome):
     updates_per_s: Estimate
     throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s: the distribution behind the interval")
     wasted_samples_per_s: float = Field(default=0.0, description="samples whose gradients came too late and were dropped")
-    dropped_share: float = Field(default=0.0, description="share of gradients dropped")
+    dropped_share: float = Field(default=0.0, description="share of gradients dropped, or skipped by loss scaling")
     monte_carlo_error: float = Field(description="standard error of the mean throughput over replications, samples/s")
     step_time_s: Quantiles
     mean_step_s: Estimate | None = Field(

@@ -82,7 +82,7 @@ _ALL = (
     ResultColumn("staleness_p95", "count", "Staleness, 95%", "95th percentile", of="staleness.p95"),
     ResultColumn("staleness_p99", "count", "Staleness, 99%", "99th percentile", of="staleness.p99"),
     ResultColumn("staleness_max", "count", "Staleness, most", "largest", of="staleness.max"),
-    ResultColumn("dropped_share", "share", "Gradients dropped", "share of gradients that came too late"),
+    ResultColumn("dropped_share", "share", "Gradients dropped", "share of gradients that came too late, or were skipped by loss scaling"),
     ResultColumn("input_s", "seconds", "Input", "of the mean step: waiting for input", of="breakdown_s.input"),
     ResultColumn("compute_s", "seconds", "Compute", "of the mean step: forward and backward pass", of="breakdown_s.compute"),
     ResultColumn("exposed_communication_s", "seconds", "Exposed communication",

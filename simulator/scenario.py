@@ -317,8 +317,24 @@ def _check(scenario: Scenario) -> None:
         )
     if load.global_batch is not None and load.global_batch % layout.replicas:
         raise ValueError(f"workload.global_batch ({load.global_batch}) must be a multiple of the {layout.replicas} replicas")
+    _check_training(scenario)
     strategy.check(scenario)
     _check_run(scenario)
+
+
+def _check_training(scenario: Scenario) -> None:
+    """Rules between the training and the workload."""
+    training, load = scenario.training, scenario.workload
+    if scenario.batch % training.micro_batches:
+        raise ValueError(
+            f"training.micro_batches ({training.micro_batches}) must divide the batch of a replica ({scenario.batch} samples) into equal "
+            "parts: give a divisor of it, or another batch"
+        )
+    if training.recompute == "selective" and not load.layers:
+        raise ValueError(
+            f'training.recompute = "selective" needs the layers of the workload {load.name[:60]!r}, which say what is cheap to compute '
+            'again: measure it with "paceline calibrate --layers", or give recompute = "full"'
+        )
 
 
 def _check_run(scenario: Scenario) -> None:

@@ -107,7 +107,8 @@ def _cluster(cluster: Cluster, team: int) -> Cluster:
 def _workload(load: Workload, batch: int, team: int) -> Workload:
     """Steps of the slowest of the team, for the batches of all."""
     jitter, later = slowest_of(load.jitter, team)
-    forward, backward = (Affine(base_s=its(batch) * later, per_sample_s=0.0) for its in (load.forward, load.backward))
+    part = batch / (load.passes.micro_batches if load.passes is not None else 1)
+    forward, backward = (Affine(base_s=its(part) * later, per_sample_s=0.0) for its in (load.forward, load.backward))
     return load.model_copy(
         update={
             "batch_per_replica": batch * team,

@@ -1,14 +1,23 @@
-"""How a step is computed whatever the strategy: micro-batches, and what is computed again instead of kept."""
+"""How a step is computed whatever the strategy: micro-batches, what is computed again instead of kept, and in which precision."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from simulator.spec import Spec
+from simulator.spec import Moderate, Seconds, Spec
 
-__all__ = ["Training"]
+__all__ = ["GROWTH_STEPS", "Passes", "Precision", "Recast", "Training"]
+
+Precision = Literal["float32", "mixed_float16", "mixed_bfloat16"]
+Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+GROWTH_STEPS = 2000
+"""Steps without a gradient that is not finite after which TensorFlow doubles the loss scale
+(``tf.keras.mixed_precision.LossScaleOptimizer``, ``dynamic_growth_steps``)."""
 
 
 class Training(Spec):
@@ -26,3 +35,87 @@ class Training(Spec):
         description="activations that are not kept but computed again in the backward pass; full: all but what each layer gets; selective: "
         "those that layers say are cheap",
     )
+    precision: Precision | None = Field(
+        default=None,
+        description="what is computed in, as Keras names its policies; variables and gradients stay float32; left out: the workload's own",
+    )
+    precision_factor: tuple[Factor, ...] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=3,
+        description="time of a step of one device in this precision / in the workload's own: low, (middle,) high; left out: as published",
+    )
+    precision_source: str = Field(default="", max_length=10_000, description="where precision_factor is from")
+    skipped_share: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None,
+        description="share of steps whose update is skipped since a gradient was not finite (dynamic loss scaling); left out: with "
+        f"precision = mixed_float16 one step in {GROWTH_STEPS + 1}, as TensorFlow's loss scale does once it has found its level, else none",
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is left out, so that the hash of a scenario stays what it was as keys are added."""
+        written: dict[str, Any] = handler(self)
+        return {name: value for name, value in written.items() if getattr(self, name) != type(self).model_fields[name].default}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Training:
+        if self.precision_factor is not None:
+            if self.precision is None:
+                raise ValueError("precision_factor is of a precision: give precision too, such as mixed_float16")
+            if list(self.precision_factor) != sorted(self.precision_factor):
+                raise ValueError("precision_factor must be low and high, or low, middle and high, in this order")
+            if not self.precision_source.strip():
+                raise ValueError("precision_source is missing: say where precision_factor is from")
+        elif self.precision_source:
+            raise ValueError("precision_source is of precision_factor: give both or neither")
+        return self
+
+    @property
+    def skipped(self) -> float:
+        """Share of steps that are computed for nothing, since loss scaling skips their update.
+
+        The scale is doubled after ``GROWTH_STEPS`` steps that went well; at the level that a
+        model allows the next step then overflows, which halves it again: one in ``GROWTH_STEPS + 1``.
+        """
+        if self.skipped_share is not None:
+            return self.skipped_share
+        return 1.0 / (GROWTH_STEPS + 1) if self.precision == "mixed_float16" else 0.0
+
+
+class Passes(Spec):
+    """The passes of a step that is made in parts; filled in when a scenario is resolved.
+
+    Attributes
+    ----------
+    micro_batches
+        Parts of the batch, m, one after the other: gradients are summed over all, and may be sent from the last one's backward pass on.
+    recomputed
+        Share of the forward pass that is computed once more in the backward pass, r.
+    encoding_s
+        Seconds in which gradients are compressed before they are sent, e.
+    """
+
+    micro_batches: int = Field(default=1, ge=1)
+    recomputed: Share = 0.0
+    encoding_s: Seconds = Field(default=0.0, ge=0)
+
+    def backward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
+        """Seconds of the backward pass that ends a step, that of its last part: w(b/m) + r f(b/m) + e."""
+        part = batch / self.micro_batches
+        return float(backward(part) + self.recomputed * forward(part) + self.encoding_s)
+
+    def forward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
+        """Seconds of all before it: m f(b/m) + (m - 1) (w(b/m) + r f(b/m))."""
+        count = self.micro_batches
+        part = batch / count
+        return count * forward(part) + (count - 1) * (backward(part) + self.recomputed * forward(part))
+
+
+class Recast(Spec):
+    """That a workload's times hold for another precision than it was measured in; filled in when a scenario is resolved."""
+
+    from_precision: Precision
+    factor: tuple[Factor, Factor, Factor] = Field(description="time in this precision / in that one: low, middle, high")
+    text: str = Field(description="the rule in a sentence")
+    sources: tuple[str, ...] = ()

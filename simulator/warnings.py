@@ -151,6 +151,13 @@ def _on_the_tail(scenario: Scenario) -> Iterator[Warned]:
 def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
     load, device = scenario.workload, scenario.cluster.device
     moved, known = load.moved, load.calibrated
+    if (recast := load.recast) is not None:
+        low, mid, high = recast.factor
+        yield Warned(
+            code="other-precision", path="training.precision", value=load.precision, range=(low, high),
+            text=f"the workload was measured in {recast.from_precision}; its compute takes {format_number(mid)} times as long "
+            f"({format_number(low)} to {format_number(high)}) in {load.precision}, {recast.text}",
+        )  # fmt: skip
     if moved is not None and moved.applied:
         low, mid, high = moved.low_mid_high
         taken = "" if device else ", which the cluster, naming no device, is taken to have"

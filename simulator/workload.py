@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.computed import Computed, known_device, step_of
 from simulator.constants import Known
@@ -14,6 +15,7 @@ from simulator.distributions import Constant, Distribution, Empirical
 from simulator.layers import Layer
 from simulator.residual import Residual
 from simulator.spec import Bytes, Moderate, Seconds, Spec, short_name
+from simulator.training import Passes, Precision, Recast
 from simulator.transformer import Transformer
 from simulator.uncertainty import Uncertainty
 from simulator.validation_errors import is_valid
@@ -27,6 +29,7 @@ __all__ = [
     "CalibrationPoint",
     "Counted",
     "DeviceTransfer",
+    "Itself",
     "LawScore",
     "ServerCost",
     "Variable",
@@ -78,6 +81,12 @@ class Variable(Spec):
     )
     sparse_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
         default=None, description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches"
+    )
+    columns: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="last dimension, by which it is one matrix for low-rank compression; left out: that of its rows",
     )
 
     def gradient_bytes(self, batch: int) -> float:
@@ -215,18 +224,6 @@ _ANY = {
 """What a workload must have, where it cannot be told."""
 
 
-def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
-    keys = [name for name in found if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
-    filled = {**data, **{name: found[name] for name in keys}, "computed": {**found["computed"], "keys": keys}}
-    if "uncertainty" in keys:
-        names, draws = found["uncertainty"]["parameters"], found["uncertainty"]["draws"]
-        kept = [column for column, name in enumerate(names) if name.partition(".")[0] in keys]
-        drawn = {"parameters": [names[column] for column in kept], "draws": [[draw[column] for column in kept] for draw in draws]}
-        filled["uncertainty"] = drawn if kept else None
-    return filled
-
-
 LAW_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to_run_cv", "run_to_run_shared")
 """Fields that belong together: whoever sets the first of them has no use for the others as they were measured."""
 
@@ -256,7 +253,7 @@ class Workload(Spec):
     model: str = Field(
         default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
     )
-    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+    precision: Precision = "float32"
     batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
     global_batch: int | None = Field(
         default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)"
@@ -305,6 +302,11 @@ class Workload(Spec):
     layers: tuple[Layer, ...] = Field(
         default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
     )
+    passes: Passes | None = Field(default=None, description="of a step that is made in parts; filled in when the scenario is resolved")
+    recast: Recast | None = Field(
+        default=None, description="to another precision than it was measured in; filled in when the scenario is resolved"
+    )
+
     transformer: Transformer | None = Field(
         default=None, description="dimensions, from which all follows that is not given (docs/computed-workloads.md)"
     )
@@ -314,31 +316,49 @@ class Workload(Spec):
     @model_validator(mode="before")
     @classmethod
     def _of_dimensions(cls, data: Any) -> Any:
-        """With what follows from dimensions in place, where the table does not give it; what was filled in before stays."""
-        if not isinstance(data, Mapping) or data.get("computed") is not None:
-            return data
-        given = [name for name in BY_DIMENSIONS if data.get(name) is not None]
+        """With what follows from dimensions in place, where the table does not give it."""
+        given = [name for name in BY_DIMENSIONS if data.get(name) is not None] if isinstance(data, Mapping) else []
         if not given:
             return data
         if len(given) > 1:
             raise ValueError(f"has both {' and '.join(given)}; keep one")
-        model, table, precision = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32")
-        if not is_valid(model, table) or precision not in ("float32", "mixed_float16", "mixed_bfloat16"):
+        model, table, precision, before = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32"), data.get("computed")
+        known = precision in ("float32", "mixed_float16", "mixed_bfloat16") and (before is None or is_valid(Computed, before))
+        if not is_valid(model, table) or not known:
             # their own faults are told, not that something is missing that would follow from them
             return {**_ANY, **data}
         dimensions = model.model_validate(table)
-        try:
-            return _filled(data, step_of(dimensions, precision, dimensions.device))
-        except ValueError as error:
-            raise ValueError(f"{given[0]}.device: {dimensions.device!r} {error}") from None
+        if before is None:
+            try:
+                return _filled(data, _expanded(dimensions, precision, dimensions.device, ()))
+            except ValueError as error:
+                raise ValueError(f"{given[0]}.device: {dimensions.device!r} {error}") from None
+        was = Computed.model_validate(before)
+        lacking = [name for name in was.keys if name not in data]
+        if not lacking:
+            return data
+        found = _expanded(dimensions, precision, was.device, tuple(was.constants.items()))
+        return {**data, **{name: found[name] for name in lacking if name in found}}
 
     @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what not every workload has where there is none, so that files and hashes stay what they were."""
+    def _written(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Without what not every workload has where there is none, so that files and hashes stay what they were.
+
+        What follows from dimensions is left out too, and follows from them again when it is read,
+        unless the context of the serialisation asks for it: ``{"filled": True}``.
+        """
         written: dict[str, Any] = handler(self)
-        for name in ("layers", *BY_DIMENSIONS, "computed"):
+        for name in ("layers", "passes", "recast", *BY_DIMENSIONS, "computed"):
             if not getattr(self, name):
                 written.pop(name, None)
+        for variable in written.get("variables", ()):
+            if variable.get("columns") is None:
+                variable.pop("columns", None)
+        if self.computed is not None and self.dimensions is not None and not (info.context or {}).get("filled"):
+            found = _expanded(self.dimensions, self.precision, self.computed.device, tuple(self.computed.constants.items()))
+            for name in self.computed.keys:
+                if getattr(self, name) == found.get(name):
+                    written.pop(name, None)
         return written
 
     @model_validator(mode="after")
@@ -412,7 +432,7 @@ class Workload(Spec):
         others = {name: known for name, known in own.items() if name in was.constants and known != was.constants[name]}
         if not others and (not device or known_device(device).name == was.device):
             return self
-        found = step_of(dimensions, self.precision, device or was.device, own)
+        found = _expanded(dimensions, self.precision, device or was.device, tuple(own.items()))
         given = {name: getattr(self, name) for name in type(self).model_fields if name not in was.keys and name != "computed"}
         return Workload.model_validate(_filled(given, {name: found[name] for name in (*was.keys, "computed")}))
 
@@ -420,6 +440,11 @@ class Workload(Spec):
     def moved_by_factor(self) -> bool:
         """Whether its times are another device's by a factor, so that nothing of them was seen there."""
         return self.moved is not None and self.moved.applied and self.moved.rule != "measured-there"
+
+    @property
+    def not_seen(self) -> bool:
+        """Whether its times are another device's, or those of another precision, by a factor."""
+        return self.moved_by_factor or self.recast is not None
 
     @property
     def steps_seen(self) -> int | None:
@@ -450,6 +475,73 @@ class Workload(Spec):
         """Bytes of all trainable variables."""
         return float(sum(variable.size_bytes for variable in self.variables))
 
+    def forward_s(self, batch: float) -> float:
+        """Mean seconds of a step before its last backward pass: the forward pass, or all parts but the last one's backward pass."""
+        return self.forward(batch) if self.passes is None else self.passes.forward_s(self.forward, self.backward, batch)
+
+    def backward_s(self, batch: float) -> float:
+        """Mean seconds of a step's last backward pass, within which gradients become ready."""
+        return self.backward(batch) if self.passes is None else self.passes.backward_s(self.forward, self.backward, batch)
+
     def compute_s(self, batch: float) -> float:
-        """Mean seconds of forward and backward pass together."""
-        return self.forward(batch) + self.backward(batch)
+        """Mean seconds of all passes of a step together."""
+        return self.forward_s(batch) + self.backward_s(batch)
+
+    def first_pass(self, batch: float) -> float:
+        """Share of :meth:`forward_s` that is the first forward pass, in which variables are needed one by one."""
+        if self.passes is None or self.passes.micro_batches == 1:
+            return 1.0
+        whole_s = self.forward_s(batch)
+        return self.forward(batch / self.passes.micro_batches) / whole_s if whole_s else 1.0
+
+
+@lru_cache(maxsize=64)
+def _expanded(dimensions: Transformer | Residual, precision: str, device: str, own: tuple[tuple[str, Known], ...]) -> dict[str, Any]:
+    """What follows from dimensions, validated once: :func:`~simulator.computed.step_of` with its errors."""
+    found = step_of(dimensions, precision, device, dict(own))
+    return {
+        "variables": tuple(Variable.model_validate(each) for each in found["variables"]),
+        "layers": tuple(Layer.model_validate(each) for each in found["layers"]),
+        "counted": Counted.model_validate(found["counted"]),
+        "forward": Affine.model_validate(found["forward"]),
+        "backward": Affine.model_validate(found["backward"]),
+        "apply_s": found["apply_s"],
+        "uncertainty": Uncertainty.model_validate(found["uncertainty"]),
+        "input_bytes_per_sample": found["input_bytes_per_sample"],
+        "computed": found["computed"],
+    }
+
+
+def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
+    keys = [name for name in found if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
+    filled = {**data, **{name: found[name] for name in keys}}
+    for name in ("forward", "backward"):
+        if isinstance(given := data.get(name), Mapping) and not {short_name(key) for key in given} >= {"base", "per_sample"}:
+            own = {short_name(key) for key in given}
+            filled[name] = {**{key: value for key, value in found[name].model_dump().items() if short_name(key) not in own}, **given}
+    if "uncertainty" in keys:
+        names, draws = found["uncertainty"].parameters, found["uncertainty"].draws
+        kept = [column for column, name in enumerate(names) if name.partition(".")[0] in keys]
+        if not kept:
+            keys.remove("uncertainty")
+            del filled["uncertainty"]
+        elif len(kept) < len(names):
+            drawn = tuple(tuple(draw[column] for column in kept) for draw in draws)
+            filled["uncertainty"] = Uncertainty(parameters=tuple(names[column] for column in kept), draws=drawn)
+    return {**filled, "computed": {**found["computed"], "keys": keys}}
+
+
+class Itself:
+    """A workload as a key: itself, not one that is equal, since comparing all of its draws takes longer than moving it."""
+
+    __slots__ = ("load",)
+
+    def __init__(self, load: Workload) -> None:
+        self.load = load
+
+    def __hash__(self) -> int:
+        return id(self.load)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.load is self.load

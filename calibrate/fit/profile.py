@@ -127,6 +127,8 @@ def _variables(model: ModelVariables, shares: Mapping[str, float]) -> tuple[Vari
                 ready=shares.get(one.name, 1.0),
                 # a scalar has no rows to be cut between
                 rows=one.shape[0] if one.shape else None,
+                # of a matrix they follow from its rows
+                columns=one.shape[-1] if len(one.shape) > 2 else None,
             )
             for place, one in enumerate(model.variables)
         ]

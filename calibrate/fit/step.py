@@ -238,6 +238,8 @@ def _variables(measured: Measurements) -> tuple[Variable, ...]:
                 ready=shares.get(record.index, 1.0),
                 # a scalar has no rows to be cut between
                 rows=record.shape[0] if record.shape and record.shape[0] > 0 else None,
+                # of a matrix they follow from its rows
+                columns=record.shape[-1] if len(record.shape) > 2 and record.shape[-1] > 0 else None,
                 sparse_bytes_per_sample=sparse.get(record.index),
             )
             for record in records

@@ -168,7 +168,7 @@ def _certain(scenario: Scenario, replications: int) -> Scenario:
 
 def _samples_per_s(scenario: Scenario) -> Rate:
     runs = [replicate(scenario, replication) for replication in range(scenario.run.replications)]
-    return _mean([run.accepted_steps * scenario.batch / run.window_s for run in runs])
+    return _mean([run.accepted_steps * (1.0 - scenario.training.skipped) * scenario.batch / run.window_s for run in runs])
 
 
 def _updates_per_s(scenario: Scenario) -> Rate:

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.buckets import buckets
 from simulator.cluster import Cluster
 from simulator.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
 from simulator.engine.draws import process_factors
@@ -94,6 +93,7 @@ class Ceilings:
         if window is None:
             return np.full(len(self._draws), math.inf)
         shares = self._shares_of(scenario)
+        kept = 1.0 - scenario.training.skipped
         groups: dict[Distribution, tuple[_Group, ...]] = {}
         rates = []
         for draw in self._draws:
@@ -101,7 +101,7 @@ class Ceilings:
             if law not in groups:
                 groups[law] = _groups(scenario, law)
             at_least_s = max(_times_s(scenario, draw, window, groups[law], shares))
-            rates.append(window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
+            rates.append(kept * window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
     def _shares_of(self, scenario: Scenario) -> _Shares | None:
@@ -258,15 +258,16 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
     if reduction is None or replicas == 1:
         return 0.0, False
     apart = scenario.strategy.pace.every > 1
-    size = draw.workload.parameter_bytes if apart else buckets(draw.workload, scenario.batch, None, replicas)[0].size_bytes
+    size = draw.workload.parameter_bytes if apart else sum(reduction.as_one(draw.workload, scenario.batch, replicas))
+    halves = 1 if reduction.does == "all-gather" else 2  # what is gathered is not added first
     nodes = scenario.worker_nodes
     if nodes == 1:
         links = replicas * (replicas - 1) if cluster.intra_node_topology == "mesh" else replicas
-        reduce_s = 2 * (replicas - 1) * size / (links * cluster.intra_node.bandwidth_bytes_per_s)
+        reduce_s = halves * (replicas - 1) * size / (links * cluster.intra_node.bandwidth_bytes_per_s)
     else:
-        reduce_s = 2 * (nodes - 1) * size * cluster.transport.wire_bytes_per_byte / _nodes_bytes_per_s(scenario, cluster)
+        reduce_s = halves * (nodes - 1) * size * cluster.transport.wire_bytes_per_byte / _nodes_bytes_per_s(scenario, cluster)
         if reduction.algorithm == "ring" and nodes == replicas:
-            reduce_s += 2 * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
+            reduce_s += halves * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
     return reduce_s, apart or not reduction.after_backward
 
 

@@ -18,9 +18,9 @@ from paceline.planning.what_if import (
 )
 from paceline.sweeping import Simulate
 from simulator.cost import placement_of, server_nodes, usd_per_hour
-from simulator.device_transfer import precision_gain
 from simulator.errors import ScenarioError
 from simulator.figures import Estimate
+from simulator.precision import precision_gain
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.text import format_number, format_rate, written

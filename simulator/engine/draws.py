@@ -87,7 +87,7 @@ class Draws:
         node = index // cluster.replicas_per_node
         slowness = process_factor / cluster.speeds_of(node)
         self.forward_s, self.backward_s, self.apply_s = (
-            compact(mean_s * slowness) for mean_s in (load.forward(batch), load.backward(batch), load.apply_s)
+            compact(mean_s * slowness) for mean_s in (load.forward_s(batch), load.backward_s(batch), load.apply_s)
         )
         fed = scenario.layout.client
         self.input_s = np.broadcast_to(0.0 if fed else load.input(batch), ranks)  # else the client prepares it

@@ -31,10 +31,13 @@ class Log:
     ----------
     observer
         Gets the records.
+    does
+        What collectives do that say nothing of it themselves.
     """
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, does: str = "all-reduce") -> None:
         self._observer = observer
+        self._does = does
         self._count = 0
         self._served: dict[int, int] = {}  # the last service of each server
         self._before: dict[Hashable, tuple[int, float]] = {}  # of each queue, what ended there last and when
@@ -101,7 +104,7 @@ class Log:
         sender: int,
         cause: int,
         *,
-        name: str = "all-reduce",
+        name: str = "",
         stream: int = 0,
     ) -> int:
         """A rank has ended a collective of which no messages are simulated.
@@ -115,13 +118,14 @@ class Log:
         joined_s, cause
             The same of the last rank.
         name
-            What is done.
+            What is done; left out: what all of this run do.
         stream
             A rank's collectives of one stream follow each other.
         """
         number = self._next()
         first, begun_s = self._first((EVERYBODY, rank, stream), number, joined_s, ended_s, cause)
         times_s = sent_s, ended_s, min(begun_s, ended_s)
+        name = name or self._does
         title = f"{name} {bucket}" if bucket >= 0 else name
         told = Transfer(Place("device", rank), EVERYBODY, title, size_bytes, *times_s, number, first, sender, name)
         self._observer.record(told)

@@ -11,23 +11,28 @@ applies its own gradients, and the variables are averaged now and then.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from simulator.buckets import Bucket, buckets
+from simulator.accelerator import memory_bandwidth_of
+from simulator.buckets import Bucket
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
+from simulator.collectives.operations import Operation as Does
+from simulator.collectives.operations import algorithms_of
+from simulator.compression import Compression
 from simulator.program.program import Exchange, HostCopies, Operation, Program, Routine, Rules
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.spec import Bytes, Seconds
 from simulator.strategies.assembling import assembled, seats
+from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
-from simulator.strategies.strategy import MOST_MESSAGES, Pace, Reduction, Strategy, cores_s
+from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Strategy, cores_s
 from simulator.text import format_bytes, format_count, written
 
 __all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
@@ -91,6 +96,15 @@ class AllReduceStrategy(Strategy):
         le=10**6,
         description="local SGD: replicas average their variables every this number of steps and are on their own between",
     )
+    compression: Compression | None = Field(default=None, description="of gradients before they are sent; left out: they go as they are")
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without compression where there is none, so that the hash of such a scenario stays what it was."""
+        written: dict[str, Any] = handler(self)
+        if self.compression is None:
+            written.pop("compression", None)
+        return written
 
     @property
     def pace(self) -> Pace:
@@ -108,6 +122,7 @@ class AllReduceStrategy(Strategy):
             in_cycles=self.fusion_cycle_s is not None,
             forward_first=self.priority == "forward",
             through_host=self.through_host,
+            compression=self.compression,
         )
 
     def program(self, setup: Setup, streams: Streams) -> Program:
@@ -124,7 +139,7 @@ class AllReduceStrategy(Strategy):
         rule = Rule(self.fusion_cycle_s, self.bucket_size_bytes or math.inf, self.priority == "forward", copies)
         fused = self.reduction.buckets(setup.workload, setup.batch, replicas)
         reduce = collective_of(setup, self.reduction, streams) if setup.rank_messages else None
-        return program_together(setup, streams, fused, self.sync_every, rule, reduce)
+        return program_together(setup, streams, fused, self.sync_every, rule, reduce, self.reduction.does)
 
     @property
     def copies_to_host(self) -> bool:
@@ -139,6 +154,7 @@ class AllReduceStrategy(Strategy):
         if self.fusion_cycle_s is not None and self.bucket_size_bytes is None:
             raise ValueError("strategy.fusion_cycle needs strategy.bucket_size, the most that is fused (Horovod's fusion threshold)")
         self._check_at_once(setup)
+        self._check_compression()
         if self.sync_every > 1 and (self.bucket_size_bytes is not None or self.priority == "forward"):
             raise ValueError(
                 "strategy.sync_every averages whole variables after a step: bucket_size and priority have nothing to overlap with"
@@ -183,9 +199,28 @@ class AllReduceStrategy(Strategy):
                 f'run.detail = "messages" goes rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them'
             )
 
+    def _check_compression(self) -> None:
+        """What compressed gradients exclude."""
+        if (compression := self.compression) is None:
+            return
+        if self.sync_every > 1:
+            raise ValueError("strategy.compression is of gradients, but strategy.sync_every averages variables: keep one of them")
+        if compression.gathers:
+            names = algorithms_of("all-gather")
+            what = f'strategy.compression.kind = "{compression.kind}" sends what cannot be added on the way, so that all ranks gather it'
+            if self.algorithm not in (*names, "auto"):
+                raise ValueError(f'{what}, which strategy.algorithm = "{self.algorithm}" cannot: give {" or ".join(names)}')
+            if self.through_host:
+                raise ValueError(f"{what}: strategy.through_host, where hosts add gradients, goes with fp16 and powersgd alone")
+        if compression.rounds > 1 and (self.fusion_cycle_s is not None or self.priority == "forward"):
+            raise ValueError(
+                f'strategy.compression.kind = "{compression.kind}" needs two all-reduces one after the other, which fusion_cycle and '
+                'priority = "forward" may put into another order: leave them out'
+            )
+
     def _check_messages(self, setup: Setup) -> None:
         """Rules that keep the messages of an all-reduce countable."""
-        ranks, sizes = setup.layout.replicas, [variable.gradient_bytes(setup.batch) for variable in setup.workload.variables]
+        ranks, sizes = setup.layout.replicas, self.pushed_bytes(setup)
         fused, buckets = sum(sizes), 1
         if self.bucket_size_bytes is not None and self.sync_every == 1:
             fused = min(fused, self.bucket_size_bytes + max(sizes))
@@ -216,31 +251,60 @@ class AllReduceStrategy(Strategy):
                 f"times in this run; at most {format_count(_MOST_CYCLES)} can be told apart: take a longer one"
             )
 
+    def encoding_s(self, setup: Setup) -> tuple[float, float]:
+        """Seconds of compression; one replica alone has nothing to send."""
+        if self.compression is None or setup.layout.replicas == 1:
+            return 0.0, 0.0
+        rate = memory_bandwidth_of(device_of_training(setup))
+        return self.compression.among_replicas_s(setup.workload.variables, rate, setup.layout.replicas)
+
+    def encoded(self) -> Self:
+        """With compression that costs nothing."""
+        assert self.compression is not None
+        free = self.compression.model_copy(update={"compress_per_byte_s": 0.0, "decompress_per_byte_s": 0.0})
+        return self.model_copy(update={"compression": free})
+
+    def left_open(self, setup: Setup) -> Iterator[LeftOpen]:
+        """What compression costs, where it is not given."""
+        if self.compression is not None and setup.layout.replicas > 1:
+            yield from cost_left_open(self.compression, setup, self.encoding_s(setup))
+
+    def _sizes(self, setup: Setup) -> list[float]:
+        """Sizes of the collectives that all gradients together need, one after the other."""
+        if self.compression is None:
+            return [sum(self.pushed_bytes(setup))]
+        return self.reduction.as_one(setup.workload, setup.batch, setup.layout.replicas)
+
+    @property
+    def _halves(self) -> int:
+        """Times that each part of a buffer goes round all ranks but one: twice to be added and spread, once to be gathered."""
+        return 1 if self.reduction.does == "all-gather" else 2
+
     def lone_step_s(self, setup: Setup) -> float:
         """Seconds of a step whose transfers have all links to themselves: its compute, then 2 (n - 1) turns of a ring."""
-        load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
-        size = sum(variable.gradient_bytes(batch) for variable in load.variables)
-        link, copy_s = cluster.intra_node, 0.0  # of both hosts, for each byte on the wire
+        cluster, replicas = setup.cluster, setup.layout.replicas
+        link, wire, copy_s = cluster.intra_node, 1.0, 0.0  # of both hosts, for each byte on the wire
         if self.link == "inter_node":
-            link = cluster.inter_node
-            size *= cluster.transport.wire_bytes_per_byte
+            link, wire = cluster.inter_node, cluster.transport.wire_bytes_per_byte
             copy_s = 2 * cluster.transport.copy_per_byte_s / cluster.transport.wire_bytes_per_byte
-        chunk = size / replicas
-        turns = 2 * (replicas - 1)
-        return super().lone_step_s(setup) + float(turns * (chunk / link.bandwidth_bytes_per_s + link.latency_s + copy_s * chunk))
+        turns = self._halves * (replicas - 1)
+        step_s = super().lone_step_s(setup)
+        for size in self._sizes(setup):
+            chunk = size * wire / replicas
+            step_s += float(turns * (chunk / link.bandwidth_bytes_per_s + link.latency_s + copy_s * chunk))
+        return step_s
 
     def cores_s(self, setup: Setup) -> float:
         """Seconds of shared cores; of n replicas on several nodes each sends and gets 2 (n - 1) / n of its gradients."""
         copied, layout = 0.0, setup.layout
         if layout.worker_nodes > 1:
-            total = sum(variable.gradient_bytes(setup.batch) for variable in setup.workload.variables)
-            copied = 2 * (layout.replicas - 1) / layout.replicas * total
+            copied = self._halves * (layout.replicas - 1) / layout.replicas * sum(self._sizes(setup))
         return cores_s(setup, copied, updates_on_host=setup.cluster.device_is_host)
 
     def message_bytes(self, setup: Setup) -> Sequence[float]:
         """Of n replicas each sends the n-th part of a bucket at a time."""
         replicas = setup.layout.replicas
-        fused = buckets(setup.workload, setup.batch, self.bucket_size_bytes, replicas)
+        fused = self.reduction._replace(in_cycles=False).buckets(setup.workload, setup.batch, replicas)
         return [bucket.size_bytes / replicas for bucket in fused]
 
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
@@ -248,14 +312,17 @@ class AllReduceStrategy(Strategy):
         load, cluster, replicas = setup.workload, setup.cluster, setup.layout.replicas
         if replicas == 1:
             return 0.0
+        last = load.variables[-1]
         if self.priority == "forward" or self.sync_every > 1:
             return None
-        total = sum(variable.gradient_bytes(setup.batch) for variable in load.variables)
+        total = sum(self._sizes(setup))
         if self.bucket_size_bytes is not None:
-            total = load.variables[-1].gradient_bytes(setup.batch)
+            total = last.gradient_bytes(setup.batch)
+            if self.compression is not None:
+                total = sum(self.compression.collective_bytes(last, setup.batch, replicas))
         if self.algorithm == "ring":
             # its hop has all of its chunks to send, and the last of them depends on one that goes round at least once
-            return (replicas - 1) * (2 * total / replicas / bandwidth_bytes_per_s + latency_s)
+            return (replicas - 1) * (self._halves * total / replicas / bandwidth_bytes_per_s + latency_s)
         # whoever is last, its own data still has to reach everybody, and everybody else's to reach it
         ports = replicas - 1 if cluster.intra_node_topology == "mesh" else 1
         least_s = (replicas - 1) / replicas * total / bandwidth_bytes_per_s / ports
@@ -279,7 +346,9 @@ class AllReduceStrategy(Strategy):
 
     @property
     def _local(self) -> str:
-        return f", every {self.sync_every} steps" if self.sync_every > 1 else ""
+        """What goes behind the way: when replicas average, and what they send."""
+        local = f", every {self.sync_every} steps" if self.sync_every > 1 else ""
+        return f"{local}, {self.compression.in_words}" if self.compression is not None else local
 
 
 # -- the program -------------------------------------------------------------------------
@@ -292,6 +361,7 @@ def program_together(
     every: int = 1,
     rule: Rule | None = None,
     by_messages: Collective | None = None,
+    does: Does = "all-reduce",
 ) -> Program:
     """The program of replicas that make each step together, or of one replica alone.
 
@@ -309,11 +379,13 @@ def program_together(
         How they reduce; none: they do not.
     by_messages
         Says what they send each other, where that is simulated message by message.
+    does
+        What their collectives do with a bucket.
     """
     cluster, ranks = setup.cluster, setup.layout.replicas
     wiring = Wiring(cluster, streams)
     seat = seats(setup, wiring)
-    routine = _routine(fused, setup.workload.parameter_bytes, every, together=ranks > 1)
+    routine = _routine(fused, setup.workload.parameter_bytes, every, does, together=ranks > 1)
     exchanges: tuple[Exchange, ...] = ()
     if by_messages is not None:
         sizes = [its.size_bytes for its in routine.operations if its.kind == "collective"]
@@ -323,7 +395,7 @@ def program_together(
     return assembled(setup, wiring, "replica", routine, rules, seat, slowdown=slowdown, exchanges=exchanges)
 
 
-def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, together: bool) -> Routine:
+def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, does: Does, *, together: bool) -> Routine:
     """Compute, reduce each bucket as it becomes ready, apply; of local SGD apply, and average now and then."""
     operations = [Operation(kind="gate", name="turn"), Operation(kind="gate", name="input", after=(0,))]
     reduced: list[int] = []
@@ -336,7 +408,8 @@ def _routine(fused: Sequence[Bucket], variables_bytes: float, every: int, *, tog
         if together and every == 1:
             reduce = Operation(
                 kind="collective",
-                name="all-reduce",
+                name=does,
+                does=does,
                 number=number,
                 after=(len(operations) - 1,),
                 size_bytes=size_bytes,

@@ -51,7 +51,7 @@ class MultiWorkerMirrored(AllReduceStrategy):
         """Its algorithm, and whether gradients overlap with compute; none if no such training was run."""
         if self.sync_every > 1 or self.priority == "forward" or self.fusion_cycle_s is not None:
             return None
-        if self.through_host or self.protocol != "none":
+        if self.through_host or self.protocol != "none" or self.compression is not None:
             return None
         layers = len({variable.ready for variable in setup.workload.variables}) > 1
         return self.algorithm, layers and self.bucket_size_bytes is not None

@@ -16,8 +16,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from simulator.accelerator import memory_bandwidth_of
 from simulator.cluster import Cluster
 from simulator.compact import compact
+from simulator.compression import Compression
 from simulator.placement import Partitioner, shard_count
 from simulator.program.program import (
     Asynchronous,
@@ -36,6 +38,7 @@ from simulator.records import NOTHING, OWN, Place
 from simulator.rng import Streams
 from simulator.spec import Seconds, Spec
 from simulator.strategies.assembling import assembled
+from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
@@ -125,13 +128,18 @@ class ParameterServer(Strategy):
     replication: Literal["between-graph", "in-graph"] = Field(
         default="between-graph", description="each worker reads its own input, or one client on a node of its own feeds them all"
     )
+    compression: Compression | None = Field(
+        default=None, description="of gradients before they are pushed; variables are pulled whole; left out: they go as they are"
+    )
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without the devices of a worker where it has one, so that the hash of such a scenario stays what it was."""
+        """Without the devices of a worker where it has one, and without compression, so that such a scenario's hash stays what it was."""
         written: dict[str, Any] = handler(self)
         if self.replicas_per_worker == 1:
             written.pop("replicas_per_worker", None)
+        if self.compression is None:
+            written.pop("compression", None)
         return written
 
     @property
@@ -151,6 +159,12 @@ class ParameterServer(Strategy):
             raise ValueError('late_workers = "cancel" needs backup_workers: without them no gradient comes too late; give both or neither')
         if self.coordinator is not None and self.mode != "async":
             raise ValueError(f'coordinator needs mode = "async", not "{self.mode}": ClusterCoordinator hands out steps one by one')
+        if self.compression is not None and self.compression.kind == "powersgd":
+            raise ValueError(
+                'compression.kind = "powersgd" needs replicas that all-reduce: its second matrix follows from the sum of the first'
+            )
+        if self.compression is not None and self.compression.exchange is not None:
+            raise ValueError("compression.exchange is of replicas that reduce among themselves: leave it out, servers get each gradient")
         return self
 
     # -- layout and rules ------------------------------------------------------------
@@ -282,6 +296,8 @@ class ParameterServer(Strategy):
         several = len(setup.workload.variables) > 1 or self.partitioner is not None
         if self.pull_order is None and setup.run.grouping == "none" and several:
             yield LeftOpen("strategy.pull_order", self.pulls, _RANDOM_PULLS)
+        if self.compression is not None:
+            yield from cost_left_open(self.compression, setup, self.encoding_s(setup))
 
     def filled_in(self) -> Self:
         """With the order in which variables come."""
@@ -289,7 +305,7 @@ class ParameterServer(Strategy):
 
     def checked_as(self, setup: Setup) -> tuple[str, bool] | None:
         """Its mode, and whether gradients and variables overlap with compute; none if no such training was run."""
-        if self.partitioner or self.server_placement == "colocated" or self.replication == "in-graph":
+        if self.partitioner or self.compression is not None or self.server_placement == "colocated" or self.replication == "in-graph":
             return None
         if self.late_workers == "cancel":
             return None
@@ -298,7 +314,24 @@ class ParameterServer(Strategy):
 
     def tensors(self, setup: Setup) -> Tensors:
         """Variables and gradients, cut, placed and grouped."""
-        return tensors_of(setup, Cutting(self.servers, self.partitioner, self.variable_placement, self.pulls))
+        return tensors_of(setup, Cutting(self.servers, self.partitioner, self.variable_placement, self.pulls, self.compression))
+
+    def pushed_bytes(self, setup: Setup) -> list[float]:
+        """Bytes of each variable's gradient as it is pushed: compressed, or as it is."""
+        if self.compression is None:
+            return super().pushed_bytes(setup)
+        return [sum(self.compression.sent_bytes(variable, setup.batch)) for variable in setup.workload.variables]
+
+    def encoding_s(self, setup: Setup) -> tuple[float, float]:
+        """Seconds in which a worker compresses; servers make gradients of what comes, as part of their service."""
+        if self.compression is None:
+            return 0.0, 0.0
+        return self.compression.compress_s(setup.workload.variables, memory_bandwidth_of(device_of_training(setup))), 0.0
+
+    def encoded(self) -> Self:
+        """With compression that costs workers nothing."""
+        assert self.compression is not None
+        return self.model_copy(update={"compression": self.compression.model_copy(update={"compress_per_byte_s": 0.0})})
 
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Pull all variables, compute as they come, push each gradient as it becomes ready, wait."""
@@ -331,7 +364,7 @@ class ParameterServer(Strategy):
         """Seconds of a step of one worker that has links and servers to itself, but for their service."""
         load, cluster, batch, pace = setup.workload, setup.cluster, setup.batch, self.pace
         link, wire = cluster.inter_node, cluster.transport.wire_bytes_per_byte
-        size = sum(variable.gradient_bytes(batch) for variable in load.variables) * wire
+        size = sum(self.pushed_bytes(setup)) * wire
         size += sum(variable.pull_bytes(batch) for variable in load.variables) * wire
         copy_s = 2 * cluster.transport.copy_per_byte_s / wire  # of both hosts, for each byte on the wire
         step_s = super().lone_step_s(setup) + (pace.dispatch_s + pace.latency_s)
@@ -341,9 +374,9 @@ class ParameterServer(Strategy):
         """Seconds of a step with all workers under way: what it takes alone, or what a server, link, driver or the cores need for all."""
         load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
         s_per_byte = cluster.transport.wire_bytes_per_byte / cluster.link_of(0).bandwidth_bytes_per_s
-        sizes = [variable.gradient_bytes(batch) for variable in load.variables]
+        sizes = self.pushed_bytes(setup)
         pulled = sum(variable.pull_bytes(batch) for variable in load.variables)
-        each_s = max(pulled, sum(sizes)) * s_per_byte / self.servers, sum(load.server(size) for size in sizes) / self.servers
+        each_s = max(pulled, sum(sizes)) * s_per_byte / self.servers, self._served_s(setup) / self.servers
         copied_s = (pulled + sum(sizes)) * cluster.transport.copy_per_byte_s / self.servers
         busiest_s = replicas * max(*each_s, self.pace.dispatch_s, copied_s)
         return float(max(self.lone_step_s(setup), busiest_s, load.input(batch), self.cores_s(setup)))
@@ -351,10 +384,14 @@ class ParameterServer(Strategy):
     def cores_s(self, setup: Setup) -> float:
         """Seconds of shared cores, on which servers and the coordinator work too."""
         load, batch = setup.workload, setup.batch
-        sizes = [variable.gradient_bytes(batch) for variable in load.variables]
-        copied = sum(sizes) + sum(variable.pull_bytes(batch) for variable in load.variables)
-        served_s = sum(load.server(size) for size in sizes)
-        return cores_s(setup, copied, served_s, self.pace.dispatch_s, updates_on_host=False)
+        copied = sum(self.pushed_bytes(setup)) + sum(variable.pull_bytes(batch) for variable in load.variables)
+        return cores_s(setup, copied, self._served_s(setup), self.pace.dispatch_s, updates_on_host=False)
+
+    def _served_s(self, setup: Setup) -> float:
+        """Seconds of servers for a worker's gradients."""
+        load = setup.workload
+        served_s = sum(load.server(variable.gradient_bytes(setup.batch)) for variable in load.variables)
+        return served_s + (self.compression.decompress_s(load.variables, None) if self.compression is not None else 0.0)
 
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
         """Of the first variables and the last gradient, which compute cannot hide; none where a step may be cancelled."""
@@ -365,7 +402,7 @@ class ParameterServer(Strategy):
         first = min(variable.pull_bytes(batch) for variable in variables)
         if self.pulls == "together" or setup.run.grouping == "per-server":
             first = sum(variable.pull_bytes(batch) for variable in variables) / self.servers
-        last = min(variable.gradient_bytes(batch) for variable in variables)
+        last = min(self.pushed_bytes(setup))
         cut = 1 if self.partitioner is None else math.inf
         return (first + last) / cut / bandwidth_bytes_per_s + 2 * latency_s
 
@@ -386,7 +423,8 @@ class ParameterServer(Strategy):
         bound = "" if self.bound is None else f" (bound {self.bound})"
         backup = f", {self.backup_workers} backup" if self.backup_workers else ""
         where = " beside workers" if self.server_placement == "colocated" else ""
-        return f"{self.way}{bound}, {self._counted_servers}{where}{backup}"
+        sent = f", {self.compression.in_words}" if self.compression is not None else ""
+        return f"{self.way}{bound}, {self._counted_servers}{where}{backup}{sent}"
 
     def title(self, *, servers: bool = True) -> str:
         """What a curve is called."""
@@ -515,7 +553,7 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
                         after=(pushed,),
                         server=gradient.server,
                         tensor=gradient.index,
-                        cost_s=gradient.cost_s,
+                        cost_s=gradient.cost_s + gradient.unpack_s,
                     )
                 )
             )

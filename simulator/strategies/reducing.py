@@ -38,6 +38,7 @@ def collective_of(setup: Setup, reduction: Reduction | None, streams: Streams) -
         partial(Wiring, cluster, streams),
         reduction.pipeline_chunk_bytes,
         partial(_network, setup, streams),
+        operation=reduction.does,
     )
 
 

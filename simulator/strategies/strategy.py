@@ -16,6 +16,8 @@ from pydantic import Field
 
 from simulator.buckets import Bucket, buckets
 from simulator.cluster import Cluster
+from simulator.collectives.operations import Operation
+from simulator.compression import Compression
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Spec
@@ -107,6 +109,8 @@ class Reduction(NamedTuple):
         Whether what the next forward pass needs first goes first.
     through_host
         Whether it goes by the hosts' memory.
+    compression
+        Of what is sent; none: gradients go as they are.
     """
 
     algorithm: str
@@ -116,6 +120,7 @@ class Reduction(NamedTuple):
     in_cycles: bool = False
     forward_first: bool = False
     through_host: bool = False
+    compression: Compression | None = None
 
     @property
     def after_backward(self) -> bool:
@@ -127,9 +132,18 @@ class Reduction(NamedTuple):
         """Whether the algorithm or the protocol is chosen for each size."""
         return "auto" in (self.algorithm, self.protocol)
 
+    @property
+    def does(self) -> Operation:
+        """What the collectives do: add gradients, or gather compressed ones that cannot be added."""
+        return "all-gather" if self.compression is not None and self.compression.gathers else "all-reduce"
+
     def buckets(self, workload: Workload, batch: int, replicas: int) -> list[Bucket]:
         """What is reduced as one in a step; each gradient by itself where that depends on when all replicas have it."""
-        return buckets(workload, batch, 1.0 if self.in_cycles else self.bucket_size_bytes, replicas)
+        return buckets(workload, batch, 1.0 if self.in_cycles else self.bucket_size_bytes, replicas, self.compression)
+
+    def as_one(self, workload: Workload, batch: int, replicas: int) -> list[float]:
+        """Sizes of the collectives of all gradients together, one after the other: mostly one."""
+        return [bucket.size_bytes for bucket in buckets(workload, batch, None, replicas, self.compression)]
 
 
 class LeftOpen(NamedTuple):
@@ -215,6 +229,18 @@ class Strategy(Spec):
         """What travels between workers and servers in a step; nothing without servers."""
         return Tensors((), (), (), ())
 
+    def pushed_bytes(self, setup: Setup) -> list[float]:
+        """Bytes of each variable's gradient as it is pushed to servers."""
+        return [variable.gradient_bytes(setup.batch) for variable in setup.workload.variables]
+
+    def encoding_s(self, setup: Setup) -> tuple[float, float]:  # noqa: ARG002
+        """Seconds in which a worker compresses its gradients, and makes gradients again of what has come."""
+        return 0.0, 0.0
+
+    def encoded(self) -> Self:
+        """The same, with that work counted elsewhere."""
+        return self
+
     @property
     def copies_to_host(self) -> bool:
         """Whether what is sent is copied between a device's memory and its host's."""
@@ -252,7 +278,7 @@ class Strategy(Spec):
 
     def lone_step_s(self, setup: Setup) -> float:
         """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
-        return float(setup.workload.compute_s(setup.batch) + setup.workload.apply_s)
+        return float(setup.workload.compute_s(setup.batch) + setup.workload.apply_s) + sum(self.encoding_s(setup))
 
     def full_step_s(self, setup: Setup) -> float:
         """Seconds of a step when all workers are under way: what it takes alone, or what one link, server or the cores need for all."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
+from simulator.compression import Compression
 from simulator.placement import Partitioner, place, shards_of
 from simulator.strategies.setup import Setup
 
@@ -25,13 +26,19 @@ class Gradient:
     size_bytes
         What travels.
     cost_s
-        Service time there.
+        Service time there, to apply it or add it to others.
+    whole_bytes
+        What is served: as much as travels, or what compression has made of it.
+    unpack_s
+        Time there to make it whole again.
     """
 
     index: int
     server: int
     size_bytes: float
     cost_s: float
+    whole_bytes: float
+    unpack_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ class Cutting(NamedTuple):
     partitioner: Partitioner | None
     variable_placement: Literal["round-robin", "greedy"]
     pulls: Literal["forward", "random", "together"]
+    compression: Compression | None = None
 
 
 def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
@@ -104,12 +112,23 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
         ready = 1.0 if variable.ready == last else variable.ready
         for share, server in zip(shards[number], homes[number], strict=True):
             size = variable.gradient_bytes(batch) * share
-            gradients.append(Gradient(len(gradients), server, size, load.server(size)))
+            sent, unpack_s = size, 0.0
+            if (compression := cutting.compression) is not None:
+                sent = sum(compression.sent_bytes(variable, batch)) * share
+                unpack_s = compression.decompress_s((variable,), None) * share
+            gradients.append(Gradient(len(gradients), server, sent, load.server(size), size, unpack_s))
             variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
             ready_at.append(ready)
     if setup.run.grouping == "per-server":
         gradients = [
-            Gradient(index, server, sum(g.size_bytes for g in its), sum(g.cost_s for g in its))
+            Gradient(
+                index,
+                server,
+                sum(g.size_bytes for g in its),
+                sum(g.cost_s for g in its),
+                sum(g.whole_bytes for g in its),
+                sum(g.unpack_s for g in its),
+            )
             for index, (server, its) in enumerate(_by_server(gradients).items())
         ]
         ready_at = [1.0] * len(gradients)
@@ -120,7 +139,8 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
         ]
         needed_at = [0.0] * len(variables)
     else:
-        needed_at = [1.0 - ready for ready in reversed(ready_at)]
+        first = load.first_pass(batch)  # of several micro-batches, the first needs them
+        needed_at = [(1.0 - ready) * first for ready in reversed(ready_at)]
         needed_at[0] = 0.0  # the first layer begins the pass
         needed = list(zip(needed_at, reversed(variables), strict=True))
         if (order == "forward" or len(set(needed_at)) == 1) and _alike_in_one_message(setup):

@@ -27,7 +27,9 @@ def test_the_list_as_json_carries_devices_prices_and_figures(folder: Path, pacel
     assert device["memory_bandwidth_bytes_per_s"] == 1555e9
     assert "NVIDIA A100-SXM4-40GB" in device["aliases"]
     assert _rows(paceline, "device")["xeon-8124m-2s"]["float32_flops_per_s"] == 36 * 3e9 * 64
-    assert _rows(paceline, "workload")["cnn-cpu"]["device"]
+    workloads = _rows(paceline, "workload")
+    assert workloads["cnn-cpu"]["device"]
+    assert (workloads["cnn-cpu"]["computed"], workloads["gpt-1.3b"]["computed"]) == (False, True)
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
@@ -40,6 +42,8 @@ def test_the_list_fits_the_terminal(folder: Path, paceline, monkeypatch: pytest.
     assert "7.20" in told["p2.8xlarge"]
     assert "no price" in told["dgx-1-v100"]
     assert "no price" not in told["p2.8xlarge"]
+    assert "computed for A100-SXM4-80GB" in told["gpt-1.3b"]
+    assert "computed for" not in told["cnn-cpu"]
     if width >= 100:
         assert "8 x Tesla V100-SXM2" in told["dgx-1-v100"]
     assert told["a100-sxm4-40gb"].split()[-5:] == ["40", "1,555", "19.5", "156", "312"]

@@ -14,10 +14,10 @@ from support.scenarios import scenario_table
 from paceline.planning.what_if import with_compute
 from simulator import scenario_from_table, simulate
 from simulator.accelerator import accelerator_named
-from simulator.device_transfer import COMPUTE, factors, moved_to, precision_gain
+from simulator.device_transfer import COMPUTE, factors, moved_to
 from simulator.errors import ScenarioError
 from simulator.loading import apply_settings
-from simulator.precision import speed_ups
+from simulator.precision import precision_gain, speed_ups
 from simulator.published_throughputs import (
     Model,
     PublishedThroughput,

@@ -107,6 +107,6 @@ def show(
     entry = api.models()[name]
     spec = entry.spec  # a file that breaks a rule is not shown as if it could be used
     if json:
-        typer.echo(spec.model_dump_json())
+        typer.echo(spec.model_dump_json(context={"filled": True}))
     else:
         typer.echo(f"# {entry.file}\n{entry.text}", nl=False)

@@ -58,27 +58,54 @@ def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
                 raise broken(law, f"{walk.place(reduced[0][0])} does not average all variables, after the update")
             continue
         # (n - 1) S of a sparse gradient are gathered, 2 (n - 1) / n S of a dense one reduced
-        sizes = [
-            variable.gradient_bytes(scenario.batch) * (ranks / 2 if variable.sparse_bytes_per_sample is not None else 1.0)
-            for variable in load.variables
-        ]
+        sizes = _sizes(scenario, ranks)
+        wanted = _together(reduced) if len(reduced) > 1 and _rounds(scenario) > 1 else [its.size_bytes for _, its in reduced]
         last = 0
-        for index, its in reduced:
+        for (index, its), wanted_bytes in zip(reduced, wanted, strict=True):
             compute = walk.compute_before(index)
             if compute is None or not same(walk.backward_by[compute], its.ready):
                 raise broken(law, f"{walk.place(index)} does not begin when {its.ready:g} of the backward pass are done")
+            if not wanted_bytes:
+                continue  # of gradients that another one is of too
             first, size_bytes = last, 0.0
-            while last < len(sizes) and not same(size_bytes, its.size_bytes) and size_bytes < its.size_bytes:
+            while last < len(sizes) and not same(size_bytes, wanted_bytes) and size_bytes < wanted_bytes:
                 size_bytes += sizes[last]
                 last += 1
-            if not same(size_bytes, its.size_bytes) or last == first:
-                raise broken(law, f"{walk.place(index)} has {its.size_bytes:g} bytes, which are no gradients from number {first} on")
+            if not same(size_bytes, wanted_bytes) or last == first:
+                raise broken(law, f"{walk.place(index)} has {wanted_bytes:g} bytes, which are no gradients from number {first} on")
             if its.ready < load.variables[last - 1].ready - SLACK:
                 raise broken(law, f"{walk.place(index)} begins before its last gradient is ready")
         if last < len(sizes):
             raise broken(law, f"routine {walk.number}: gradients from number {last} on enter no bucket")
         if any(set(walk.operations[index].after) != {number for number, _ in reduced} for index in apply[:1]):
             raise broken(law, f"{walk.place(apply[0])} does not wait for all buckets")
+
+
+def _sizes(scenario: Scenario, ranks: int) -> list[float]:
+    """What each variable's gradient adds to the collectives of a step."""
+    reduction, variables, batch = scenario.strategy.reduction, scenario.workload.variables, scenario.batch
+    if reduction is not None and reduction.compression is not None:
+        return [sum(reduction.compression.collective_bytes(variable, batch, ranks)) for variable in variables]
+    return [variable.gradient_bytes(batch) * (ranks / 2 if variable.sparse_bytes_per_sample is not None else 1.0) for variable in variables]
+
+
+def _rounds(scenario: Scenario) -> int:
+    reduction = scenario.strategy.reduction
+    return reduction.compression.rounds if reduction is not None and reduction.compression is not None else 1
+
+
+def _together(reduced: Sequence[tuple[int, Operation]]) -> list[float]:
+    """Sizes of collectives of the same gradients, ready at the same time, at the first of them; nothing at the others."""
+    sizes: list[float] = []
+    first = 0
+    for number, (_, its) in enumerate(reduced):
+        sizes.append(its.size_bytes)
+        if number and its.ready == reduced[first][1].ready:
+            sizes[first] += its.size_bytes
+            sizes[number] = 0.0
+        else:
+            first = number
+    return sizes
 
 
 def _shards_make_up_all(program: Program, scenario: Scenario) -> None:
@@ -92,10 +119,7 @@ def _shards_make_up_all(program: Program, scenario: Scenario) -> None:
         [sum(its.size_bytes for _, its in walk.of_kind("collective") if its.partition == 0) for walk in walks_of(program)]
     )
     reduced_bytes = np.bincount(copy, of_routine[program.ranks.routine])
-    wanted_bytes = sum(
-        variable.gradient_bytes(scenario.batch) * (copies / 2 if variable.sparse_bytes_per_sample is not None else 1.0)
-        for variable in scenario.workload.variables
-    )
+    wanted_bytes = sum(_sizes(scenario, copies))
     for number, its_bytes in enumerate(reduced_bytes.tolist()):
         if not same(its_bytes, wanted_bytes):
             raise broken(law, f"the ranks of copy {number} reduce {its_bytes:g} bytes of gradients together, not {wanted_bytes:g}")
@@ -134,17 +158,18 @@ def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
     if collective is None:
         return
     ranks = len(program.ranks)
-    least = least_shares("all-reduce", ranks)
+    does = scenario.strategy.reduction.does if scenario.strategy.reduction is not None else "all-reduce"
+    least = least_shares(does, ranks)
     for size_bytes in sorted(sizes):
         moved = shares(collective.plan(size_bytes).schedule)
-        place = f"an all-reduce of {size_bytes:g} bytes among {ranks} ranks"
+        place = f"an {does} of {size_bytes:g} bytes among {ranks} ranks"
         if moved.sent.sum() < least.total * (1 - SLACK):
             raise broken(all_reduces_move_enough, f"{place} moves {moved.sent.sum():g} buffers, not {least.total:g}")
         for name, its, bound in (("sends", moved.sent, least.sent), ("receives", moved.received, least.received)):
             if np.any(its < bound * (1 - SLACK)):
                 raise broken(all_reduces_move_enough, f"{place}: rank {int(np.argmin(its - bound))} {name} {its.min():g} buffers")
         both = moved.sent + moved.received
-        if np.any(both < 2 * (ranks - 1) / ranks * (1 - SLACK)):
+        if does == "all-reduce" and np.any(both < 2 * (ranks - 1) / ranks * (1 - SLACK)):
             raise broken(all_reduces_move_enough, f"{place}: {both.min():g} buffers cross the links of rank {int(np.argmin(both))}")
 
 

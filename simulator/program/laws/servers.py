@@ -42,7 +42,7 @@ def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> N
         if any(times > 1 for times in pushed.values()):
             raise broken(law, f"routine {walk.number}: one message brings several gradients")
         up = [its for _, its in walk.of_kind("send") if its.target.kind == "server"]
-        total = sum(variable.gradient_bytes(scenario.batch) for variable in scenario.workload.variables)
+        total = sum(scenario.strategy.pushed_bytes(scenario))
         if len(up) != len(tensors.gradients) or not same(sum(its.size_bytes for its in up), total):
             raise broken(
                 law, f"routine {walk.number}: sends {len(up)} messages to servers, not {total:g} bytes in {len(tensors.gradients)}"
@@ -89,6 +89,8 @@ def variables_are_pulled_once(program: Program, scenario: Scenario) -> None:
         pushed: dict[Place, float] = defaultdict(float)
         for _, its in walk.of_kind("send"):
             pushed[its.target] += its.size_bytes
+        if scenario.strategy.pushed_bytes(scenario) != [variable.gradient_bytes(batch) for variable in load.variables]:
+            continue  # gradients are compressed, variables are not
         dense = all(variable.sparse_bytes_per_sample is None for variable in load.variables)
         for server in range(program.servers.count):
             read = sum(size for (its_server, _), size in come.items() if its_server == server)
@@ -104,15 +106,17 @@ def servers_work_as_measured(program: Program, scenario: Scenario) -> None:
         raise broken(law, "rules: there are servers without a rule of updates, or the other way round")
     if rule is None:
         return
+    gradients = scenario.strategy.tensors(scenario).gradients
     for walk in walks_of(program):
         whole_s = parts = 0.0
         for index, its in walk.of_kind("serve"):
-            size_bytes = walk.operations[walk.sends_before(index)[0]].size_bytes if walk.sends_before(index) else 0.0
-            pieces = (its.cost_s - cost.per_byte_s * size_bytes) / cost.base_s if cost.base_s else 1.0
+            size_bytes = gradients[its.tensor].whole_bytes
+            cost_s = its.cost_s - gradients[its.tensor].unpack_s
+            pieces = (cost_s - cost.per_byte_s * size_bytes) / cost.base_s if cost.base_s else 1.0
             if not math.isclose(pieces, round(pieces), rel_tol=1e-6) or round(pieces) < 1:
                 raise broken(law, f"{walk.place(index)} costs {its.cost_s:g} s, which is no number of tensors of {size_bytes:g} bytes")
-            if not cost.base_s and not same(its.cost_s, cost.per_byte_s * size_bytes):
-                raise broken(law, f"{walk.place(index)} costs {its.cost_s:g} s, not {cost.per_byte_s * size_bytes:g}")
+            if not cost.base_s and not same(cost_s, cost.per_byte_s * size_bytes):
+                raise broken(law, f"{walk.place(index)} costs {cost_s:g} s, not {cost.per_byte_s * size_bytes:g}")
             parts += round(pieces)
             whole_s += its.cost_s
         if parts < len(scenario.workload.variables) and cost.base_s:
@@ -122,7 +126,10 @@ def servers_work_as_measured(program: Program, scenario: Scenario) -> None:
             on = Counter(server for _, server, _ in served)
             if rule.parts != tuple(on[server] for server in range(program.servers.count)):
                 raise broken(law, f"rules: {rule.parts} gradients are waited for on the servers, not {dict(on)}")
-        elif served != [(tensor, *its) for tensor, its in enumerate(zip(rule.server, rule.cost_s, strict=True))]:
+        elif served != [
+            (tensor, server, cost_s + gradients[tensor].unpack_s)
+            for tensor, (server, cost_s) in enumerate(zip(rule.server, rule.cost_s, strict=True))
+        ]:
             raise broken(law, "rules: the chief applies other gradients than the servers accumulate")
     if isinstance(rule, Synchronous) and not 1 <= rule.required <= len(program.ranks):
         raise broken(law, f"rules: an update averages {rule.required} gradients of {len(program.ranks)} ranks")

@@ -206,10 +206,6 @@ class Hybrid(Strategy):
                 f"workload {load.name!r} has no layers, which this strategy cuts it by: measure them with `paceline calibrate --layers`, "
                 "or take a workload that has them"
             )
-        if setup.batch % training.micro_batches:
-            raise ValueError(
-                f"training.micro_batches ({training.micro_batches}) must divide the batch of a replica, which is {setup.batch} samples"
-            )
         if self.schedule == "interleaved" and training.micro_batches % self.pipeline:
             raise ValueError(
                 f'schedule = "interleaved" takes micro-batches in turns of as many as there are stages: training.micro_batches '
