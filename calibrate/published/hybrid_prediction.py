@@ -39,6 +39,7 @@ __all__ = [
     "hybrid_rows",
     "hybrid_scenario",
     "hybrid_table",
+    "is_composed",
 ]
 
 Way = Literal["from dimensions", "constants fitted", "from its smallest row"]
@@ -192,6 +193,11 @@ def _equal_layers(count: int) -> dict[str, Any]:
     }
 
 
+def is_composed(row: Compared) -> bool:
+    """Whether a row is no independent measurement: vTrain's of one node are linear in micro-batches to the last digit."""
+    return row.settings["table"] == "vtrain_ground_truth" and row.settings["nodes"] == 1
+
+
 def group_of(tables: HybridTables, row: HybridRow, way: Way) -> str:
     """Rows of one kind and way, scored together."""
     source = _SOURCES[tables.of(row).table]
@@ -229,7 +235,7 @@ def _compared(
     begun = base_of_rules(tables, [base]) if base is not None else tables.base_of_fitted
     bound = roofline(tables, row)
     baselines = {"linear": linear(tables, begun, row), "alpha-beta": alpha_beta(tables, begun, row)}
-    return Compared(
+    found = Compared(
         name=row.name,
         group=group_of(tables, row, way),
         fitted=fitted,
@@ -244,8 +250,10 @@ def _compared(
             "level": row.level,
         },
         note=series.note,
-        reached=None if fitted else _reached(result, series.table, series.id),
     )  # fmt: skip
+    if fitted or is_composed(found):
+        return found
+    return found.model_copy(update={"reached": _reached(result, series.table, series.id)})
 
 
 def _reached(result: Result, table: str, series: str) -> Reached | None:

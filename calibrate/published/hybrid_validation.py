@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from calibrate.probing import Progress
-from calibrate.published.hybrid_prediction import DIMENSIONS, FITTED, SMALLEST, WAYS, Way, fitted_constants, hybrid_rows
+from calibrate.published.hybrid_prediction import DIMENSIONS, FITTED, SMALLEST, WAYS, Way, fitted_constants, hybrid_rows, is_composed
 from calibrate.published.hybrids import HybridRow, load_hybrids
 from calibrate.published.tables import Excluded
 from calibrate.published.validation import Spread
@@ -34,10 +34,10 @@ _ABOUT = (
     "one node in vTrain's table; all other tables, and its rows of several nodes, took no part. From its smallest row: compute is scaled "
     "so that the row of the same training with the fewest devices comes out, which is not scored.",
     "vTrain's rows of one node are no independent measurements: their step times are linear in the number of micro-batches to nine digits, "
-    "and replicas of data add the same constant to each, so that the file must be composed of measured parts. They test a composition. "
-    "Its rows of several nodes are not linear, and test a prediction.",
-    "That a pass takes at least as long as its host needs to start it was seen on vTrain's rows before it was built; all else in the model "
-    "was built without these rows.",
+    "and replicas of data add the same constant to each, so that the file must be composed of measured parts. They test a composition, and "
+    "have no part in what is said of all. Its rows of several nodes are not linear, and test a prediction.",
+    "That a pass takes at least as long as its host needs to start it was seen on vTrain's rows before it was built; the formulas of layers "
+    "and the constants that users get were made without these rows.",
     "Simpler rules beside them: linear, every device does the same share of its peak as in the median of the fitted rows, or of the "
     "smallest row; alpha-beta, that with the pipeline's bubble and all messages at nominal rates, nothing overlapped; roofline, every "
     "device computes at its peak.",
@@ -117,7 +117,8 @@ def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Val
     scores: list[Score] = []
     apart = []
     for way, its in by_way.items():
-        found = scores_of(its, f"all, {way}")
+        scores += scores_of(row for row in its if is_composed(row))
+        found = scores_of((row for row in its if not is_composed(row)), f"all, {way}")
         scores += found
         if found:
             apart.append((found[-1].group, _WHAT[way]))
