@@ -36,8 +36,8 @@ _ABOUT = (
     "vTrain's rows of one node are no independent measurements: their step times are linear in the number of micro-batches to nine digits, "
     "and replicas of data add the same constant to each, so that the file must be composed of measured parts. They test a composition, and "
     "have no part in what is said of all. Its rows of several nodes are not linear, and test a prediction.",
-    "That a pass takes at least as long as its host needs to start it was seen on vTrain's rows before it was built; the formulas of layers "
-    "and the constants that users get were made without these rows.",
+    "That a pass takes at least as long as its host needs to start it was seen on vTrain's rows before it was built; the formulas of "
+    "layers and the constants that users get were made without these rows.",
     "Simpler rules beside them: linear, every device does the same share of its peak as in the median of the fitted rows, or of the "
     "smallest row; alpha-beta, that with the pipeline's bubble and all messages at nominal rates, nothing overlapped; roofline, every "
     "device computes at its peak.",
