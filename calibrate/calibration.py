@@ -30,6 +30,7 @@ def calibrate_step(
     at_once: int = 1,
     launches: int = 5,
     accept_disturbed: bool = False,
+    layers: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> Workload:
@@ -49,10 +50,12 @@ def calibrate_step(
         Processes at the same time, and how often they are started, as for :func:`calibrate.profile_at_once`; 1 measures none.
     accept_disturbed
         As for :func:`calibrate.fit_workload`.
+    layers
+        As for :func:`calibrate.profile_step`.
     progress
         Called with what is done, what there is in all, and what is counted: steps, then launches at once.
     """
-    files = profile_runs(target, name, runs=runs, progress=_counting("steps", progress), **options)
+    files = profile_runs(target, name, runs=runs, layers=layers, progress=_counting("steps", progress), **options)
     if at_once > 1:
         obstacle = obstacle_to_at_once(at_once, read_measurements(files[0]).fingerprint.device_kind)
         if obstacle:

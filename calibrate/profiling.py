@@ -45,6 +45,7 @@ def profile_step(
     device: str | None = None,
     precision: str = "float32",
     jit: bool = False,
+    layers: bool = False,
     python: str | None = None,
     timeout_s: float | None = None,
     folder: Path = MEASUREMENTS,
@@ -77,6 +78,8 @@ def profile_step(
         ``float32`` or ``mixed_float16``.
     jit
         Compile the step with XLA.
+    layers
+        Measure each layer of a Keras model too; without XLA, which knows no clocks.
     python
         Path of the user's Python; this one, if None.
     timeout_s
@@ -104,8 +107,11 @@ def profile_step(
     check_batches(batches)
     if steps < 5:
         raise InputError(f"`steps={steps}`: must be at least 5, better 50")
+    if layers and custom:
+        raise InputError(f"`layers`: the layers of a training step of your own ({target}) are not seen; give a model instead of `step`")
     path = _made(folder, out or new_file(folder, name, "step"))
     arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
+    arguments += ["--layers"] if layers else []
     run_probe("step.py", arguments, path, python, timeout_s, progress)
     return path
 

@@ -13,6 +13,8 @@ __all__ = [
     "Failure",
     "Fingerprint",
     "Header",
+    "LayerRecord",
+    "LayerTimes",
     "LinkCheck",
     "Load",
     "Memory",
@@ -23,6 +25,7 @@ __all__ = [
     "Rows",
     "ServerTime",
     "Split",
+    "StagePass",
     "StepTime",
     "Transfer",
     "Updated",
@@ -161,6 +164,29 @@ class Memory(_Record):
     peak_bytes: NotNegative
 
 
+class LayerRecord(_Record):
+    """One layer of the model at one batch size, by its graph; ``variables`` by the order of creation, flops none where not countable."""
+
+    kind: Literal["layer"]
+    batch: Batch
+    index: Count
+    name: str = Field(min_length=1)
+    variables: tuple[Count, ...]
+    output_bytes: NotNegative
+    kept_bytes: NotNegative
+    flops: NotNegative | None
+
+
+class LayerTimes(_Record):
+    """One step with clocks between the layers: seconds of each layer's passes, in the order of the forward pass."""
+
+    kind: Literal["layers"]
+    batch: Batch
+    index: Count
+    forward_s: tuple[NotNegative, ...]
+    backward_s: tuple[NotNegative, ...]
+
+
 class CountedStep(_Record):
     """What one step asks of a device, counted from its graph; nothing where ``why`` says that it could not be."""
 
@@ -205,6 +231,19 @@ class Updated(_Record):
     applied_s: float
     read_version: Count
     version: Count
+
+
+class StagePass(_Record):
+    """One pass of one stage of a model that is on several devices; times are seconds since the common start."""
+
+    kind: Literal["pass"]
+    repeat: Count
+    step: Count
+    stage: Count
+    phase: Literal["forward", "backward", "apply"]
+    micro_batch: Count
+    begun_s: float
+    ended_s: float
 
 
 class Used(_Record):
@@ -273,10 +312,13 @@ Record = Annotated[
     | Rows
     | VariableRecord
     | Memory
+    | LayerRecord
+    | LayerTimes
     | CountedStep
     | ServerTime
     | Transfer
     | Updated
+    | StagePass
     | Used
     | LinkCheck
     | Repeat

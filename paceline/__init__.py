@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         calibrate_profile,
         compare,
         load,
+        memory,
         models,
         observe,
         plan,
@@ -55,15 +56,16 @@ if TYPE_CHECKING:
     from paceline.reporting.report import Report, StoppedReport
     from paceline.sweeping import Sweep, read_results
     from simulator import Result, Scenario
+    from simulator.memory import Memory
     from simulator.workload import Workload
 
 __version__ = "0.1.0"
 __all__ = [
-    "Catalogue", "Comparison", "Lengthy", "Matrix", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario", "StoppedReport",
-    "Sweep", "Validation", "Workload", "calibrate", "calibrate_link", "calibrate_profile", "compare", "load", "models", "observe", "plan",
-    "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema",
-    "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_hybrids", "validate_matrix",
-    "validate_published",
+    "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
+    "StoppedReport", "Sweep", "Validation", "Workload", "calibrate", "calibrate_link", "calibrate_profile", "compare", "load", "memory",
+    "models", "observe", "plan", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report",
+    "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read",
+    "validate", "validate_hybrids", "validate_matrix", "validate_published",
 ]  # fmt: skip
 
 _HOME = {
@@ -71,6 +73,7 @@ _HOME = {
     "Comparison": "paceline.comparing",
     "Lengthy": "paceline.lengthy",
     "Matrix": "calibrate.validation.matrix",
+    "Memory": "simulator.memory",
     "Observation": "paceline.observing",
     "Plan": "paceline.planning.answer",
     "Refitted": "calibrate.validation.against_points",

@@ -12,8 +12,9 @@ from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
 from simulator.intervals import paired_ratio
+from simulator.memory import PARTS, Memory, samples_in_words
 from simulator.results import Result
-from simulator.text import Kind, format_count, format_hourly, format_share, format_usd, written
+from simulator.text import Kind, format_bytes, format_count, format_hourly, format_share, format_usd, written
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
@@ -26,6 +27,7 @@ __all__ = [
     "doubled_in_words",
     "goal_in_words",
     "limit_in_words",
+    "memory_in_words",
     "paired_in_words",
     "servers_note",
     "staleness_in_words",
@@ -138,6 +140,28 @@ def staleness_in_words(result: Result) -> str:
     """How old gradients are; nothing where none is."""
     stale = result.staleness
     return f"gradients {written(stale.mean, 'number')} updates old on average (p95 {stale.p95})" if stale.max else ""
+
+
+def memory_in_words(found: Memory) -> list[str]:
+    """Whether it fits, the largest batch that does, and what was not checked or not counted."""
+    said = []
+    batch = f"{'a batch' if found.batch == found.micro_batch else 'micro-batches'} of {samples_in_words(found.micro_batch)}"
+    if found.refused is not None:
+        said.append(f"Does not fit: {found.refused}.")
+    elif found.not_checked is not None:
+        said.append(f"Whether it fits was not checked: {found.not_checked}.")
+    elif found.free_bytes is not None:
+        said.append(f"It fits: with {batch}, {format_bytes(found.free_bytes)} of {found.device} are free.")
+    if found.largest_batch:
+        said.append(f"The largest batch of a replica that fits has {samples_in_words(found.largest_batch)}.")
+    elif found.largest_batch == 0:
+        said.append("No batch fits.")
+    uncounted = [
+        f"{PARTS[part.name]} ({part.text})" for part in found.tightest.parts if part.size_bytes is None and part.name != "activations"
+    ]
+    if uncounted:
+        said.append(f"Not counted: {', '.join(uncounted)}.")
+    return said
 
 
 def paired_in_words(candidate: Candidate) -> str:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from simulator.accelerator import accelerator_named
 from simulator.figures import Assumed
 from simulator.scenario import Scenario
 from simulator.spec import Spec
+from simulator.training import ASSUMED_OPTIMIZER, Optimizer
 
-__all__ = ["Start", "assumptions", "filled_in", "start_of"]
+__all__ = ["Start", "assumptions", "filled_in", "optimizer_of", "start_of"]
 
 Start = Literal["together", "staggered", "random-phase"]
 
@@ -19,6 +21,11 @@ Start = Literal["together", "staggered", "random-phase"]
 def start_of(scenario: Scenario) -> Start:
     """When workers begin: as given, or as it is with their way of training."""
     return scenario.run.start or scenario.strategy.pace.start
+
+
+def optimizer_of(scenario: Scenario) -> Optimizer | None:
+    """Whose slots are counted: as given, or one where memory is computed from layers; else none is known."""
+    return scenario.training.optimizer or (ASSUMED_OPTIMIZER if scenario.workload.layers else None)
 
 
 def filled_in(scenario: Scenario) -> Scenario:
@@ -38,4 +45,15 @@ def assumptions(scenario: Scenario) -> tuple[Assumed, ...]:
     pace = scenario.strategy.pace
     if scenario.run.start is None and pace.asynchronous and scenario.replicas > 1:
         found.append(Assumed(path="run.start", value=pace.start, reason=pace.start_reason))
+    if scenario.training.optimizer is None and scenario.workload.layers and _memory_known(scenario):
+        found.append(Assumed(path="training.optimizer", value=ASSUMED_OPTIMIZER, reason=_MOST_USE_IT))
     return tuple(found)
+
+
+_MOST_USE_IT = "nearly all large models are trained with it; its slots take memory of a device, and decide nothing else"
+
+
+def _memory_known(scenario: Scenario) -> bool:
+    """Whether the memory of the cluster's device is known, so that it decides what fits."""
+    device = accelerator_named(scenario.cluster.device) if scenario.cluster.device else None
+    return device is not None and device.memory_bytes is not None

@@ -67,6 +67,10 @@ class Layer(Spec):
     kept_selectively_bytes_per_sample: PerSample | None = Field(
         default=None, description="of that, what is kept where only what is cheap to compute is computed again; left out: all of it"
     )
+    flops_per_sample: PerSample | None = Field(
+        default=None,
+        description="floating-point operations of both passes for each sample, as counted from its graph; left out: not counted",
+    )
     selective_work: Share = Field(default=0.0, description="share of its forward pass that is then computed once more")
     tensor: TensorSplit | None = Field(default=None, description="what splitting it over devices does; left out: it cannot be split")
     experts: Experts | None = Field(default=None, description="left out: every token takes the same way through it")

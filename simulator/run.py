@@ -11,7 +11,8 @@ from functools import lru_cache, partial
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
-from simulator.errors import SimulationError
+from simulator.errors import InputError, SimulationError
+from simulator.memory import does_not_fit
 from simulator.metrics import Window, alone_scenario, summarise
 from simulator.records import Observer
 from simulator.replication import Shared, replicate
@@ -51,7 +52,8 @@ def simulate(
     ScenarioError
         It cannot be resolved (:func:`simulator.resolve.resolve`).
     InputError
-        It does not fit into memory, or ``run.engine`` asks for an engine that cannot run here.
+        It does not fit into its devices' memory, or simulating it into this machine's, or ``run.engine`` asks for an engine that
+        cannot run here.
     SimulationError
         The engine found an impossible state, such as a dead-lock; or memory ran out.
 
@@ -65,6 +67,8 @@ def simulate(
     begun = time.perf_counter()
     resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
     scenario = resolved.scenario
+    if scenario.run.memory == "refuse" and (why := does_not_fit(scenario)) is not None:
+        raise InputError(f'{why}; run.memory = "ignore" simulates it all the same')
     likely = likely_engine(scenario)
     check_memory(scenario, likely)  # before anything is loaded
     engine = engine_for(scenario)

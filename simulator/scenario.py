@@ -23,7 +23,7 @@ from simulator.workload import Workload
 
 __all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Run", "Scenario"]
 
-HOW_SIMULATED = ("detail", "grouping", "engine")
+HOW_SIMULATED = ("detail", "grouping", "engine", "memory")
 """Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
 NAMED_BEFORE = {"strategy.messages": "run.detail", "strategy.tensor_grouping": "run.grouping"}
 """Keys under which files of before set how a scenario is simulated; they are still read."""
@@ -72,6 +72,10 @@ class Run(Spec):
     )
     engine: Literal["auto", "simpy", "compiled"] = Field(
         default="auto", description="what runs the simulation; auto: by the number of events that is expected"
+    )
+    memory: Literal["refuse", "ignore"] = Field(
+        default="refuse",
+        description="of a scenario whose devices do not have the memory that it needs, as far as both are known; ignore: it is simulated",
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""How a step is computed whatever the strategy: micro-batches, what is computed again instead of kept, and in which precision."""
+"""How a step is computed whatever the strategy: micro-batches, what is computed again instead of kept, precision, optimizer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from simulator.spec import Moderate, Seconds, Spec
 
-__all__ = ["GROWTH_STEPS", "Passes", "Precision", "Recast", "Training"]
+__all__ = ["ASSUMED_OPTIMIZER", "GROWTH_STEPS", "Optimizer", "Passes", "Precision", "Recast", "Training"]
 
 Precision = Literal["float32", "mixed_float16", "mixed_bfloat16"]
 Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
@@ -18,6 +18,12 @@ Share = Annotated[float, Field(ge=0, le=1)]
 GROWTH_STEPS = 2000
 """Steps without a gradient that is not finite after which TensorFlow doubles the loss scale
 (``tf.keras.mixed_precision.LossScaleOptimizer``, ``dynamic_growth_steps``)."""
+
+Optimizer = Literal["sgd", "momentum", "adagrad", "rmsprop", "adam", "lamb", "adafactor"]
+"""An optimizer by what it keeps of each parameter: :data:`simulator.memory.SLOTS`."""
+
+ASSUMED_OPTIMIZER: Optimizer = "adam"
+"""Where it is left out and memory is computed from layers."""
 
 
 class Training(Spec):
@@ -34,6 +40,11 @@ class Training(Spec):
         default="none",
         description="activations that are not kept but computed again in the backward pass; full: all but what each layer gets; selective: "
         "those that layers say are cheap",
+    )
+    optimizer: Optimizer | None = Field(
+        default=None,
+        description="whose slots devices keep beside the parameters (docs/memory.md); left out: adam where memory is computed from layers, "
+        "else what was measured",
     )
     precision: Precision | None = Field(
         default=None,

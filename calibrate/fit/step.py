@@ -13,6 +13,7 @@ from calibrate.fit.concurrent import ConcurrentProcesses, concurrent_processes, 
 from calibrate.fit.disturbance import DisturbedError, check_levels, choose_rounds
 from calibrate.fit.estimators import AffineCost, ChainSlope
 from calibrate.fit.intervals import DRAWS_KEPT, digits, drawn, intervals_90
+from calibrate.fit.layers import fit_layers
 from calibrate.fit.provenance import provenance
 from calibrate.fit.step_times import StepFit, StepTable
 from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
@@ -138,6 +139,7 @@ def _fitted(
         names, draws = [*names, "busy_core_slowdown"], np.column_stack([draws, clipped])
     variables = _variables(measured)
     sizes = [variable.size_bytes for variable in variables]
+    layers, of_layers = fit_layers(runs, table, _creation(measured))
     fingerprint = measured.fingerprint
     device = f"{fingerprint.device_name} ({fingerprint.device_kind})"
     return Workload(
@@ -157,8 +159,9 @@ def _fitted(
         ),
         uncertainty=drawn(names, draws),
         fit=times.quality(intervals, {str(record.batch): float(record.peak_bytes) for record in measured.of(Memory)}),
-        provenance=facts | ({"at_once": together.text} if together is not None else {}),
+        provenance=facts | ({"at_once": together.text} if together is not None else {}) | ({"layers": of_layers} if layers else {}),
         counted=_counted(measured),
+        layers=layers,
     )
 
 
@@ -245,6 +248,11 @@ def _variables(measured: Measurements) -> tuple[Variable, ...]:
             for record in records
         ]
     )
+
+
+def _creation(measured: Measurements) -> dict[int, int]:
+    """Place of each variable among those of the workload, by its place among those of the model."""
+    return {created: place for place, created in enumerate(sorted(record.created for record in measured.of(VariableRecord)))}
 
 
 def _ready_shares(measured: Measurements) -> dict[int, float]:

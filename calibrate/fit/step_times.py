@@ -19,7 +19,7 @@ from simulator.distributions import Constant, Distribution
 from simulator.errors import CalibrationError
 from simulator.workload import Affine, CalibrationFit, CalibrationPoint, LawScore
 
-__all__ = ["StepCost", "StepFit", "StepTable"]
+__all__ = ["StepCost", "StepFit", "StepTable", "smooth"]
 
 Array = NDArray[np.float64]
 Phase = Literal["forward", "backward", "apply"]
@@ -98,7 +98,7 @@ class StepTable:
         rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
         splits = {}
         for batch in batches:
-            splits[batch] = _smooth(np.array([row for row in shares[batch] if sum(row) > 0]))
+            splits[batch] = smooth(np.array([row for row in shares[batch] if sum(row) > 0]))
         return cls(rounds, splits, tuple(run for run, _ in turns))
 
     @property
@@ -350,7 +350,7 @@ def _forward_of_rest(table: StepTable, batch: int) -> float:
     return forward / (forward + backward) if forward + backward > 0 else 0.5
 
 
-def _smooth(splits: Array) -> Array:
+def smooth(splits: Array) -> Array:
     """Split steps without those that something has interrupted: of few steps, one pause in a short phase would make it a long one."""
     totals = splits.sum(axis=1)
     return np.asarray(splits[totals <= _INTERRUPTED * totals.min()], float)

@@ -73,7 +73,7 @@ def _totals(tf: Any, graph: Any, float_bytes: int) -> dict[str, float]:
     total = {"flops": 0.0, "bytes": 0.0, "kernels": 0}
     for one in operations(graph):
         if one.type in BRANCHES:
-            bodies = [_body(graph, one.get_attr(name).name) for name in BRANCH_NAMES]
+            bodies = [body_of(graph, one.get_attr(name).name) for name in BRANCH_NAMES]
             added = max((_totals(tf, body, float_bytes) for body in bodies), key=lambda each: each["bytes"])
         elif one.type.startswith(OPAQUE):
             raise UncountableError("what " + one.type + " does depends on values")
@@ -90,7 +90,7 @@ def operations(graph: Any) -> Any:
     """Every operation of a graph that its results need, those of functions it calls included."""
     for one in needed(graph):
         if one.type in ("PartitionedCall", "StatefulPartitionedCall"):
-            yield from operations(_body(graph, one.get_attr("f").name))
+            yield from operations(body_of(graph, one.get_attr("f").name))
         else:
             yield one
 
@@ -108,7 +108,7 @@ def needed(graph: Any) -> Any:
             yield one
 
 
-def _body(graph: Any, name: str) -> Any:
+def body_of(graph: Any, name: str) -> Any:
     """The graph of a function that an operation calls."""
     while graph is not None:
         inner = getattr(graph, "_functions", {}).get(name)

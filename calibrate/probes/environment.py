@@ -98,8 +98,8 @@ def fingerprint(tf: Any, device: str, kind: str) -> dict[str, Any]:
         "device_name": cpu_model(),
         "cpu": cpu_model(),
         "cores": usable_cores(),
-        "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
-        "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+        "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads() or _asked("TF_NUM_INTRAOP_THREADS"),
+        "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads() or _asked("TF_NUM_INTEROP_THREADS"),
         "cuda": str(build.get("cuda_version", "")),
         "cudnn": str(build.get("cudnn_version", "")),
         "driver": "",
@@ -112,6 +112,12 @@ def fingerprint(tf: Any, device: str, kind: str) -> dict[str, Any]:
         record["device_name"] = details.get("device_name", "GPU")
         record["driver"] = present[0].rpartition(",")[2].strip() if present and "," in present[0] else ""
     return record
+
+
+def _asked(name: str) -> int:
+    """Threads that the environment asks TensorFlow for; 0: as many as there are cores."""
+    value = os.environ.get(name, "")
+    return int(value) if value.isdigit() else 0
 
 
 def _keras_version() -> str:

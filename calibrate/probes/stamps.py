@@ -66,7 +66,8 @@ class Stamps:
         with tf.device("/CPU:0"):
             tf.raw_ops.AssignVariableOp(resource=self._slots[key], value=value)
 
-    def _stamp(self, tensor: Any, kind: str, index: int) -> Any:
+    def stamp(self, tensor: Any, kind: str, index: int) -> Any:
+        """A clock behind a tensor: its time, since the epoch in seconds, as a tensor that is there when the clock was read."""
         tf = self._tf
         element = tf.reshape(tensor, [-1])[:1]
         with tf.device("/CPU:0"):
@@ -95,7 +96,7 @@ class Stamps:
                 rows = tf.identity(rows)
             self._keep("rows", index, rows)
         self.gradient_dtypes[index] = dense.dtype.name
-        self._stamp(dense, "gradient", index)
+        self.stamp(dense, "gradient", index)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -107,7 +108,7 @@ class Stamps:
             self.eager = self.eager or tf.executing_eagerly()
             losses = tf.nest.flatten(target)
             if losses:
-                time = self._stamp(losses[0], "loss", 0)
+                time = self.stamp(losses[0], "loss", 0)
                 if self._barrier and output_gradients is None:
                     with tf.control_dependencies([time]):
                         output_gradients = tf.nest.map_structure(lambda one: tf.identity(tf.ones_like(one)), target)
@@ -130,6 +131,12 @@ class Stamps:
         self._call = 0
         for slot in self._slots.values():
             self._tf.raw_ops.AssignVariableOp(resource=slot, value=self._empty)
+
+    def times(self) -> dict[tuple[str, int], float]:
+        """What clocks of :meth:`stamp` showed in the last step, by kind and index."""
+        read = self._tf.raw_ops.ReadVariableOp
+        found = {(kind, index): float(read(resource=slot, dtype=self._tf.float64)) for (kind, _, index), slot in self._slots.items()}
+        return {key: value for key, value in found.items() if not math.isnan(value)}
 
     def read(self) -> tuple[float | None, dict[int, float], dict[int, float]]:
         """Of the last step: time of the loss, of each variable's gradient, and rows touched.

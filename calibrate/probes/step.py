@@ -72,6 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device")
     parser.add_argument("--precision", choices=("float32", "mixed_float16"), default="float32")
     parser.add_argument("--jit", action="store_true")
+    parser.add_argument("--layers", action="store_true", help="measure each layer of a Keras model too")
     parser.add_argument("--out", required=True)
     return parser.parse_args()
 
@@ -113,6 +114,10 @@ class Probe:
         with self.tf.device(self.device):
             built = builder()
         self.model = self.training.ModelSteps(self.tf, built, _sibling("inputs").make_batch, arguments.precision == "mixed_float16")
+        if arguments.layers:
+            with self.tf.device(self.device):
+                self.model.batch_of(self.batches[0])  # builds it
+            _sibling("layers").cut(self.model.model)  # what cannot be cut is refused before anything is measured
         return {batch: self.model.step(batch, self.device, arguments.jit) for batch in self.batches}
 
     def instrumented_step(self, batch: int) -> Callable[[], Any]:
@@ -256,6 +261,25 @@ class Probe:
         for key, value in rows.items():
             self.recorder.write("rows", batch=batch, index=index, variable=key, rows=value)
 
+    def layers(self, done: int, total: int) -> None:
+        """Each layer of the model: sizes from its graph, times from steps with clocks at the cuts."""
+        count = max(10, min(20, self.arguments.steps))
+        make = _sibling("stamps").Stamps
+        stamps = {batch: make(self.tf, barrier=False) for batch in self.batches}
+        passes = _sibling("layers").Passes(self.tf, self.model)
+        passes.write_sizes(self.recorder, _sibling("counting"), self.batches)
+        timed = {batch: passes.timed(batch, self.device, stamps[batch]) for batch in self.batches}
+        for index in range(-3, count):
+            for batch, step in timed.items():
+                stamps[batch].reset()
+                self._wait(step())
+                if index < 0:
+                    continue
+                forward, backward = passes.seconds(stamps[batch].times())
+                self.recorder.write("layers", batch=batch, index=index, forward_s=forward, backward_s=backward)
+                done += 1
+            self.progress(done, total, "layers")
+
     def _variables(self, stamps: Any) -> int:
         if not stamps.sources:
             raise ValueError("no gradient was seen: the step must compute its gradients with tf.GradientTape")
@@ -284,7 +308,7 @@ class Probe:
     def run(self) -> None:
         """Everything, the most valuable first."""
         count = max(10, min(20, self.arguments.steps))
-        total = len(self.batches) * (self.arguments.steps + count)
+        total = len(self.batches) * (self.arguments.steps + count * (2 if self.arguments.layers else 1))
         self.progress(0, total, "build and warm up")
         steps = self.plain_steps()
         for batch, step in steps.items():
@@ -301,6 +325,8 @@ class Probe:
         _sibling("server_cost").measure(self.tf, optimizer, largest, 5, self.recorder)
         name = type(optimizer).__name__ if optimizer is not None else "the step's own; server cost of SGD"
         self.recorder.write("note", optimizer=name, instrumented_without_xla=bool(self.arguments.jit))
+        if self.arguments.layers:
+            self.layers(len(self.batches) * (self.arguments.steps + count), total)
         self.count(steps)
         self.recorder.write("end")
 

@@ -22,7 +22,7 @@ from paceline.api.calibrating import (
     serve_link,
 )
 from paceline.api.looking_up import models, schema
-from paceline.api.predicting import compare, load, observe, plan, preview, report, simulate, sweep
+from paceline.api.predicting import compare, load, memory, observe, plan, preview, report, simulate, sweep
 from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
 from paceline.api.validating import read_matrix, refit, validate, validate_hybrids, validate_matrix, validate_published
 
@@ -32,6 +32,7 @@ __all__ = [
     "calibrate_profile",
     "compare",
     "load",
+    "memory",
     "models",
     "observe",
     "plan",

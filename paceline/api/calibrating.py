@@ -62,6 +62,7 @@ def calibrate(
     device: Annotated[str, MustBe("text such as 'CPU' or 'GPU:1'")] | None = None,
     precision: Precision = "float32",
     jit: bool = False,
+    layers: bool = False,
     python: Python = None,
     timeout_s: Timeout = 1800.0,
     measurements: Folder = "measurements",
@@ -107,6 +108,9 @@ def calibrate(
         ``"float32"`` or ``"mixed_float16"``.
     jit
         Compile the step with XLA.
+    layers
+        Measure each layer of ``model`` as well, for strategies that cut it: time of its passes, what it
+        hands on and keeps, operations. The layers are those between tensors through which all paths of the model pass.
     python
         A Python that has TensorFlow and the model's packages; None takes this one.
     timeout_s
@@ -147,6 +151,8 @@ def calibrate(
         raise InputError("give one of `model`, `step` and `from_measurements`: what is to be measured, or what was")
     if from_measurements and at_once > 1:
         raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
+    if layers and model is None:
+        raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
     path = _target(out, "workload", "forward")
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements]!r}, name={name!r})"
     if target is None:
@@ -155,7 +161,7 @@ def calibrate(
     else:
         workload = calibrate_step(
             target, name, command=made_by, custom=model is None, batches=sorted(batches), steps=steps, runs=runs, at_once=at_once,
-            launches=launches, accept_disturbed=accept_disturbed, device=device, precision=precision, jit=jit, python=python,
+            launches=launches, accept_disturbed=accept_disturbed, device=device, precision=precision, jit=jit, layers=layers, python=python,
             timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
     _warn_of_measurements(workload.provenance)

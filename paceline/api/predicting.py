@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from paceline.planning.answer import Plan
     from paceline.reporting.report import Report
     from paceline.sweeping import Sweep
+    from simulator.memory import Memory
     from simulator.program.printing import Printed
 
-__all__ = ["compare", "load", "observe", "plan", "preview", "report", "simulate", "sweep"]
+__all__ = ["compare", "load", "memory", "observe", "plan", "preview", "report", "simulate", "sweep"]
 
 
 @checked
@@ -211,6 +212,37 @@ def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None)
     from simulator.preview import preview as made
 
     return made(load_scenario(scenario, settings, parse_prices(prices)))
+
+
+@checked
+def memory(scenario: Source, settings: Settings = ()) -> Memory:
+    """What a scenario's devices hold while they train, part by part, and whether that fits; nothing is simulated.
+
+    Parameters
+    ----------
+    scenario, settings
+        As for :func:`load`.
+
+    Returns
+    -------
+    Memory
+        A row for each stage of a pipeline in its table; ``free_bytes``, ``largest_batch``, and in ``refused`` and
+        ``not_checked`` why it does not fit, or why that is not known.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken.
+
+    Examples
+    --------
+    >>> found = memory("ring", {"cluster.use": "p3.16xlarge", "training.optimizer": "adam"})
+    >>> round(found.tightest.need_bytes / 2**20), found.largest_batch, found.not_checked
+    (1057, None, "the workload 'cnn-cpu' has neither layers nor measured peak memory")
+    """
+    from simulator.memory import memory as made
+
+    return made(load_scenario(scenario, settings))
 
 
 @checked

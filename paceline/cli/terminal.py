@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from paceline.comparing import rivals_of, verdict
-from paceline.sentences import cost_in_words, variance_in_words
+from paceline.sentences import cost_in_words, memory_in_words, variance_in_words
 from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
@@ -30,7 +30,9 @@ from simulator.text import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["note", "progress_bar", "show_json", "show_result", "show_table", "stages_bar"]
+    from simulator.memory import Memory
+
+__all__ = ["note", "progress_bar", "show_json", "show_memory", "show_result", "show_table", "stages_bar"]
 
 Advance = Callable[[float, int], None]
 
@@ -122,6 +124,21 @@ def _progress_lines(title: str) -> Advance:
 def _count(done: float) -> str:
     """A number of things done, of which the last may be under way."""
     return f"{done:,}" if done == int(done) else f"{done:,.2f}"
+
+
+def show_memory(found: Memory) -> None:
+    """The parts of the device that has least left, a line for each stage of a pipeline, and what that means."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    console.print(found.parts_table().to_rich())
+    if len(found.devices) > 1:
+        console.print()
+        console.print(found.table().only("name", "layers", "need_bytes", "free_bytes").to_rich())
+    console.print()
+    for text in memory_in_words(found):
+        console.print(Text(text))
 
 
 def show_table(results: Sequence[Result]) -> None:

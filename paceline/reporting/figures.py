@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis
 from paceline.sentences import NOT_CERTAIN
-from simulator.text import format_change, format_number, format_seconds, format_share, format_usd, plot_text, written
+from simulator.memory import PARTS, Memory, PartName
+from simulator.text import format_bytes, format_change, format_number, format_seconds, format_share, format_usd, plot_text, written
 from simulator.workload import Workload
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Bar, Timeline
 
-__all__ = ["calibration_figure", "pareto_figure", "plain", "sensitivity_figure", "timeline_figure"]
+__all__ = ["MEMORY_COLOURS", "calibration_figure", "memory_figure", "pareto_figure", "plain", "sensitivity_figure", "timeline_figure"]
 
 _MARGIN_PX = 66
 _BAR_PX, _CHANGE_PX = 20, 30
@@ -272,6 +273,58 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
         showarrow=False,
         font={"size": 11},
     )
+
+
+# -- memory --------------------------------------------------------------------------------
+
+MEMORY_COLOURS: dict[PartName, str] = {
+    **{name: f"var(--series-{place + 1})" for place, name in enumerate(list(PARTS)[:6])},
+    "buckets": "var(--part-waiting)",
+    "input": "var(--part-input)",
+    "reserve": MUTED,
+}
+"""Of each part of a device's memory."""
+_GIB = 2.0**30
+
+
+def memory_figure(memory: Memory) -> go.Figure:
+    """A bar of parts for each kind of device, against a line where its memory ends; its height is in the layout."""
+    drawn = go.Figure()
+    devices = memory.devices
+    for name, label in PARTS.items():
+        held = [(row, part.size_bytes) for row, its in enumerate(devices) if (part := its.part(name)) is not None and part.size_bytes]
+        if held:
+            drawn.add_bar(
+                orientation="h",
+                name=label,
+                x=[size / _GIB for _, size in held],
+                y=[row for row, _ in held],
+                width=0.6,
+                hoverinfo="text",
+                hovertext=[f"<b>{label}</b>, {plot_text(devices[row].name)}<br>{format_bytes(size)}" for row, size in held],
+                marker={"color": MEMORY_COLOURS[name], "line": {"width": 0}},
+            )
+    capacity = max((its.capacity_bytes or 0.0 for its in devices), default=0.0) / _GIB
+    most = max(capacity, *(its.need_bytes / _GIB for its in devices))
+    drawn.update_layout(
+        layout(
+            barmode="stack",
+            height=_MARGIN_PX + _CHANGE_PX * len(devices),
+            margin={"l": 88, "r": 16, "t": 10, "b": 44},
+            shapes=[_rule(capacity)],
+            xaxis=linear_axis(most, "Memory (GiB); dotted: what the device has"),
+            yaxis={
+                "range": [len(devices) - 0.45, -0.55],
+                "fixedrange": True,
+                "showgrid": False,
+                "zeroline": False,
+                "tickmode": "array",
+                "tickvals": list(range(len(devices))),
+                "ticktext": [plot_text(its.name.capitalize()) for its in devices],
+            },
+        )
+    )
+    return drawn
 
 
 # -- a plan --------------------------------------------------------------------------------

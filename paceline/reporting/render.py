@@ -18,12 +18,21 @@ from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.content import Content, content_of
-from paceline.reporting.figures import calibration_figure, pareto_figure, plain, sensitivity_figure, timeline_figure
+from paceline.reporting.figures import (
+    MEMORY_COLOURS,
+    calibration_figure,
+    memory_figure,
+    pareto_figure,
+    plain,
+    sensitivity_figure,
+    timeline_figure,
+)
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
 from paceline.sentences import (
     NOT_CERTAIN,
     goal_in_words,
     limit_in_words,
+    memory_in_words,
     servers_note,
     time_note,
     variance_in_words,
@@ -34,7 +43,10 @@ from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
 from simulator.left_out import left_out
+from simulator.memory import PARTS as PARTS_OF_MEMORY
+from simulator.memory import memory
 from simulator.results import Result
+from simulator.scenario import Scenario
 from simulator.text import (
     clause,
     clean,
@@ -220,8 +232,9 @@ class Sections:
 def sections_of(report: Content) -> Sections:
     """Arrange what a report has of calibration, a plan, simulated changes, a timeline, measured points; what it has not is left out."""
     found = Sections()
-    found.values.update(plan_figure=None, goal="", overlay_error="")
+    found.values.update(plan_figure=None, goal="", overlay_error="", memory_table=None)
     _add_calibration(found, report.workloads)
+    _add_memory(found, report.answer.result.scenario)
     if report.plan is not None:
         _add_plan(found, report.plan)
     if report.sensitivity:
@@ -277,6 +290,23 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
         sensitivity_px=_height_px(drawn, 320),
         sensitivity_run=next((change.run for change in known if change.run), ""),
         sensitivity_table=sensitivity_table(changes, scaling).only(*columns),
+    )
+
+
+def _add_memory(found: Sections, scenario: Scenario) -> None:
+    """Of a scenario whose memory is known; of others it is said with what is left out."""
+    its = memory(scenario)
+    if its.not_checked is not None:
+        return
+    drawn, said = memory_figure(its), memory_in_words(its)
+    used = {part.name for device in its.devices for part in device.parts if part.size_bytes}
+    found.figures["memory"] = drawn
+    found.values.update(
+        memory_said=said,
+        memory_label=f"Memory of {len(its.devices)} kind{'s' if len(its.devices) > 1 else ''} of device by part. {said[0]}",
+        memory_px=_height_px(drawn, 320),
+        memory_parts=[(MEMORY_COLOURS[name], label.capitalize()) for name, label in PARTS_OF_MEMORY.items() if name in used],
+        memory_table=its.table(),
     )
 
 

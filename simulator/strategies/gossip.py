@@ -22,7 +22,7 @@ from simulator.program.wiring import Wiring
 from simulator.records import OWN, PEER, Place
 from simulator.rng import Streams
 from simulator.strategies.assembling import assembled, seats
-from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.setup import Held, Layout, Setup
 from simulator.strategies.strategy import Count, Pace, Strategy
 
 __all__ = ["Gossip"]
@@ -66,6 +66,10 @@ class Gossip(Strategy):
     def pace(self) -> Pace:
         """A worker waits for its two neighbours, and for nobody else."""
         return Pace(waits_for=3)
+
+    def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
+        """A worker's device has its own variables and those of its neighbours, of which it takes the mean."""
+        return ((Held(versions=1 + len(_ways(setup.layout.replicas))),),)
 
     # -- estimates -------------------------------------------------------------------
 

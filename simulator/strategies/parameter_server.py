@@ -39,7 +39,7 @@ from simulator.rng import Streams
 from simulator.spec import Seconds, Spec
 from simulator.strategies.assembling import assembled
 from simulator.strategies.compressing import cost_left_open, device_of_training
-from simulator.strategies.setup import Layout, Setup
+from simulator.strategies.setup import Held, Layout, Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
 from simulator.text import format_count
@@ -298,6 +298,10 @@ class ParameterServer(Strategy):
             yield LeftOpen("strategy.pull_order", self.pulls, _RANDOM_PULLS)
         if self.compression is not None:
             yield from cost_left_open(self.compression, setup, self.encoding_s(setup))
+
+    def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
+        """A worker's device has the variables that it pulled and gradients; the optimizer's slots are with the servers."""
+        return ((Held(slot_shards=0),),)
 
     def filled_in(self) -> Self:
         """With the order in which variables come."""

@@ -179,7 +179,10 @@ class Held(NamedTuple):
     versions
         Of its weights that it keeps at most.
     parameter_shards, gradient_shards, slot_shards
-        Devices that share one copy of parameters, gradients, optimizer slots (Rajbhandari et al., "ZeRO", SC 2020); 1: each has all.
+        Devices that share one copy of parameters, gradients, optimizer slots (Rajbhandari et al., "ZeRO", SC 2020); 1: each has all;
+        0 of slots: none is on a device.
+    on_host
+        Names of its layers that are on the device's host, with all that they hold.
     """
 
     first: int = 0
@@ -192,3 +195,4 @@ class Held(NamedTuple):
     parameter_shards: int = 1
     gradient_shards: int = 1
     slot_shards: int = 1
+    on_host: frozenset[str] = frozenset()

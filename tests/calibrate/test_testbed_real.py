@@ -83,14 +83,6 @@ def models(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def isolated() -> None:
-    """Skips where a process cannot have a network of its own."""
-    trial = f"import sys; sys.path.insert(0, {str(PROBES)!r}); import isolation; isolation.isolate()"
-    if subprocess.run([sys.executable, "-c", trial], capture_output=True, timeout=60).returncode:
-        pytest.skip("no network namespace can be made here: TensorFlow's server would listen on all interfaces")
-
-
 def _setting(mode: str, **fields: object) -> TestbedSetting:
     servers = 1 if mode in ("async", "between-graph", "sync") else 0
     table = {"mode": mode, "workers": 2, "servers": servers, "compute": {"kind": "real"}, "steps": 3, "warm_up": 1, **fields}

@@ -32,7 +32,8 @@ TOLD_ONLY = {
     "TensorSplit": "kept_whole",
     "Variable": "name",
     "NodeClass": "name",
-    "Run": "engine replications",
+    "Run": "engine memory replications",
+    "Training": "optimizer",
 }
 """By class: fields that describe, or that resolving or summing up asks, not what runs a replication."""
 

@@ -340,7 +340,8 @@ def test_a_batch_that_does_not_fit_is_refused_where_memory_is_known() -> None:
     )
     answer = planned(space, goal_of(target_throughput=1.0))
     assert [one.configurations for one in answer.refused] == [1]
-    assert "a batch of 20 samples needs about 32.6 GiB on a device" in answer.refused[0].text
+    # 32.6 GiB by what was measured, and what the framework keeps to itself
+    assert "a batch of 20 samples needs about 33.6 GiB on a device" in answer.refused[0].text
     assert not any("was not checked" in note for note in answer.notes)
 
 

@@ -91,7 +91,7 @@ class Supervisor:
     def roles(self) -> list[tuple[str, int]]:
         """Job and index of each task, in the order of their hosts."""
         setting = self.setting
-        if setting["mode"] == "mirrored":
+        if setting["mode"] == "mirrored" or setting.get("one_process"):
             return [("worker", 0)]
         found = [("ps", index) for index in range(setting["servers"])] + [("worker", index) for index in range(setting["workers"])]
         return found + ([("chief", 0)] if setting["mode"] == "async" else [])
@@ -154,6 +154,8 @@ class Supervisor:
                 fields = {key: value for key, value in message.items() if key != "kind"}
                 if message["kind"] == "update":
                     self.recorder.write("update", repeat=self.repeat, **fields)
+                elif message["kind"] == "pass":
+                    self.recorder.write("pass", repeat=self.repeat, **fields)
                 elif message["kind"] == "note":
                     self.recorder.write("note", repeat=self.repeat, **fields)
                 elif message["kind"] == "used":
@@ -165,6 +167,8 @@ class Supervisor:
         self.recorder.write("repeat", repeat=self.repeat, clock_drift_s=drift_s, others_share=others)
 
     def _drivers(self) -> list[Child]:
+        if self.setting["mode"] == "staged":
+            return self.children[:1]
         job = "chief" if self.setting["mode"] == "async" else "worker"
         return [child for child in self.children if child.name.startswith(job)]
 
@@ -271,7 +275,7 @@ class Supervisor:
 
     def _live(self, task: Any, host: int, hosts: int) -> None:
         # not sooner: NumPy starts threads, which a process on its way into a namespace must not have
-        from . import apart, between_graph, coordinated, ring
+        from . import apart, between_graph, coordinated, ring, staged
 
         if self.setting["link"] is not None:
             links.new_namespace()
@@ -292,6 +296,8 @@ class Supervisor:
             between_graph.train(self.tf, task)
         elif mode == "ring":
             ring.train(self.tf, task)
+        elif mode == "staged":
+            staged.train(self.tf, task)
         elif mode == "apart":
             apart.compute(self.tf, task)
         else:

@@ -20,7 +20,7 @@ __all__ = ["calibrate"]
 
 PANEL, ORDER = Panel.MEASURE, 60
 
-_OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "measurements")
+_OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "layers", "measurements")
 """Parameters that say how steps are run."""
 
 _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse")
@@ -158,6 +158,14 @@ def calibrate(
     ] = None,
     precision: Annotated[str, typer.Option("--precision", help="Of the step's numbers: float32 or mixed_float16.")] = "float32",
     jit: Annotated[bool, typer.Option("--jit", help="Compile the step with XLA.")] = False,
+    layers: Annotated[
+        bool,
+        typer.Option(
+            "--layers",
+            help="Measure each layer of MODEL too, which strategies need that cut it (pipelines): its time, what it hands on and keeps, "
+            "its operations. Layers are cut at tensors through which all paths of the model pass.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -207,6 +215,8 @@ def calibrate(
     elif not measured:
         needs(context, "MODEL.py:FUNCTION or --step", ("jit", "accept_disturbed", *_OF_RUNS))
         needs(context, "MODEL.py:FUNCTION, --step or --from-profile", ["timeout_s"])
+    if step is not None:
+        useless(context, "--step", ["layers"])
     if at_once == 1:
         needs(context, "--at-once", ["launches"])
     if not profiles:
@@ -243,7 +253,7 @@ def calibrate(
         with measuring() as progress:
             workload = api.calibrate(
                 model, step=step, batches=numbers_of(batches or "16,32,64", "--batch"), steps=steps, runs=runs, at_once=at_once,
-                launches=launches or 5, accept_disturbed=accept_disturbed, device=device, jit=jit, measurements=measurements,
+                launches=launches or 5, accept_disturbed=accept_disturbed, device=device, jit=jit, layers=layers, measurements=measurements,
                 progress=progress, **fitted,
             )  # fmt: skip
         _show(workload, result, measurements / workload.provenance["measurements"].split()[0], as_json=json)
@@ -364,6 +374,8 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool) -> None:
     typer.echo(f"  step-time law: {workload.jitter.kind}; {spread}; largest distance from the curve {format_share(residual)}")
     if "load" in workload.provenance:
         typer.echo(f"  load: {workload.provenance['load']}")
+    if workload.layers:
+        typer.echo(f"  {len(workload.layers)} layers: {workload.provenance['layers']}")
     _note(f"wrote {path}; {'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}")
 
 

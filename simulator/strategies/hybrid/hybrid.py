@@ -421,6 +421,7 @@ class Hybrid(Strategy):
                         parameter_shards=shards if self.shard == "parameters" else 1,
                         gradient_shards=shards if self.shard in ("gradients", "parameters") else 1,
                         slot_shards=shards,
+                        on_host=frozenset(self.on_host),
                     )
                 )
             found.append(tuple(held))

@@ -1,0 +1,437 @@
+"""The parts of what a device holds while it trains, in bytes, from what a strategy says that it holds (:class:`Held`).
+
+Parameters, gradients and optimizer slots follow Rajbhandari et al., "ZeRO: Memory
+Optimizations Toward Training Trillion Parameter Models", SC 2020, sections 3.1 and 5;
+activations, what tensor and sequence parallelism split of them and what recomputation saves
+follow Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+MLSys 2023, sections 4 and 5. How many micro-batches are in flight and how many versions of
+weights are stashed (Narayanan et al., "PipeDream", SOSP 2019, section 3.3) is the strategy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from simulator.accelerator import Accelerator, accelerator_named
+from simulator.defaults import optimizer_of
+from simulator.layers import Layer
+from simulator.resolve import resolve
+from simulator.scenario import Scenario
+from simulator.spec import Bytes, Spec
+from simulator.strategies.setup import Held
+from simulator.training import Optimizer
+from simulator.workload import Variable, Workload
+
+__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Part", "PartName", "device_of", "devices_of", "memory_of", "samples_in_words"]
+
+PartName = Literal[
+    "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "input", "reserve",
+]  # fmt: skip
+
+PARTS: Mapping[PartName, str] = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer": "optimizer slots",
+    "activations": "activations",
+    "recomputed": "layer computed again",
+    "gathered": "gathered parameters",
+    "buckets": "communication buckets",
+    "input": "input batch",
+    "reserve": "framework reserve",
+}
+"""Every part with its name for a reader."""
+
+SLOTS: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adagrad": 1, "rmsprop": 1, "adam": 2, "lamb": 2, "adafactor": 1}
+"""Values of four bytes that an optimizer keeps of each parameter, as ``build`` of each in Keras 3 makes them, with its defaults
+(tests/calibrate/test_memory.py counts them). Adafactor has besides one for each row and each column of a matrix (Shazeer and
+Stern, ICML 2018, section 4, who keep nothing else of it)."""
+
+_FLOAT32_BYTES = 4.0
+_HALF = 0.5
+"""Bytes in 16 bits over those in 32."""
+_VALUE_BYTES = {False: 4.0, True: 2.0}
+"""Of an activation, by whether precision is mixed."""
+
+_RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536}
+_NEWER = 1800
+_MIB = 2.0**20
+
+
+class Part(Spec):
+    """One part of what a device holds."""
+
+    name: PartName
+    size_bytes: Bytes | None = Field(default=None, ge=0, description="on the device; left out: not known")
+    text: str = Field(description="what it is made of, or why it is not known")
+
+
+class DeviceMemory(Spec):
+    """What one kind of devices holds: of a pipeline those of a stage."""
+
+    name: str = Field(description="device, or stage 1 and so on")
+    layers: tuple[str, ...] = Field(default=(), description="first and last layer of each chunk of the model that it has")
+    parts: tuple[Part, ...]
+    capacity_bytes: Bytes | None = Field(default=None, description="of the device; left out: not known")
+
+    @property
+    def need_bytes(self) -> float:
+        """Sum of all parts that are known."""
+        return sum(part.size_bytes or 0.0 for part in self.parts)
+
+    @property
+    def free_bytes(self) -> float | None:
+        """What is left, below 0 where it does not fit; none where the device's memory is not known."""
+        return None if self.capacity_bytes is None else self.capacity_bytes - self.need_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether what is known of its parts fits, or the device's memory is not known."""
+        return self.free_bytes is None or self.free_bytes >= 0
+
+    @property
+    def largest(self) -> Part:
+        """The part that takes most."""
+        return max(self.parts, key=lambda part: part.size_bytes or 0.0)
+
+    def part(self, name: PartName) -> Part | None:
+        """One of its parts; none where it has none of it."""
+        return next((part for part in self.parts if part.name == name), None)
+
+
+def memory_of(scenario: Scenario) -> tuple[DeviceMemory, ...]:
+    """What each kind of devices of a scenario holds at its peak.
+
+    A batch that is cut into micro-batches is held one micro-batch at a time, or as many as
+    the strategy has in flight. Where the workload has no layers, or is one whose peak memory
+    was measured and that nothing cuts, activations are what was measured beyond parameters
+    and gradients, linear between batch sizes; with neither they are not known.
+
+    Returns
+    -------
+    tuple of DeviceMemory
+        In the order of the stages. Parts that are 0 whatever the batch are left out.
+
+    Raises
+    ------
+    ScenarioError
+        The workload cannot be moved to the cluster's device.
+    """
+    return devices_of(resolve(scenario).scenario, device_of(scenario))
+
+
+def devices_of(scenario: Scenario, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
+    """The same of a scenario that is resolved already, on a device that was looked up."""
+    stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
+    capacity = device.memory_bytes if device is not None else None
+    found = []
+    for number, chunks in enumerate(stages):
+        parts = _shared(_Device(scenario, chunks).parts(), scenario.cluster.replicas_per_device)
+        if device is not None:
+            parts.append(_reserve(device))
+        named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
+        name = f"stage {number + 1}" if len(stages) > 1 else "device"
+        found.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity))
+    return tuple(found)
+
+
+def device_of(scenario: Scenario) -> Accelerator | None:
+    """The device that the cluster names, with its memory; none where it names none that is known, or one whose memory is not."""
+    device = accelerator_named(scenario.cluster.device) if scenario.cluster.device else None
+    return device if device is not None and device.memory_bytes is not None else None
+
+
+def _between(layers: Sequence[Layer], chunk: Held) -> str:
+    first, last = layers[chunk.first], layers[(chunk.last or len(layers)) - 1]
+    return first.name if first is last else f"{first.name} to {last.name}"
+
+
+def _shared(parts: Iterable[Part], replicas: int) -> list[Part]:
+    """Parts of all replicas that share a device."""
+    if replicas == 1:
+        return list(parts)
+    return [
+        part
+        if part.size_bytes is None
+        else part.model_copy(update={"size_bytes": part.size_bytes * replicas, "text": f"{part.text}; of {replicas} replicas"})
+        for part in parts
+    ]
+
+
+def _reserve(device: Accelerator) -> Part:
+    """What TensorFlow leaves of a GPU's memory to CUDA and its libraries, by compute capability.
+
+    ``MinSystemMemory`` in tensorflow/core/common_runtime/gpu/gpu_device.cc: 500 MiB up to
+    capability 6, 1,050 MiB of 7, 1,536 MiB of 8, 1,800 MiB beyond. Fragmentation is not in it
+    (ZeRO, section 3.2, has seen up to 30% of memory lost to it).
+    """
+    size_bytes = _RESERVES.get(device.generation, _NEWER) * _MIB
+    return Part(name="reserve", size_bytes=size_bytes, text=f"what TensorFlow leaves to CUDA and its libraries on {device.generation}")
+
+
+class _Owned(NamedTuple):
+    """A variable of a chunk: the share of it that a device has of those that split it, and by how many its experts are spread."""
+
+    variable: Variable
+    share: float
+    spread: int
+
+
+class _Device:
+    """One kind of devices: the chunks of the model that it holds, each with the layers in it."""
+
+    def __init__(self, scenario: Scenario, chunks: Sequence[Held]) -> None:
+        self.scenario, self.chunks, self.load = scenario, chunks, scenario.workload
+        self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
+        self.mixed = self.load.precision != "float32"
+        measured_in = self.load.precision if self.load.recast is None else self.load.recast.from_precision
+        self.recast = _VALUE_BYTES[self.mixed] / _VALUE_BYTES[measured_in != "float32"]
+        self.optimizer = optimizer_of(scenario)
+        self.variables = {variable.creation_index: variable for variable in self.load.variables}
+
+    def parts(self) -> list[Part]:
+        """What is held, but for what the framework keeps to itself."""
+        found = [self._parameters(), self._gradients(), self._slots()]
+        as_measured = self.recast == 1 and _as_measured(self.scenario, self.chunks)
+        measured = _measured_at(self.load, self.micro_batch) if as_measured else None
+        if measured is not None:
+            found.append(self._beyond(measured))
+        elif self.load.layers:
+            found += [self._activations(), self._recomputed(), self._input()]
+        else:
+            found += [Part(name="activations", text=self._why_not_known()), self._input()]
+        found += [self._gathered(), self._buckets()]
+        return [part for part in found if part.size_bytes != 0 or part.name in ("parameters", "gradients", "optimizer")]
+
+    # -- parameters, gradients, slots --------------------------------------------------
+
+    def _pieces(self, chunk: Held) -> list[list[_Owned]]:
+        """Variables of a chunk by layer; each by itself of a workload without layers."""
+        if not self.load.layers:
+            return [[_Owned(variable, 1.0, 1)] for variable in self.load.variables]
+        found = []
+        for layer in self._layers(chunk):
+            split = 1.0 / chunk.tensor if layer.tensor is not None else 1.0
+            of_experts = frozenset(layer.experts.variables) if layer.experts is not None else frozenset()
+            spread = (chunk.expert if index in of_experts else 1 for index in layer.variables)
+            found.append([_Owned(self.variables[index], split / its, its) for index, its in zip(layer.variables, spread, strict=True)])
+        return found
+
+    def _layers(self, chunk: Held) -> list[Layer]:
+        """Those that are on the device."""
+        return [layer for layer in self.load.layers[chunk.first : chunk.last] if layer.name not in chunk.on_host]
+
+    def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
+        """Bytes of all chunks, each shared by some devices; copies of experts are fewer by as many as these are spread over."""
+        return sum(
+            size_of(owned.variable) * owned.share / max(shards(chunk) // owned.spread, 1) * (chunk.versions if versions else 1)
+            for chunk in self.chunks
+            for piece in self._pieces(chunk)
+            for owned in piece
+        )
+
+    def _parameter_bytes(self, variable: Variable) -> float:
+        """In mixed precision what is computed with: a copy in 16 bits of variables that belong to the optimizer's state."""
+        return float(variable.size_bytes * (_HALF if self.mixed else 1.0))
+
+    def _gradient_bytes(self, variable: Variable) -> float:
+        return variable.gradient_bytes(self.scenario.batch)
+
+    def _slot_bytes(self, variable: Variable) -> float:
+        """The optimizer's own, which are in 32 bits, and in mixed precision the variable itself, in 32 bits too."""
+        master = float(variable.size_bytes) if self.mixed else 0.0
+        return master + (_slots_of(variable, self.optimizer) if self.optimizer is not None else 0.0)
+
+    def _parameters(self) -> Part:
+        held = self.chunks[0]
+        size = self._held(self._parameter_bytes, lambda chunk: chunk.parameter_shards, versions=True)
+        versions = max(its.versions for its in self.chunks)
+        text = "2 bytes each, in which is computed" if self.mixed else "4 bytes each"
+        if self.mixed and not held.slot_shards:  # what was pulled is in 32 bits
+            size, text = size / _HALF * (1 + _HALF), "4 bytes each as they were pulled, and 2 in which is computed"
+        text += f"; {versions} versions" if versions > 1 else ""
+        return Part(name="parameters", size_bytes=size, text=f"{text}{_split(held)}{_sharded(held.parameter_shards)}")
+
+    def _gradients(self) -> Part:
+        size = self._held(self._gradient_bytes, lambda chunk: chunk.gradient_shards)
+        return Part(name="gradients", size_bytes=size, text=f"4 bytes each{_sharded(self.chunks[0].gradient_shards)}")
+
+    def _slots(self) -> Part:
+        held = self.chunks[0]
+        if not held.slot_shards:
+            return Part(name="optimizer", size_bytes=0.0, text="on parameter servers")
+        if self.optimizer is None:
+            why = "in what was measured" if _peaks(self.load) else "training.optimizer is not given"
+            return Part(name="optimizer", text=why)
+        size = self._held(self._slot_bytes, lambda chunk: chunk.slot_shards)
+        assumed = " (assumed)" if self.scenario.training.optimizer is None else ""
+        master = " and variables of 4 bytes each" if self.mixed else ""
+        return Part(name="optimizer", size_bytes=size, text=f"slots of {self.optimizer}{assumed}{master}{_sharded(held.slot_shards)}")
+
+    # -- activations -------------------------------------------------------------------
+
+    def _activations(self) -> Part:
+        """Of the micro-batches in flight, of all layers but what is computed again."""
+        size = 0.0
+        for chunk in self.chunks:
+            before = self._input_of(chunk)
+            for layer in self.load.layers[chunk.first : chunk.last]:
+                if layer.name not in chunk.on_host:
+                    size += self._stored(layer, before, chunk) * self.micro_batch * chunk.in_flight
+                before = layer.output_bytes_per_sample
+        flying = max(chunk.in_flight for chunk in self.chunks)
+        text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {samples_in_words(self.micro_batch)}"
+        if self.scenario.training.recompute != "none":
+            text += f"; {self.scenario.training.recompute} recomputation"
+        return Part(name="activations", size_bytes=size * self.recast, text=text)
+
+    def _input_of(self, chunk: Held) -> float:
+        """Bytes per sample that the first layer of a chunk gets; those of the model's input are a part of their own."""
+        return float(self.load.layers[chunk.first - 1].output_bytes_per_sample) if chunk.first else 0.0
+
+    def _stored(self, layer: Layer, input_bytes: float, chunk: Held) -> float:
+        """Bytes per sample that a layer keeps from its forward to its backward pass."""
+        recompute, kept = self.scenario.training.recompute, float(layer.kept_bytes_per_sample)
+        if recompute == "full":
+            return min(kept, input_bytes / (chunk.tensor if chunk.sequence and layer.tensor is not None else 1))
+        if recompute == "selective" and layer.kept_selectively_bytes_per_sample is not None:
+            kept = float(layer.kept_selectively_bytes_per_sample)
+        return _split_kept(layer, kept, chunk)
+
+    def _recomputed(self) -> Part:
+        """What is computed again is there once, of the layer that needs most."""
+        recompute, most = self.scenario.training.recompute, 0.0
+        for chunk in self.chunks if recompute != "none" else ():
+            for layer in self._layers(chunk):
+                stored = self._stored(layer, 0.0, chunk) if recompute == "selective" else 0.0
+                most = max(most, _split_kept(layer, float(layer.kept_bytes_per_sample), chunk) - stored)
+        return Part(
+            name="recomputed", size_bytes=most * self.micro_batch * self.recast, text="activations of one layer in its backward pass"
+        )
+
+    def _why_not_known(self) -> str:
+        """Why the activations of a workload without layers are not known."""
+        if self.recast != 1:
+            return f"the workload {self.load.name!r} was measured in another precision, and has no layers"
+        if peaks := _peaks(self.load):
+            return f"the smallest batch whose peak memory was measured has {min(peaks):g} samples, more than {self.micro_batch:,}"
+        return f"the workload {self.load.name!r} has neither layers nor measured peak memory"
+
+    def _beyond(self, peak_bytes: float) -> Part:
+        """What was measured of the whole model beyond its parameters and gradients, and slots where they are known."""
+        sizes = [self._parameter_bytes, self._gradient_bytes, *([self._slot_bytes] if self.optimizer is not None else [])]
+        known = sum(size_of(variable) for size_of in sizes for variable in self.load.variables)
+        batches = ", ".join(f"{batch:g}" for batch in _peaks(self.load))
+        return Part(
+            name="activations",
+            size_bytes=max(peak_bytes - known, 0.0),
+            text=f"all else of a batch of {samples_in_words(self.micro_batch)}, by the peaks measured with {batches} samples",
+        )
+
+    # -- what comes and goes -----------------------------------------------------------
+
+    def _gathered(self) -> Part:
+        """Parameters that are shared out come together for a layer while the next one's are fetched."""
+        chunks = [chunk for chunk in self.chunks if chunk.parameter_shards > 1]
+        most = max((_whole(self._parameter_bytes, piece) for chunk in chunks for piece in self._pieces(chunk)), default=0.0)
+        return Part(name="gathered", size_bytes=2 * most, text="of the layer that computes and of the next one")
+
+    def _buckets(self) -> Part:
+        """Gradients are copied into a buffer that is reduced as one: of each device the largest."""
+        scenario, reduction, size = self.scenario, self.scenario.strategy.reduction, 0.0
+        if reduction is not None and scenario.replicas > 1:
+            largest = max(bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas))
+            size = min(largest, self._held(self._gradient_bytes, lambda _: 1))
+        elif any(chunk.gradient_shards > 1 for chunk in self.chunks):
+            size = max((_whole(self._gradient_bytes, piece) for chunk in self.chunks for piece in self._pieces(chunk)), default=0.0)
+        return Part(name="buckets", size_bytes=size, text="gradients that are reduced as one")
+
+    def _input(self) -> Part:
+        """The batch itself, where the model begins."""
+        if self.load.layers and all(chunk.first for chunk in self.chunks):
+            return Part(name="input", size_bytes=0.0, text="of the first stage")
+        each = self.load.input_bytes_per_sample
+        if each is None:
+            return Part(name="input", text="workload.input_bytes_per_sample is not given")
+        return Part(name="input", size_bytes=each * self.micro_batch, text=samples_in_words(self.micro_batch))
+
+
+# -- rules ---------------------------------------------------------------------------------
+
+
+def _whole(size_of: Callable[[Variable], float], piece: Iterable[_Owned]) -> float:
+    """Bytes of some variables of which one device has no less than its share of what splits tensors."""
+    return sum(size_of(owned.variable) * owned.share for owned in piece)
+
+
+def _slots_of(variable: Variable, optimizer: Optimizer) -> float:
+    """Bytes of an optimizer's slots for one variable, which are in 32 bits."""
+    factors = 0.0
+    if optimizer == "adafactor" and variable.rows is not None and _FLOAT32_BYTES * variable.rows < variable.size_bytes:
+        factors = _FLOAT32_BYTES * variable.rows + variable.size_bytes / variable.rows
+    return float(variable.size_bytes * SLOTS[optimizer] + factors)
+
+
+def _split_kept(layer: Layer, kept: float, chunk: Held) -> float:
+    """What each of the devices that split a layer keeps of its activations (Korthikanti et al., equations 2 to 4)."""
+    if layer.tensor is None or chunk.tensor == 1:
+        return kept
+    whole = 0.0 if chunk.sequence else min(layer.tensor.kept_whole * float(layer.kept_bytes_per_sample), kept)
+    return whole + (kept - whole) / chunk.tensor
+
+
+def samples_in_words(count: int) -> str:
+    """So many samples."""
+    return f"{count:,} sample{'' if count == 1 else 's'}"
+
+
+def _split(held: Held) -> str:
+    return f", split over {held.tensor} devices" if held.tensor > 1 else ""
+
+
+def _sharded(shards: int) -> str:
+    return f", shared by {shards} devices" if shards > 1 else ""
+
+
+# -- measured peaks ------------------------------------------------------------------------
+
+
+def _peaks(load: Workload) -> dict[float, float]:
+    """Peak memory by batch, smallest first; never less than that of a smaller batch."""
+    given = load.fit.peak_memory_bytes if load.fit is not None else {}
+    batches = sorted((float(batch), peak) for batch, peak in given.items())
+    highest = np.maximum.accumulate([peak for _, peak in batches])
+    return {batch: float(peak) for (batch, _), peak in zip(batches, highest, strict=True)}
+
+
+def _as_measured(scenario: Scenario, chunks: Sequence[Held]) -> bool:
+    """Whether activations are what they were when peaks were measured: of the whole model, on one device, each kept."""
+    if not _peaks(scenario.workload) or len(chunks) > 1:
+        return False
+    held, layers = chunks[0], len(scenario.workload.layers)
+    whole = (
+        held.first == 0
+        and held.last in (None, layers)
+        and not held.on_host
+        and held.tensor == 1
+        and held.expert == 1
+        and held.in_flight == 1
+    )
+    return not layers or (whole and scenario.training.recompute == "none")
+
+
+def _measured_at(load: Workload, batch: float) -> float | None:
+    """Peak bytes with a batch, linear between those measured and beyond; none below the smallest, whose peak decides nothing there."""
+    peaks = _peaks(load)
+    if batch < min(peaks):
+        return None
+    *_, largest = peaks
+    need = float(np.interp(batch, list(peaks), list(peaks.values())))
+    if batch > largest and len(peaks) > 1:
+        (before, low), (last, high) = list(pairwise(peaks.items()))[-1]
+        need += (high - low) / (last - before) * (batch - last)
+    return need
