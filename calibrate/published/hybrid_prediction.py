@@ -20,6 +20,7 @@ from simulator import simulate
 from simulator.constants import Known
 from simulator.errors import ScenarioError
 from simulator.loading import read_toml, scenario_from_table
+from simulator.memory import does_not_fit
 from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -149,7 +150,8 @@ def hybrid_table(
             "shard": series.shard,
         },
         "training": {"micro_batches": row.micro_batches, "recompute": row.recompute},
-        "run": {**(_LONG_RUN if passes > _MANY else _RUN), "seed": zlib.crc32(row.series.encode())},
+        # rows that are thought not to fit were run all the same
+        "run": {**(_LONG_RUN if passes > _MANY else _RUN), "seed": zlib.crc32(row.series.encode()), "memory": "ignore"},
     }
     if constants:
         table["practice"] = {name: known.model_dump(include={"value", "low", "high"}) for name, known in constants.items()}
@@ -247,7 +249,7 @@ def _compared(
             "table": series.table, "series": series.id, "way": way, "workers": row.devices, "nodes": row.nodes, "tensor": row.tensor,
             "pipeline": row.pipeline, "data": row.data, "micro_batch": row.micro_batch, "micro_batches": row.micro_batches,
             "sequence": row.sequence, "recompute": row.recompute, "shard": series.shard, "cluster": series.cluster, "source": series.source,
-            "level": row.level,
+            "level": row.level, "fits": "no" if does_not_fit(scenario) else "yes",
         },
         note=series.note,
     )  # fmt: skip

@@ -130,7 +130,7 @@ def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Val
         apart=tuple(apart),
         about=_ABOUT,
         tables=tuple(_worst(its, way) for way, its in by_way.items() if any(not row.fitted for row in its)),
-        details=(_by_layout(rows), _excluded(excluded)),
+        details=(_by_layout(rows), _not_fitting(rows), _excluded(excluded)),
     )
 
 
@@ -163,6 +163,16 @@ def _by_layout(rows: Iterable[Compared]) -> Table:
         for key, its in sorted(found.items(), key=lambda item: (WAYS.index(item[0][0]), item[0][1:]))  # type: ignore[arg-type]
     )
     return Table("By devices and degrees", columns, cells, "layouts")
+
+
+def _not_fitting(rows: Iterable[Compared]) -> Table:
+    """Of each series how many settings ran though Paceline would refuse them for want of memory."""
+    found: dict[str, dict[str, bool]] = {}
+    for row in rows:
+        found.setdefault(str(row.settings["series"]), {})[row.name] = row.settings["fits"] == "no"
+    columns = Column("series", "text"), Column("settings", "count"), Column("refused", "count", "thought not to fit")
+    cells = tuple((series, len(its), sum(its.values())) for series, its in found.items() if any(its.values()))
+    return Table("What ran though it is thought not to fit into memory", columns, cells, "memory")
 
 
 def _excluded(left: Sequence[Excluded]) -> Table:

@@ -196,6 +196,16 @@ def test_bad_use_is_one_line_and_exit_code_2(paceline: Runner, folder: Path, poi
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_published_hybrids_are_predicted_and_kept(paceline: Runner, folder: Path) -> None:
+    asked = "validate", "--hybrids", "--only", "torchgpipe", "--keep", "kept", "--rows", "rows.csv", "--json"
+    told = json.loads(paceline(*asked).stdout)
+    assert [score["group"] for score in told["scores"]] == ["torchgpipe, from its smallest row"]
+    assert sum(not row["fitted"] for row in told["rows"]) == 8
+    assert len((folder / "rows.csv").read_text().splitlines()) == 1 + 8
+    assert len((folder / "kept" / "hybrids.ndjson").read_text().splitlines()) == 9
+    assert json.loads(paceline(*asked).stdout)["rows"] == told["rows"]
+
+
 def test_force_replaces_what_is_no_page(paceline: Runner, folder: Path, points: Path) -> None:
     (folder / "mine.html").write_text("mine")
     assert paceline(*MEASURED, "--out", "mine.html", "--force").code == 0
