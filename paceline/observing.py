@@ -69,7 +69,7 @@ def observe(
 
     ``reads`` is the scenario's file, which must not be written over.
     """
-    recording = Recording()
+    recording = Recording(scenario)
     observers: list[Observer] = [recording] if trace is not None or audit else []
     if trace is not None:
         check_writable(trace, reads=reads)
@@ -94,7 +94,7 @@ def _write_trace(file: Path, scenario: Scenario, recording: Recording) -> str:
     from simulator.observing.critical_path import critical_path, median_step
     from simulator.observing.step_bound import bound_of_step
 
-    measured = recording.steps[scenario.warmup * scenario.replicas :] or recording.steps
+    measured = recording.steps[scenario.warmup * len({step.replica for step in recording.steps}) :] or recording.steps
     path = critical_path(recording, median_step(measured)) if measured else None
     about = {"scenario_hash": scenario.hash, "seed": scenario.run.seed, "replication": 0}
     write_whole(file, chrome_trace(recording, path, replicas_per_device=scenario.cluster.replicas_per_device, about=about))

@@ -46,15 +46,19 @@ _WORDS = {
     "client": "the one client that feeds all workers with input",
     "compute": "the devices’ own computing, which takes {compute} of each step",
     "coordinator": "the coordinator that hands out the steps: waiting takes {waiting} of each",
+    "exchange": "what devices that hold one model together exchange amid their passes; communication that no pass hides takes {exposed} "
+    "of each step",
     "fabric": f"the links between switches, the busiest in use {{link}} of the time; {_EXPOSED}",
     "host-cpu": "the processors that send and receive the messages, the busiest at work {link} of the time",
     "host-link": f"the links between devices and their hosts, the busiest in use {{link}} of the time; {_EXPOSED}",
     "input": "waiting for input, which takes {input} of each step",
     "latency": f"the delay of each message rather than bandwidth; {_EXPOSED}",
     "network": f"the network, its busiest link in use {{link}} of the time; {_EXPOSED}",
+    "pipeline-bubble": "the bubble of the pipeline, whose stages stand still for {waiting} of each step",
     "server": "the parameter servers’ own work, the busiest at it {server} of the time",
     "server-network": f"the network links of the parameter servers, the busiest in use {{link}} of the time; {_EXPOSED}",
     "shared-cores": "the processor cores that all nodes share, in use {cores} of the time",
+    "slow-stage": "the slowest stage of the pipeline, for which others wait for {waiting} of each step",
     "stragglers": "waiting for the slowest worker, which takes {waiting} of each step",
 }
 _VISIBLE = 0.0005

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from simulator.figures import Bottleneck, Breakdown, Utilisation
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from simulator.figures import Bottleneck, Breakdown, Exchange, Limit, Stage, Utilisation
+from simulator.hybrid_limits import limit_of_exchanges, limit_of_waiting, note_on_bubble
 from simulator.program.port_names import PortKind, PortName
 from simulator.scenario import Scenario
 from simulator.text import format_rate, format_share
@@ -18,7 +22,14 @@ _BALANCED = 1.25
 _HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
 
 
-def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None) -> Bottleneck:
+def bottleneck(
+    scenario: Scenario,
+    parts: Breakdown,
+    use: Utilisation,
+    busiest: PortName | None,
+    stages: Sequence[Stage] = (),
+    exchanges: Sequence[Exchange] = (),
+) -> Bottleneck:
     """Name the saturated resource, or else the largest part of a step.
 
     Parameters
@@ -31,6 +42,10 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: 
         Of its resources.
     busiest
         What the busiest link is; none: there is no link.
+    stages
+        Of its pipeline.
+    exchanges
+        Of devices that hold one model, or its state, together.
     """
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
     cores = scenario.cluster.shared_cores
@@ -49,16 +64,26 @@ def bottleneck(scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: 
         "apply": parts.apply / step_s,
     }
     largest, second = sorted(shares, key=lambda name: -shares[name])[:2]
-    limit = _of_part(scenario, largest, shares[largest], use, busiest)
+    cut = _Cut(step_s, stages, exchanges)
+    limit = _of_part(scenario, largest, shares[largest], use, busiest, cut)
     if shares[largest] > _BALANCED * shares[second]:
-        return limit
-    other = _of_part(scenario, second, shares[second], use, busiest)
+        note = note_on_bubble(scenario, shares["stragglers"], stages) if limit.name == "compute" else ""
+        return limit.model_copy(update={"text": limit.text + note}) if note else limit
+    other = _of_part(scenario, second, shares[second], use, busiest, cut)
     if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
         return limit
     one = f"{_taking(largest, limit)} takes {format_share(shares[largest])}"
     text = f"{one} and {_taking(second, other, begins=False)} {format_share(shares[second])} of a step: they are in balance, and neither "
     text += "alone is the limit."
     return Bottleneck(name=limit.name, balance=other.name, text=text)
+
+
+class _Cut(NamedTuple):
+    """What is known of a training that cuts its model."""
+
+    step_s: float
+    stages: Sequence[Stage]
+    exchanges: Sequence[Exchange]
 
 
 _TAKING = {
@@ -70,13 +95,21 @@ _TAKING = {
 }
 
 
+_WAITING: dict[Limit, str] = {
+    "coordinator": "waiting for the coordinator",
+    "pipeline-bubble": "the bubble of the pipeline",
+    "slow-stage": "waiting for a slower stage",
+}
+"""Of limits that are a kind of waiting."""
+
+
 def _taking(part: str, limit: Bottleneck, *, begins: bool = True) -> str:
     """What takes a part of a step, in words."""
-    words = "waiting for the coordinator" if limit.name == "coordinator" else _TAKING[part]
+    words = _WAITING.get(limit.name, _TAKING[part])
     return words[0].upper() + words[1:] if begins else words
 
 
-def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, busiest: PortName | None) -> Bottleneck:
+def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
     """The limit that the largest part of a step stands for."""
     taken = f"{format_share(share)} of a step"
     if largest == "compute":
@@ -89,6 +122,8 @@ def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, b
     if largest == "stragglers" and scenario.strategy.pace.coordinated:
         text = f"Waiting for the coordinator to hand out the next step takes {taken}; let workers drive themselves, "
         return Bottleneck(name="coordinator", text=text + "or give each a longer step.")
+    if largest == "stragglers" and (limit := limit_of_waiting(scenario, share, cut.stages)) is not None:
+        return limit
     if largest == "stragglers":
         return Bottleneck(
             name="stragglers",
@@ -98,6 +133,8 @@ def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, b
         if scenario.servers:
             return _server(f"Queueing and applying at the parameter servers takes {taken}")
         return Bottleneck(name="apply", text=f"The optimizer's update takes {taken}.")
+    if (limit := limit_of_exchanges(taken, share * cut.step_s, cut.exchanges)) is not None:
+        return limit
     cap = scenario.cluster.transport.flow_cap_bytes_per_s
     link_bytes_per_s = scenario.cluster.link_of(0).bandwidth_bytes_per_s / scenario.cluster.transport.wire_bytes_per_byte
     if cap is not None and cap < 0.9 * link_bytes_per_s and scenario.nodes_needed > 1 and use.busiest_link < _SATURATED / 2:

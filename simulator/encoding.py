@@ -25,8 +25,8 @@ def as_encoded(scenario: Scenario) -> Scenario:
     whole, done, variables = sum(dense) or 1.0, 0.0, []
     for variable, its in zip(load.variables, dense, strict=True):
         done += its
-        ready_s = variable.ready * backward_s + done / whole * before_s
-        variables.append(variable.model_copy(update={"ready": min(ready_s / (backward_s + before_s), 1.0)}))
+        ready_s, pass_s = variable.ready * backward_s + done / whole * before_s, backward_s + before_s
+        variables.append(variable.model_copy(update={"ready": min(ready_s / pass_s, 1.0) if pass_s else variable.ready}))
     changes = {
         "passes": passes.model_copy(update={"encoding_s": passes.encoding_s + before_s}),
         "apply_s": load.apply_s + after_s,

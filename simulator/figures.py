@@ -14,6 +14,7 @@ __all__ = [
     "Breakdown",
     "Coverage",
     "Estimate",
+    "Exchange",
     "Histogram",
     "Limit",
     "Phase",
@@ -21,6 +22,7 @@ __all__ = [
     "Quantiles",
     "Reduced",
     "Scatter",
+    "Stage",
     "Staleness",
     "Utilisation",
     "Warned",
@@ -127,6 +129,39 @@ class Reduced(Spec):
     protocol: str
 
 
+class Stage(Spec):
+    """One stage of a pipeline: what it holds, and where its devices' time goes; the four shares sum to 1."""
+
+    layers: str = Field(description="the first and the last of its layers, of each chunk")
+    layer_count: int
+    devices: int = Field(description="of all copies together")
+    parameter_bytes: float = Field(description="of its layers in one copy of the model, on all devices that share them together")
+    busy: float = Field(description="share of the time in which its devices compute")
+    bubble: float = Field(description="share in which they wait for other stages or copies")
+    communication: float = Field(description="share in which they wait for messages and collectives alone")
+    input: float = Field(default=0.0, description="share in which they wait for their batch")
+    staleness: int = Field(default=0, description="updates by which its gradients are late, exactly (PipeDream); 0: none")
+
+
+class Exchange(Spec):
+    """What devices exchange with each other in a step: one kind of collective, or of messages between stages."""
+
+    among: Literal["tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts"] = (
+        Field(
+            description="who: those that split tensors; that experts are spread over; a device and its host; neighbours in the pipeline; "
+            "all copies of a stage; copies that share one state; copies that have the same part of it; copies that have the same experts"
+        )
+    )
+    does: str = Field(description="what is done: all-reduce, all-gather, activations, ...")
+    devices: int = Field(description="that take part in one")
+    links: Literal["in a node", "between nodes"] = Field(description="which links it has to cross")
+    stage: int = Field(description="of the stages the one for which it takes longest, to which the figures belong")
+    times: int = Field(description="how often a device takes part in a step")
+    size_bytes: float = Field(description="of the buffers, or the messages, of a device's step together")
+    seconds: float = Field(description="that they take one after the other, had they the links for themselves and those that do the same")
+    amid: bool = Field(default=False, description="whether the next pass waits for it")
+
+
 class Utilisation(Spec):
     """Busy share of each kind of resource: mean over all of the kind, and of the busiest one."""
 
@@ -141,7 +176,7 @@ class Utilisation(Spec):
 
 Limit = Literal[
     "compute", "input", "network", "server-network", "fabric", "host-link", "host-cpu", "client", "server", "stragglers",
-    "shared-cores", "coordinator", "latency", "apply",
+    "shared-cores", "coordinator", "latency", "apply", "pipeline-bubble", "slow-stage", "exchange",
 ]  # fmt: skip
 """What can limit a throughput."""
 

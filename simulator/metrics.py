@@ -15,7 +15,7 @@ from simulator.discrepancy import Doubt, Off, off_of
 from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.errors import SimulationError
 from simulator.evidence import coverage
-from simulator.figures import Breakdown, Estimate, Histogram, Phase, Quantiles, Reduced, Scatter, Staleness, Utilisation
+from simulator.figures import Breakdown, Estimate, Histogram, Phase, Quantiles, Reduced, Scatter, Stage, Staleness, Utilisation
 from simulator.inadequacy import doubt_of
 from simulator.intervals import around, prediction_interval
 from simulator.phases import random_order
@@ -23,6 +23,7 @@ from simulator.practice import nominally_in_practice
 from simulator.program.port_names import PortName
 from simulator.resolve import Resolved, resolve
 from simulator.results import Result
+from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.strategies.catalogue import ALONE
@@ -85,7 +86,10 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
     off = off_of(doubt)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
-    step_time, staleness = _step_time(runs), _staleness(achieved, runs)
+    stages = _stages(achieved, runs)
+    step_time, staleness = _step_time(runs), _staleness(achieved, runs, [its.staleness for its in stages])
+    exposed = breakdown.exposed_communication / step_time.mean
+    exchanges = achieved.strategy.exchanges(achieved, Streams(scenario.run.seed, 0))
     return Result(
         scenario_hash=resolved.given.hash,
         scenario=resolved.given,
@@ -110,12 +114,14 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         phase=phase,
         breakdown_s=breakdown,
         hidden_communication_s=hidden_s,
+        stages=stages,
+        exchanges=exchanges,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
-        bottleneck=bottleneck(achieved, breakdown, utilisation, busiest),
+        bottleneck=bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges),
         coverage=coverage(scenario),
         assumed=resolved.assumed,
-        warnings=warnings_of(scenario, phase, aligned=any(run.aligned for run in runs)),
+        warnings=warnings_of(scenario, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
         events=sum(run.events for run in runs),
     )
 
@@ -130,9 +136,9 @@ def _hidden_s(runs: Sequence[Measured]) -> float:
 
 
 def _mean_staleness(scenario: Scenario, runs: Sequence[Measured], mean: float, doubt: Doubt | None) -> Estimate | None:
-    """Mean staleness of one run, with its interval; none without parameter servers."""
+    """Mean staleness of one run, with its interval; exactly known of pipelines that apply late gradients; none where none are late."""
     if not scenario.servers:
-        return None
+        return Estimate(mean=mean, low=mean, high=mean) if mean else None
     sd = doubt.staleness if doubt is not None else 0.0
     return around(mean, [run.staleness.mean() for run in runs], Off(sd, sd))
 
@@ -191,7 +197,8 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
     return Quantiles(mean=pooled.mean(), p50=p50, p95=p95, p99=p99)
 
 
-def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
+def _staleness(scenario: Scenario, runs: Sequence[Measured], late: Sequence[int]) -> Staleness:
+    """Of all updates; of a pipeline whose stages apply gradients that are ``late`` by so many updates, each stage's part counts as one."""
     pooled, mixed = CountHistogram(), CountHistogram()
     servers = [CountHistogram() for _ in runs[0].server_staleness]
     workers = GroupedCounts(scenario.ranks) if runs[0].worker_staleness is not None else None
@@ -202,6 +209,10 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured]) -> Staleness:
             server.merge(its)
         if workers is not None and run.worker_staleness is not None:
             workers.merge(run.worker_staleness)
+    if any(late):
+        updates, pooled = sum(pooled.counts.values()), CountHistogram()
+        for by in late:
+            pooled.add(by, updates)
     counts, spreads = pooled.counts, mixed.counts
     values = sorted(counts)
     listed = workers if scenario.ranks <= LISTED_WORKERS else None
@@ -246,6 +257,29 @@ def _breakdown(runs: Sequence[Measured]) -> Breakdown:
     names = ("input", "compute", "exposed_communication", "waiting", "apply")
     sums = np.sum([run.parts_s for run in runs], axis=0) / steps
     return Breakdown(**{name: max(value, 0.0) for name, value in zip(names, sums.tolist(), strict=True)})
+
+
+def _stages(achieved: Scenario, runs: Sequence[Measured]) -> tuple[Stage, ...]:
+    """Of a pipeline, what its stages have and do."""
+    parts = [run.parts_by_routine_s for run in runs if run.parts_by_routine_s is not None]
+    if not parts:
+        return ()
+    spent = np.sum(parts, axis=0)
+    shares = (np.maximum(spent, 0.0) / spent.sum(axis=1, keepdims=True)).tolist()
+    return tuple(
+        Stage(
+            layers=its.layers,
+            layer_count=its.layer_count,
+            devices=its.devices,
+            parameter_bytes=its.parameter_bytes,
+            busy=compute + apply,
+            bubble=waiting,
+            communication=communication,
+            input=reading,
+            staleness=its.delay,
+        )
+        for its, (reading, compute, communication, waiting, apply) in zip(achieved.strategy.in_stages(achieved), shares, strict=True)
+    )
 
 
 def _utilisation(runs: Sequence[Measured]) -> tuple[Utilisation, PortName | None]:

@@ -50,14 +50,17 @@ class Place(NamedTuple):
     """Where work is done, or a message begins or ends.
 
     ``number`` counts servers and clients; of workers, replicas, their devices and their
-    hosts it is the replica's.
+    hosts it is the replica's. ``name``: where it has one of its own, such as ``stage 2 of copy 0``.
     """
 
     kind: Literal["worker", "replica", "device", "host", "server", "client", "everybody"]
     number: int = 0
+    name: str = ""
 
     def __str__(self) -> str:
         """Its name, such as ``worker 3``."""
+        if self.name:
+            return self.name
         return _NAMES[self.kind].format({OWN: "{rank}", PEER: "{peer}"}.get(self.number, self.number))
 
     @property
@@ -89,7 +92,11 @@ class Step(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A device at work on one part of a step."""
+    """A device at work on one part of a step.
+
+    ``kind`` is what all like it are called where ``name`` says besides which one it is: the
+    passes of micro-batches.
+    """
 
     replica: int
     name: str
@@ -97,6 +104,7 @@ class Span(NamedTuple):
     end_s: float
     number: int = NOTHING
     cause: int = NOTHING
+    kind: str = ""
 
 
 class Transfer(NamedTuple):

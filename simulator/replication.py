@@ -188,7 +188,7 @@ class Run:
         drawn, program = self.drawn, self.program
         kernel = Kernel()
         cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-        recorder = KernelRecorder(kernel, drawn, self.observer, self.told)
+        recorder = KernelRecorder(kernel, drawn, self.observer, self.told, program.ranks.routine)
         if cores is not None:
             recorder.watch("cores", partial(in_use_of, [cores]))
         log, collective = self._log, self._reduces_at_once
@@ -203,7 +203,8 @@ class Run:
     def _recorder(self) -> Recorder:
         drawn = self.drawn
         opens_at, closes_at = drawn.warmup * drawn.ranks, drawn.run.total_steps(drawn.ranks)
-        return Recorder(drawn.ranks, opens_at, closes_at, apart=drawn.strategy.pace.asynchronous, observer=self.observer)
+        apart, routine = drawn.strategy.pace.asynchronous, self.program.ranks.routine
+        return Recorder(drawn.ranks, opens_at, closes_at, apart=apart, observer=self.observer, routine=routine)
 
     @property
     def _log(self) -> Log | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.discrepancy import Doubt
@@ -15,11 +15,13 @@ from simulator.figures import (
     Breakdown,
     Coverage,
     Estimate,
+    Exchange,
     Phase,
     Placement,
     Quantiles,
     Reduced,
     Scatter,
+    Stage,
     Staleness,
     Utilisation,
     Warned,
@@ -102,7 +104,7 @@ class Result(Outcome):
     scaling_efficiency: Estimate = Field(description="speed-up over replicas")
     staleness: Staleness
     mean_staleness: Estimate | None = Field(
-        default=None, description="mean staleness of one run; null without parameter servers and in files written by older versions"
+        default=None, description="mean staleness of one run; null where none is late by design, and in files of older versions"
     )
     discrepancy: Doubt | None = Field(default=None, description="what the model is off by, as far as intervals hold it; null: they do not")
     scatter: Scatter | None = Field(
@@ -117,6 +119,10 @@ class Result(Outcome):
         default=None, description="to which device the workload was moved, how far and by which rule; null where it was not"
     )
     all_reduces: tuple[Reduced, ...] = Field(default=(), description="algorithm and protocol of each bucket size")
+    stages: tuple[Stage, ...] = Field(default=(), description="of a pipeline; left out where there is none")
+    exchanges: tuple[Exchange, ...] = Field(
+        default=(), description="what devices that share one model, or its state, exchange in a step; left out of other strategies"
+    )
     utilisation: Utilisation
     bottleneck: Bottleneck
     coverage: tuple[Coverage, ...] = Field(default=(), description="how far it lies from anything that was measured, aspect by aspect")
@@ -147,6 +153,15 @@ class Result(Outcome):
                 ends = {end: value * rate[end] / rate["mean"] for end in ("low", "high") if isinstance(rate.get(end), (int, float))}
                 data = {**data, key: {"mean": value, **ends}}
         return data
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what only strategies have that cut a model."""
+        written: dict[str, Any] = handler(self)
+        for name in ("stages", "exchanges"):
+            if not getattr(self, name):
+                written.pop(name, None)
+        return written
 
     @property
     def grade(self) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from simulator.defaults import start_of
 from simulator.evidence import coverage
-from simulator.figures import Phase, Warned
+from simulator.figures import Exchange, Phase, Warned
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.practice import felt_by
 from simulator.published_throughputs import same_device
@@ -18,7 +18,9 @@ from simulator.uncertainty import Uncertainty
 __all__ = ["warnings_of"]
 
 
-def warnings_of(scenario: Scenario, phase: Phase | None = None, *, aligned: bool = False) -> tuple[Warned, ...]:
+def warnings_of(
+    scenario: Scenario, phase: Phase | None = None, *, aligned: bool = False, exchanges: Sequence[Exchange] = (), exposed: float = 0.0
+) -> tuple[Warned, ...]:
     """All warnings that a result of this scenario, resolved, carries.
 
     Parameters
@@ -27,6 +29,10 @@ def warnings_of(scenario: Scenario, phase: Phase | None = None, *, aligned: bool
         What its runs showed of the workers' phases.
     aligned
         Whether ranks entered collectives together, ready or not.
+    exchanges
+        Of devices that hold one model, or its state, together.
+    exposed
+        Share of a step that was communication which nothing hid.
     """
     scenario = resolve(scenario).scenario
     return (
@@ -37,6 +43,8 @@ def warnings_of(scenario: Scenario, phase: Phase | None = None, *, aligned: bool
         *_on_the_run(scenario),
         *_on_the_phases(scenario, phase),
         *_on_the_collective(scenario, aligned),
+        *scenario.strategy.avoided(scenario),
+        *_on_the_gathers(exchanges, exposed),
     )
 
 
@@ -80,6 +88,22 @@ def _on_the_collective(scenario: Scenario, aligned: bool) -> Iterator[Warned]:
             text="all ranks enter this all-reduce when the slowest is ready, which is mostly some percent late; "
             'run.detail = "messages" simulates each rank by itself',
         )  # fmt: skip
+
+
+_EXPOSED = 0.1
+"""Communication of this share of a step is worth a warning where there are means to hide it."""
+
+
+def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[Warned]:
+    """Parameters that come later than passes need them."""
+    longest = max(exchanges, key=lambda its: its.seconds, default=None)
+    if longest is None or exposed < _EXPOSED or (longest.among, longest.does) != ("shards", "all-gather"):
+        return
+    yield Warned(
+        code="gathers-not-hidden", path="strategy.shard", value=longest.seconds,
+        text=f"parameters are gathered for {format_seconds(longest.seconds)} a step, longer than passes hide: communication takes "
+        f"{format_share(exposed)} of it",
+    )  # fmt: skip
 
 
 def _outside(path: str, value: float, limits: tuple[float, float], what: str) -> Iterator[Warned]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.comparing import rivals_of, verdict
 from paceline.sentences import cost_in_words, memory_in_words, variance_in_words
+from paceline.stages import exchanges_table, stages_table
 from simulator.cost import placement_of
 from simulator.figures import Phase, Placement, Staleness
 from simulator.left_out import left_out, left_out_in_words
@@ -291,6 +292,10 @@ def show_result(result: Result) -> None:
     for warning in result.warnings:
         lines.add_row("warning", Text(f"{warning.text} ({warning.code})"), style="yellow")
     console.print(lines)
+    for table in (stages_table(result), exchanges_table(result)):
+        if table.rows:
+            console.print()
+            console.print(table.to_rich())
     if result.extrapolated:
         console.print("* beyond what was measured: an extrapolation", style="dim")
 
@@ -298,6 +303,8 @@ def show_result(result: Result) -> None:
 def _particulars(result: Result) -> Iterator[tuple[str, str]]:
     """What only some strategies and runs have to tell."""
     pace, reduction, stale = result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
+    if any(its.staleness for its in result.stages):
+        yield "staleness", f"mean {written(stale.mean, 'updates')} over the stages, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}"
     if result.scenario.servers:
         bound = "" if stale.bound is None else f", at most {stale.bound} under bound {pace.bound}"
         yield "staleness", f"mean {written(stale.mean, 'updates')}, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}{bound}"

@@ -18,13 +18,25 @@ if TYPE_CHECKING:
     from paceline.reporting.pieces import Kind
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Bar, Timeline
+    from simulator.figures import Stage
 
-__all__ = ["MEMORY_COLOURS", "calibration_figure", "memory_figure", "pareto_figure", "plain", "sensitivity_figure", "timeline_figure"]
+__all__ = [
+    "KIND_LABELS",
+    "MEMORY_COLOURS",
+    "STAGE_PARTS",
+    "calibration_figure",
+    "memory_figure",
+    "pareto_figure",
+    "plain",
+    "sensitivity_figure",
+    "stages_figure",
+    "timeline_figure",
+]
 
 _MARGIN_PX = 66
-_BAR_PX, _CHANGE_PX = 20, 30
-"""Height of a lane of the timeline, and of a row of the tornado."""
-_LONGEST_HOVER = 160
+_BAR_PX, _PASS_PX, _CHANGE_PX = 20, 26, 30
+"""Height of a lane of the timeline, of one whose passes are numbered, and of a row of the tornado."""
+_LONGEST_HOVER, _LONGEST_TICK = 160, 22
 _FEWEST_DRAWN = 2
 """Candidates of a plan that are worth a figure."""
 
@@ -111,7 +123,9 @@ def timeline_figure(timeline: Timeline) -> go.Figure:
     row = {lane: index for index, lane in enumerate(timeline.lanes)}
     end_s = max((bar.end_s for bar in timeline.bars), default=1.0)
     scale, unit = next((scale, unit) for scale, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")) if end_s * scale >= 1 or unit == "µs")
-    for kind, label in _LABELS.items():
+    # with numbers in bars these are higher
+    lane_px, height = (_PASS_PX, 2 * _HALF) if timeline.arrows else (_BAR_PX, 0.6)
+    for kind, label in KIND_LABELS.items():
         bars = [bar for bar in timeline.bars if bar.kind == kind]
         if not bars:
             continue
@@ -122,19 +136,23 @@ def timeline_figure(timeline: Timeline) -> go.Figure:
             base=[bar.start_s * scale for bar in bars],
             x=[(bar.end_s - bar.start_s) * scale for bar in bars],
             y=[row[bar.lane] for bar in bars],
-            width=[0.9 if bar.critical else 0.6 for bar in bars],
+            width=[0.9 if bar.critical else height for bar in bars],
             hoverinfo="text",
             hovertext=[_bar_hover(bar) for bar in bars],
+            **_in_bars(bars),
             marker={
                 "color": f"var(--part-{'exposed-communication' if kind == 'communication' else kind})",
                 "line": {"color": INK, "width": [1.5 if bar.critical else 0 for bar in bars]},
             },
         )
+    if timeline.arrows:
+        drawn.add_scatter(mode="lines", hoverinfo="skip", showlegend=False, line={"color": MUTED, "width": 0.8}, **_lines(timeline, scale))
     marked = [bar for bar in timeline.bars if bar.lane == timeline.lanes[0]] if timeline.lanes else []
     drawn.update_layout(
         layout(
             barmode="overlay",
-            height=_MARGIN_PX + _BAR_PX * len(timeline.lanes),
+            **({"uniformtext": {"minsize": 8, "mode": "hide"}} if timeline.arrows else {}),
+            height=_MARGIN_PX + lane_px * len(timeline.lanes),
             margin={"l": 150, "r": 12, "t": 10, "b": 44},
             shapes=[_rule(at * scale) for at in _marked_s(marked)],
             xaxis={
@@ -158,19 +176,54 @@ def timeline_figure(timeline: Timeline) -> go.Figure:
     return drawn
 
 
-_LABELS: dict[Kind, str] = {
+KIND_LABELS: dict[Kind, str] = {
     "input": "Input",
     "compute": "Compute",
+    "forward": "Forward",
+    "backward": "Backward",
+    "weights": "Gradients of weights",
     "communication": "Communication",
     "waiting": "Waiting",
+    "bubble": "Waiting for other stages",
     "apply": "Apply",
 }
 """The kinds in the order of a step's parts."""
 
 
+def _in_bars(bars: Sequence[Bar]) -> dict[str, object]:
+    """What stands in bars; nothing where they have no labels."""
+    if not any(bar.label for bar in bars):
+        return {}
+    return {
+        "text": [bar.label for bar in bars],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "insidetextfont": {"size": 10},
+        "constraintext": "inside",
+    }
+
+
+_HALF = 0.38
+"""Of a bar's height in lanes: lines of messages lead from edge to edge."""
+
+
+def _lines(timeline: Timeline, scale: float) -> dict[str, list[float | None]]:
+    """A line for each message, from the lane that sent it to the lane that it came to."""
+    row = {lane: index for index, lane in enumerate(timeline.lanes)}
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for arrow in timeline.arrows:
+        begin, end = row[arrow.source], row[arrow.target]
+        edge = _HALF if end > begin else -_HALF
+        x += [arrow.sent_s * scale, arrow.arrived_s * scale, None]
+        y += [begin + edge, end - edge, None]
+    return {"x": x, "y": y}
+
+
 def _bar_hover(bar: Bar) -> str:
     critical = ", on the critical path" if bar.critical else ""
-    return f"<b>{_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {format_seconds(bar.start_s)}"
+    return f"<b>{KIND_LABELS[bar.kind]}</b>{critical}<br>{plot_text(bar.text, _LONGEST_HOVER)}<br>from {format_seconds(bar.start_s)}"
 
 
 def _marked_s(bars: Sequence[Bar]) -> list[float]:
@@ -181,6 +234,64 @@ def _rule(at: float) -> dict[str, object]:
     """Where the marked step begins or ends."""
     line = {"color": INK, "width": 1, "dash": "dot"}
     return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
+
+
+# -- the stages of a pipeline --------------------------------------------------------------
+
+STAGE_PARTS = (("compute", "Busy"), ("exposed-communication", "Communication"), ("bubble", "Bubble"), ("input", "Input"))
+"""What the time of a stage goes into, by the name of its colour."""
+
+
+def stages_figure(stages: Sequence[Stage]) -> go.Figure:
+    """A bar for each stage, of what its devices' time goes into; its height is in the layout."""
+    drawn = go.Figure()
+    values = (
+        [its.busy for its in stages],
+        [its.communication for its in stages],
+        [its.bubble for its in stages],
+        [its.input for its in stages],
+    )
+    for (colour, label), shares in zip(STAGE_PARTS, values, strict=True):
+        if not any(shares):
+            continue
+        drawn.add_bar(
+            orientation="h",
+            name=label,
+            x=shares,
+            y=list(range(len(stages))),
+            width=0.7,
+            hoverinfo="text",
+            hovertext=[
+                f"<b>Stage {number}</b>, {plot_text(its.layers)}<br>{label}: {format_share(share)} of the time"
+                for number, (its, share) in enumerate(zip(stages, shares, strict=True))
+            ],
+            marker={"color": f"var(--part-{colour})", "line": {"width": 0}},
+        )
+    drawn.update_layout(
+        layout(
+            barmode="stack",
+            height=_MARGIN_PX + _BAR_PX * max(len(stages), 3),
+            margin={"l": 150, "r": 12, "t": 10, "b": 44},
+            xaxis={
+                "title": {"text": "Share of the time", "standoff": 8},
+                "range": [0, 1],
+                "tickformat": ".0%",
+                "dtick": 0.2,
+                "gridcolor": "var(--grid)",
+                "zeroline": False,
+            },
+            yaxis={
+                "range": [len(stages) - 0.4, -0.6],
+                "fixedrange": True,
+                "showgrid": False,
+                "zeroline": False,
+                "tickmode": "array",
+                "tickvals": list(range(len(stages))),
+                "ticktext": [plot_text(f"{number}: {its.layers}", _LONGEST_TICK) for number, its in enumerate(stages)],
+            },
+        )
+    )
+    return drawn
 
 
 # -- one change at a time ------------------------------------------------------------------

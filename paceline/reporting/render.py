@@ -19,12 +19,15 @@ from paceline.reporting.axes import marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
 from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import (
+    KIND_LABELS,
     MEMORY_COLOURS,
+    STAGE_PARTS,
     calibration_figure,
     memory_figure,
     pareto_figure,
     plain,
     sensitivity_figure,
+    stages_figure,
     timeline_figure,
 )
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
@@ -39,6 +42,7 @@ from paceline.sentences import (
     work_note,
     workers_note,
 )
+from paceline.stages import exchanges_table, stages_table
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour
 from simulator.files import write_whole
@@ -68,6 +72,7 @@ from simulator.workload import Workload
 if TYPE_CHECKING:
     from paceline.planning.answer import Plan
     from paceline.reporting.measured import Overlay
+    from paceline.reporting.pieces import Kind
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
@@ -99,14 +104,18 @@ SCRIPTS = (
 _MOST_PLAIN_ROWS = 200
 _MOST_SAID = 5
 _LONGEST = 600
-_PART_OF_KIND = {
+_PART_OF_KIND: dict[Kind, str] = {
     "input": "input",
     "compute": "compute",
+    "forward": "forward",
+    "backward": "backward",
+    "weights": "weights",
     "communication": "exposed-communication",
     "waiting": "waiting",
+    "bubble": "bubble",
     "apply": "apply",
 }
-"""The part of a step whose colour each kind of bar of the timeline has."""
+"""The part of a step, or of its passes, whose colour each kind of bar of the timeline has."""
 
 
 def write_report(
@@ -241,6 +250,7 @@ def sections_of(report: Content) -> Sections:
         _add_sensitivity(found, report.sensitivity, report.answer.result.scenario.scaling)
     if report.timeline is not None:
         _add_timeline(found, report.timeline)
+    _add_stages(found, report.answer.result)
     if report.measured is not None:
         _add_measured(found, report.measured, report)
     return found
@@ -319,7 +329,22 @@ def _add_timeline(found: Sections, timeline: Timeline) -> None:
         timeline_label=f"Gantt chart of {lanes} lane{'s' if lanes != 1 else ''}. {clean(timeline.sentence, _LONGEST)}",
         timeline_px=_height_px(drawn, 360),
         timeline_table=timeline_table(timeline).only("lane", "start_s", "end_s", "kind", "text", "critical"),
-        timeline_parts=[(_PART_OF_KIND[kind], kind.capitalize()) for kind in used],
+        timeline_parts=[(_PART_OF_KIND[kind], KIND_LABELS[kind]) for kind in used],
+    )
+
+
+def _add_stages(found: Sections, answer: Result) -> None:
+    staged, exchanged = stages_table(answer), exchanges_table(answer)
+    found.values.update(stages=staged if staged.rows else None, exchanges=exchanged if exchanged.rows else None)
+    if not staged.rows:
+        return
+    drawn = stages_figure(answer.stages)
+    busy = [its.busy for its in answer.stages]
+    found.figures["stages"] = drawn
+    found.values.update(
+        stages_label=f"Bars of {len(busy)} stages: busy for {format_share(min(busy))} to {format_share(max(busy))} of the time.",
+        stages_px=_height_px(drawn, 220),
+        stages_parts=[(colour, label) for colour, label in STAGE_PARTS if label != "Input" or any(its.input for its in answer.stages)],
     )
 
 

@@ -147,9 +147,9 @@ def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
         The run cannot be made small enough.
     """
     short, note = shortened(scenario)
-    recording = Recording()
+    recording = Recording(short)
     replicate(short, 0, recording)
-    return laid_out(recording, name, warmup=short.warmup * short.replicas, note=note)
+    return laid_out(recording, name, warmup=short.warmup * len({step.replica for step in recording.steps}), note=note)
 
 
 def shortened(scenario: Scenario) -> tuple[Scenario, str]:
@@ -171,18 +171,19 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
         It cannot be made small enough.
     """
     notes: list[str] = []
-    replicas = scenario.replicas
+    replicas = scenario.ranks
     fewer = replicas
     while fewer > 2 and records_a_step(scenario, fewer) * _FEWEST_RECORDED > _MOST_RECORDS:
         fewer = max(2, fewer // 2)
     if fewer < replicas:
         scenario = _with_replicas(scenario, fewer)
         notes.append(
-            f"Simulated with {scenario.replicas:,} replicas in place of {replicas:,}, of which every message would take too long: "
+            f"Simulated with {scenario.ranks:,} {'replicas' if scenario.ranks == scenario.replicas else 'devices'} in place of "
+            f"{replicas:,}, of which every message would take too long: "
             "how long messages and queues take differs from the run with all."
         )
-    whole = scenario.run.total_steps(scenario.replicas) / scenario.replicas
-    steps = max(_FEWEST_RECORDED, _MOST_RECORDS // records_a_step(scenario, scenario.replicas))
+    whole = scenario.run.total_steps(scenario.ranks) / scenario.ranks
+    steps = max(_FEWEST_RECORDED, _MOST_RECORDS // records_a_step(scenario, scenario.ranks))
     if steps < whole:
         warmup = min(scenario.run.warmup, steps // 3)
         scenario = scenario.shortened(steps, warmup)
@@ -216,7 +217,7 @@ def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
     """The same with that many replicas, each with as many samples as before."""
     load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
     try:
-        strategy = scenario.strategy.fewer(replicas, scenario.replicas)
+        strategy = scenario.strategy.fewer(replicas, scenario.ranks)
         return Scenario(**{**scenario.sections, "workload": load, "strategy": strategy})
     except ValidationError as error:
         reason = " ".join(str(error.errors(include_url=False)[0]["msg"]).split())
@@ -269,7 +270,7 @@ def _affordable(result: Result) -> tuple[Scenario, str]:
     """The scenario with as many replications and steps as some seconds allow, and what was changed for that, in words."""
     scenario = result.scenario
     run = scenario.run
-    rank_steps = run.total_steps(scenario.replicas) * run.replications
+    rank_steps = run.total_steps(scenario.ranks) * run.replications
     work = result.events + rank_steps * (_EVENTS_A_RANK + _EVENTS_AN_ALL_REDUCE * all_reduces_a_step(scenario) / scenario.replicas)
     if work <= _MOST_EVENTS:
         return scenario, ""

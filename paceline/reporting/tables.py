@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from paceline.planning.tables import candidates_table, plan_tables
 from paceline.reporting.content import answer_of
 from paceline.reporting.coordinates import Coordinates, coordinates_of
+from paceline.stages import EXCHANGE_COLUMNS, STAGE_COLUMNS, exchange_rows, stage_rows
 from simulator.figures import Breakdown, Estimate, Utilisation
 from simulator.files import write_whole
 from simulator.results import Failure, Result
@@ -101,6 +102,8 @@ def tables_of(
             keys,
             ([(each.size_bytes, each.algorithm, each.protocol) for each in its.all_reduces] for its in results),
         ),
+        _each("stages", STAGE_COLUMNS, keys, map(stage_rows, results)),
+        _each("exchanges", EXCHANGE_COLUMNS, keys, map(exchange_rows, results)),
         _each(
             "warnings",
             (*(Column(name, "text") for name in ("code", "path")), *map(Column, ("value", "low", "high")), Column("text", "text")),

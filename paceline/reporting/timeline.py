@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -15,16 +15,19 @@ from simulator.observing.critical_path import CriticalPath, critical_path, media
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
 from simulator.observing.waiting import Stood, waits_for_others
-from simulator.records import EVERYBODY, Place, Service, Step, Transfer, Wait, begin_of
+from simulator.records import EVERYBODY, Place, Service, Span, Step, Transfer, Wait, begin_of
 from simulator.text import format_bytes, format_seconds
 
-__all__ = ["PATH_KINDS", "Bar", "Kind", "Timeline", "laid_out"]
+__all__ = ["PATH_KINDS", "Arrow", "Bar", "Kind", "Timeline", "laid_out"]
 
 _STEPS = 3
 _MOST_REPLICAS = 8
+_MOST_STAGES = 16
 _MOST_CONNECTIONS = 10
 _MOST_SERVERS = 6
 _MOST_BARS = 150
+_MOST_PASSES = 600
+"""Bars of a lane: of a stage, whose passes are told apart by number."""
 
 PATH_KINDS: dict[str, Kind] = {
     "compute": "compute",
@@ -41,7 +44,10 @@ _WAITS: dict[Kind, str] = {
     "communication": "waits for its messages",
     "apply": "waits for the servers' work on its gradients",
     "waiting": "waits for others",
+    "bubble": "waits for other stages",
 }
+_PASSES: dict[str, Kind] = {"forward": "forward", "backward": "backward", "weights": "weights"}
+"""What passes of micro-batches are drawn as."""
 _EVERYBODYS = -1
 """The worker of a service on the gradients of all."""
 
@@ -62,6 +68,8 @@ class Bar:
         Whether it lies on the critical path of the middle step.
     text
         What it is, in words.
+    label
+        What stands in it: of a pass its micro-batch.
     """
 
     lane: str
@@ -70,6 +78,17 @@ class Bar:
     kind: Kind
     critical: bool
     text: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A message between two lanes: when it was sent from the one, and came to the other, in seconds from the left edge of the chart."""
+
+    source: str
+    target: str
+    sent_s: float
+    arrived_s: float
 
 
 @dataclass(frozen=True)
@@ -88,6 +107,8 @@ class Timeline:
         What bounds the step whose critical path is marked.
     note
         What is drawn and what is not, and whether the run was made shorter or smaller for it.
+    arrows
+        What stages hand on to each other.
     """
 
     name: str
@@ -95,6 +116,7 @@ class Timeline:
     bars: tuple[Bar, ...]
     sentence: str
     note: str
+    arrows: tuple[Arrow, ...] = ()
 
 
 class _Lane(NamedTuple):
@@ -106,7 +128,7 @@ class _Lane(NamedTuple):
 
 
 def laid_out(recording: Recording, name: str, *, warmup: int = 0, note: str = "") -> Timeline | None:
-    """Lay out three steps of a replica: one of median length, and those around it.
+    """Lay out three steps of a replica, one of median length and those around it; or such a step of all stages of a pipeline.
 
     Parameters
     ----------
@@ -128,6 +150,8 @@ def laid_out(recording: Recording, name: str, *, warmup: int = 0, note: str = ""
     if not measured:
         return None
     path = critical_path(recording, median_step(measured))
+    if stages := recording.beside(path.step.replica):
+        return _staged(recording, name, path, stages, note)
     own = [step for step in recording.steps if step.replica == path.step.replica]
     first = max(0, min(path.number - 1 - _STEPS // 2, len(own) - _STEPS))
     last = min(first + _STEPS, len(own)) - 1
@@ -138,19 +162,38 @@ def laid_out(recording: Recording, name: str, *, warmup: int = 0, note: str = ""
     return Timeline(name, tuple(lane.name for lane in drawn.lanes), drawn.bars, bound_of_step(path), " ".join(filter(None, parts)))
 
 
+def _staged(recording: Recording, name: str, path: CriticalPath, stages: Sequence[int], note: str) -> Timeline:
+    """One step of a pipeline, from when its first stage begins it to when its last one has ended it; some stages where there are many."""
+    steps = {stage: [step for step in recording.steps if step.replica == stage] for stage in stages}
+    these = [its[min(path.number, len(its)) - 1] for its in steps.values() if its]
+    start_s, end_s = min(step.start_s for step in these), max(step.end_s for step in these)
+    window = _Window(recording, path, start_s, end_s)
+    count, last = len(stages), len(stages) - 1
+    shown = [stages[at] for at in sorted({round(place * last / (_MOST_STAGES - 1)) for place in range(_MOST_STAGES)})]
+    drawn = _Drawn(window, path, shown if count > _MOST_STAGES else stages)
+    of = "" if count <= _MOST_STAGES else f" Of {count} stages {len(shown)} are drawn."
+    text = f"Drawn is step {path.number} of the stages of one copy of the model in the first replication, with what goes on beside it."
+    parts = (text + of, *drawn.left_out, note)
+    lanes = tuple(lane.name for lane in drawn.lanes)
+    return Timeline(name, lanes, drawn.bars, bound_of_step(path), " ".join(filter(None, parts)), drawn.arrows)
+
+
 class _Drawn:
     """The lanes that are drawn, and what is left out."""
 
-    def __init__(self, window: _Window, path: CriticalPath) -> None:
+    def __init__(self, window: _Window, path: CriticalPath, stages: Sequence[int] = ()) -> None:
         self._window = window
         self._path = path
+        self._stages = stages
         self.left_out: list[str] = []
         marked = _Lane("critical path", (path.place,), f"critical path of step {path.number}")
         self.lanes: dict[_Lane, list[Piece]] = {marked: window.path()}
         through = {place for segment in path.segments for place in segment.places}
-        shown = self._replicas({place.replica for place in through})
+        shown = list(stages) or self._replicas({place.replica for place in through})
         self.lanes |= {_lane_of("replica", window.place(replica)): window.of_replica(replica) for replica in shown}
-        carried = window.connections()
+        if stages:
+            self.lanes |= window.collectives(set(stages))
+        carried = {} if stages else window.connections()
         near = {lane: its for lane, its in carried.items() if any(_touches(piece, set(shown)) for piece in its)}
         mine = {lane for lane, its in near.items() if any(_touches(piece, {path.step.replica}) for piece in its)}
         self._add(near, mine, _MOST_CONNECTIONS, len(carried), "connections")
@@ -158,18 +201,35 @@ class _Drawn:
         self._add(served, {lane for lane in served if through.issuperset(lane.places)}, _MOST_SERVERS, len(served), "servers")
         window_s = window.end_s - window.start_s
         for lane, pieces in self.lanes.items():
-            if len(pieces) > _MOST_BARS and lane.kind != "critical path":
-                self.lanes[lane] = coarse(pieces, window_s / _MOST_BARS)
-                merged = f"Pieces shorter than {format_seconds(window_s / _MOST_BARS)} are drawn as part of those beside them."
+            most = _MOST_PASSES if stages else _MOST_BARS
+            if len(pieces) > most and lane.kind != "critical path":
+                self.lanes[lane] = coarse(pieces, window_s / most)
+                merged = f"Pieces shorter than {format_seconds(window_s / most)} are drawn as part of those beside them."
                 self.left_out = [*(one for one in self.left_out if one != merged), merged]
 
     @property
     def bars(self) -> tuple[Bar, ...]:
         start_s = self._window.start_s
+        labels = {id(piece): _label(piece) for pieces in self.lanes.values() for piece in pieces}
+        if not set(labels.values()) - {"", "0"}:  # a batch that is not cut
+            labels = dict.fromkeys(labels, "")
         return tuple(
-            Bar(lane.name, piece.start_s - start_s, piece.end_s - start_s, piece.kind, piece.critical, _text(lane, piece))
+            Bar(
+                lane.name, piece.start_s - start_s, piece.end_s - start_s, piece.kind, piece.critical, _text(lane, piece), labels[id(piece)]
+            )
             for lane, pieces in self.lanes.items()
             for piece in pieces
+        )
+
+    @property
+    def arrows(self) -> tuple[Arrow, ...]:
+        """Between stages that are drawn."""
+        start_s = self._window.start_s
+        lanes = {stage: self._window.place(stage) for stage in self._stages}
+        return tuple(
+            Arrow(str(lanes[sent]), str(lanes[came]), its.sent_s - start_s, its.arrived_s - start_s)
+            for its in self._window.messages()
+            if (sent := its.source.replica) in lanes and (came := its.target.replica) in lanes and sent is not None and came is not None
         )
 
     def _replicas(self, through: set[int | None]) -> list[int]:
@@ -189,9 +249,9 @@ class _Drawn:
         others = [replica for replica in replicas if replica in through]
         spread = [replicas[round(place * (len(replicas) - 1) / (_MOST_REPLICAS - 1))] for place in range(_MOST_REPLICAS)]
         shown = sorted(list(dict.fromkeys([self._path.step.replica, slowest, fastest, *others[:3], *spread]))[:_MOST_REPLICAS])
-        who = self._window.place(0).kind
+        who, several = ("copy", "copies") if self._window.place(0).name else (self._window.place(0).kind, f"{self._window.place(0).kind}s")
         self.left_out.append(
-            f"Of {len(replicas):,} {who}s {len(shown)} are drawn, {who} {slowest} the slowest and {who} {fastest} the fastest among all."
+            f"Of {len(replicas):,} {several} {len(shown)} are drawn, {who} {slowest} the slowest and {who} {fastest} the fastest among all."
         )
         return shown
 
@@ -218,6 +278,12 @@ def _text(lane: _Lane, piece: Piece) -> str:
     if transfers:
         parts.append(format_bytes(sum(work.size_bytes for work in transfers)))
     return ", ".join([*parts, format_seconds(piece.length_s)])
+
+
+def _label(piece: Piece) -> str:
+    """The micro-batch of a pass."""
+    numbers = {work.name.removeprefix(work.kind).strip() for work in piece.works if isinstance(work, Span) and work.kind in _PASSES}
+    return numbers.pop() if len(numbers) == 1 else ""
 
 
 def _lane_of(kind: Literal["replica", "server"], place: Place) -> _Lane:
@@ -247,7 +313,7 @@ class _Window:
             self.steps[step.replica].append(step)
         self._spans: dict[int, list[Piece]] = defaultdict(list)
         for span in recording.spans:
-            kind: Kind = "apply" if span.name == "apply" else "compute"
+            kind: Kind = "apply" if span.name == "apply" else _PASSES.get(span.kind, "compute")
             self._spans[span.replica].append(Piece(span.start_s, span.end_s, kind, span.name, id(span) in self._critical, [span]))
         self._work = recording.by_number()
         self._stood: dict[Step, list[Stood]] = dict(zip(recording.steps, waits_for_others(recording, self._work), strict=True))
@@ -269,6 +335,8 @@ class _Window:
         pieces = []
         for segment in self._path.segments:
             kind = "apply" if segment.name == "apply" and segment.kind == "compute" else PATH_KINDS[segment.kind]
+            if isinstance(segment.record, Span):
+                kind = _PASSES.get(segment.record.kind, kind)
             works = [segment.record] if segment.record is not None else []
             pieces.append(Piece(segment.start_s, segment.end_s, kind, f"{segment.name}, {segment.where}", True, works))
         return joined(pieces, 0.0)
@@ -290,6 +358,8 @@ class _Window:
                 own.append(spans[index])
                 index += 1
             pieces += [*own, *self._between(step, own)]
+        if any(piece.kind in _PASSES.values() for piece in pieces):  # of a pass that is made layer by layer the whole
+            pieces = joined(pieces, 0.0)
         return clipped(pieces, self.start_s, self.end_s)
 
     def _between(self, step: Step, spans: Sequence[Piece]) -> list[Piece]:
@@ -327,6 +397,7 @@ class _Window:
                 kind: Kind = next((kind for kind, its in waits if its.covers(middle)), last)
                 what = _WAITS[kind]
                 if kind == "waiting":
+                    kind = "bubble" if self._recording.beside(step.replica) else kind
                     what = next((f"waits for {self._whom(its)}" for its in held if its.start_s <= middle < its.end_s), what)
                 pieces.append(Piece(low, high, kind, what, critical.covers(middle)))
         return joined(pieces, 0.0)
@@ -350,6 +421,24 @@ class _Window:
             if transfer.arrived_s > step.start_s and transfer.sent_s < step.end_s:
                 yield begin_of(transfer), transfer.arrived_s
 
+    def collectives(self, replicas: set[int]) -> dict[_Lane, list[Piece]]:
+        """What some replicas do with others of their groups, a lane for each kind."""
+        held: dict[_Lane, list[Piece]] = defaultdict(list)
+        for its in self._within():
+            if its.target == EVERYBODY and its.source.replica in replicas:
+                lane = _Lane("connection", (its.target,), its.kind)
+                held[lane].append(Piece(begin_of(its), its.arrived_s, "communication", its.kind, id(its) in self._critical, [its]))
+        return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
+
+    def messages(self) -> Iterator[Transfer]:
+        """From one replica to another."""
+        return (its for its in self._within() if its.target != EVERYBODY)
+
+    def _within(self) -> Iterator[Transfer]:
+        for its in self._recording.transfers:
+            if its.arrived_s > self.start_s and begin_of(its) < self.end_s:
+                yield its
+
     # -- connections and servers ---------------------------------------------------------
 
     def connections(self) -> dict[_Lane, list[Piece]]:
@@ -361,7 +450,9 @@ class _Window:
                 continue
             together = transfer.target == EVERYBODY
             ends = (transfer.target,) if together else (transfer.source, transfer.target)
-            lane = _Lane("connection", ends, "all-reduce" if together else " → ".join(map(str, ends)))
+            named = [self._recording.named(end) for end in ends]
+            every = transfer.kind if self._recording.name_of(transfer.source.number) else "all-reduce"
+            lane = _Lane("connection", ends, every if together else " → ".join(map(str, named)))
             held[lane].append(Piece(begun_s, transfer.arrived_s, "communication", transfer.kind, self._on_path(transfer), [transfer]))
         return {lane: clipped(joined(pieces, self._unseen_s), self.start_s, self.end_s) for lane, pieces in held.items()}
 

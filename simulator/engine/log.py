@@ -42,10 +42,10 @@ class Log:
         self._served: dict[int, int] = {}  # the last service of each server
         self._before: dict[Hashable, tuple[int, float]] = {}  # of each queue, what ended there last and when
 
-    def span(self, rank: int, name: str, start_s: float, end_s: float, cause: int) -> int:
-        """A rank has computed."""
+    def span(self, rank: int, name: str, start_s: float, end_s: float, cause: int, kind: str = "") -> int:
+        """A rank has computed; ``kind``: what all like it are called, where ``name`` says besides which one it is."""
         number = self._next()
-        self._observer.record(Span(rank, name, start_s, end_s, number, cause))
+        self._observer.record(Span(rank, name, start_s, end_s, number, cause, kind if kind != name else ""))
         return number
 
     def transfer(

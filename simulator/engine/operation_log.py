@@ -49,7 +49,7 @@ class OperationLog:
         if its.kind == "compute":
             # one compute of a rank follows the other
             cause = max(cause, self._computed.get(rank, NOTHING))
-            number = self._computed[rank] = self._log.span(rank, its.name, begun_s, ended_s, cause)
+            number = self._computed[rank] = self._log.span(rank, its.title, begun_s, ended_s, cause, its.name)
             return number
         if its.kind == "send":
             path, peer = int(self._path[rank, its.slot]), int(self._peer[rank, its.slot])

@@ -97,6 +97,8 @@ class Measured:
     """Of each read, by how many updates the versions differ that it found on the servers."""
     parts_s: Seconds = field(default_factory=lambda: np.zeros(5))
     """Sums over steps: input, compute, communication, waiting, apply."""
+    parts_by_routine_s: Seconds | None = None
+    """The same of the ranks of each routine, shape (routines, 5); none where all ranks do the same."""
     names: dict[Kind, Sequence[Name]] = field(default_factory=dict)
     in_use_s: dict[Kind, Seconds] = field(default_factory=dict)
     """Seconds of use of the resources of each kind, in the order of their names."""
@@ -142,6 +144,8 @@ class Recorder:
         worker's staleness are measured.
     observer
         Receives every step and update, where given.
+    routine
+        What each replica does in a step, by number, where they do different things; shape (replicas,).
 
     Attributes
     ----------
@@ -153,7 +157,16 @@ class Recorder:
         Whether what happens is measured.
     """
 
-    def __init__(self, replicas: int, opens_at: int, closes_at: int, *, apart: bool, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        replicas: int,
+        opens_at: int,
+        closes_at: int,
+        *,
+        apart: bool,
+        observer: Observer | None = None,
+        routine: NDArray[np.integer] | None = None,
+    ) -> None:
         self.measured = Measured()
         self.observer = observer
         self.opens_at = opens_at
@@ -163,6 +176,9 @@ class Recorder:
         if apart and replicas > 1:
             self.measured.phases = Phases(replicas)
             self.measured.worker_staleness = GroupedCounts(replicas) if replicas <= LISTED_WORKERS else None
+        self._routine = routine if routine is not None and routine.any() else None
+        if self._routine is not None:
+            self.measured.parts_by_routine_s = np.zeros((int(self._routine.max()) + 1, 5))
         self._opened_s = 0.0
         self._before: Mapping[Kind, Seconds] = {}
         # what is still to be folded into the statistics
@@ -331,6 +347,8 @@ class Recorder:
     def _sum_steps(self, rows: Seconds) -> None:
         measured = self.measured
         measured.steps += len(rows)
+        if self._routine is not None:
+            self._sum_by_routine(rows, self._routine)
         whole = len(rows) - len(rows) % _BLOCK
         for blocks in (rows[:whole].reshape(-1, _BLOCK, len(STEP_COLUMNS)), rows[None, whole:]):
             _, start_s, end_s, input_s, compute_s, waiting_s, apply_s, hidden_s, accepted = np.moveaxis(blocks, 2, 0)
@@ -346,6 +364,15 @@ class Recorder:
                 measured.hidden_s += its_hidden_s
                 measured.accepted_steps += its_accepted
                 measured.parts_s += parts_s
+
+    def _sum_by_routine(self, rows: Seconds, routine: NDArray[np.integer]) -> None:
+        sums = self.measured.parts_by_routine_s
+        assert sums is not None
+        _, start_s, end_s, input_s, compute_s, waiting_s, apply_s, *_ = rows.T
+        communication_s = end_s - start_s - input_s - compute_s - waiting_s - apply_s
+        its = routine[rows[:, 0].astype(np.int64)]
+        for number, part_s in enumerate((input_s, compute_s, communication_s, waiting_s, apply_s)):
+            sums[:, number] += np.bincount(its, part_s, len(sums))
 
     def _sum_joint(self, start_s: Seconds, end_s: Seconds, parts: Seconds) -> None:
         measured, durations = self.measured, end_s - start_s

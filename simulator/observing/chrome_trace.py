@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from simulator.observing.critical_path import CriticalPath, replica_place
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.records import Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
+from simulator.records import EVERYBODY, Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
 
 __all__ = ["chrome_trace", "lanes", "nested_lanes"]
 
@@ -106,6 +106,8 @@ class _Trace:
 
     def _device(self, replica: int) -> _Track:
         device, its = Place("device", replica // self._sharing), replica_place(self._recording, replica)
+        if its.name:
+            return _Track(_DEVICES, (device, its), its.name)
         return _Track(_DEVICES, (device, its), f"{device} ({its})")
 
     def _add_step(self, step: Step) -> None:
@@ -119,7 +121,10 @@ class _Trace:
         # what stands behind other messages of its connection is drawn from when it is first, so that they do not overlap
         begun_s = begin_of(transfer)
         details = {"bytes": transfer.size_bytes, "queued_s": begun_s - transfer.sent_s}
-        track = _between(_NETWORK, transfer.source, transfer.target)
+        ends = self._recording.named(transfer.source), self._recording.named(transfer.target)
+        track = _between(_NETWORK, *ends)
+        if transfer.target == EVERYBODY and ends[0].name:
+            track = track._replace(name=f"{ends[0]}, with others of its group")
         self._add(track, transfer.name, "transfer", transfer, begun_s, transfer.arrived_s, details)
 
     def _add(self, track: _Track, name: str, kind: str, work: Work, start_s: float, end_s: float, details: _Details) -> None:

@@ -134,14 +134,14 @@ def _described(recording: Recording, work: Work) -> tuple[Kind, str, str, tuple[
     if isinstance(work, Transfer):
         if work.target == EVERYBODY:
             return "all-reduce", work.name, work.kind, (EVERYBODY,)
-        return "transfer", work.name, work.kind, (work.source, work.target)
+        return "transfer", work.name, work.kind, (recording.named(work.source), recording.named(work.target))
     if isinstance(work, Span):
-        return "compute", work.name, work.name, (replica_place(recording, work.replica),)
+        return "compute", work.name, work.kind or work.name, (replica_place(recording, work.replica),)
     if isinstance(work, Wait):
         return _WAITS.get(work.name, "wait"), work.name, work.name, (replica_place(recording, work.replica),)
     return "service", f"{work.name} {work.variable}", work.name, (Place("server", work.server),)
 
 
 def replica_place(recording: Recording, replica: int) -> Place:
-    """A replica as the records call it: a worker where there are servers."""
-    return Place("worker" if recording.services else "replica", replica)
+    """A replica as the records call it: a worker where there are servers, a stage where there is a pipeline."""
+    return recording.named(Place("worker" if recording.services else "replica", replica))

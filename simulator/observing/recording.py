@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from simulator.records import NOTHING, Observer, Record, Service, Span, Step, Transfer, Update, Wait, Work
+from simulator.records import NOTHING, Observer, Place, Record, Service, Span, Step, Transfer, Update, Wait, Work
+from simulator.resolve import resolve
+from simulator.scenario import Scenario
+from simulator.teams import as_workers
 
 __all__ = ["FanOut", "Recording"]
 
 
 class Recording:
-    """Keeps every record, by kind: for looking closely at a short run."""
+    """Keeps every record, by kind: for looking closely at a short run.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    scenario
+        What is recorded, where those who make steps are to have names of their own: the stages of a pipeline.
+    """
+
+    def __init__(self, scenario: Scenario | None = None) -> None:
+        # devices that split tensors are one in a run's records
+        self._of = as_workers(resolve(scenario).scenario) if scenario is not None else None
         self.steps: list[Step] = []
         self.spans: list[Span] = []
         self.transfers: list[Transfer] = []
@@ -35,6 +46,18 @@ class Recording:
             self.waits.append(record)
         else:
             self.updates.append(record)
+
+    def name_of(self, replica: int) -> str:
+        """What a replica is called; empty: by its number alone."""
+        return self._of.strategy.name_of_rank(self._of, replica) if self._of is not None else ""
+
+    def beside(self, replica: int) -> Sequence[int]:
+        """Who hold one model together with it, itself included, in the order of its stages; empty without stages."""
+        return self._of.strategy.ranks_beside(self._of, replica) if self._of is not None else ()
+
+    def named(self, place: Place) -> Place:
+        """A place with the name of the replica whose it is."""
+        return place if place.replica is None else place._replace(name=self.name_of(place.replica))
 
     @property
     def work(self) -> Iterator[Work]:

@@ -50,11 +50,15 @@ def _phrase(segment: Segment, path: CriticalPath) -> str:
         return f"{'queue' if queued else 'service'} at {segment.where}"
     if segment.kind == "transfer":
         return _message(segment, path)
-    return segment.kind if segment.kind == "all-reduce" else f"{segment.what} of {segment.where}"
+    if segment.kind == "all-reduce":
+        return segment.name if path.place.name else segment.kind
+    return f"{segment.what} of {segment.where}"
 
 
 def _message(segment: Segment, path: CriticalPath) -> str:
     source, target = segment.places[0], segment.places[-1]
+    if source.name:
+        return f"{segment.name} between stages"
     if {source.kind, target.kind} <= {"device", "replica"}:  # of a replica itself, that it still sends
         return "messages between devices"
     whose = "" if path.place in (source, target) else f" of {source if target.kind == 'server' else target}"

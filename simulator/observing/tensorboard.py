@@ -20,7 +20,9 @@ from tensorboardX.record_writer import RecordWriter
 
 from simulator.files import check_folder, check_writable
 from simulator.records import Record, Step, Update
+from simulator.resolve import resolve
 from simulator.scenario import Scenario
+from simulator.teams import as_workers
 
 __all__ = ["EVENT_FILE", "EventHistogram", "TensorBoard"]
 
@@ -53,10 +55,11 @@ class TensorBoard:
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
         self.file = check_writable(check_folder(folder) / EVENT_FILE)
-        self._replicas = scenario.ranks
-        self._batch = scenario.batch
-        total = scenario.run.total_steps(scenario.ranks)
-        self._each = scenario.ranks * -(-total // (scenario.ranks * _MOST_POINTS))
+        its = as_workers(resolve(scenario).scenario)  # whose steps are told: devices taken together are one
+        self._replicas = its.ranks
+        self._batch = its.batch / its.layout.ranks_per_replica
+        total = its.run.total_steps(its.ranks)
+        self._each = its.ranks * -(-total // (its.ranks * _MOST_POINTS))
         self._each_histogram = -(-total // (self._each * _MOST_HISTOGRAMS)) * self._each
         self._ended = 0
         self._opened_s = self._now_s = 0.0

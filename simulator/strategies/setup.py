@@ -8,7 +8,7 @@ from simulator.cluster import Cluster
 from simulator.training import Training
 from simulator.workload import Workload
 
-__all__ = ["Held", "Layout", "Length", "Setup"]
+__all__ = ["Bubble", "Held", "Layout", "Length", "Setup", "StageOf"]
 
 
 class Length(Protocol):
@@ -196,3 +196,46 @@ class Held(NamedTuple):
     gradient_shards: int = 1
     slot_shards: int = 1
     on_host: frozenset[str] = frozenset()
+
+
+class StageOf(NamedTuple):
+    """What a stage of a pipeline is given.
+
+    Attributes
+    ----------
+    layers
+        Of each part of the model that it has, the first and the last layer in words.
+    layer_count
+        How many.
+    devices
+        Of all copies together.
+    parameter_bytes
+        Of its layers, in one copy of the model.
+    delay
+        Updates by which its gradients are late.
+    """
+
+    layers: str
+    layer_count: int
+    devices: int
+    parameter_bytes: float
+    delay: int = 0
+
+
+class Bubble(NamedTuple):
+    """What keeps the stages of a pipeline from computing.
+
+    Attributes
+    ----------
+    share
+        Of a step, where its stages are balanced and messages take no time.
+    because
+        Why, as the rest of a sentence.
+    fuller, evener
+        What would make it smaller; what would where one stage is slower than the others.
+    """
+
+    share: float
+    because: str
+    fuller: str
+    evener: str

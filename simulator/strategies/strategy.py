@@ -18,10 +18,11 @@ from simulator.buckets import Bucket, buckets
 from simulator.cluster import Cluster
 from simulator.collectives.operations import Operation
 from simulator.compression import Compression
+from simulator.figures import Exchange, Warned
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Spec
-from simulator.strategies.setup import Held, Layout, Setup
+from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
 from simulator.strategies.tensors import Tensors
 from simulator.workload import Workload
 
@@ -273,6 +274,30 @@ class Strategy(Spec):
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
         """What a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
         return ((Held(),),)
+
+    def in_stages(self, setup: Setup) -> tuple[StageOf, ...]:  # noqa: ARG002
+        """The stages of its pipeline, as many as its program has routines; empty where there is none."""
+        return ()
+
+    def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:  # noqa: ARG002
+        """What devices that hold one model, or its state, together exchange in a step; empty where each has all of it."""
+        return ()
+
+    def bubble(self, setup: Setup) -> Bubble | None:  # noqa: ARG002
+        """What keeps the stages of its pipeline from computing; none where there are none."""
+        return None
+
+    def avoided(self, setup: Setup) -> Iterator[Warned]:  # noqa: ARG002
+        """What those who train so mostly avoid, and this scenario does not."""
+        yield from ()
+
+    def name_of_rank(self, setup: Setup, rank: int) -> str:  # noqa: ARG002
+        """What a rank is called in traces and on timelines; empty: by its number alone."""
+        return ""
+
+    def ranks_beside(self, setup: Setup, rank: int) -> Sequence[int]:  # noqa: ARG002
+        """The ranks that the stages of a rank's copy of the model are on, itself included, in their order; empty without stages."""
+        return ()
 
     # -- estimates -------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ def test_an_asynchronous_pipeline_is_never_idle_and_as_late_as_stages_follow() -
     work = recording.by_number()
     steps: dict[tuple[int, str], list[int]] = defaultdict(list)
     for span in recording.spans:
-        steps[span.replica, span.name].append(span.number)
+        steps[span.replica, span.kind].append(span.number)
     for stage in range(3):
         for step in range(6, 10):
             backward = steps[stage, "backward"][step]

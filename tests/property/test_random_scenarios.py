@@ -26,14 +26,16 @@ ALL = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_l
 
 TOLD_ONLY = {
     "Scenario": "schema_version discrepancy practice",  # intervals alone; constants, which a scenario's draws may bring to any value
-    "Workload": "schema_version name description model precision calibrated fit provenance overridden counted moved jitter_steps",
+    "Workload": "schema_version name description model precision calibrated fit provenance overridden counted moved jitter_steps"
+    " transformer residual computed passes recast",  # made into layers and times when it is validated, or resolved
     "Cluster": "schema_version name description basis device nodes price server_price calibrated fit provenance overridden protocols",
-    "Layer": "name kept_bytes_per_sample kept_selectively_bytes_per_sample",
+    "Layer": "name flops_per_sample kept_bytes_per_sample kept_selectively_bytes_per_sample",
     "TensorSplit": "kept_whole",
     "Variable": "name",
     "NodeClass": "name",
     "Run": "engine memory replications",
     "Training": "optimizer",
+    "Known": "value low high",
 }
 """By class: fields that describe, or that resolving or summing up asks, not what runs a replication."""
 

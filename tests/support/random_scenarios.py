@@ -58,8 +58,8 @@ class _Rules:
 def random_table(pick: Pick) -> Table:
     """A scenario as a table; a few of them break a rule of scenarios."""
     rules = _Rules(pick)
-    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 8, *("parameter-server",) * 14, *("gossip",) * 2,
-                 *("hybrid",) * 9))  # fmt: skip
+    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 10, *("parameter-server",) * 14, *("gossip",) * 2,
+                 *("hybrid",) * 12))  # fmt: skip
     servers = kind == "parameter-server"
     shape = _shape(pick, kind)
     mode = pick(("async", "async", "ssp", "sync", "sync")) if servers else ""
@@ -92,7 +92,42 @@ def random_table(pick: Pick) -> Table:
     if pick((False,) * 12 + (True,)):
         del load["batch_per_replica"]
         load["global_batch"] = 4 * (workers * team if kind != "mirrored" else strategy["replicas"])
-    return {"workload": load, "cluster": cluster, "strategy": strategy, "run": run, "discrepancy": {}}
+    table = {"workload": load, "cluster": cluster, "strategy": strategy, "run": run, "discrepancy": {}}
+    if kind in ("mirrored", "multi-worker-mirrored", "parameter-server") and pick((False, True)):
+        strategy["compression"] = _compression(pick, rules)
+    if pick((False,) * 3 + (True,)):
+        table["training"] = _training(pick)
+    return table
+
+
+def _compression(pick: Pick, rules: _Rules) -> Table:
+    """Smaller gradients, some of which cannot be added on the way."""
+    table: Table = {"kind": pick(("fp16", "int8", "int8", "1-bit", "1-bit", "top-k", "powersgd", "powersgd"))}
+    if table["kind"] == "top-k":
+        table["ratio"] = pick((0.01, 0.25))
+    if table["kind"] == "powersgd":
+        table["rank"] = pick((1, 4))
+    if table["kind"] in ("top-k", "powersgd") and pick((False, False, True)):
+        table["error_feedback"] = False
+    if table["kind"] in ("int8", "1-bit") and pick((False, True, True, True)):
+        table["exchange"] = pick(("all-reduce", "all-gather"))
+    if pick((True, False)):
+        table |= {"compress_per_byte_s": rules.per_byte_s(0, 0.25), "decompress_per_byte_s": rules.per_byte_s(0.125)}
+    return table
+
+
+def _training(pick: Pick) -> Table:
+    """Micro-batches, passes made again, and another precision."""
+    table: Table = {"micro_batches": pick((2, 4, 1)), "recompute": pick(("none", "full"))}
+    if pick((False, True)):
+        table |= {
+            "precision": pick(("mixed_float16", "mixed_bfloat16", "float32")),
+            "precision_factor": [0.5, 0.75],
+            "precision_source": "made up",
+        }
+        if table["precision"] == "mixed_float16" and pick((False, True)):
+            table["skipped_share"] = 0.25
+    return table
 
 
 # -- the parts -----------------------------------------------------------------------------
@@ -131,6 +166,8 @@ def _workload(pick: Pick, rules: _Rules, shape: Table) -> Table:
         variable = {"name": f"v{index}", "size_bytes": rules.size_bytes(), "creation_index": created[index], "ready": ready[index]}
         if pick((False,) * 5 + (True,)):
             variable["rows"] = pick((2, 3, 100))
+        if pick((False,) * 5 + (True,)):
+            variable |= {"rows": 64, "columns": pick((16, 64))}
         if pick((False,) * 7 + (True,)):
             variable["sparse_bytes_per_sample"] = pick((64.0, 4096.0))
         variables.append(variable)
@@ -378,7 +415,7 @@ def _all_reduce(pick: Pick, rules: _Rules, kind: str, ranks: int, load: Table, c
     # what is simulated for all ranks at once only
     slowed = "overlap_slowdown" in cluster
     together = not {"replicas_per_device", "shared_cores"} & set(cluster)
-    how = pick(("", "", "messages", "at-once", "forward", "fusion cycle", "through host", "through host"))
+    how = pick(("", "", "messages", "at-once", "forward", "fusion cycle", "fusion cycle", "through host", "through host"))
     if how == "messages" and not slowed:
         run["detail"] = "messages"
     elif how == "at-once" and "shared_cores" not in cluster:

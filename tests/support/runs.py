@@ -20,7 +20,7 @@ COMPUTE_S = 6e-3
 
 def recorded(scenario: Scenario, replication: int = 0) -> Recording:
     """All records of one replication."""
-    recording = Recording()
+    recording = Recording(scenario)
     replicate(scenario, replication, recording)
     return recording
 

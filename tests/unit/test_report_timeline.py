@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hybrids import hybrid
 from support.modes import LOAD, MODES
 from support.runs import recorded
 from support.scenarios import scenario_table
@@ -20,6 +21,10 @@ from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.step_bound import bound_of_step
 
 SERVERS = {"kind": "parameter-server", "mode": "async"}
+
+
+REPLICAS = [name for name, (strategy, *_) in MODES.items() if strategy["kind"] != "hybrid"]
+CUT = [name for name in MODES if name not in REPLICAS]
 
 
 def mode(name: str) -> Scenario:
@@ -41,7 +46,7 @@ def replicas(timeline: Timeline) -> list[str]:
     return [name for name in timeline.lanes if name.startswith(("worker", "replica")) and "→" not in name]
 
 
-@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("name", REPLICAS)
 def test_lanes_have_no_overlap_and_replicas_no_hole(name: str) -> None:
     scenario = mode(name)
     timeline = drawn(scenario)
@@ -68,7 +73,7 @@ def path_of(scenario: Scenario):
     return path, own[first + 2].end_s - own[first].start_s
 
 
-@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("name", REPLICAS)
 def test_the_critical_path_is_the_observers(name: str) -> None:
     scenario = mode(name)
     timeline = drawn(scenario)
@@ -87,6 +92,79 @@ def test_the_critical_path_is_the_observers(name: str) -> None:
             assert any(bar.critical and bar.kind != "communication" for bar in lane(timeline, its.where)), its
 
 
+# -- of models that are cut -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_lanes_of_a_cut_model_have_no_overlap_and_stages_no_hole(name: str) -> None:
+    timeline = drawn(mode(name))
+    end_s = max(bar.end_s for bar in timeline.bars)
+    devices = [each for each in timeline.lanes[1:] if each.startswith(("stage", "copy"))]
+    assert devices
+    for each in timeline.lanes:
+        bars = lane(timeline, each)
+        assert all(one.end_s <= other.start_s + 1e-12 for one, other in pairwise(bars)), each
+    for each in devices:
+        bars = lane(timeline, each)
+        assert all(one.end_s == pytest.approx(other.start_s, abs=1e-12) for one, other in pairwise(bars)), each
+        assert bars[0].start_s == pytest.approx(0, abs=1e-12)
+        assert bars[-1].end_s == pytest.approx(end_s)
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_the_critical_path_of_a_cut_model_is_the_observers(name: str) -> None:
+    scenario = mode(name)
+    timeline, recording = drawn(scenario), recorded(scenario)
+    ranks = len({step.replica for step in recording.steps})
+    path = critical_path(recording, median_step(recording.steps[scenario.warmup * ranks :]))
+    assert timeline.sentence == bound_of_step(path)
+    bars = lane(timeline, timeline.lanes[0])
+    assert sum(bar.end_s - bar.start_s for bar in bars) == pytest.approx(path.step.end_s - path.step.start_s, rel=1e-9)
+    assert all(bar.critical for bar in bars)
+
+
+def test_every_stage_of_one_copy_is_drawn_with_its_micro_batches() -> None:
+    timeline = drawn(hybrid({"workers": 8, "pipeline": 4, "schedule": "zero-bubble"}, 4))
+    copy = timeline.lanes[1].removeprefix("stage 0 of ")
+    assert timeline.lanes[1:5] == tuple(f"stage {stage} of {copy}" for stage in range(4))
+    for each in timeline.lanes[1:5]:
+        bars = lane(timeline, each)
+        for kind in ("forward", "backward", "weights"):
+            assert {bar.label for bar in bars if bar.kind == kind} == {"0", "1", "2", "3"}, each
+        assert any(bar.kind == "bubble" for bar in bars) or each == timeline.lanes[4]
+    assert "step" in timeline.note
+
+
+def test_what_stages_hand_on_leads_from_lane_to_lane() -> None:
+    cluster = {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 ms"}}
+    timeline = drawn(hybrid({"workers": 2, "pipeline": 2}, 4, cluster=cluster, layer={"output_bytes_per_sample": 1e5}))
+    ways = {(arrow.source, arrow.target) for arrow in timeline.arrows}
+    assert ways == {("stage 0", "stage 1"), ("stage 1", "stage 0")}
+    assert all(arrow.arrived_s - arrow.sent_s >= 1e-3 for arrow in timeline.arrows)
+    lines = next(trace for trace in timeline_figure(timeline).data if trace.type == "scatter")
+    assert len(lines.x) == 3 * len(timeline.arrows)
+    labels = [text for trace in timeline_figure(timeline).data if trace.type == "bar" for text in trace.text or ()]
+    assert {"0", "1", "2", "3"} <= set(labels)
+
+
+def test_of_many_stages_sixteen_are_drawn() -> None:
+    work = (1.0,) * 20
+    variables = [{"name": f"v{at}", "size_bytes": 1e6, "creation_index": at, "ready": 1 - at / 20} for at in reversed(range(20))]
+    timeline = drawn(hybrid({"workers": 20, "pipeline": 20}, 4, work=work, workload={"variables": variables}))
+    stages = [each for each in timeline.lanes[1:] if each.startswith("stage")]
+    assert (len(stages), stages[0], stages[-1]) == (16, "stage 0", "stage 19")
+    assert "Of 20 stages 16 are drawn." in timeline.note
+
+
+def test_gathers_have_a_lane_of_their_own_and_passes_are_whole() -> None:
+    timeline = drawn(hybrid({"workers": 4, "shard": "parameters"}, cluster={"inter_node": {"bandwidth": "1 GB/s", "latency": "1 us"}}))
+    assert {"all-gather", "reduce-scatter"} <= set(timeline.lanes)
+    assert not timeline.arrows
+    bars = lane(timeline, "copy 0")
+    assert {bar.kind for bar in bars} >= {"forward", "backward"}
+    assert all(not bar.label for bar in bars)  # a batch that is not cut
+
+
 DIFFER = {
     # by its causes a replica waits for the messages of an earlier bucket, while the engine counts until the slowest is ready
     "ring, messages", "ring, copies", "ring, buckets", "ring, forward", "ring, cycles", "ring, through hosts", "ring, slowed",
@@ -94,7 +172,7 @@ DIFFER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name in MODES if name not in DIFFER])
+@pytest.mark.parametrize("name", [name for name in REPLICAS if name not in DIFFER])
 def test_a_lane_adds_up_to_what_the_engine_accounts_for(name: str) -> None:
     scenario = mode(name)
     path, _ = path_of(scenario)

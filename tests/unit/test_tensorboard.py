@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 
 import pytest
+from support.hybrids import hybrid
 from support.scenarios import scenario_table
 from tensorboardX.proto.event_pb2 import Event
 
-from simulator import scenario_from_table
+from simulator import scenario_from_table, simulate
 from simulator.errors import InputError
 from simulator.observing.recording import FanOut, Recording
 from simulator.observing.tensorboard import EVENT_FILE, EventHistogram, TensorBoard
@@ -160,3 +161,13 @@ def test_tensorboard_itself_reads_it(tmp_path):
     ]
     assert scalars[-1].wall_time == recording.steps[-1].end_s
     assert sum(point.histogram_value.num for point in board.Histograms("distribution/step_time_s")) == len(recording.steps)
+
+
+@pytest.mark.parametrize("strategy", [{"pipeline": 2}, {"tensor": 2}, {"pipeline": 2, "tensor": 2}, {"shard": "parameters"}])
+def test_the_course_of_a_cut_model_has_its_throughput(strategy, tmp_path):
+    scenario = hybrid({"workers": 4, **strategy}, 2, cluster={"devices_per_node": 4}, layer={"tensor": {}})
+    with TensorBoard(tmp_path, scenario) as board:
+        replicate(scenario, 0, board)
+    points = points_of(tmp_path, "throughput_samples_per_s")
+    assert points[-1][0] == scenario.run.steps
+    assert points[-1][2] == pytest.approx(simulate(scenario).throughput_samples_per_s.mean, rel=1e-3)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.engine.progress import Progress
 from simulator.engine.recorder import InUse, Kind, Measured, Name, Parts, Recorder
@@ -44,12 +45,20 @@ class KernelRecorder:
         Of the recorder.
     """
 
-    def __init__(self, kernel: Kernel, scenario: Scenario, observer: Observer | None, told: Callable[[float], None] | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        scenario: Scenario,
+        observer: Observer | None,
+        told: Callable[[float], None] | None = None,
+        routine: NDArray[np.integer] | None = None,
+    ) -> None:
         replicas, apart = scenario.ranks, scenario.strategy.pace.asynchronous
         self.done = kernel.event()
         self.observer = observer
         self._kernel = kernel
-        self._recorder = Recorder(replicas, scenario.warmup * replicas, scenario.run.total_steps(replicas), apart=apart, observer=observer)
+        opens_at, closes_at = scenario.warmup * replicas, scenario.run.total_steps(replicas)
+        self._recorder = Recorder(replicas, opens_at, closes_at, apart=apart, observer=observer, routine=routine)
         self._watched: dict[Kind, Callable[[float], InUse]] = {}
         self.measured: Measured = self._recorder.measured
         self._progress = Progress(told, self._recorder.closes_at)

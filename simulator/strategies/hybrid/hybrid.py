@@ -14,7 +14,7 @@ then stages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -25,17 +25,20 @@ from simulator.buckets import buckets
 from simulator.cluster import Cluster
 from simulator.collectives.operations import Operation as Does
 from simulator.distributions import Constant, Distribution, Empirical
+from simulator.figures import Exchange, Warned
 from simulator.program.program import Program, Routine, Rules
 from simulator.program.wiring import Wiring
 from simulator.rng import Streams
 from simulator.spec import Bytes
 from simulator.strategies.assembling import assembled
+from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
 from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, cut, parts_of
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
-from simulator.strategies.setup import Held, Layout, Setup
+from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
 from simulator.strategies.strategy import Count, Pace, Strategy, check_workers
+from simulator.text import format_share
 from simulator.workload import Workload
 
 __all__ = ["Hybrid"]
@@ -426,6 +429,62 @@ class Hybrid(Strategy):
                 )
             found.append(tuple(held))
         return tuple(found)
+
+    def in_stages(self, setup: Setup) -> tuple[StageOf, ...]:
+        """Where there are several: their layers."""
+        if self.pipeline == 1:
+            return ()
+        return stages_of(setup.workload, _Costs(self, setup).parts, self.pipeline, setup.layout.replicas * self.tensor, self.delays)
+
+    def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:
+        """Of every stage's routine."""
+        grid = self._grid(setup.layout)
+        its = Devices(setup.cluster, self._whole or setup.cluster, grid, self.tensor, self.expert, self.sequence_parallel)
+        return exchanges_of(*self._routines(setup, streams, grid), its)
+
+    def bubble(self, setup: Setup) -> Bubble | None:
+        """By its schedule."""
+        if self.pipeline == 1:
+            return None
+        cut_evenly = self.stages == "balanced"
+        return bubble_of(self.schedule, self.pipeline, self.chunks, setup.training.micro_batches, self.weights_share, cut_evenly=cut_evenly)
+
+    def avoided(self, setup: Setup) -> Iterator[Warned]:
+        """Pipelines that are not filled, and tensors split between nodes."""
+        bubble, count, per_node = self.bubble(setup), setup.training.micro_batches, setup.cluster.devices_per_node
+        if bubble is not None and bubble.share and count < self.pipeline:
+            yield Warned(
+                code="pipeline-not-filled", path="training.micro_batches", value=count,
+                text=f"{count} micro-batch{'es are' if count > 1 else ' is'} fewer than the {self.pipeline} stages, so that some always "
+                f"stand still, for {format_share(bubble.share)} of a step and more",
+            )  # fmt: skip
+        if self.tensor > per_node:
+            yield Warned(
+                code="tensors-between-nodes", path="strategy.tensor", value=self.tensor,
+                text=f"tensors are split over {self.tensor} devices and a node has {per_node}, so that every layer's exchanges cross the "
+                "links between nodes",
+            )  # fmt: skip
+
+    def name_of_rank(self, setup: Setup, rank: int) -> str:
+        """Its stage and copy."""
+        stage, copy = self._place_of(setup, rank)
+        if self.pipeline == 1:
+            return f"copy {copy}"
+        return f"stage {stage}" if setup.layout.replicas == 1 else f"stage {stage} of copy {copy}"
+
+    def ranks_beside(self, setup: Setup, rank: int) -> Sequence[int]:
+        """The stages of its copy."""
+        if self.pipeline == 1:
+            return ()
+        ranks: list[int] = self._grid(setup.layout).rank[:, self._place_of(setup, rank)[1]].tolist()
+        return ranks
+
+    def _place_of(self, setup: Setup, rank: int) -> tuple[int, int]:
+        """The stage and the copy of a rank."""
+        if self.order == "data":
+            return divmod(rank, setup.layout.replicas)
+        copy, stage = divmod(rank, self.pipeline)
+        return stage, copy
 
     # -- estimates -------------------------------------------------------------------
 

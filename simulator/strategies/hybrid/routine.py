@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from simulator.collectives.operations import Operation as Does
+from simulator.collectives.operations import Operation as Collective
 from simulator.program.program import Operation, Routine
 from simulator.records import OWN, PEER, Place
 from simulator.strategies.hybrid.groups import Among
 from simulator.strategies.hybrid.parts import Part
-from simulator.strategies.hybrid.schedules import Pass
+from simulator.strategies.hybrid.schedules import Does, Pass
 
 __all__ = ["PREVIOUS", "Reduced", "Shard", "StageCosts", "routine_of"]
 
@@ -83,7 +83,7 @@ class StageCosts(NamedTuple):
     copies: int
     experts: int
     prefetch: int
-    seconds: Callable[[Among, Does, float], float]
+    seconds: Callable[[Among, Collective, float], float]
     exchange_s: Callable[[Part, bool], float]
     delay: int = 0
 
@@ -116,6 +116,8 @@ class _Maker:
         for number, each in enumerate(stage.order):
             if each.does != "forward":
                 last[each.chunk] = number
+        self._makes: Does = "weights" if any(each.does == "weights" for each in stage.order) else "backward"
+        """The passes that make gradients of weights."""
         self._last_of_chunk = {number: chunk for chunk, number in last.items()}
         self._gathers = stage.shard == "parameters" and stage.shards > 1
         self._keeps_gathered = len(stage.first) > 1 or not (stage.first[0] and stage.last[0])
@@ -166,22 +168,23 @@ class _Maker:
     def _backward(self, each: Pass, *, ends: bool) -> None:
         """A backward pass, or the part of it that is gradients of weights; of the last one of a chunk what is ready is reduced."""
         stage, part = self._stage, self._stage.parts[each.chunk]
-        share = {"backward": 1.0, "weights": stage.weights}[each.does]
-        if each.does == "backward" and any(other.does == "weights" for other in stage.order):
-            share = 1.0 - stage.weights
+        makes = each.does == self._makes  # the gradients of weights
+        share = 1.0
+        if self._makes == "weights":
+            share = stage.weights if makes else 1.0 - stage.weights
         again = part.again_s if each.does == "backward" else 0.0
         exchanges = float(each.does == "backward")
         if self._gathers:
             for layer in reversed(stage.layers[each.chunk]):
-                if not self._keeps_gathered:
+                if not self._keeps_gathered and each.does == "backward":
                     self._gather(layer)
                 of_layer = layer.again_s if each.does == "backward" else 0.0
                 self._compute_back(each, of_layer, layer.backward_s * share)
                 self._exchange(layer, exchanges, forward=False)
-                if ends or not self._keeps_gathered:
+                if ends or (makes and not self._keeps_gathered):
                     self._reduce(layer.dense_bytes, layer.expert_bytes)
         else:
-            every = stage.shard == "gradients" and stage.shards > 1 and not self._keeps_gathered
+            every = makes and stage.shard == "gradients" and stage.shards > 1 and not self._keeps_gathered
             its = [one for one in stage.reduced if one.chunk == each.chunk] if ends or every else []
             done = 0.0
             for one in its:
@@ -249,12 +252,14 @@ class _Maker:
         if expert_bytes and stage.copies > stage.experts:
             self._reduced += self._collective("alike", "all-reduce", expert_bytes / stage.experts, after)
 
-    def _collective(self, among: Among, does: Does, size_bytes: float, after: tuple[int, ...]) -> list[int]:
+    def _collective(self, among: Among, does: Collective, size_bytes: float, after: tuple[int, ...]) -> list[int]:
         """A collective, unless there is nothing to do."""
         lasts_s = self._stage.seconds(among, does, size_bytes)
         return [self._timed(among, does, size_bytes, lasts_s, after, does)] if size_bytes else []
 
-    def _timed(self, among: Among, name: str, size_bytes: float, lasts_s: float, after: tuple[int, ...], does: Does = "all-reduce") -> int:
+    def _timed(
+        self, among: Among, name: str, size_bytes: float, lasts_s: float, after: tuple[int, ...], does: Collective = "all-reduce"
+    ) -> int:
         partition = self._partitions.setdefault(among, len(self._partitions))
         bucket = self._used.get(partition, 0)
         self._used[partition] = bucket + 1

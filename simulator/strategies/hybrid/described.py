@@ -1,0 +1,183 @@
+"""What a hybrid is made of, for those who read its results: its stages, and what its devices exchange in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.cluster import Cluster
+from simulator.figures import Exchange
+from simulator.program.program import Operation, Routine
+from simulator.strategies.hybrid.groups import Among, Grid
+from simulator.strategies.hybrid.parts import Part
+from simulator.strategies.hybrid.schedules import Schedule
+from simulator.strategies.setup import Bubble, StageOf
+from simulator.workload import Workload
+
+__all__ = ["Devices", "bubble_of", "exchanges_of", "stages_of"]
+
+_AMONG = {
+    "data": "copies",
+    "shard": "shards",
+    "across": "alike shards",
+    "experts": "experts",
+    "alike": "alike experts",
+}
+
+
+def stages_of(load: Workload, parts: Sequence[Part], stages: int, devices: int, delays: Sequence[int]) -> tuple[StageOf, ...]:
+    """The stages of a pipeline.
+
+    Parameters
+    ----------
+    load
+        With layers.
+    parts
+        Of the model, in order; each stage has every ``stages``-th of them.
+    stages
+        How many.
+    devices
+        Of each.
+    delays
+        Of each, by how many updates its gradients are late.
+    """
+    size_bytes = {variable.creation_index: variable.size_bytes for variable in load.variables}
+    found = []
+    for stage, delay in enumerate(delays):
+        own = parts[stage::stages]
+        layers = [load.layers[part.first : part.last] for part in own]
+        variables = {number for its in layers for layer in its for number in layer.variables}
+        named = [its[0].name if len(its) == 1 else f"{its[0].name} to {its[-1].name}" for its in layers]
+        parameter_bytes = sum(size_bytes[number] for number in sorted(variables))
+        found.append(StageOf(", ".join(named), sum(map(len, layers)), devices, parameter_bytes, delay))
+    return tuple(found)
+
+
+def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, weights: float, *, cut_evenly: bool) -> Bubble:
+    """What keeps the stages of a pipeline from computing.
+
+    For (p - 1) / (v m + p - 1) of a step of p stages, m micro-batches and v chunks a stage (Narayanan et al., SC 2021, section
+    2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), taken
+    here with a backward pass B + W of two forward passes. A pipeline that is not flushed has none.
+
+    Parameters
+    ----------
+    schedule, stages, chunks, micro_batches
+        Of the pipeline.
+    weights
+        Share of a backward pass that is the gradients of weights, where these are computed apart.
+    cut_evenly
+        Whether no cut of the layers is more even.
+    """
+    evener = 'strategy.stages = "balanced" moves layers from it to others'
+    if cut_evenly:
+        evener = "no cut of these layers is more even: fewer stages, or layers that are cut finer, would help"
+    if schedule == "pipedream":
+        return Bubble(0.0, "though it is never flushed", "stages of even speed", evener)
+    idle = (stages - 1) * (max(1.0 - 4.0 / 3.0 * weights, 0.0) if schedule == "zero-bubble" else 1.0)
+    go = f"{micro_batches} micro-batches go" if micro_batches > 1 else "1 micro-batch goes"
+    more = ", interleaved chunks or a zero-bubble schedule" if schedule in ("1f1b", "gpipe") else ""
+    because = f"as {go} through its {stages} stages ({schedule})"
+    return Bubble(idle / (chunks * micro_batches + idle), because, f"more micro-batches{more}", evener)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Who takes part in exchanges.
+
+    Attributes
+    ----------
+    cluster
+        Whose devices the ranks of the grid are.
+    whole
+        Whose devices split tensors.
+    grid
+        Stages by copies.
+    tensor, expert
+        Devices that split each tensor, and copies that experts are spread over.
+    sequence_parallel
+        Whether what those that split tensors exchange is scattered and gathered.
+    """
+
+    cluster: Cluster
+    whole: Cluster
+    grid: Grid
+    tensor: int
+    expert: int
+    sequence_parallel: bool
+
+
+def exchanges_of(routines: Sequence[Routine], partitions: Mapping[Among, int], its: Devices) -> tuple[Exchange, ...]:
+    """What each kind of exchange comes to in a step, for the stage for which it takes longest; in the order of a step.
+
+    Parameters
+    ----------
+    routines
+        Of each stage.
+    partitions
+        The number of each partition that is used.
+    its
+        Who takes part.
+    """
+    among_of = {number: among for among, number in partitions.items()}
+    longest: dict[tuple[str, str], Exchange] = {}
+    for stage, routine in enumerate(routines):
+        held: dict[tuple[Among | None, str], list[Operation]] = {}
+        for operation in routine.operations:
+            if operation.kind == "collective":
+                held.setdefault((among_of[operation.partition], operation.does), []).append(operation)
+            elif operation.kind == "send":
+                held.setdefault((None, operation.name), []).append(operation)
+        for (among, does), operations in held.items():
+            found = _sent(operations, stage, its) if among is None else _collective(operations, among, stage, its)
+            key = found.among, does
+            if key not in longest or found.seconds > longest[key].seconds:
+                longest[key] = found
+    return tuple(longest.values())
+
+
+def _sent(operations: Sequence[Operation], stage: int, its: Devices) -> Exchange:
+    """What a stage hands to the one before or after."""
+    ranks = its.grid.rank
+    to = ranks[(stage + (1 if operations[0].slot == 0 else -1)) % len(ranks)]
+    per_node = its.cluster.replicas_per_node
+    crosses = bool((ranks[stage] // per_node != to // per_node).any())
+    link = its.cluster.inter_node if crosses else its.cluster.intra_node
+    size_bytes = sum(operation.size_bytes for operation in operations)  # of all that split tensors together, as are the links
+    return Exchange(
+        among="stages",
+        does=operations[0].name,
+        devices=2,
+        links="between nodes" if crosses else "in a node",
+        stage=stage,
+        times=len(operations),
+        size_bytes=size_bytes / its.tensor,
+        seconds=len(operations) * link.latency_s + size_bytes / link.bandwidth_bytes_per_s,
+    )
+
+
+def _collective(operations: Sequence[Operation], among: Among, stage: int, its: Devices) -> Exchange:
+    groups = its.grid.groups("experts" if among == "pass" else among)[stage]
+    members, per_node = len(groups[0]), its.cluster.replicas_per_node
+    crosses = any(len(np.unique(ranks // per_node)) > 1 for ranks in groups)
+    does, who = operations[0].does.replace("_", "-"), _AMONG.get(among, "")
+    if among == "pass":
+        by_tensor, by_experts = its.tensor > 1, its.expert > 1
+        split = "reduce-scatter and all-gather" if its.sequence_parallel else "all-reduce"
+        does = " and ".join([split] * by_tensor + ["all-to-all"] * by_experts) or "copies"
+        who = " and ".join(["tensor"] * by_tensor + ["experts"] * by_experts) or "host"
+        crosses = (by_experts and crosses) or its.tensor > its.whole.devices_per_node
+        members = max(its.tensor, 1) * members
+    return Exchange(
+        among=who,
+        does=does,
+        devices=members,
+        links="between nodes" if crosses else "in a node",
+        stage=stage,
+        times=len(operations),
+        size_bytes=sum(operation.size_bytes for operation in operations) / (1 if among == "pass" else its.tensor),
+        seconds=sum(operation.lasts_s or 0.0 for operation in operations),
+        amid=among == "pass",
+    )
