@@ -160,7 +160,7 @@ def _by_layout(rows: Iterable[Compared]) -> Table:
     )
     cells = tuple(
         (*key, len(its), statistics.median(row.error for row in its), max((row.error for row in its), key=abs))
-        for key, its in sorted(found.items(), key=lambda item: (WAYS.index(item[0][0]), item[0][1:]))  # type: ignore[arg-type]
+        for key, its in sorted(found.items(), key=lambda item: (WAYS.index(item[0][0]), item[0][1:]))
     )
     return Table("By devices and degrees", columns, cells, "layouts")
 
