@@ -217,7 +217,6 @@ class HybridTables:
         return sorted(its, key=lambda each: (each.devices, each.micro_batches, each.micro_batch))
 
 
-@lru_cache(maxsize=4)
 def load_hybrids(home: Path | None = None) -> HybridTables:
     """Read the tables of the catalogue, or of another folder.
 
@@ -226,7 +225,12 @@ def load_hybrids(home: Path | None = None) -> HybridTables:
     ScenarioError
         A file is missing or breaks a rule; names file, entry and rule.
     """
-    return HybridTables(home or data_file("hybrids.toml").parent)
+    return _loaded((home or data_file("hybrids.toml").parent).resolve())
+
+
+@lru_cache(maxsize=4)
+def _loaded(home: Path) -> HybridTables:
+    return HybridTables(home)
 
 
 def _rows(path: Path) -> list[HybridRow]:

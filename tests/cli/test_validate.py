@@ -198,7 +198,9 @@ def test_bad_use_is_one_line_and_exit_code_2(paceline: Runner, folder: Path, poi
 
 def test_published_hybrids_are_predicted_and_kept(paceline: Runner, folder: Path) -> None:
     asked = "validate", "--hybrids", "--only", "torchgpipe", "--keep", "kept", "--json"
-    told = json.loads(paceline(*asked, "--rows", "rows.csv").stdout)
+    answer = paceline(*asked, "--rows", "rows.csv")
+    assert answer.code == 0, answer.stderr
+    told = json.loads(answer.stdout)
     assert [score["group"] for score in told["scores"]] == ["torchgpipe, from its smallest row"]
     assert sum(not row["fitted"] for row in told["rows"]) == 8
     assert len((folder / "rows.csv").read_text().splitlines()) == 1 + 8
