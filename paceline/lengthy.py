@@ -95,7 +95,8 @@ def agree_to_plan(lines: Sequence[Sequence[Scenario]], agree: Agree | None, *, j
     Parameters
     ----------
     lines
-        Configurations that differ in nothing but their workers, line by line; of each, as many count as a search looks at.
+        Configurations of which one is searched, line by line, such as those that differ in nothing but their workers; of each, as many
+        count as a search looks at.
     agree
         Asks; None agrees to everything.
     jobs

@@ -241,7 +241,9 @@ def work_note(plan: Plan) -> str:
     parts += [f"{plan.passed_over:,} passed over by the search"] if plan.passed_over else []
     parts += [f"{refused:,} refused"] if refused else []
     others = plan.simulated - len(plan.candidates)
-    each = f" ({plan.for_each_cluster:,} of them only so that each cluster has its best)" if plan.for_each_cluster else ""
+    only = [f"{plan.for_each_cluster:,} of them only so that each cluster has its best"] if plan.for_each_cluster else []
+    only += [f"{plan.for_each_way:,} of them only so that each way of training has its best"] if plan.for_each_way else []
+    each = f" ({', '.join(only)})" if only else ""
     return (
         f"{plan.considered:,} configurations were considered: {', '.join(parts)}, {len(plan.candidates):,} simulated{each}, "
         f"and {others:,} scenarios besides around the answer."

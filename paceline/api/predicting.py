@@ -402,7 +402,8 @@ def plan(
     over
         Further values to choose from, by dotted key.
     strategies
-        Short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``; none: the scenario's own.
+        Short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``, or of a workload with layers ``"pipeline"``, ``"hybrid"``, each
+        of which spans degrees (docs/planning.md); none: the scenario's own, and of a workload with layers all that cut it.
     workers, servers
         A range ``"1..64"``, of which no more are simulated than needed, or a list.
     scaling
@@ -455,7 +456,7 @@ def plan(
         scenario, settings=pairs_of(settings), clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers,
         servers=servers, scaling=scaling, prices=parse_prices(prices),
     )  # fmt: skip
-    agree_to_plan([list(line.scenarios.values()) for line in space.lines], agree, jobs=jobs)
+    agree_to_plan(space.searched_together, agree, jobs=jobs)
     answer = search(space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
     if file is not None:
         write_whole(file.with_suffix(".plan.json"), answer.to_json() + "\n")

@@ -36,6 +36,18 @@ _FIGURES = {
     "confidence": "conf.",
 }
 """Columns of configurations for which a terminal of 80 characters has room, and what it calls them; the rest stands in sentences."""
+_WAYS = {
+    "way": "way of training",
+    "workers": "workers",
+    "samples_per_s": "samples/s",
+    "samples_per_s_low": "low",
+    "samples_per_s_high": "high",
+    "usd_per_hour": "per hour",
+    "cost_usd": "cost",
+    "memory_bytes": "memory",
+    "waiting": "waiting",
+}
+"""Those of ways of training."""
 _GAINS = {
     "improvement": "",
     "gain": "gain",
@@ -55,13 +67,15 @@ def show_plan(plan: Plan) -> None:
 
     console = Console()
     tables = {table.name: table for table in plan_tables(plan)}
-    for sentence in (*plan.sentences, plan.why):
+    for sentence in filter(None, (*plan.sentences, plan.why, plan.best_way)):
         console.print(Text(sentence))
     if plan.left_out:
         console.print(Text(f"Not in these figures: {left_out_in_words(plan.left_out)}."))
     console.print()
     if "plan-clusters" in tables:
         _clusters(console, plan, tables["plan-clusters"])
+    if "plan-ways" in tables:
+        _ways(console, plan, tables["plan-ways"])
     first = "answer and runners-up" if plan.feasible else "nearest and runners-up; none reaches the goal"
     _candidates(console, replace(tables["plan-candidates"], title=first), (plan.chosen, *plan.runners_up))
     if note := time_note(plan.candidates, plan.goal):
@@ -136,6 +150,18 @@ def _clusters(console: Console, plan: Plan, table: Table) -> None:
         what = () if best is None else (f"{best.name.replace(f' on {its.cluster}', '')}: {best.placement}",)
         console.print(Text(f"{its.cluster}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
     _legend(console, [its.best for its in plan.clusters if its.best is not None])
+
+
+def _ways(console: Console, plan: Plan, table: Table) -> None:
+    """A line for each way of training, and below the table what its best is, and what limits it."""
+    from rich.text import Text
+
+    _show(console, table, _WAYS)
+    for its in plan.ways:
+        best = its.best
+        what = () if best is None else (f"{best.name}: {best.placement}",)
+        console.print(Text(f"{its.way}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
+    _legend(console, [its.best for its in plan.ways if its.best is not None])
 
 
 def _improvements(console: Console, plan: Plan, table: Table | None) -> None:

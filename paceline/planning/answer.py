@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from paceline.planning.goal import Goal
 from simulator.cluster import Price
@@ -29,6 +29,7 @@ __all__ = [
     "Refused",
     "Scaling",
     "ServerCount",
+    "WayAnswer",
     "WorkerCount",
 ]
 
@@ -144,6 +145,13 @@ class Refused(Spec):
     cluster: str = Field(default="", description="as it was asked for")
     text: str = Field(description="why, in a sentence")
     configurations: int = Field(ge=1, description="how many of those considered it concerns")
+    by_memory: bool = Field(default=False, description="because a device has not the memory; of ways of cutting a model")
+    way: str = Field(default="", description="way of training, of ways of cutting a model")
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is of ways of cutting a model, where that is none."""
+        return _without(handler(self), "by_memory", "way")
 
 
 class Improvement(Spec):
@@ -169,6 +177,16 @@ class Improvement(Spec):
         return Estimate(mean=1 + self.gain, low=1 + low, high=1 + high)
 
 
+class WayAnswer(Spec):
+    """What a plan finds by one of the ways of training, as if it were the only one."""
+
+    way: str = Field(description="data parallel, pipeline, tensor, expert, sharded, or hybrid: several of them together")
+    best: Candidate | None = Field(description="as of a cluster; null where nothing fits, or nothing was simulated")
+    memory_bytes: float | None = Field(default=None, description="of the device of the best that needs most; null where it is not known")
+    waiting: float | None = Field(default=None, description="share of a step of the best in which a device waits for others: bubbles")
+    text: str = Field(description="how it compares with the answer, and what limits it; or why it is not possible")
+
+
 class Plan(Spec):
     """The answer."""
 
@@ -181,7 +199,10 @@ class Plan(Spec):
     pareto: tuple[Candidate, ...] = Field(description="no other simulated is both cheaper and faster; ascending in time")
     candidates: tuple[Candidate, ...] = Field(description="all that were simulated")
     clusters: tuple[ClusterAnswer, ...] = Field(default=(), description="each cluster that was asked for, in that order")
+    ways: tuple[WayAnswer, ...] = Field(default=(), description="each way of training that was tried, where there are several; best first")
+    best_way: str = Field(default="", description="which way of training is best, and why, in a sentence; empty where one was tried")
     for_each_cluster: int = Field(default=0, description="of the candidates, those simulated only so that each cluster has its best")
+    for_each_way: int = Field(default=0, description="of the candidates, those simulated only so that each way of training has its best")
     left_out: tuple[LeftOut, ...] = Field(default=(), description="what the figures do not hold")
     servers: tuple[ServerCount, ...] = Field(default=(), description="of a parameter-server answer; ascending")
     servers_enough: int | None = Field(default=None, description="the fewest from which more servers gain less than 2%")
@@ -197,6 +218,11 @@ class Plan(Spec):
     simulated: int = Field(description="scenarios that were really simulated, those for workers, servers and improvements included")
     sentences: tuple[str, ...] = Field(default=(), description="in short: the answer, how sure it is, what limits it")
     notes: tuple[str, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is said of ways of training, where there is one."""
+        return _without(handler(self), "ways", "best_way", "for_each_way")
 
     def to_frame(self) -> pd.DataFrame:
         """A row a candidate, all that were simulated: the chosen one first, then the runners-up, then the others.
@@ -227,3 +253,8 @@ class Plan(Spec):
 
 
 _MOST_SHOWN = 10
+
+
+def _without(written: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Without parts that say nothing, so that plans which have none are written as before."""
+    return {name: value for name, value in written.items() if value or name not in names}

@@ -12,19 +12,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.planning.hybrid_bounds import Chain, Cut
 from simulator.cluster import Cluster
 from simulator.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential, Slowdown
 from simulator.engine.draws import process_factors
+from simulator.program.program import Integers
 from simulator.replication import drawn_scenario
+from simulator.resolve import resolve
 from simulator.rng import Streams
 from simulator.scenario import Scenario
-from simulator.strategies.catalogue import ALONE
+from simulator.strategies.catalogue import ALONE, kind_of
+from simulator.strategies.hybrid import Hybrid
+from simulator.strategies.hybrid.groups import Timing
 from simulator.teams import as_workers
+from simulator.workload import Affine
 
 __all__ = ["Ceilings", "JitterBounds", "least_mean"]
 
@@ -40,9 +46,15 @@ class _Draw:
     def __init__(self, scenario: Scenario, replication: int) -> None:
         self._streams = Streams(scenario.run.seed, replication)
         # of one replica alone: what several devices of a host cost each other in practice only makes a step longer
-        drawn = drawn_scenario(scenario.model_copy(update={"strategy": ALONE}), self._streams)
-        self.workload, self.cluster = drawn.workload, drawn.cluster
+        training = scenario.training
+        if scenario.strategy.cuts_batches:  # by itself
+            training = training.model_copy(update={"micro_batches": 1, "recompute": "none"})
+        self._drawn = drawn_scenario(scenario.model_copy(update={"strategy": ALONE, "training": training}), self._streams)
+        self.workload, self.cluster = self._drawn.workload, self._drawn.cluster
         self._extremes: dict[int, list[tuple[float, float]]] = {}
+        self._together: dict[int, Scenario] = {}
+        self._factors: dict[tuple[int, int], NDArray[np.float64]] = {}
+        self._limits: dict[int, JitterBounds] = {}
 
     def slowness(self, scenario: Scenario) -> tuple[float, float]:
         """Of the fastest and of the slowest worker process: by what its means are multiplied in this run."""
@@ -55,6 +67,32 @@ class _Draw:
             least, most = found[-1] if found else (factor, factor)
             found.append((min(least, factor), max(most, factor)))
         return found[scenario.processes - 1]
+
+    # -- of a model that is cut ---------------------------------------------------------
+
+    def together(self, strategy: Hybrid) -> Scenario:
+        """What is drawn, with devices that split tensors as one."""
+        if strategy.tensor not in self._together:
+            self._together[strategy.tensor] = as_workers(self._drawn.model_copy(update={"strategy": strategy}))
+        return self._together[strategy.tensor]
+
+    def factors(self, strategy: Hybrid, ranks: int) -> NDArray[np.float64]:
+        """By what the mean times of each rank are multiplied in this run, shape (ranks,)."""
+        key = strategy.tensor, ranks
+        if key not in self._factors:
+            its = self.together(strategy)
+            index = np.arange(ranks)
+            node = index // its.cluster.replicas_per_node
+            self._factors[key] = process_factors(its.workload, self._streams, index, node) / its.cluster.speeds_of(node)
+        return self._factors[key]
+
+    def limits(self, strategy: Hybrid) -> JitterBounds:
+        """Of every rank's factor of a step."""
+        if strategy.tensor not in self._limits:
+            its = self.together(strategy)
+            laws = [jitter_bounds(kind.jitter or its.workload.jitter, kind.slowdown) for kind in its.cluster.node_classes]
+            self._limits[strategy.tensor] = worst_of([jitter_bounds(its.workload.jitter), *laws])
+        return self._limits[strategy.tensor]
 
 
 class _Shares(NamedTuple):
@@ -74,20 +112,33 @@ class _Group(NamedTuple):
 
 
 class Ceilings:
-    """Upper bounds for configurations that differ in their strategy's numbers and batch only.
+    """Upper bounds for configurations that differ in their strategy's numbers, micro-batches and batch only.
 
     Parameters
     ----------
     scenario
         One of them: workload, cluster, seed and replications are taken from it.
+
+    Attributes
+    ----------
+    expected
+        Of the configuration that was asked about last, samples a second by the same closed forms, with the times that are expected and
+        without room for chance; None where no model is cut. It is no bound.
     """
 
     def __init__(self, scenario: Scenario) -> None:
         self._draws = tuple(_Draw(scenario, replication) for replication in range(scenario.run.replications))
         self._shares: dict[tuple[int, int], _Shares] = {}
+        self.expected: float | None = None
+        self._timed: dict[tuple[int, ...], Timing] = {}
 
     def of(self, scenario: Scenario) -> NDArray[np.float64]:
         """Samples a second that each replication cannot exceed; infinite where nothing is known. Shape (replications,)."""
+        strategy, self.expected = scenario.strategy, None
+        if strategy.simpler is not None:
+            scenario = scenario.model_copy(update={"strategy": kind_of(strategy.simpler).model_validate(strategy.simpler)})
+        elif strategy.cuts_batches:
+            return self._of_parts(scenario, cast(Hybrid, strategy))
         scenario = as_workers(scenario)
         window = _Window.of(scenario)
         if window is None:
@@ -102,6 +153,28 @@ class Ceilings:
                 groups[law] = _groups(scenario, law)
             at_least_s = max(_times_s(scenario, draw, window, groups[law], shares))
             rates.append(kept * window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
+        return np.array(rates)
+
+    def _of_parts(self, scenario: Scenario, strategy: Hybrid) -> NDArray[np.float64]:
+        """Of a model that is cut: as many whole steps as the first stage makes in the window, each as long as the longest chain."""
+        whole = scenario.run.steps - scenario.warmup - 1
+        if whole <= 0 or strategy.schedule == "pipedream" or strategy.on_host:
+            return np.full(len(self._draws), math.inf)
+        expected = as_workers(resolve(scenario).scenario)
+        together = cast(Hybrid, expected.strategy)
+        ranks = together.grid(expected.layout).rank
+        cut = Cut(together.costs(expected, Streams(scenario.run.seed, 0), self._timed), expected.cluster, ranks)
+        longest, hidden_s = max(cut.chains(expected.workload.apply_s), key=lambda its: its.total_s), cut.hidden_s()
+        self.expected = scenario.replicas * scenario.batch / max(longest.total_s, hidden_s, 1e-12)
+        samples = (1.0 - scenario.training.skipped) * (whole + 1) * scenario.replicas * scenario.batch
+        rates = []
+        for draw in self._draws:
+            at_least_s = whole * max(
+                _chain_s(longest, expected, draw, strategy, ranks if cut.coupled else None, whole),
+                hidden_s * _faster(expected.cluster, draw),
+                (whole - 1) / whole * draw.workload.input(scenario.batch),
+            )
+            rates.append(samples / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
     def _shares_of(self, scenario: Scenario) -> _Shares | None:
@@ -269,6 +342,82 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
         if reduction.algorithm == "ring" and nodes == replicas:
             reduce_s += halves * (replicas - 1) * min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, nodes))
     return reduce_s, apart or not reduction.after_backward
+
+
+# -- of a model that is cut ----------------------------------------------------------------
+
+
+def _chain_s(chain: Chain, expected: Scenario, draw: _Draw, strategy: Hybrid, ranks: Integers | None, steps: int) -> float:
+    """Seconds of a chain in a step at least, on average over some steps.
+
+    Parameters
+    ----------
+    chain
+        With the times that are expected.
+    expected
+        The scenario whose times they are, with devices that split tensors as one.
+    draw
+        What one replication draws in their place.
+    ranks
+        Of each stage and copy, shape (stages, copies), where all copies wait for each other: then the slowest sets the pace, and the
+        mean of all is a bound as well, over which chance evens out. None: some copy may be the fastest by far.
+    """
+    load, drawn = expected.workload, draw.together(strategy).workload
+    samples = expected.batch / expected.training.micro_batches
+    update = drawn.apply_s / load.apply_s if load.apply_s else 0.0
+    each_s = (
+        chain.forward_s * _shorter(load.forward, drawn.forward, samples)
+        + chain.backward_s * _shorter(load.backward, drawn.backward, samples)
+        + chain.update_s * update
+    )
+    factors, limits = draw.factors(strategy, expected.ranks), draw.limits(strategy)
+    copies_s = each_s[:, None] * (factors.min() if ranks is None else factors[ranks])
+    of_copies = copies_s.sum(axis=0)
+    slowest_s = copies_s[:, of_copies.argmax()]
+    compute_s = max(_least_of(slowest_s, steps, limits), _least_of(copies_s.ravel() / copies_s.shape[1], steps, limits))
+    return compute_s + chain.exchange_s * _faster(expected.cluster, draw)
+
+
+def _least_of(parts_s: NDArray[np.float64], steps: int, limits: JitterBounds) -> float:
+    """Mean over some steps of a sum of which each part has a factor of its own, at least.
+
+    Of weights w that add up to 1 the sum of squares is at most the largest: the sum varies no
+    more than the mean of 1 / max w independent factors.
+    """
+    total_s = float(parts_s.sum())
+    return total_s * least_mean(limits, steps * total_s / float(parts_s.max())) if total_s else 0.0
+
+
+def _shorter(expected: Affine, drawn: Affine, samples: float) -> float:
+    """What a layer's pass takes with the times that were drawn, over what was expected, at least: of the device's work, or the host's."""
+    work_s = expected.base_s + expected.per_sample_s * samples
+    ratios = [(drawn.base_s + drawn.per_sample_s * samples) / work_s] if work_s else []
+    ratios += [drawn.least_s / expected.least_s] if expected.least_s else []
+    return min(ratios, default=0.0)
+
+
+def _faster(expected: Cluster, draw: _Draw) -> float:
+    """What a message takes with the links that were drawn, over what was expected, at least.
+
+    Its time grows with latencies and costs, and falls with bandwidths: with the most
+    favourable change of any of them in all of them, it changes by as much.
+    """
+    uncertain = expected.uncertainty
+    if uncertain is None or (draw.cluster.uncertainty is None and draw.cluster is expected):
+        return 1.0
+    least = 1.0
+    for name in uncertain.parameters:
+        before, now = (_value_of(cluster, name) for cluster in (expected, draw.cluster))
+        before, now = (now, before) if "bytes_per_s" in name else (before, now)
+        least = min(least, now / before) if before > 0 else least
+    return least
+
+
+def _value_of(cluster: Cluster, name: str) -> float:
+    owner: object = cluster
+    for part in name.split("."):
+        owner = getattr(owner, part)
+    return float(owner)  # type: ignore[arg-type]
 
 
 # -- chance --------------------------------------------------------------------------------

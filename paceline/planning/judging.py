@@ -82,17 +82,22 @@ class Judge:
 
     def __init__(self, goal: Goal) -> None:
         self.goal = goal
+        self._ceilings: dict[object, Ceilings] = {}
 
     def points(self, line: Line) -> list[Point]:
         """The configurations of a line with their bounds, ascending in workers."""
-        ceilings = Ceilings(line.first)
+        if line.family is None:
+            ceilings = Ceilings(line.first)
+        else:  # which hundreds of lines may have in common
+            ceilings = self._ceilings.get(line.family) or Ceilings(line.first)
+            self._ceilings[line.family] = ceilings
         points = []
         for workers, scenario in line.scenarios.items():
             hourly = usd_per_hour(scenario)
             rates = ceilings.of(scenario)
             enough = enough_of(len(rates), self.goal.confidence)
             ceiling = float(np.sort(rates)[-min(enough, len(rates))]) * self._lifted(scenario)
-            guess = scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
+            guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
             points.append(Point(line, workers, hourly, required_rate(self.goal, hourly), ceiling, float((1 / rates).mean()), guess))
         return points
 
@@ -128,7 +133,7 @@ class Judge:
         if goal.prefer == "fastest":
             return sample_s
         if goal.prefer == "fewest-devices":
-            return float(-(-point.scenario.replicas // point.scenario.cluster.replicas_per_device))
+            return float(-(-point.scenario.ranks // point.scenario.cluster.replicas_per_device))
         if point.usd_per_hour is None:
             return math.inf
         total = goal.total_samples

@@ -15,6 +15,8 @@ from paceline.planning.judging import Judge, Point
 from paceline.planning.search import Search
 from paceline.planning.sentences import beside_the_answer, near_miss_in_words, notes_of, purchase_in_words, sentences_of, why_not, why_this
 from paceline.planning.space import Line, Space, check_devices
+from paceline.planning.way_answers import answers_of_ways, best_way
+from paceline.planning.ways import WAYS
 from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
 from simulator.cost import why_no_cost
 from simulator.errors import InputError, SimulationError
@@ -86,8 +88,11 @@ def plan(
         found = _simulated(search.points)
         if len(space.clusters) > 1:
             for cluster in space.clusters:
-                search.run_on(cluster)
+                search.run_on([line for line in space.lines if line.cluster == cluster])
         for_each_cluster = _simulated(search.points) - found
+        for way in WAYS if any(line.family is not None for line in space.lines) else ():
+            search.run_on([line for line in space.lines if line.way == way])
+        for_each_way = _simulated(search.points) - found - for_each_cluster
         meeting, missing = search.meeting, search.missing
         failures = _failures(search.points)
         if not meeting and not missing:
@@ -103,6 +108,7 @@ def plan(
         simulations.finish()
     candidates = {id(point): judge.candidate(point, chosen if meeting else None) for point in ranked}
     all_refused = (*space.refused, *refused, *failures)
+    of_ways = answers_of_ways(search.points, judge, candidates, chosen, all_refused)
     runners_up = [candidates[id(point)] for point in _others(meeting or missing)]
     discarded = sum(search.discarded(point) for point in search.points)
     unsimulated = sum(point.outcome is None for point in search.points)
@@ -124,7 +130,10 @@ def plan(
         passed_over=unsimulated - discarded,
         refused=all_refused,
         clusters=_clusters(space.clusters, search.points, judge, candidates, chosen, all_refused),
+        ways=of_ways,
+        best_way=best_way(of_ways, feasible=bool(meeting)),
         for_each_cluster=for_each_cluster,
+        for_each_way=for_each_way,
         left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
     )
@@ -148,10 +157,15 @@ def _fitting(space: Space) -> tuple[Space, list[Refused]]:
     """The space without what does not fit into its device's memory, where that is known; and what that is."""
     refused: list[Refused] = []
     lines: list[Line] = []
+    compared = any(line.family is not None for line in space.lines)
     for line in space.lines:
+        if line.family is not None:  # which was made of what fits
+            lines.append(line)
+            continue
         texts = {workers: text for workers, scenario in line.scenarios.items() if (text := does_not_fit(scenario)) is not None}
         if texts:
-            refused.append(_refused_by_memory(line, texts))
+            its = _refused_by_memory(line, texts)
+            refused.append(its.model_copy(update={"by_memory": True, "way": line.way}) if compared else its)
         fitting = {workers: scenario for workers, scenario in line.scenarios.items() if workers not in texts}
         if fitting:
             lines.append(replace(line, scenarios=fitting))

@@ -18,7 +18,9 @@ import math
 from collections.abc import Callable, Generator, Sequence
 
 from paceline.planning.judging import Judge, Point
+from paceline.planning.space import Line
 from paceline.sweeping import Simulate
+from simulator.cost import mean_sample_s
 
 __all__ = ["Search"]
 
@@ -27,6 +29,8 @@ _WORTH_KNOWING = 1.5
 """What may come within this factor of the best is simulated, so that runners-up are no accident; what cannot is discarded."""
 _FINE = 8
 """Around the best of a line the search stops when the gaps are an eighth of its workers."""
+_MOST_OF_A_WAY = 4
+"""Of all ways in which a model may be cut alike, on a number of workers: those that are best by closed forms are simulated."""
 _PAST_THE_PEAK = 2
 _MOST_MOVES = 8
 
@@ -52,7 +56,11 @@ class Search:
         self.lines = lines
         self._judge = judge
         self._simulate = simulate
-        self._best = min((judge.value(point) for point in self.points if judge.meets(point)), default=math.inf)
+        self._best = math.inf
+        self._best_of_way: dict[tuple[str, ...], tuple[float, float]] = {}
+        self._unpromising = _unpromising(self.points)
+        for point in self.points:
+            self._remember(point)
 
     @property
     def points(self) -> list[Point]:
@@ -82,9 +90,10 @@ class Search:
         else:
             self._approach()
 
-    def run_on(self, cluster: str) -> None:
-        """The same on one cluster by itself: what is best there, or nearest, however it compares with others."""
-        own = [points for points in self.lines if points[0].line.cluster == cluster]
+    def run_on(self, lines: Sequence[Line]) -> None:
+        """The same on some lines by themselves: what is best there, or nearest, however it compares with others."""
+        chosen = {id(line) for line in lines}
+        own = [points for points in self.lines if id(points[0].line) in chosen]
         if any(math.isfinite(point.needed) for points in own for point in points):
             alone = Search(own, self._judge, self._simulate)
             alone.run()
@@ -116,16 +125,33 @@ class Search:
         fresh = [point for point in points if point.outcome is None]
         for point, outcome in zip(fresh, self._simulate([point.scenario for point in fresh]), strict=True):
             point.outcome = outcome
-            if self._judge.meets(point):
-                self._best = min(self._best, self._judge.value(point))
+            self._remember(point)
+
+    def _remember(self, point: Point) -> None:
+        """Note a point that meets the goal, if it is the best so far, or the best of its way of training."""
+        judge = self._judge
+        if judge.meets(point):
+            assert point.result is not None
+            value = judge.value(point)
+            self._best = min(self._best, value)
+            way = _way(point)
+            its = value, mean_sample_s(point.result)
+            self._best_of_way[way] = min(self._best_of_way.get(way, its), its)
 
     def _wanted(self, point: Point) -> bool:
-        return point.outcome is None and not self._beaten(point)
+        return point.outcome is None and id(point) not in self._unpromising and not self._beaten(point)
 
     def _beaten(self, point: Point) -> bool:
-        """Whether the best found so far is out of its reach, by far; what has no price is not compared by it."""
+        """Whether the best found so far is out of its reach, by far; what has no price is not compared by it.
+
+        Of the many ways in which a model may be cut alike only the best is asked for, so that
+        any that cannot be better is beaten.
+        """
         hope = self._judge.hope(point)
-        return math.isfinite(hope) and hope > _WORTH_KNOWING * self._best
+        if not math.isfinite(hope):
+            return False
+        best_of_way = self._best_of_way.get(_way(point)) if point.line.family is not None else None
+        return hope > _WORTH_KNOWING * self._best or (best_of_way is not None and (hope, point.least_sample_s) > best_of_way)
 
     # -- one line -----------------------------------------------------------------------
 
@@ -258,7 +284,9 @@ class Search:
         coarse = [point for points in self.lines for point in _doublings(points)]
         while True:
             nearest = self._nearest()
-            open_ = [point for point in coarse if point.outcome is None and promised(point) > nearest]
+            open_ = [
+                point for point in coarse if point.outcome is None and promised(point) > nearest and id(point) not in self._unpromising
+            ]
             if not open_:
                 break
             self._simulate_points(sorted(open_, key=promised, reverse=True)[:_BATCH])
@@ -269,11 +297,28 @@ class Search:
                 break
             beyond = functools.partial(_if_above, promised, nearest)
             for request in self._refine(points, judge.margin, beyond):
-                self._simulate_points(request)
+                self._simulate_points([point for point in request if self._wanted(point)])
 
     def _nearest(self) -> float:
         """The largest margin so far."""
         return max((self._judge.margin(point) for point in self.points), default=-1.0)
+
+
+def _way(point: Point) -> tuple[str, ...]:
+    """What points have in common that cut a model alike."""
+    line = point.line
+    return line.cluster, line.scaling, line.way
+
+
+def _unpromising(points: Sequence[Point]) -> set[int]:
+    """Ids of points that are not simulated, for several that cut the model alike on as many workers are better by closed forms."""
+    alike: dict[tuple[str | int, ...], list[Point]] = {}
+    for point in points:
+        if point.line.family is not None:
+            alike.setdefault((*_way(point), point.workers), []).append(point)
+    return {
+        id(point) for its in alike.values() for point in sorted(its, key=lambda point: (-point.guess, point.line.name))[_MOST_OF_A_WAY:]
+    }
 
 
 def _if_above(promised: Callable[[Point], float], least: float, point: Point) -> float:

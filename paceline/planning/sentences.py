@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Improvement, Plan, Refused
@@ -14,7 +14,6 @@ from paceline.sentences import change_in_words, goal_in_words, paired_in_words, 
 from simulator.cost import placement_of
 from simulator.results import Failure
 from simulator.text import format_hourly, format_number, format_seconds, format_share, format_throughput, format_usd, written
-from simulator.workload import Workload
 
 __all__ = [
     "beside_the_answer",
@@ -195,7 +194,10 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
         notes.append(f"the answer has the most workers that the range allows ({chosen.workers}); a wider range may have a better one")
     if plan.passed_over:
         were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
-        notes.append(f"{were} passed over, for lying between others that were simulated; the neighbours of the answer were simulated")
+        why = "for lying between others that were simulated"
+        if any(each.family is not None for each in space.lines):
+            why += ", or because others that cut the model alike are better by closed forms"
+        notes.append(f"{were} passed over, {why}; the neighbours of the answer were simulated")
     notes.append(
         "configurations are compared by samples a second; what larger batches, stale gradients or rarer averaging do to convergence is not "
         "predicted"
@@ -209,16 +211,18 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
 
 def _scaling_note(space: Space) -> str:
     """What weak and strong scaling mean here."""
-    each = sorted({load.batch_per_replica for load in _loads(space) if load.batch_per_replica is not None})
-    together = sorted({load.global_batch for load in _loads(space) if load.global_batch is not None})
+    loads = [line.first.workload for line in space.lines if line.family is None or line.scaling == "strong"]
+    each = sorted({load.batch_per_replica for load in loads if load.batch_per_replica is not None})
+    together = sorted({load.global_batch for load in loads if load.global_batch is not None})
     texts = [f"weak scaling: each replica takes {_either(each)} samples a step, however many there are"] if each else []
     texts += [f"strong scaling: all replicas together take {_either(together)} samples a step, however many they are"] if together else []
+    cut = next((line.first for line in space.lines if line.family is not None and line.scaling == "weak"), None)
+    if cut is not None:
+        samples = format_number(cut.batch / cut.layout.ranks_per_replica)
+        texts.append(
+            f"weak scaling of a model that is cut: each device takes {samples} samples a step, a copy as many as its devices together"
+        )
     return "; ".join(texts)
-
-
-def _loads(space: Space) -> Iterator[Workload]:
-    """The workload of each line."""
-    return (line.first.workload for line in space.lines)
 
 
 def _either(values: Sequence[int]) -> str:

@@ -6,10 +6,12 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling
+from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, trained_in_words, way_of, without_layers
 from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find
 from simulator.errors import InputError, ScenarioError
@@ -20,6 +22,8 @@ from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import kind_of, strategy_table
+from simulator.strategies.strategy import Strategy
+from simulator.training import Training
 from simulator.validation_errors import quoted, validated
 from simulator.workload import Workload
 
@@ -88,6 +92,8 @@ class Line:
         By number of workers, ascending.
     searched
         Whether a search may leave some of them out.
+    family
+        The same of lines that differ in how a model is cut alone; None of all others.
     """
 
     name: str
@@ -95,6 +101,12 @@ class Line:
     scaling: Scaling
     scenarios: dict[int, Scenario]
     searched: bool
+    family: object = None
+
+    @property
+    def way(self) -> Way:
+        """Its way of training."""
+        return way_of(self.first.strategy)
 
     @property
     def first(self) -> Scenario:
@@ -131,6 +143,15 @@ class Space:
     price_notes: list[str] = field(default_factory=list)
 
     @property
+    def searched_together(self) -> list[list[Scenario]]:
+        """Configurations of which the search looks for one: a line, or all ways to cut a model alike on a cluster."""
+        found: dict[object, list[Scenario]] = {}
+        for line in self.lines:
+            key = (line.cluster, line.scaling, line.way) if line.family is not None else id(line)
+            found.setdefault(key, []).extend(line.scenarios.values())
+        return list(found.values())
+
+    @property
     def considered(self) -> int:
         """Configurations that the ranges name, those that cannot be included."""
         return sum(len(line.scenarios) for line in self.lines) + sum(one.configurations for one in self.refused)
@@ -161,7 +182,8 @@ def space_of(
     over
         Further keys and their values; ``strategy.workers`` and ``strategy.servers`` stand for ``workers`` and ``servers``.
     strategies
-        Short names (:data:`~simulator.strategies.catalogue.SHORT_NAMES`); none: the scenario's own.
+        Short names (:data:`~simulator.strategies.catalogue.SHORT_NAMES`); none: the scenario's own, and of a workload with layers every
+        way of cutting it (:mod:`paceline.planning.ways`).
     workers, servers
         Such as ``"1..256"`` or ``"1,2,4"``; left out: 1 to 64 workers, the scenario's own servers.
     scaling
@@ -194,7 +216,8 @@ def space_of(
     kinds: tuple[Scaling, ...] = ("weak", "strong") if scaling == "both" else (scaling or own,)
     for name in clusters:
         find("clusters", name, f"`clusters` {quoted(name)}", beside)
-    cells = len(clusters or [""]) * len(strategies or [""]) * len(kinds) * len(of_servers or [1])
+    strategies = strategies or ("", *(NAMES if base.workload.layers else ()))
+    cells = len(clusters or [""]) * len(strategies) * len(kinds) * len(of_servers or [1])
     for _, values in over:
         cells *= len(values)
     if cells * len(of_workers.values) > _MOST_CONFIGURATIONS:
@@ -202,17 +225,23 @@ def space_of(
             f"{source}: the ranges name {cells * len(of_workers.values):,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken"
         )
     space = Space([], [], base, source)
-    for cluster, short in itertools.product(clusters or ("",), strategies or ("",)):
+    for cluster, short in itertools.product(clusters or ("",), strategies):
         on = _on_cluster(base_table, cluster, settings) if cluster else base_table
         if short:
             on = {**on, "strategy": strategy_table(short, on["strategy"])}
+        spans = short in NAMES and bool(base.workload.layers or short not in NOT_CUT)
         for combination in itertools.product(*(values for _, values in over)):
             chosen = [(key, value) for (key, _), value in zip(over, combination, strict=True)]
             name = ", ".join(filter(None, [short, f"on {cluster}" if cluster else "", *(f"{key}={value}" for key, value in chosen)]))
             where = f"{source}{f' ({name})' if name else ''}"
             count = len(kinds) * _counted(on["strategy"], of_workers, of_servers)
+            table = apply_settings(on, chosen, f"{source}: ")
+            keys = [key for key, _ in (*settings, *chosen)]
+            fixed = Fixed.of(table, keys)
             try:
-                template = _template(apply_settings(on, chosen, f"{source}: "), of_workers.values, where, beside, prices)
+                template = _template(Fixed.without(table, keys) if spans else table, of_workers.values, where, beside, prices)
+                if spans and not template.workload.layers:
+                    raise ScenarioError(f"{where}: {without_layers(template.workload)}")
             except ScenarioError as error:
                 asked = _asked(cluster, chosen, base.cluster.name)
                 space.clusters.append(asked)
@@ -222,6 +251,10 @@ def space_of(
                 continue
             asked = _asked(cluster, chosen, template.cluster.name)
             space.clusters.append(asked)
+            if spans:
+                for kind in kinds:
+                    _add_ways(space, short, template, asked, kind, of_workers, chosen, fixed, where)
+                continue
             for kind, server in itertools.product(kinds, _servers_for(template, of_servers)):
                 _add_line(space, template, asked, kind, server, of_workers, chosen, where)
     space.clusters = list(dict.fromkeys(space.clusters))
@@ -320,13 +353,65 @@ def _add_line(
         except ScenarioError as error:
             problems.append(error.problems[0])
     line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
-    # what was chosen by further keys and cannot be read off the words already
-    others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
-    name = f"{line_of.strategy.in_words} on {template.cluster.name}{others}"
+    name = _named(line_of.strategy, line_of.training, template.cluster.name, chosen)
     if problems:
         space.refused.append(Refused(name=f"{name}, {scaling} scaling", cluster=asked, text=problems[0], configurations=len(problems)))
     if scenarios:
         space.lines.append(Line(name, asked, scaling, scenarios, counts.searched))
+
+
+def _add_ways(
+    space: Space,
+    short: str,
+    template: Scenario,
+    asked: str,
+    scaling: Scaling,
+    counts: Counts,
+    chosen: Sequence[tuple[str, Any]],
+    fixed: Fixed,
+    where: str,
+) -> None:
+    """Make a line of each way in which a model is cut, and note which of them cannot be."""
+    base = space.base
+    workload = _scaled(template.workload, scaling, base.replicas)
+    each = workload.batch_per_replica
+    device_batch = None if each is None else Fraction(each, base.layout.ranks_per_replica)
+    lines: dict[str, Line] = {}
+    refused: dict[tuple[Way, bool], list[tuple[str, str]]] = {}
+    known = {line.name: line for line in space.lines if line.cluster == asked and line.scaling == scaling}
+    family = object()
+    maker = Maker(short, template, workload, device_batch, fixed, where)
+    per_node = template.cluster.devices_per_node
+    for count in counts.values:
+        if counts.searched and count % per_node and per_node % count:
+            continue  # of a range, whole nodes, or a part that divides one
+        for its in maker.tried(count):
+            name = _named(its.strategy, its.training, template.cluster.name, chosen)
+            if its.scenario is None:
+                refused.setdefault((way_of(its.strategy), its.by_memory), []).append((f"{name}, {count} workers", its.refused))
+                continue
+            if name not in known or count not in known[name].scenarios:
+                lines.setdefault(name, Line(name, asked, scaling, {}, counts.searched, family)).scenarios[count] = its.scenario
+    space.lines += lines.values()
+    for (way, by_memory), its_texts in refused.items():
+        (name, text), many = its_texts[0], len(its_texts)
+        what = f"{way} under {short!r}, such as {name}" if many > 1 else name
+        space.refused.append(
+            Refused(name=f"{what}, {scaling} scaling", cluster=asked, text=text, configurations=many, by_memory=by_memory, way=way)
+        )
+    made = sum(len(line.scenarios) for line in space.lines)
+    if made > _MOST_CONFIGURATIONS:
+        raise InputError(
+            f"{where}: the ranges name more than {made:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken: give a list of "
+            "`workers`, or fewer `strategies`"
+        )
+
+
+def _named(strategy: Strategy, training: Training, cluster: str, chosen: Sequence[tuple[str, Any]]) -> str:
+    """A line in words: its strategy, how it is trained, where, and what was chosen by further keys."""
+    trained = trained_in_words(training)
+    others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
+    return f"{strategy.in_words}{f', {trained}' if trained else ''} on {cluster}{others}"
 
 
 def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workload:

@@ -34,13 +34,14 @@ _IN_WORDS = frozenset({"rank", "workers", "nodes"})
 def plan_tables(plan: Plan) -> tuple[Table, ...]:
     """Every table that has a row, with all its columns.
 
-    They are, by their names: ``plan-clusters``, each cluster where there are several;
+    They are, by their names: ``plan-clusters``, each cluster where there are several; ``plan-ways``, the best of each way of training;
     ``plan-candidates``, the answer and its runners-up; ``plan-pareto``, the front of cost and
     time; ``plan-servers``, ``plan-workers``, the answer with other numbers of them;
     ``plan-improvements``; ``plan-refused``; ``plan-all``, every configuration that was simulated.
     """
     tables = (
         _clusters(plan),
+        _ways(plan),
         _candidates("plan-candidates", "The answer and its runners-up", (plan.chosen, *plan.runners_up), plan),
         _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan),
         _counts(
@@ -118,6 +119,34 @@ def _clusters(plan: Plan) -> Table:
             figures = best.scaling, *sizes, *_training(best), best.confidence
         rows.append((each.cluster, *figures, each.text, best.name if best is not None else None))
     return Table("Each cluster", columns, tuple(rows), "plan-clusters")
+
+
+def _ways(plan: Plan) -> Table:
+    """A line for each way of training: its best configuration, and what limits it."""
+    columns = (
+        Column("way", "text", "Way of training"),
+        _SCALING,
+        _WORKERS,
+        _NODES,
+        *_RATE,
+        *_TRAINING,
+        Column("memory_bytes", "bytes", "Memory of a device"),
+        Column("waiting", "share", "Waiting (bubbles)"),
+        Column("confidence", "share", "Confidence"),
+        Column("text", "text", "How it compares, and what limits it"),
+        Column("best", "text", "Best configuration"),
+    )
+    rows = []
+    for each in plan.ways:
+        best = each.best
+        figures: tuple[Cell, ...] = (None,) * 12
+        if best is not None:
+            result = best.result
+            sizes = result.scenario.workers, best.nodes
+            rate = _ends(result.throughput_samples_per_s)
+            figures = best.scaling, *sizes, *rate, *_training(best), each.memory_bytes, each.waiting, best.confidence
+        rows.append((each.way, *figures, each.text, best.name if best is not None else None))
+    return Table("The best of each way of training", columns, tuple(rows), "plan-ways")
 
 
 def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Plan) -> Table:

@@ -352,6 +352,11 @@ class Strategy(Spec):
         return self.name_of_kind()
 
     @property
+    def cuts(self) -> tuple[str, ...]:
+        """By what copies of the model are cut, or share their state: of pipeline, tensor, expert and sharded; none: whole copies."""
+        return ()
+
+    @property
     def in_words(self) -> str:
         """In few words, for tables and plans, with everything but its number of workers: ``async PS, 2 servers``."""
         return self.way

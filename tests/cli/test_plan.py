@@ -263,3 +263,11 @@ def test_the_example_of_the_document_prints_what_stands_there(paceline: Paceline
     wanted = shown[1].splitlines()
     assert printed[: len(wanted)] == wanted
     assert "scenarios besides around the answer" in " ".join(wanted)
+
+
+def test_what_cuts_a_model_needs_layers_and_says_how_to_get_them(folder: Path, paceline: Paceline) -> None:
+    answer = paceline("plan", "s.toml", *GOAL, "--strategies", "pipeline", "--workers", "2", *QUICK)
+    assert answer.code == 2
+    assert len(answer.stderr.splitlines()) == 1
+    assert "has no layers" in answer.stderr
+    assert "`paceline calibrate --layers`" in answer.stderr

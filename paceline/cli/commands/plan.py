@@ -86,7 +86,8 @@ def plan(
         typer.Option(
             metavar="A,B,...",
             help="single, mirrored, ring, halving-doubling, tree, hierarchical, auto (whichever all-reduce is fastest), sync-ps, backup, "
-            "async-ps, ssp; left out: the scenario's own.",
+            "async-ps, ssp; of models with layers also pipeline, tensor, zero1, zero2, fsdp, hybrid, each with all its degrees; "
+            "left out: the scenario's own, and of a model with layers all of these.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),

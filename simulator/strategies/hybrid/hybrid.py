@@ -45,6 +45,9 @@ __all__ = ["Hybrid"]
 
 Degree = Annotated[int, Field(ge=1, le=100_000)]
 
+Timed = tuple[int, ...]
+"""Groups whose collectives are timed: the sizes of all that tell them from others."""
+
 _DRAWS = 2048
 _MOST_OPERATIONS = 30_000
 """Operations of a rank's step that both engines take."""
@@ -309,9 +312,9 @@ class Hybrid(Strategy):
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Each stage its routine; ranks that split tensors are one."""
         layout = setup.layout
-        grid = self._grid(layout)
+        grid = self.grid(layout)
         wiring = Wiring(setup.cluster, streams)
-        routines, partitions = self._routines(setup, streams, grid)
+        routines, partitions = self._routines(setup, streams)
         stage_of = np.empty(layout.ranks, dtype=np.int64)
         copy_of = np.empty(layout.ranks, dtype=np.int64)
         stage_of[grid.rank] = np.arange(self.pipeline)[:, None]
@@ -340,16 +343,37 @@ class Hybrid(Strategy):
             partition=tuple(number for number, _ in groups),
         )
 
-    def _grid(self, layout: Layout) -> Grid:
+    def grid(self, layout: Layout) -> Grid:
+        """How its ranks are laid out; ``layout``: with devices that split tensors taken together."""
         copies = layout.replicas
         return Grid(self.pipeline, copies, self.order, self.shard_group or copies, self.expert)
 
-    def _routines(self, setup: Setup, streams: Streams, grid: Grid) -> tuple[tuple[Routine, ...], dict[Among, int]]:
+    def _routines(self, setup: Setup, streams: Streams) -> tuple[tuple[Routine, ...], dict[Among, int]]:
         partitions: dict[Among, int] = {}
+        return tuple(routine_of(stage, partitions) for stage in self.costs(setup, streams)), partitions
+
+    def costs(self, setup: Setup, streams: Streams, timed: dict[Timed, Timing] | None = None) -> list[StageCosts]:
+        """What each stage's step is made of.
+
+        Parameters
+        ----------
+        setup
+            With devices that split tensors taken together (:mod:`simulator.teams`).
+        streams
+            Choose routes.
+        timed
+            How long collectives take, of groups that were timed before on the same cluster by strategies that differ in nothing but
+            degrees and schedule; takes what is timed now.
+        """
+        grid = self.grid(setup.layout)
         load, copies = setup.workload, setup.layout.replicas
-        chunk_bytes = self.pipeline_chunk_bytes
-        ours = Timing(setup.cluster, streams, self.algorithm, self.protocol, chunk_bytes)
-        inner = Timing(self._whole or setup.cluster, streams, "ring", self.protocol, chunk_bytes)
+        timed = {} if timed is None else timed
+
+        def timing(where: Cluster, algorithm: str, *groups: int) -> Timing:
+            return timed.setdefault(groups, Timing(where, streams, algorithm, self.protocol, self.pipeline_chunk_bytes))
+
+        ours = timing(setup.cluster, self.algorithm, self.tensor, self.pipeline, copies, self.shard_group or copies, self.expert)
+        inner = timing(self._whole or setup.cluster, "ring", self.tensor)
         whole = _Costs(self, setup)
         between = {part.first for part in whole.parts[1:]}
         among_tensors = tensor_groups(self._whole or setup.cluster, self.tensor)
@@ -374,31 +398,28 @@ class Hybrid(Strategy):
             numbers = [chunk * self.pipeline + stage for chunk in range(self.chunks)]
             its = [whole.parts[number] for number in numbers]
             found.append(
-                routine_of(
-                    StageCosts(
-                        order=order,
-                        parts=its,
-                        layers=[whole.layers_of(part) for part in its],
-                        first=[number == 0 for number in numbers],
-                        last=[number == len(whole.parts) - 1 for number in numbers],
-                        reduced=[one for chunk, part in enumerate(its) for one in whole.reduced(chunk, part)],
-                        forward_s=load.forward(setup.batch),
-                        backward_s=load.backward(setup.batch),
-                        weights=self.weights_share,
-                        apply=whole.applied(its, setup.layout),
-                        shard=self.shard,
-                        shards=self.shard_group or copies,
-                        copies=copies,
-                        experts=self.expert,
-                        prefetch=self.prefetch,
-                        seconds=lambda among, does, size: ours.seconds(among, every[among], does, size),
-                        exchange_s=exchange_s,
-                        delay=self.delays[stage],
-                    ),
-                    partitions,
+                StageCosts(
+                    order=order,
+                    parts=its,
+                    layers=[whole.layers_of(part) for part in its],
+                    first=[number == 0 for number in numbers],
+                    last=[number == len(whole.parts) - 1 for number in numbers],
+                    reduced=[one for chunk, part in enumerate(its) for one in whole.reduced(chunk, part)],
+                    forward_s=load.forward(setup.batch),
+                    backward_s=load.backward(setup.batch),
+                    weights=self.weights_share,
+                    apply=whole.applied(its, setup.layout),
+                    shard=self.shard,
+                    shards=self.shard_group or copies,
+                    copies=copies,
+                    experts=self.expert,
+                    prefetch=self.prefetch,
+                    seconds=lambda among, does, size: ours.seconds(among, every[among], does, size),
+                    exchange_s=exchange_s,
+                    delay=self.delays[stage],
                 )
             )
-        return tuple(found), partitions
+        return found
 
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
         """Of each stage its chunks."""
@@ -438,9 +459,9 @@ class Hybrid(Strategy):
 
     def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:
         """Of every stage's routine."""
-        grid = self._grid(setup.layout)
+        grid = self.grid(setup.layout)
         its = Devices(setup.cluster, self._whole or setup.cluster, grid, self.tensor, self.expert, self.sequence_parallel)
-        return exchanges_of(*self._routines(setup, streams, grid), its)
+        return exchanges_of(*self._routines(setup, streams), its)
 
     def bubble(self, setup: Setup) -> Bubble | None:
         """By its schedule."""
@@ -476,7 +497,7 @@ class Hybrid(Strategy):
         """The stages of its copy."""
         if self.pipeline == 1:
             return ()
-        ranks: list[int] = self._grid(setup.layout).rank[:, self._place_of(setup, rank)[1]].tolist()
+        ranks: list[int] = self.grid(setup.layout).rank[:, self._place_of(setup, rank)[1]].tolist()
         return ranks
 
     def _place_of(self, setup: Setup, rank: int) -> tuple[int, int]:
@@ -534,6 +555,12 @@ class Hybrid(Strategy):
             ("host", bool(self.on_host)),
         ]
         return " + ".join(name for name, there in names if there) or "data parallel"
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """Each whose degree is above 1."""
+        degrees = {"pipeline": self.pipeline > 1, "tensor": self.tensor > 1, "expert": self.expert > 1, "sharded": self.shard != "none"}
+        return tuple(name for name, there in degrees.items() if there)
 
     @property
     def in_words(self) -> str:
