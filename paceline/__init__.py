@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         testbed_predict,
         testbed_read,
         validate,
+        validate_hybrids,
         validate_matrix,
         validate_published,
     )
@@ -64,7 +65,7 @@ __all__ = [
     "StoppedReport", "Sweep", "Validation", "Workload", "calibrate", "calibrate_link", "calibrate_profile", "compare", "load", "memory",
     "models", "observe", "plan", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report",
     "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read",
-    "validate", "validate_matrix", "validate_published",
+    "validate", "validate_hybrids", "validate_matrix", "validate_published",
 ]  # fmt: skip
 
 _HOME = {

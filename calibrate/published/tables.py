@@ -33,6 +33,8 @@ __all__ = [
     "held_by",
     "load_networks",
     "load_tables",
+    "number_of",
+    "several",
     "variables",
 ]
 
@@ -162,7 +164,7 @@ class Tables:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.series = _several(home / "series.toml", "series", Series)
+        self.series = several(home / "series.toml", "series", Series)
         self._rows: dict[str, list[Row]] = {series.id: [] for series in self.series}
         for table in dict.fromkeys(series.table for series in self.series):
             for row in _rows(home / f"{table}.csv"):
@@ -177,12 +179,12 @@ class Tables:
     @cached_property
     def stacks(self) -> dict[str, Stack]:
         """Software by its id."""
-        return {stack.id: stack for stack in _several(self.home / "stacks.toml", "stack", Stack)}
+        return {stack.id: stack for stack in several(self.home / "stacks.toml", "stack", Stack)}
 
     @cached_property
     def excluded(self) -> list[Excluded]:
         """What is not predicted, with reasons."""
-        return [each for name in _EXCLUSIONS for each in _several(self.home / name, "excluded", Excluded)]
+        return [each for name in _EXCLUSIONS for each in several(self.home / name, "excluded", Excluded)]
 
     @cached_property
     def accounted(self) -> list[Accounted]:
@@ -210,18 +212,19 @@ def load_tables(home: Path | None = None) -> Tables:
 def _accounted(path: Path) -> Iterator[Accounted]:
     with open(path, newline="", encoding="utf-8") as file:
         for fields in csv.DictReader(file):
-            yield validated(Accounted, {key: _number(value) for key, value in fields.items()}, str(path))
+            yield validated(Accounted, {key: number_of(value) for key, value in fields.items()}, str(path))
 
 
 def _rows(path: Path) -> Iterator[Row]:
     with open(path, newline="", encoding="utf-8") as file:
         for number, fields in enumerate(csv.DictReader(file), start=2):
-            given: dict[str, Any] = {key: _number(value) for key, value in fields.items() if value and key in Row.model_fields}
+            given: dict[str, Any] = {key: number_of(value) for key, value in fields.items() if value and key in Row.model_fields}
             given["throughput"] = tuple(float(value) for value in fields["throughput"].split())
             yield validated(Row, given, f"{path}: line {number}")
 
 
-def _number(text: str) -> int | float | str:
+def number_of(text: str) -> int | float | str:
+    """A cell of a table as what it is."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -230,7 +233,14 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-def _several(path: Path, key: str, kind: type[SpecT]) -> list[SpecT]:
+def several(path: Path, key: str, kind: type[SpecT]) -> list[SpecT]:
+    """The entries of an array of tables, each validated.
+
+    Raises
+    ------
+    ScenarioError
+        One breaks a rule; names file, entry and rule.
+    """
     entries = read_toml(path).get(key, [])
     return [validated(kind, entry, f"{path}: {key} {number}") for number, entry in enumerate(entries, start=1)]
 

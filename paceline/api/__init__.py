@@ -24,7 +24,7 @@ from paceline.api.calibrating import (
 from paceline.api.looking_up import models, schema
 from paceline.api.predicting import compare, load, memory, observe, plan, preview, report, simulate, sweep
 from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
-from paceline.api.validating import read_matrix, refit, validate, validate_matrix, validate_published
+from paceline.api.validating import read_matrix, refit, validate, validate_hybrids, validate_matrix, validate_published
 
 __all__ = [
     "calibrate",
@@ -52,6 +52,7 @@ __all__ = [
     "testbed_predict",
     "testbed_read",
     "validate",
+    "validate_hybrids",
     "validate_matrix",
     "validate_published",
 ]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from calibrate.validation.matrix import Matrix
     from calibrate.validation.validation import Validation
 
-__all__ = ["read_matrix", "refit", "validate", "validate_matrix", "validate_published"]
+__all__ = ["read_matrix", "refit", "validate", "validate_hybrids", "validate_matrix", "validate_published"]
 
 
 @checked
@@ -400,6 +400,62 @@ def validate_published(
     with local_workers(0) as workers:
         found = predict_and_compare(tuple(regimes) or None, progress, spread=workers.map)
     validation = found.validation.made_by(command or "paceline.validate_published").judged(limits)
+    files.write(validation)
+    return validation
+
+
+@checked
+def validate_hybrids(
+    only: Annotated[Sequence[str], MustBe("a list of tables or series, such as ['torchgpipe']")] = (),
+    *,
+    keep: Folder | None = None,
+    thresholds: Thresholds = None,
+    out: File | None = None,
+    markdown: File | None = None,
+    rows: File | None = None,
+    force: bool = False,
+    command: Text = "",
+    progress: Stages = None,
+) -> Validation:
+    """Predict trainings that cut a model over devices, which others have measured and published.
+
+    Parameters
+    ----------
+    only
+        Some tables or series of ``models/published/hybrids.toml``; all, if left out.
+    keep
+        A folder: rows that were predicted are kept there, so that the same call goes on where it was stopped.
+    thresholds, out, markdown, rows, force, command, progress
+        As for :func:`validate`.
+
+    Returns
+    -------
+    Validation
+        A row for each published setting and way of predicting it, scores of each, and what missed its threshold.
+
+    Raises
+    ------
+    InputError
+        There is no such table or series, or a file cannot be written.
+
+    Examples
+    --------
+    >>> validate_hybrids(["torchgpipes"])
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `only`: there is no published table or series 'torchgpipes'; choose from llm_foundry, megatron_lm, ...
+    """
+    from calibrate.published.hybrid_validation import validate_hybrids as predict_and_compare
+    from calibrate.validation.validation import thresholds_of
+    from paceline.reporting.validation import ValidationFiles
+    from paceline.sweeping.backends import local_workers
+
+    limits = thresholds_of(thresholds or {})
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), force=force)
+    files.check()
+    with local_workers(0) as workers:
+        found = predict_and_compare(tuple(only) or None, progress, spread=workers.map, keep=path_of(keep))
+    validation = found.made_by(command or "paceline.validate_hybrids").judged(limits)
     files.write(validation)
     return validation
 

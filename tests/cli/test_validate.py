@@ -146,6 +146,10 @@ def refused(answer: Answer) -> str:
     [
         ("validate --regime NCCL", "--regime: goes with --published; add that"),
         ("validate --unit updates/s", "--unit: goes with SCENARIO.toml and --measured; add that, or leave --unit out"),
+        ("validate --only torchgpipe", "--only: goes with --hybrids; add that"),
+        ("validate --hybrids --published", "--hybrids: says nothing with --published"),
+        ("validate --hybrids --matrix quick", "--matrix: says nothing with --hybrids"),
+        ("validate --hybrids --only gpipe", "there is no published table or series 'gpipe'; choose from llm_foundry, megatron_lm"),
         ("validate --published --unit updates/s", "--unit: says nothing with --published"),
         ("validate --published --platform p.json", "--platform: says nothing with --published"),
         ("validate --published --matrix quick", "--matrix: says nothing with --published"),
@@ -190,6 +194,18 @@ def test_bad_use_is_one_line_and_exit_code_2(paceline: Runner, folder: Path, poi
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert says in refused(paceline(*arguments.split()))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_published_hybrids_are_predicted_and_kept(paceline: Runner, folder: Path) -> None:
+    asked = "validate", "--hybrids", "--only", "torchgpipe", "--keep", "kept", "--json"
+    answer = paceline(*asked, "--rows", "rows.csv")
+    assert answer.code == 0, answer.stderr
+    told = json.loads(answer.stdout)
+    assert [score["group"] for score in told["scores"]] == ["torchgpipe, from its smallest row"]
+    assert sum(not row["fitted"] for row in told["rows"]) == 8
+    assert len((folder / "rows.csv").read_text().splitlines()) == 1 + 8
+    assert len((folder / "kept" / "hybrids.ndjson").read_text().splitlines()) == 9
+    assert json.loads(paceline(*asked).stdout)["rows"] == told["rows"]
 
 
 def test_force_replaces_what_is_no_page(paceline: Runner, folder: Path, points: Path) -> None:

@@ -59,6 +59,25 @@ def validate(
     regimes: Annotated[
         list[str] | None, typer.Option("--regime", help="With --published: one regime only. Repeatable.", show_default=False)
     ] = None,
+    hybrids: Annotated[
+        bool,
+        typer.Option("--hybrids", help="Instead: predict published trainings that cut a model over devices: pipelines, tensors, shards."),
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="TABLE|SERIES", help="With --hybrids: one of its tables or series only. Repeatable.", show_default=False
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep",
+            metavar="FOLDER",
+            help="With --hybrids: what was predicted is kept there, and not predicted again.",
+            show_default=False,
+        ),
+    ] = None,
     matrix: Annotated[
         str | None,
         typer.Option(
@@ -133,7 +152,8 @@ def validate(
     With a scenario and a table of your own runs: signed errors, and whether each run lies
     inside its 90% interval. With [bold]--refit[/bold] the scenario is brought to the runs,
     and each is predicted from the others, so that the fit cannot flatter itself. With
-    [bold]--published[/bold]: tables that others have measured and published.
+    [bold]--published[/bold]: tables that others have measured and published; with
+    [bold]--hybrids[/bold]: those of trainings that cut a model over devices.
 
     Without any of these: real TensorFlow clusters are run on this machine, small ones are
     fitted, larger and different ones predicted and then compared. [bold]--matrix[/bold]
@@ -152,6 +172,8 @@ def validate(
 
     Example: [bold]paceline validate --published --max-median 8%[/bold]
 
+    Example: [bold]paceline validate --hybrids --only torchgpipe[/bold]
+
     Example: [bold]paceline validate --matrix quick --out validation.html[/bold]
 
     Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
@@ -167,9 +189,13 @@ def validate(
 
     on_points = scenario is not None or measured is not None
     if published:
-        useless(context, "--published", ("scenario", "measured", *_OF_POINTS, *_OF_MATRIX))
+        useless(context, "--published", ("scenario", "measured", "hybrids", *_OF_POINTS, *_OF_MATRIX))
     else:
         needs(context, "--published", ["regimes"])
+    if hybrids:
+        useless(context, "--hybrids", ("scenario", "measured", *_OF_POINTS, *_OF_MATRIX))
+    else:
+        needs(context, "--hybrids", ["only", "keep"])
     if on_points:
         useless(context, "SCENARIO.toml and --measured", _OF_MATRIX)
     else:
@@ -186,6 +212,9 @@ def validate(
     if published:
         with progress_bar("series") as advance:
             found = api.validate_published(regimes or [], progress=lambda done, total, _: advance(done, total), **common)
+    elif hybrids:
+        with progress_bar("rows") as advance:
+            found = api.validate_hybrids(only or [], keep=keep, progress=lambda done, total, _: advance(done, total), **common)
     elif on_points:
         if scenario is None or measured is None:
             raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")

@@ -1,0 +1,180 @@
+"""All published trainings that cut a model beside their predictions, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from calibrate.probing import Progress
+from calibrate.published.hybrid_prediction import DIMENSIONS, FITTED, SMALLEST, WAYS, Way, fitted_constants, hybrid_rows, is_composed
+from calibrate.published.hybrids import HybridRow, load_hybrids
+from calibrate.published.tables import Excluded
+from calibrate.published.validation import Spread
+from calibrate.validation.comparison import Compared
+from calibrate.validation.validation import Score, Validation, scores_of
+from simulator.constants import Known
+from simulator.errors import InputError
+from simulator.table import Column, Table
+
+__all__ = ["validate_hybrids", "validation_of"]
+
+_WORST = 12
+_WHAT: Mapping[Way, str] = {
+    DIMENSIONS: "throughput from dimensions",
+    FITTED: "throughput with fitted constants",
+    SMALLEST: "throughput from the smallest row",
+}
+_ABOUT = (
+    "Every row is predicted by simulating a scenario of kind hybrid: the model by its dimensions, a machine of the catalogue, degrees, "
+    "micro-batches and what is computed again as published. From dimensions: with the constants that users get, to which no row of these "
+    "tables was fitted. Constants fitted: with matrix_share, elementwise_share and kernel_start_s fitted to two thirds of the layouts of "
+    "one node in vTrain's table; all other tables, and its rows of several nodes, took no part. From its smallest row: compute is scaled "
+    "so that the row of the same training with the fewest devices comes out, which is not scored.",
+    "vTrain's rows of one node are no independent measurements: their step times are linear in the number of micro-batches to nine digits, "
+    "and replicas of data add the same constant to each, so that the file must be composed of measured parts. They test a composition, and "
+    "have no part in what is said of all. Its rows of several nodes are not linear, and test a prediction.",
+    "That a pass takes at least as long as its host needs to start it was seen on vTrain's rows before it was built; the formulas of "
+    "layers and the constants that users get were made without these rows.",
+    "Simpler rules beside them: linear, every device does the same share of its peak as in the median of the fitted rows, or of the "
+    "smallest row; alpha-beta, that with the pipeline's bubble and all messages at nominal rates, nothing overlapped; roofline, every "
+    "device computes at its peak.",
+)
+
+
+def validate_hybrids(
+    only: Sequence[str] | None = None, progress: Progress | None = None, *, spread: Spread = map, keep: Path | None = None
+) -> Validation:
+    """Predict published trainings that cut a model, and compare.
+
+    Parameters
+    ----------
+    only
+        Some of the tables, or series; left out: all.
+    progress
+        Called with how many rows are done, of how many, and the next one's series.
+    spread
+        Predicts rows, one after the other if left out.
+    keep
+        A folder: a row that was predicted is kept there, and not predicted again.
+
+    Raises
+    ------
+    InputError
+        There is no such table or series.
+    ScenarioError
+        A file of the tables is missing or broken.
+    """
+    tables = load_hybrids()
+    names = {each.table for each in tables.series.values()} | set(tables.series)
+    for name in only or ():
+        if name not in names:
+            known = ", ".join(sorted({each.table for each in tables.series.values()}))
+            raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; choose from {known}, or a series")
+    wanted = [row for row in tables.rows if not only or {row.series, tables.of(row).table} & set(only)]
+    constants = fitted_constants(tables)
+    kept = _Kept(keep)
+    missing = [row for row in wanted if row.name not in kept]
+    done = spread(partial(_predicted, constants), missing)
+    for number, (row, found) in enumerate(zip(missing, done, strict=True), start=1):
+        kept.add(row, found)
+        if progress is not None:
+            progress(number, len(missing), row.series)
+    return validation_of([each for row in wanted for each in kept.rows[row.name]], tables.excluded)
+
+
+def _predicted(constants: Mapping[str, Known], row: HybridRow) -> list[Compared]:
+    return hybrid_rows(load_hybrids(), row, constants)
+
+
+class _Kept:
+    """Rows by name, one after the other also in a file where there is a folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.rows: dict[str, list[Compared]] = {}
+        self._file = None if folder is None else folder / "hybrids.ndjson"
+        if self._file is not None and self._file.is_file():
+            for line in self._file.read_text(encoding="utf-8").splitlines():
+                name, rows = json.loads(line)
+                self.rows[name] = [Compared.model_validate(each) for each in rows]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.rows
+
+    def add(self, row: HybridRow, found: list[Compared]) -> None:
+        self.rows[row.name] = found
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with open(self._file, "a", encoding="utf-8") as file:
+                file.write(json.dumps([row.name, [each.model_dump(mode="json") for each in found]]) + "\n")
+
+
+def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Validation:
+    """What is said of rows: each source and way by itself, and each way in all."""
+    by_way = {way: [row for row in rows if row.settings["way"] == way] for way in WAYS}
+    scores: list[Score] = []
+    apart = []
+    for way, its in by_way.items():
+        scores += scores_of(row for row in its if is_composed(row))
+        found = scores_of((row for row in its if not is_composed(row)), f"all, {way}")
+        scores += found
+        if found:
+            apart.append((found[-1].group, _WHAT[way]))
+    return Validation(
+        key="hybrids",
+        title="Published trainings that cut a model",
+        rows=tuple(rows),
+        scores=tuple(scores),
+        apart=tuple(apart),
+        about=_ABOUT,
+        tables=tuple(_worst(its, way) for way, its in by_way.items() if any(not row.fitted for row in its)),
+        details=(_by_layout(rows), _not_fitting(rows), _excluded(excluded)),
+    )
+
+
+def _worst(rows: Iterable[Compared], way: Way) -> Table:
+    columns = Column("setting", "text"), Column("group", "text"), Column("error", "error"), Column("note", "text", "what is known of it")
+    worst = sorted((row for row in rows if not row.fitted), key=lambda row: -abs(row.error))[:_WORST]
+    return Table(f"The largest errors, {way}", columns, tuple((row.name, row.group, row.error, row.note) for row in worst), "worst")
+
+
+def _by_layout(rows: Iterable[Compared]) -> Table:
+    """Of each table, devices and degrees, where the errors lie."""
+    found: dict[tuple[str, str, int, int, int], list[Compared]] = {}
+    for row in rows:
+        if not row.fitted:
+            its = row.settings
+            key = str(its["way"]), str(its["table"]), int(its["workers"]), int(its["tensor"]), int(its["pipeline"])
+            found.setdefault(key, []).append(row)
+    columns = (
+        Column("way", "text"),
+        Column("table", "text"),
+        Column("devices", "count"),
+        Column("tensor", "count"),
+        Column("pipeline", "count"),
+        Column("settings", "count"),
+        Column("median_error", "error", "median error"),
+        Column("worst_error", "error", "worst"),
+    )
+    cells = tuple(
+        (*key, len(its), statistics.median(row.error for row in its), max((row.error for row in its), key=abs))
+        for key, its in sorted(found.items(), key=lambda item: (WAYS.index(item[0][0]), item[0][1:]))
+    )
+    return Table("By devices and degrees", columns, cells, "layouts")
+
+
+def _not_fitting(rows: Iterable[Compared]) -> Table:
+    """Of each series how many settings ran though Paceline would refuse them for want of memory."""
+    found: dict[str, dict[str, bool]] = {}
+    for row in rows:
+        found.setdefault(str(row.settings["series"]), {})[row.name] = row.settings["fits"] == "no"
+    columns = Column("series", "text"), Column("settings", "count"), Column("refused", "count", "thought not to fit")
+    cells = tuple((series, len(its), sum(its.values())) for series, its in found.items() if any(its.values()))
+    return Table("What ran though it is thought not to fit into memory", columns, cells, "memory")
+
+
+def _excluded(left: Sequence[Excluded]) -> Table:
+    columns = Column("table", "text"), Column("series", "text"), Column("rows", "count"), Column("reason", "text")
+    return Table("What is not predicted", columns, tuple((each.table, each.series, each.rows, each.reason) for each in left), "excluded")
