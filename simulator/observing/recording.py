@@ -47,6 +47,11 @@ class Recording:
         else:
             self.updates.append(record)
 
+    @property
+    def cut(self) -> bool:
+        """Whether it is of a model that is cut, or whose batches are."""
+        return self._of is not None and self._of.strategy.cuts_batches
+
     def name_of(self, replica: int) -> str:
         """What a replica is called; empty: by its number alone."""
         return self._of.strategy.name_of_rank(self._of, replica) if self._of is not None else ""

@@ -38,6 +38,8 @@ def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = Non
         All of it by number, where that is at hand already (:meth:`~simulator.observing.recording.Recording.by_number`).
     """
     work = recording.by_number() if work is None else work
+    if recording.cut:
+        return _piece_by_piece(recording, work)
     spans: dict[int, list[Span]] = defaultdict(list)
     pulls: dict[int, list[Transfer]] = defaultdict(list)
     pushes: dict[int, list[Transfer]] = defaultdict(list)
@@ -57,6 +59,55 @@ def waits_for_others(recording: Recording, work: Mapping[int, Work] | None = Non
     return [
         list(_in_step(step, spans[its], pulls[its], pushes[its], fed_s[its], work)) for step in recording.steps for its in (step.replica,)
     ]
+
+
+_BROUGHT = {"forward": "activations", "backward": "gradients"}
+"""What a pass is brought by a message, of the same micro-batch."""
+
+
+def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list[Stood]]:
+    """Of models that are cut: from when a rank computes no longer, or had the last that it heard of, until what it hears next had begun."""
+    last: dict[tuple[str, float, int], Transfer] = {}  # of each collective, how the last one came to it; all of it have the same cause
+    for its in recording.transfers:
+        key = its.name, its.arrived_s, its.cause
+        if its.target == EVERYBODY and (key not in last or its.sent_s > last[key].sent_s):
+            last[key] = its
+    heard: dict[int, list[tuple[float, float, Transfer]]] = defaultdict(list)  # when, since when, and of whom
+    for its in recording.transfers:
+        joined = last[its.name, its.arrived_s, its.cause] if its.target == EVERYBODY else its
+        rank = its.source.replica if its.target == EVERYBODY else its.target.replica
+        if rank is not None:
+            heard[rank].append((its.arrived_s, joined.sent_s, joined))
+    spans: dict[int, list[Span]] = defaultdict(list)
+    for span in recording.spans:
+        spans[span.replica].append(span)
+    had_s: dict[int, list[float]] = defaultdict(list)  # its batches
+    for wait in recording.waits:
+        if wait.name == "input":
+            had_s[wait.replica].append(wait.end_s)
+    found = []
+    for step in recording.steps:
+        own = [span for span in spans[step.replica] if step.start_s < span.end_s <= step.end_s]
+        fed_s = max((at_s for at_s in had_s[step.replica] if step.start_s < at_s <= step.end_s), default=step.start_s)
+        begins = [*((span.start_s, _BROUGHT.get(span.kind, "") + span.name.removeprefix(span.kind)) for span in own), (step.end_s, "")]
+        stood = []
+        for free_s, (begin_s, brought) in zip([fed_s, *(span.end_s for span in own)], begins, strict=True):
+            meanwhile = [each for each in heard[step.replica] if free_s < each[0] <= begin_s]
+            passed_s = max((arrived_s for arrived_s, _, joined in meanwhile if joined.kind == "exchange"), default=free_s)
+            # what is sent to it is received when the pass before has ended, with what it exchanges
+            meanwhile = [
+                (arrived_s if joined.target == EVERYBODY else max(arrived_s, passed_s), since_s, joined)
+                for arrived_s, since_s, joined in meanwhile
+                if joined.target == EVERYBODY or joined.name == brought
+            ]
+            for arrived_s, since_s, joined in sorted(meanwhile):
+                made = _made(joined.sender, work)
+                whom = made.whom if made is not None else joined.source.replica
+                if since_s > free_s and whom != step.replica:
+                    stood.append(Stood(free_s, min(since_s, arrived_s), whom))
+                free_s = arrived_s
+        found.append(stood)
+    return found
 
 
 def _in_step(

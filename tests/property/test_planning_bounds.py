@@ -114,6 +114,6 @@ def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("file", sorted((ROOT / "models" / "scenarios").glob("*.toml")), ids=lambda file: file.stem)
 def test_no_scenario_of_the_catalogue_exceeds_its_ceiling(file: Path) -> None:
-    scenario = load_scenario(file, [("run.steps", 20), ("run.replications", 3)])
+    scenario = load_scenario(file, [("run.steps", 20), ("run.warmup_steps", 3), ("run.replications", 3)])
     rates = np.array(simulate(scenario).throughput_of_each_replication)
     assert (rates <= Ceilings(scenario).of(scenario) * (1 + 1e-9)).all()

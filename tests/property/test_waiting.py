@@ -28,7 +28,7 @@ from simulator.resolve import resolve
 
 
 def recorded(scenario: Scenario) -> Recording:
-    recording = Recording()
+    recording = Recording(scenario)
     replicate(scenario, 0, recording)
     return recording
 
