@@ -26,6 +26,7 @@ __all__ = [
     "ASYNCHRONOUS",
     "CATALOGUE",
     "CONTENDED",
+    "CUT",
     "MEASURED",
     "SYNCHRONOUS",
     "Regime",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
+CUT = "cut models"
+"""Stages, split tensors, experts, shared state."""
 MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"
 
 
@@ -68,8 +71,10 @@ def regime_of(scenario: Scenario) -> str:
     strategy = scenario.strategy
     if scenario.servers:
         kind = ASYNCHRONOUS if strategy.pace.asynchronous else SYNCHRONOUS
+    elif strategy.in_step and strategy.simpler is None and scenario.ranks > 1:
+        kind = CUT
     elif (strategy.reduction is not None or strategy.in_step) and scenario.ranks > 1:
-        kind = ALL_REDUCE  # of a model that is cut as well, until enough of those have been held against real runs
+        kind = ALL_REDUCE
     else:
         return ""
     cluster = scenario.cluster

@@ -15,14 +15,15 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from calibrate.published.hybrids import HybridRow, HybridTables, alpha_beta, base_of_rules, linear, roofline
-from calibrate.validation.comparison import Compared, Reached, drawn_interval, reached_of
+from calibrate.published.prediction import discrepancy_without
+from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator import simulate
 from simulator.constants import Known
 from simulator.errors import ScenarioError
+from simulator.inadequacy import regime_of
 from simulator.loading import read_toml, scenario_from_table
 from simulator.memory import does_not_fit
 from simulator.resolve import resolve
-from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.validation_errors import validated
@@ -50,7 +51,7 @@ SMALLEST: Way = "from its smallest row"
 WAYS: tuple[Way, ...] = (DIMENSIONS, FITTED, SMALLEST)
 
 FITTED_FILE = "hybrids_fitted.toml"
-REGIME = "hybrid"
+REGIME = "other constants"
 
 _SOURCES = {
     "vtrain_ground_truth": "vTrain",
@@ -233,6 +234,8 @@ def _compared(
     tables: HybridTables, row: HybridRow, way: Way, scenario: Scenario, *, fitted: bool = False, base: HybridRow | None = None
 ) -> Compared:
     series = tables.of(row)
+    if regime := regime_of(scenario):
+        scenario = scenario.model_copy(update={"discrepancy": discrepancy_without(series.table, regime)})
     result = simulate(scenario)
     begun = base_of_rules(tables, [base]) if base is not None else tables.base_of_fitted
     bound = roofline(tables, row)
@@ -255,13 +258,10 @@ def _compared(
     )  # fmt: skip
     if fitted or is_composed(found):
         return found
-    return found.model_copy(update={"reached": _reached(result, series.table, series.id)})
-
-
-def _reached(result: Result, table: str, series: str) -> Reached | None:
-    """How far it reaches, under a regime of its own: no figure of a regime is estimated from these rows so far."""
-    found = reached_of(result.discrepancy, drawn_interval(result), source=table, series=series)
-    return None if found is None else found.model_copy(update={"regime": REGIME})
+    reached = reached_of(result.discrepancy, drawn_interval(result), source=series.table, series=series.id)
+    if reached is not None and way == FITTED:
+        reached = reached.model_copy(update={"regime": REGIME})
+    return found.model_copy(update={"reached": reached})
 
 
 def _solved(tables: HybridTables, base: HybridRow) -> Times:

@@ -28,9 +28,10 @@ from calibrate.profiling import check_target
 from calibrate.records import LinkCheck, Note, Repeat, StagePass, Updated
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
+from calibrate.validation.comparison import Compared, drawn_interval, reached_of, rows_to_csv
 from simulator import scenario_from_table, simulate
 from simulator.errors import CalibrationError, InputError
-from simulator.files import check_folder, read_toml
+from simulator.files import check_folder, read_toml, write_whole
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.text import format_change
@@ -250,6 +251,7 @@ def scenario_of(setting: StagedSetting, workload: Mapping[str, Any], *, replicat
         "workload": {**workload, "batch_per_replica": setting.batch},
         "cluster": {
             "name": "two hosts" if link is not None else "two logical devices",
+            "basis": "measured",
             "nodes": len(setting.stages),
             "inter_node": {"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s if link is not None else _BY_ADDRESS, "latency_s": 0.0},
             **({"transport": transport} if link is not None else {}),
@@ -339,6 +341,28 @@ def compared(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]
     return found
 
 
+def compared_rows(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]], workload: Mapping[str, Any]) -> list[Compared]:
+    """Each setting that was measured beside its prediction, as discrepancies are estimated from."""
+    found = []
+    for setting in settings:
+        measured = tuple(setting.batch / float(row["step_s"]) for row in rows if row["name"] == setting.name)
+        if not measured:
+            continue
+        result = simulate(scenario_of(setting, workload))
+        series = "one process" if setting.one_process else "two processes"
+        found.append(
+            Compared(
+                name=setting.name,
+                group=f"model parallelism, {series}",
+                unit="samples/s",
+                measured=measured,
+                predicted=result.throughput_samples_per_s,
+                reached=reached_of(result.discrepancy, drawn_interval(result), source="one EPYC, model parallelism", series=series),
+            )
+        )
+    return found
+
+
 def _step_s(scenario: Scenario) -> float:
     mean = simulate(scenario).mean_step_s
     assert mean is not None
@@ -354,12 +378,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="settings whose name has this in it")
     parser.add_argument("--predict", type=Path, metavar="WORKLOAD", help="measure nothing; print the rows beside predictions, as Markdown")
+    parser.add_argument(
+        "--validated", type=Path, metavar="CSV", help="with --predict: write them for the estimate of discrepancies as well"
+    )
     arguments = parser.parse_args()
     if arguments.predict is not None:
         with arguments.out.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        for cells in compared(read_settings(arguments.settings), rows, read_toml(arguments.predict)):
+        settings, workload = read_settings(arguments.settings), read_toml(arguments.predict)
+        for cells in compared(settings, rows, workload):
             print("| " + " | ".join(cells) + " |")  # noqa: T201
+        if arguments.validated is not None:
+            write_whole(arguments.validated, rows_to_csv(compared_rows(settings, rows, workload)))
         return
     arguments.measurements.mkdir(parents=True, exist_ok=True)
     if not arguments.out.exists():

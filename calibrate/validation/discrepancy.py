@@ -36,7 +36,7 @@ from simulator import catalog
 from simulator.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
 from simulator.figures import Estimate
 from simulator.files import write_whole
-from simulator.inadequacy import ALL_REDUCE, ASYNCHRONOUS, CATALOGUE, CONTENDED, MEASURED, SYNCHRONOUS, discrepancy_of
+from simulator.inadequacy import ALL_REDUCE, ASYNCHRONOUS, CATALOGUE, CONTENDED, CUT, MEASURED, SYNCHRONOUS, discrepancy_of
 from simulator.intervals import widened
 from simulator.results import Result
 from simulator.text import format_change, format_number, format_share
@@ -138,7 +138,7 @@ def deviations(sample: Sample, regime: str, without: str = "") -> tuple[Deviatio
     """
     kept = sample.where((sample.source != without) & _alike(sample, regime))
     if not len(kept.share):
-        kept = sample.where(sample.source != without)
+        kept = sample.where((sample.source != without) & ((sample.regime == regime) | _of_whole_models(sample)))
     weights = kept.weights(regime)
 
     def loss(logs: Array) -> float:
@@ -159,9 +159,17 @@ _SEARCH = {"xatol": 0.02, "fatol": 1e-6}
 
 
 def _alike(sample: Sample, regime: str) -> NDArray[np.bool_]:
-    """Rows with the same kind of links."""
-    links = regime.partition(", ")[2]
-    return np.array([name.partition(", ")[2] == links for name in sample.regime], dtype=bool)
+    """Rows with the same kind of links; models that are cut stand by themselves, whatever their links where there are no others."""
+    kind, _, links = regime.partition(", ")
+    names = [name.partition(", ") for name in sample.regime]
+    if kind == CUT:
+        alike = [name[0] == CUT and name[2] == links for name in names]
+        return np.array(alike if any(alike) else [name[0] == CUT for name in names], dtype=bool)
+    return np.array([name[0] != CUT and name[2] == links for name in names], dtype=bool)
+
+
+def _of_whole_models(sample: Sample) -> NDArray[np.bool_]:
+    return np.array([", " in name and not name.startswith(CUT) for name in sample.regime], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -272,7 +280,7 @@ def main() -> None:
         document.add(tomlkit.comment(line))
     document.add("schema_version", tomlkit.item(1))
     tables = tomlkit.aot()
-    for kind in (ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS):
+    for kind in (ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS, CUT):
         for links in (MEASURED, CONTENDED, CATALOGUE):
             table = tomlkit.table()
             table.update(_regime_table(rows, sample, f"{kind}, {links}"))
