@@ -21,7 +21,8 @@ def test_the_example_is_fitted_from_its_measurements(name: str, folder: str) -> 
     files = [ROOT / "tests" / "calibrate" / "data" / folder / file for file in example.provenance["measurements"].split()]
     fitted = calibrate.fit_workload(files, example.name)
     assert fitted.provenance["measurements_sha256"] == example.provenance["measurements_sha256"]
-    assert fitted.variables == example.variables
+    # the examples were written before columns of matrices were noted
+    assert tuple(its.model_copy(update={"columns": None}) for its in fitted.variables) == example.variables
     assert fitted.layers == example.layers
     assert fitted.jitter.kind == example.jitter.kind
     # other releases of scipy may end an iteration elsewhere

@@ -270,7 +270,8 @@ def test_more_workers_than_cores_keep_them_busy(scenario):
 
 
 REFUSED = {"async, streams", "ring, forward", "ring, cycles", "ring, through hosts", "ring, slowed"}
-"""Work on bytes while they cross, and what is simulated for all ranks at once."""
+REFUSED |= {mode for mode, (strategy, *_) in MODES.items() if strategy["kind"] == "hybrid"}
+"""Work on bytes while they cross, what is simulated for all ranks at once, and models that are cut."""
 APART = {
     "async, random order, shards": "tensors that come to a host link in the same instant take the order that rounding gives them",
     "sync, backups on shared cores": "so do gradients that come to a server, and whose counts then decides who is late",
