@@ -20,7 +20,7 @@ from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator import simulate
 from simulator.constants import Known
 from simulator.errors import ScenarioError
-from simulator.inadequacy import regime_of
+from simulator.inadequacy import CATALOGUE, CUT, regime_of
 from simulator.loading import read_toml, scenario_from_table
 from simulator.memory import does_not_fit
 from simulator.resolve import resolve
@@ -32,7 +32,6 @@ __all__ = [
     "DIMENSIONS",
     "FITTED",
     "FITTED_FILE",
-    "REGIME",
     "SMALLEST",
     "WAYS",
     "Way",
@@ -51,7 +50,6 @@ SMALLEST: Way = "from its smallest row"
 WAYS: tuple[Way, ...] = (DIMENSIONS, FITTED, SMALLEST)
 
 FITTED_FILE = "hybrids_fitted.toml"
-REGIME = "other constants"
 
 _SOURCES = {
     "vtrain_ground_truth": "vTrain",
@@ -259,8 +257,9 @@ def _compared(
     if fitted or is_composed(found):
         return found
     reached = reached_of(result.discrepancy, drawn_interval(result), source=series.table, series=series.id)
-    if reached is not None and way == FITTED:
-        reached = reached.model_copy(update={"regime": REGIME})
+    if reached is not None:
+        # of others, what their constants leave open says more than what the model is off by
+        reached = reached.model_copy(update={"regime": f"{CUT}, {CATALOGUE if way == SMALLEST else way}"})
     return found.model_copy(update={"reached": reached})
 
 

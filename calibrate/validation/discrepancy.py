@@ -150,6 +150,10 @@ def deviations(sample: Sample, regime: str, without: str = "") -> tuple[Deviatio
         key=lambda its: float(its.fun),
     )
     compute, communication = (0.0 if value < _NOTHING else digits(value, 2) for value in np.exp(found.x))
+    kind, _, links = regime.partition(", ")
+    if kind == CUT:  # of few sources: no less than of all-reduces, which a cut model has as well
+        least = deviations(sample, f"{ALL_REDUCE}, {links}", without)
+        compute, communication = max(compute, least[0].per_doubling), max(communication, least[1].at)
     return Deviation(per_doubling=compute), Deviation(at=communication)
 
 
