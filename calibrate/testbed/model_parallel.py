@@ -28,10 +28,9 @@ from calibrate.profiling import check_target
 from calibrate.records import LinkCheck, Note, Repeat, StagePass, Updated
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
-from calibrate.validation.comparison import Compared, drawn_interval, reached_of, rows_to_csv
 from simulator import scenario_from_table, simulate
 from simulator.errors import CalibrationError, InputError
-from simulator.files import check_folder, read_toml, write_whole
+from simulator.files import check_folder, read_toml
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.text import format_change
@@ -341,28 +340,6 @@ def compared(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]
     return found
 
 
-def compared_rows(settings: Sequence[StagedSetting], rows: Sequence[Mapping[str, str]], workload: Mapping[str, Any]) -> list[Compared]:
-    """Each setting that was measured beside its prediction, as discrepancies are estimated from."""
-    found = []
-    for setting in settings:
-        measured = tuple(setting.batch / float(row["step_s"]) for row in rows if row["name"] == setting.name)
-        if not measured:
-            continue
-        result = simulate(scenario_of(setting, workload))
-        series = "one process" if setting.one_process else "two processes"
-        found.append(
-            Compared(
-                name=setting.name,
-                group=f"model parallelism, {series}",
-                unit="samples/s",
-                measured=measured,
-                predicted=result.throughput_samples_per_s,
-                reached=reached_of(result.discrepancy, drawn_interval(result), source="one EPYC, model parallelism", series=series),
-            )
-        )
-    return found
-
-
 def _step_s(scenario: Scenario) -> float:
     mean = simulate(scenario).mean_step_s
     assert mean is not None
@@ -385,11 +362,8 @@ def main() -> None:
     if arguments.predict is not None:
         with arguments.out.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        settings, workload = read_settings(arguments.settings), read_toml(arguments.predict)
-        for cells in compared(settings, rows, workload):
+        for cells in compared(read_settings(arguments.settings), rows, read_toml(arguments.predict)):
             print("| " + " | ".join(cells) + " |")  # noqa: T201
-        if arguments.validated is not None:
-            write_whole(arguments.validated, rows_to_csv(compared_rows(settings, rows, workload)))
         return
     arguments.measurements.mkdir(parents=True, exist_ok=True)
     if not arguments.out.exists():
