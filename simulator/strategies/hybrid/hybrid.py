@@ -37,7 +37,7 @@ from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, cut, 
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
 from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
-from simulator.strategies.strategy import Count, Pace, Strategy, check_workers
+from simulator.strategies.strategy import Count, Strategy, check_workers
 from simulator.text import format_share
 from simulator.workload import Workload
 
@@ -276,11 +276,6 @@ class Hybrid(Strategy):
         ours = self.model_copy(update={"workers": None if self.workers is None else self.workers // self.tensor})
         ours._whole = whole
         return ours
-
-    @property
-    def pace(self) -> Pace:
-        """All together, every step."""
-        return Pace()
 
     @property
     def imbalance(self) -> Distribution:
@@ -537,10 +532,6 @@ class Hybrid(Strategy):
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
         """None: what must be exchanged may be hidden by the passes of other micro-batches."""
         return None
-
-    def uses_inner_links(self, layout: Layout) -> bool:
-        """Whether anything crosses the links inside a node."""
-        return min(layout.ranks, layout.replicas_per_node) > 1
 
     # -- names -----------------------------------------------------------------------
 

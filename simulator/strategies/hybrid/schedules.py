@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["SCHEDULES", "Does", "Pass", "Schedule", "in_flight", "passes"]
+__all__ = ["Does", "Pass", "Schedule", "in_flight", "passes"]
 
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble", "pipedream"]
 Does = Literal["forward", "backward", "weights"]
@@ -124,5 +124,3 @@ _ORDERS: dict[Schedule, Callable[[int, int, int], list[list[Pass]]]] = {
     "zero-bubble": _zero_bubble,
     "pipedream": _pipedream,
 }
-SCHEDULES: tuple[Schedule, ...] = tuple(_ORDERS)
-"""All that there are."""
