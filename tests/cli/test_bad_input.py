@@ -206,7 +206,7 @@ FILES = [
     Bad(
         "use-other-kind",
         SIM,
-        ("cluster.use: 'w.toml' must be a cluster file, but w.toml has no inter_node",),
+        ("cluster.use: 'w.toml' must be a cluster file, but w.toml is a workload;",),
         {**edited(USED, '[cluster]\nuse = "w.toml"'), "w.toml": WORKLOAD},
     ),
     Bad(
