@@ -169,6 +169,8 @@ def schema_of(name: Format) -> dict[str, Any]:
     if name == "scenario":
         # in a file, `use` names a catalogue entry, and the section's own keys overlay it
         for section in ("workload", "cluster", "input"):
-            named = {"type": "object", "required": ["use"], "properties": {"use": {"type": "string"}}}
-            found["properties"][section] = {"anyOf": [named, found["properties"][section]]}
+            use = {"type": "string", "description": "name of a file of the catalogue, or a path; keys beside it overlay its own"}
+            named = {"type": "object", "required": ["use"], "properties": {"use": use}}
+            written = found["properties"][section]
+            found["properties"][section] = {"anyOf": [named, written], "description": written.pop("description")}
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from simulator.errors import InputError
-from simulator.validation_errors import quoted
 
 __all__ = ["MOST", "is_range", "numbers_in"]
 
@@ -47,8 +46,8 @@ def numbers_in(text: str, where: str = "") -> list[int] | None:
             return None
         low, high = int(part[1]), int(part[2] or part[1])
         if low > high:
-            raise InputError(f"{where}{quoted(part[0].strip())}: has nothing in it, since {low} is above {high}; write {high}..{low}")
+            raise InputError(f"{where}{part[0].strip()!r}: has nothing in it, since {low} is above {high}; write {high}..{low}")
         if high - low + len(found) >= MOST:
-            raise InputError(f"{where}{quoted(text)}: names more than {MOST:,} numbers")
+            raise InputError(f"{where}{text[:60]!r}: names more than {MOST:,} numbers")
         found.extend(range(low, high + 1))
     return found

@@ -27,6 +27,7 @@ from simulator.validation_errors import is_valid, quoted, validated
 from simulator.workload import BY_DIMENSIONS, LAW_PARTS, Workload
 
 __all__ = [
+    "NAMED",
     "Settings",
     "Source",
     "apply_settings",
@@ -54,7 +55,7 @@ _FORMATS: dict[Kind, tuple[type[BaseModel], Is]] = {
     "inputs": (InputPipeline, "input"),
 }
 """What the files of each kind hold."""
-_NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs"}
+NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs"}
 """Sections of a scenario that may ``use`` a file of a kind."""
 _PRICES = ("price", "server_price")
 
@@ -243,7 +244,7 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     if not table:
         raise ScenarioError(f"{source}: is empty; a scenario has the tables [workload], [cluster], [strategy] and [run]")
     resolved = dict(table)
-    for section, kind in _NAMED.items():
+    for section, kind in NAMED.items():
         if section in resolved:
             resolved[section] = _resolved(kind, resolved[section], f"{source}: {section}", beside)
     if "cluster" in resolved:

@@ -1,4 +1,7 @@
-"""Options that several commands have: their help, and how the text that is typed becomes an argument of the library."""
+"""Options that several commands have: their help, and how the text that is typed becomes an argument of the library.
+
+Every help text imports this file, so that functions import what is heavy themselves.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ import typer
 
 from paceline.ranges import numbers_in
 from simulator.errors import InputError, ScenarioError
-from simulator.validation_errors import quoted
 
 __all__ = [
     "BACKEND_HELP",
@@ -121,6 +123,8 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
     InputError
         There is no name before ``=``, or a name is given twice.
     """
+    from simulator.validation_errors import quoted
+
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, price = text.rpartition("=")
@@ -216,6 +220,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
     ScenarioError
         There is no ``=``, or no key.
     """
+    from simulator.validation_errors import quoted
+
     key, equals, raw = text.partition("=")
     key = key.strip()
     if not equals or not _is_dotted(key):

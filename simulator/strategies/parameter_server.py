@@ -91,7 +91,7 @@ class ParameterServer(Strategy):
     }
 
     terse: ClassVar[tuple[str, ...]] = ("replicas_per_worker", "compression")
-    kind: Literal["parameter-server"] = "parameter-server"
+    kind: Literal["parameter-server"] = Field(default="parameter-server", description="this strategy")
     mode: Literal["sync", "async", "ssp"] = Field(
         description="sync: gradients are averaged each step; async: each is applied when it comes; ssp: async, but nobody "
         "runs more than bound steps ahead of the slowest"

@@ -31,7 +31,7 @@ from simulator.spec import keys_of, parts_of
 
 ROOT = Path(__file__).parents[2]
 INSIDE = ROOT / "docs" / "inside-a-run.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def toml_blocks() -> list[tuple[str, str]]:
@@ -113,9 +113,10 @@ def keys_of_scenarios(table: type[BaseModel] = Scenario) -> set[str]:
 
 
 def test_every_key_is_documented():
-    pages = ("scenario", "computed-workloads", "training", "compression", "job")  # the first leads to the others
-    page = "\n".join((ROOT / "docs" / f"{name}.md").read_text() for name in pages)
-    documented = {word for code in re.findall(r"`([^`\n]+)`", page) for word in re.findall(r"[a-z0-9_]+", code)}
+    pages = ("scenario", "computed-workloads", "ways-of-training", "compression", "training", "input", "job", "metrics", "moving")
+    page = "\n".join((ROOT / "docs" / f"{name}.md").read_text() for name in pages)  # the first leads to the others
+    code = re.findall(r"```toml\n(.*?)```", page, re.DOTALL) + re.findall(r"`([^`\n]+)`", page)
+    documented = {word for part in code for word in re.findall(r"[a-z0-9_]+", part)}
     assert keys_of_scenarios() <= documented, keys_of_scenarios() - documented
 
 

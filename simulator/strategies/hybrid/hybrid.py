@@ -77,7 +77,7 @@ class Hybrid(Strategy):
     cuts_batches: ClassVar[bool] = True
     in_step: ClassVar[bool] = True
 
-    kind: Literal["hybrid"] = "hybrid"
+    kind: Literal["hybrid"] = Field(default="hybrid", description="this strategy")
     workers: Count | None = Field(default=None, description="devices in all, one a worker; left out: as many as fill the cluster")
     pipeline: Degree = Field(default=1, description="stages that layers are laid out on (training.micro_batches go through them)")
     tensor: Degree = Field(default=1, description="devices that split each tensor")
