@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 from simulator.errors import ScenarioError
-from simulator.file_kinds import mistaken
 
 __all__ = [
     "Kind",
@@ -130,6 +129,8 @@ def find_any(name: str, where: str) -> Path:
 def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
     if name in known:
         return known[name]
+    from simulator.file_kinds import mistaken  # names are completed without it
+
     if os.path.isfile(name) and (said := mistaken(name)):
         raise ScenarioError(f"{where}: {name} {said}")
     listed = "" if kind == "matrix" else " (`paceline models list`)"
