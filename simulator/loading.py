@@ -25,6 +25,7 @@ from simulator.workload import BY_DIMENSIONS, LAW_PARTS, MARKS, Workload
 
 __all__ = [
     "DEEPEST",
+    "NAMED",
     "Settings",
     "Source",
     "apply_settings",
@@ -58,7 +59,7 @@ _FORMATS: dict[Kind, tuple[type[BaseModel], tuple[str, ...]]] = {
 """Each kind with keys of which its files, and no others, have one."""
 
 
-_NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs"}
+NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs"}
 """Sections of a scenario that may ``use`` a file of a kind."""
 _PRICES = ("price", "server_price")
 _INSTEAD_OF = (
@@ -270,7 +271,7 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     if not table:
         raise ScenarioError(f"{source}: is empty; a scenario has the tables [workload], [cluster], [strategy] and [run]")
     resolved = dict(table)
-    for section, kind in _NAMED.items():
+    for section, kind in NAMED.items():
         if section in resolved:
             resolved[section] = _resolved(kind, resolved[section], f"{source}: {section}", beside)
     if "cluster" in resolved:

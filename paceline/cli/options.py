@@ -1,4 +1,7 @@
-"""Options that several commands have: their help, and how the text that is typed becomes an argument of the library."""
+"""Options that several commands have: their help, and how the text that is typed becomes an argument of the library.
+
+Every help text imports this file, so that functions import what is heavy themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ from typing import Any
 import typer
 
 from simulator.errors import InputError, ScenarioError
-from simulator.loading import DEEPEST, is_dotted_key
-from simulator.validation_errors import quoted
 
 __all__ = [
     "BACKEND_HELP",
@@ -119,6 +120,8 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
     InputError
         There is no name before ``=``, or a name is given twice.
     """
+    from simulator.validation_errors import quoted
+
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, price = text.rpartition("=")
@@ -215,6 +218,9 @@ def parse_setting(text: str) -> tuple[str, Any]:
     ScenarioError
         There is no ``=``, or no key.
     """
+    from simulator.loading import DEEPEST, is_dotted_key
+    from simulator.validation_errors import quoted
+
     key, equals, raw = text.partition("=")
     key = key.strip()
     if not equals or not is_dotted_key(key):
@@ -235,6 +241,8 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     ScenarioError
         There is no key, or no value.
     """
+    from simulator.loading import is_dotted_key
+
     key, equals, raw = text.partition("=")
     key = key.strip()
     if not equals or not is_dotted_key(key):

@@ -31,7 +31,7 @@ from simulator.spec import keys_of, parts_of
 
 ROOT = Path(__file__).parents[2]
 INSIDE = ROOT / "docs" / "inside-a-run.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def toml_blocks() -> list[tuple[str, str]]:
