@@ -186,6 +186,17 @@ def test_three_pages_quote_a_plan():
     assert [page for page, *_ in quoted_plans()] == ["README.md", "fit-a-large-model.md", "plan-a-whole-job.md"]
 
 
+def test_constants_stand_in_the_documents_as_they_are_used():
+    constants = {row["name"]: row for row in tomllib.loads((ROOT / "models" / "practice.toml").read_text())["constant"]}
+    shown = {}
+    for page in ("practice", "computed-workloads"):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        shown |= {name: values for name, *values in re.findall(r"^\| `(\w+)` \| ([\d.]+) \(([\d.]+) to ([\d.]+)\) \|", text, re.MULTILINE)}
+    assert shown.keys() == constants.keys() - {"kernel_start_s"}  # which has a unit
+    for name, values in shown.items():
+        assert [float(value) for value in values] == [constants[name][key] for key in ("value", "low", "high")], name
+
+
 def published_scores() -> dict[str, list[str]]:
     """The table of scores on published rows, by measure; the groups stand under "measure"."""
     page = (ROOT / "docs" / "fidelity-published.md").read_text()
