@@ -113,7 +113,11 @@ def fit_workload(
         prefix = "" if str(error).startswith(str(measurements)) else f"{measurements}: "
         kind = MeasurementsError if stored and not isinstance(error, DisturbedError) else CalibrationError
         again = not stored and isinstance(error, DisturbedError)
-        kept = f"; nothing has to be measured again for that: give `from_measurements` {listed([str(file) for file in files])}" if again else ""
+        kept = (
+            f"; nothing has to be measured again for that: give `from_measurements` {listed([str(file) for file in files])}"
+            if again
+            else ""
+        )
         raise kind(f"{prefix}{error}{kept}") from None
 
 
