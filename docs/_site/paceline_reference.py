@@ -62,7 +62,7 @@ def _sentence(words: str) -> str:
     """With a capital letter, where it does not begin with a name, and a full stop."""
     first = re.match(r"[a-z]+(?=[\s,;:.]|$)", words)
     words = words[0].upper() + words[1:] if first else words
-    return _text(words if words.endswith((".", ")")) and not words.endswith("etc.)") else f"{words}.")
+    return _text(f"{words.removesuffix('.')}.")
 
 
 def _directive(name: str, argument: str, options: dict[str, str], text: str) -> str:
@@ -153,8 +153,8 @@ class _Format:
             for one in schema.get("anyOf", ()):
                 yield from self._inner(one, path)
 
-    def type_of(self, schema: dict[str, Any]) -> str:
-        """What a key takes, in words."""
+    def type_of(self, schema: dict[str, Any], full: str = "") -> str:
+        """What a key takes, in words; of a quantity, with its full name."""
         if "const" in schema:
             return f"`{json.dumps(schema['const'])}`"
         if "enum" in schema:
@@ -163,28 +163,31 @@ class _Format:
             table = self._at(schema["$ref"])
             return self.type_of(table) if "anyOf" in table else "table"
         if "anyOf" in schema:
-            return " or ".join(dict.fromkeys(self.type_of(one) for one in schema["anyOf"] if one.get("type") != "null"))
+            return " or ".join(dict.fromkeys(self.type_of(one, full) for one in schema["anyOf"] if one.get("type") != "null"))
         if "prefixItems" in schema:
             return f"list of {len(schema['prefixItems'])}: " + ", ".join(self.type_of(one) for one in schema["prefixItems"])
         if schema.get("type") == "array":
             return f"list of: {self.type_of(schema.get('items', {}))}"
-        limits = [f"{words} {schema[limit]:,}" for limit, words in _LIMITS.items() if limit in schema]
-        return ", ".join([_TYPES.get(schema.get("type", "object"), "table"), *limits])
+        limits = [f"{words} {_number(schema[limit], full)}" for limit, words in _LIMITS.items() if limit in schema]
+        if not full:
+            return ", ".join([_TYPES.get(schema.get("type", "object"), "table"), *limits])
+        what, example, unit = next(its for ending, its in _QUANTITIES.items() if full.endswith(ending))
+        return ", ".join([f'{what} such as `"{example}"`', *limits, f"or `{full}`, a number of {unit}"])
+
+
+def _number(value: float, full: str) -> str:
+    """A limit or a default, with its unit where it is of a quantity."""
+    return written(value, kind_of_setting(full)) if full else f"{int(value) if value == int(value) else value:,}"
 
 
 def _entry(key: _Key, form: _Format, seen: set[str]) -> str:
-    plain = form.type_of(key.schema)
-    if key.full:
-        ending = next(ending for ending in _QUANTITIES if key.full.endswith(ending))
-        what, example, unit = _QUANTITIES[ending]
-        plain = f'{what}, text such as `"{example}"`; or `{key.full}`, in {unit}: {plain}'
-    options = {"type": plain}
+    options = {"type": form.type_of(key.schema, key.full)}
     default = key.schema.get("default")
     if key.needed:
         options["default"] = "must be given"
     elif isinstance(default, (bool, str, int, float)) and default != "":
         number = isinstance(default, (int, float)) and not isinstance(default, bool)
-        options["default"] = f"`{written(default, kind_of_setting(key.full)) if number and key.full else json.dumps(default)}`"
+        options["default"] = f"`{_number(default, key.full) if number else json.dumps(default)}`"
     if key.path in seen:
         options["no-index"] = ""
     seen.add(key.path)

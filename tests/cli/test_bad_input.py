@@ -243,7 +243,9 @@ TYPED = [
     Bad("show-unknown", "models show nothing", ("there is no workload, cluster, device or input named 'nothing'", "paceline models list")),
     Bad("show-near", "models show ethernet-25", ("named 'ethernet-25'; did you mean ethernet-25g",)),
     Bad("show-missing-file", "models show none.toml", ("models: no file 'none.toml'",)),
-    Bad("show-scenario", "models show s.toml", ("s.toml: must be a workload, a cluster, a device or an input pipeline, but is a scenario;",)),
+    Bad(
+        "show-scenario", "models show s.toml", ("s.toml: must be a workload, a cluster, a device or an input pipeline, but is a scenario;",)
+    ),
     Bad("show-binary", "models show b.toml", ("b.toml: is no text in UTF-8",), {"b.toml": b"\xff\x00"}),
     Bad("over-without-values", "sweep s.toml --over strategy.workers= --out r", ("--over 'strategy.workers=': has no values",)),
     Bad("over-without-equals", "sweep s.toml --over strategy.workers --out r", ("--over 'strategy.workers': must be key=v1,v2",)),
