@@ -129,7 +129,12 @@ def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Val
         apart=tuple(apart),
         about=_ABOUT,
         tables=(
-            *(largest_errors(its, way, of_a_series=2) for way, its in by_way.items() if any(not row.fitted for row in its)),
+            *(
+                largest_errors((row for row in its if not is_composed(row)), way, most=4, of_a_series=2)
+                for way, its in by_way.items()
+                if any(not row.fitted for row in its)
+            ),
+            largest_errors((row for row in rows if is_composed(row)), "vTrain, one node", most=3, of_a_series=1),
             _not_fitting(rows),
             _excluded(excluded),
         ),

@@ -30,8 +30,8 @@ __all__ = ["ALL", "Score", "Thresholds", "Validation", "largest_errors", "scores
 ALL = "all"
 """Name of the score over all groups, where nothing else is said."""
 _LIMIT: Kind = "precise_share"
-_LARGEST, _SMALL = 6, 0.01
-"""Of the largest errors: how many are shown, and below which size none is worth a line."""
+_SMALL = 0.01
+"""Size below which an error is not worth a line."""
 
 
 class Score(Spec):
@@ -354,7 +354,7 @@ def scores_of(rows: Iterable[Compared], total: str = ALL) -> list[Score]:
     return scores
 
 
-def largest_errors(rows: Iterable[Compared], of: str = "", *, of_a_series: int | None = None) -> Table:
+def largest_errors(rows: Iterable[Compared], of: str = "", *, most: int = 6, of_a_series: int | None = None) -> Table:
     """Those that are furthest off of what took part in no fit, with what is known of them.
 
     Parameters
@@ -363,6 +363,8 @@ def largest_errors(rows: Iterable[Compared], of: str = "", *, of_a_series: int |
         Whose errors are alike.
     of
         What they are of, for the title.
+    most
+        How many are shown.
     of_a_series
         How many may be of one series, whose name is that of the row up to the first colon or comma.
     """
@@ -381,7 +383,7 @@ def largest_errors(rows: Iterable[Compared], of: str = "", *, of_a_series: int |
         of_series[series] += 1
         if abs(row.error) >= _SMALL and (of_a_series is None or of_series[series] <= of_a_series):
             shown.append(row)
-    cells = tuple((row.name, row.group, row.mean, row.predicted.mean, row.error, row.note or None) for row in shown[:_LARGEST])
+    cells = tuple((row.name, row.group, row.mean, row.predicted.mean, row.error, row.note or None) for row in shown[:most])
     note = "" if of_a_series is None else f"At most {of_a_series} of a series."
     title = f"The largest errors{f', {of}' if of else ''}"
     return Table(title, columns, cells, "worst", note).without_empty_columns()

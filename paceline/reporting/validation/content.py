@@ -252,9 +252,9 @@ def section(validation: Validation, links: Mapping[str, str] | None = None) -> s
 
 
 _ABOUT_FILES = (
-    "`measured` is the mean of the repeats, which stand in `measured_each`; `low` and `high` are the 90% interval; `error` is predicted over "
-    "measured, less one; `fitted` is 1 where a row took part in a fit, which scores leave out; `baselines.` are what simpler rules predict, "
-    "`settings.` facts of the row."
+    "`measured` is the mean of the repeats, which stand in `measured_each`; `low` and `high` are the 90% interval; `error` is predicted "
+    "over measured, less one; `fitted` is 1 where a row took part in a fit, which scores leave out; `baselines.` are what simpler rules "
+    "predict, `settings.` facts of the row."
 )
 
 
