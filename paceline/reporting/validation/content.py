@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from calibrate.fit.intervals import digits
 from calibrate.validation.comparison import Compared
@@ -260,7 +261,7 @@ _ABOUT_FILES = (
 
 def _linked(table: Table, where: str) -> str:
     count = len(table.rows)
-    return f"- {_text(table.title)}: [{_text(where.rpartition('/')[2])}](<{where}>), {count:,} row{'s' if count != 1 else ''}"
+    return f"- {_text(table.title)}: [{_text(where.rpartition('/')[2])}]({quote(where)}), {count:,} row{'s' if count != 1 else ''}"
 
 
 def place_section(document: str, validation: Validation, links: Mapping[str, str] | None = None) -> str:
