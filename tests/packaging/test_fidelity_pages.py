@@ -133,8 +133,10 @@ def test_scores_of_models_that_are_cut_follow_from_the_rows():
     rows = rows_of("hybrids")
     printed = printed_scores("fidelity-hybrid.md", "hybrids")
     scores = [score for group in dict.fromkeys(row.group for row in rows) for score in scores_of(row for row in rows if row.group == group)]
-    for way in dict.fromkeys(row.settings["way"] for row in rows):
-        scores.append(scores_of((row for row in rows if row.settings["way"] == way and not is_composed(row)), f"all, {way}")[-1])
+    scores += [
+        scores_of((row for row in rows if row.settings["way"] == way and not is_composed(row)), f"all, {way}")[-1]
+        for way in dict.fromkeys(row.settings["way"] for row in rows)
+    ]
     assert {score.group for score in scores} == set(printed)
     assert differences(printed, scores) == []
 
