@@ -2,6 +2,7 @@
 #   make quickstart   profile a real model here, sweep it over 1 to 256 workers, write reports/quickstart.html
 #   make test         the whole test suite
 #   make test-fast    its unit tests, properties and oracles: for every save
+#   make docs        the pages of docs/ as a site that opens offline: build/docs/index.html
 # PYTHON chooses the interpreter (3.11 to 3.13).
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: quickstart test test-fast lint types layers check benchmark clean browser simgrid
+.PHONY: quickstart test test-fast lint types layers check docs timelines benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
@@ -39,6 +40,14 @@ types: $(VENV)/.ready-dev
 
 layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
+
+# whatever Sphinx warns of, such as a dead link or a page that no list names, is an error
+docs: $(VENV)/.ready-dev
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+
+# the pictures of steps in docs/, simulated and drawn again
+timelines: $(VENV)/.ready-dev
+	$(BIN)/python docs/timelines/draw.py
 
 benchmark: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/run.py

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import statistics
 import subprocess
@@ -277,10 +278,10 @@ def _swept(file: Path, count: int) -> tuple[float, float]:
     return _of_children([*command, *(part for text in over for part in ("--over", text))])
 
 
-def _of_children(command: list[str]) -> tuple[float, float]:
+def _of_children(command: list[str], environment: dict[str, str] | None = None) -> tuple[float, float]:
     """CPU and wall seconds of a command and all that it starts."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - begun
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall_s
 
@@ -450,34 +451,43 @@ def memory(quick: bool) -> Report:
 
 # -- starting -------------------------------------------------------------------------
 
-_STARTS = {
-    "import simulator": ["-c", "import simulator"],
-    "paceline --help": ["-m", "paceline", "--help"],
+START_TIMES = 3.0
+"""Times ``import typer``, without which there is no command line."""
+_LIBRARY = ["-c", "import simulator; simulator.simulate"]
+_COMMAND = ["-m", "paceline"]
+_TAB = {"_PACELINE_COMPLETE": "complete_zsh"}
+_STARTS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "paceline --help": ([*_COMMAND, "--help"], {}),
+    "paceline --version": ([*_COMMAND, "--version"], {}),
+    "completing a command": (_COMMAND, {**_TAB, "_TYPER_COMPLETE_ARGS": "paceline si"}),
+    "completing a key of --set": (_COMMAND, {**_TAB, "_TYPER_COMPLETE_ARGS": "paceline simulate ring --set strategy."}),
 }
-_YARDSTICK = ["-c", "import numpy, pydantic"]
-_WITHOUT_NUMBA = (
-    "import sys; sys.argv = ['paceline', '--help']\n"
-    "import simulator\n"
-    "from paceline.cli.app import main\n"
-    "try:\n    main()\nexcept SystemExit:\n    pass\n"
-    "sys.exit(3 if {'numba', 'llvmlite'} & set(sys.modules) else 0)"
-)
+_WITHOUT_NUMBA = "import sys, simulator; simulator.simulate; sys.exit(3 if {'numba', 'llvmlite'} & set(sys.modules) else 0)"
 
 
 def starting(quick: bool) -> Report:
-    """CPU time of fresh interpreters, beside that of one which imports numpy and pydantic; the least of several."""
-    repeats = 2 if quick else 7
+    """CPU time of fresh interpreters, beside that of one which imports what they cannot do without; the least of several."""
+    repeats = 2 if quick else 9
+    # as an installed program starts: from compiled files
+    as_installed = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
-    def once(name: str, code: list[str], _: int) -> Ran:
-        return Ran(name, 1, _of_children([sys.executable, *code])[0])
+    def once(name: str, code: list[str], **more: str) -> Ran:
+        return Ran(name, 1, _of_children([sys.executable, *code], as_installed | more)[0])
 
-    names = {"import numpy, pydantic": _YARDSTICK, **_STARTS}
-    rounds = [[once(name, code, repeat) for name, code in names.items()] for repeat in range(repeats)]
-    yardstick, *starts = (min(its, key=lambda ran: ran.cpu_s) for its in zip(*rounds, strict=True))
-    findings = [_held(f"{ran.by}; importing numpy and pydantic", ran.per_s / yardstick.per_s, slower=AS_FAST) for ran in starts]
-    free = subprocess.run([sys.executable, "-c", _WITHOUT_NUMBA], stdout=subprocess.DEVNULL, check=False).returncode == 0
-    findings.append(Finding("neither imports numba (1: so it is)", float(free), "", least=1.0))
-    return Report([yardstick, *starts], findings)
+    def all_once() -> list[Ran]:
+        library = once("import numpy, pydantic", ["-c", "import numpy, pydantic"]), once("simulator.simulate", _LIBRARY)
+        return [*library, once("import typer", ["-c", "import typer"]), *(once(name, code, **its) for name, (code, its) in _STARTS.items())]
+
+    all_once()  # compiles what is not compiled yet
+    runs = [min(its, key=lambda ran: ran.cpu_s) for its in zip(*(all_once() for _ in range(repeats)), strict=True)]
+    packages, library, typer, *starts = runs
+    free = subprocess.run([sys.executable, "-c", _WITHOUT_NUMBA], check=False).returncode == 0
+    findings = [
+        _held(f"{library.by}; importing numpy and pydantic", library.per_s / packages.per_s, slower=AS_FAST),
+        *(Finding(f"{ran.by}, times import typer", ran.cpu_s / typer.cpu_s, "x", most=START_TIMES) for ran in starts),
+        Finding("simulator.simulate imports no numba (1: so it is)", float(free), "", least=1.0),
+    ]
+    return Report(runs, findings)
 
 
 CASES = {

@@ -19,14 +19,42 @@
 0.594
 >>> result.bottleneck.name
 'compute'
+
+Everything is imported when first used, so that what needs only a part, such as the help of a command, loads no more.
 """
 
 from __future__ import annotations
 
-from simulator.errors import PacelineError
-from simulator.loading import load_cluster, load_scenario, load_workload, scenario_from_table
-from simulator.results import Result
-from simulator.run import simulate
-from simulator.scenario import Scenario
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simulator.errors import PacelineError
+    from simulator.loading import load_cluster, load_scenario, load_workload, scenario_from_table
+    from simulator.results import Result
+    from simulator.run import simulate
+    from simulator.scenario import Scenario
 
 __all__ = ["PacelineError", "Result", "Scenario", "load_cluster", "load_scenario", "load_workload", "scenario_from_table", "simulate"]
+
+_HOME = {
+    "PacelineError": "errors",
+    "Result": "results",
+    "Scenario": "scenario",
+    "load_cluster": "loading",
+    "load_scenario": "loading",
+    "load_workload": "loading",
+    "scenario_from_table": "loading",
+    "simulate": "run",
+}
+"""The module of each public name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'simulator' has no attribute {name!r}")
+    return getattr(import_module(f"simulator.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -63,15 +63,15 @@ class Cores(Spec):
 class Accelerator(Spec):
     """One device: a GPU, one die of a board with two, or a host's processors together."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(min_length=1, max_length=200, description="as clusters and workloads write it under `device`")
     aliases: tuple[Text, ...] = Field(default=(), max_length=100, description="other spellings, such as those that drivers report")
-    description: str = ""
+    description: str = Field(default="", description="for readers")
     generation: str = Field(min_length=1, max_length=100, description="the maker's name of the architecture, such as Volta")
     year: int = Field(ge=1990, le=2100, description="of the first datasheet")
     memory_bytes: Bytes | None = Field(default=None, gt=0, description="of the device; left out: the host's own")
     memory_bandwidth_bytes_per_s: Rate = Field(gt=0, description="between the device and its memory")
-    peak_flops_per_s: PeakFlops = PeakFlops()
+    peak_flops_per_s: PeakFlops = Field(default=PeakFlops(), description="peak rates, by what is multiplied")
     cores: Cores | None = Field(default=None, description="of a processor, in place of peak_flops_per_s.float32")
     provenance: dict[str, Text] = Field(description="figure -> document and date")
 

@@ -120,9 +120,17 @@ class Protocols(Terse):
 
     terse: ClassVar[tuple[str, ...]] = ("auto",)
 
-    ll: Protocol = Protocol(latency_s=2.7e-6, intra_node_latency_s=0.6e-6, wire_bytes_per_byte=2.0)
-    ll128: Protocol = Protocol(latency_s=4.0e-6, intra_node_latency_s=1.9e-6, wire_bytes_per_byte=128 / 120)
-    simple: Protocol = Protocol(latency_s=14.0e-6, intra_node_latency_s=3.4e-6)
+    ll: Protocol = Field(
+        default=Protocol(latency_s=2.7e-6, intra_node_latency_s=0.6e-6, wire_bytes_per_byte=2.0),
+        description="LL: a flag of 4 bytes with each 4 bytes of data",
+    )
+    ll128: Protocol = Field(
+        default=Protocol(latency_s=4.0e-6, intra_node_latency_s=1.9e-6, wire_bytes_per_byte=128 / 120),
+        description="LL128: a flag of 8 bytes with each 120 bytes of data",
+    )
+    simple: Protocol = Field(
+        default=Protocol(latency_s=14.0e-6, intra_node_latency_s=3.4e-6), description="Simple: data alone, synchronised by fences"
+    )
     auto: tuple[Literal["ll", "ll128", "simple"], ...] | None = Field(
         default=None,
         min_length=1,
@@ -161,26 +169,26 @@ class Price(Terse):
 class ClusterRange(Spec):
     """Within what the links were measured; beyond it a result warns."""
 
-    message_bytes: Interval | None = None
-    nodes: Interval | None = None
+    message_bytes: Interval | None = Field(default=None, description="smallest and largest message")
+    nodes: Interval | None = Field(default=None, description="fewest and most nodes")
     bandwidth_bytes_per_s: Interval | None = Field(default=None, description="of the link between nodes, as measured")
 
 
 class LinkPoint(Spec):
     """Times measured for one message size."""
 
-    size_bytes: Bytes = Field(gt=0)
-    median_s: Seconds = Field(gt=0)
-    p5_s: Seconds = Field(gt=0)
-    p95_s: Seconds = Field(gt=0)
+    size_bytes: Bytes = Field(gt=0, description="of the message")
+    median_s: Seconds = Field(gt=0, description="median time to send it")
+    p5_s: Seconds = Field(gt=0, description="5th percentile")
+    p95_s: Seconds = Field(gt=0, description="95th percentile")
 
 
 class CalibrationFitLink(Spec):
     """How well latency and bandwidth describe what was measured on the link between nodes."""
 
-    points: tuple[LinkPoint, ...] = ()
-    relative_residual: Annotated[float, Field(ge=0)]
-    intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    points: tuple[LinkPoint, ...] = Field(default=(), description="what was measured, for each message size")
+    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured median from the line")
+    intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
 
 
 class Storage(Spec):
@@ -204,13 +212,16 @@ class Cluster(Terse):
         "rails", "pxn", "islands", "nvls",
     )  # fmt: skip
 
-    schema_version: Literal[1] = 1
-    name: str = Field(min_length=1, max_length=10_000)
-    description: str = ""
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
+    name: str = Field(min_length=1, max_length=10_000, description="for readers")
+    description: str = Field(default="", description="for readers")
     basis: Literal["assumed", "measured", "published"] = Field(
         default="assumed", description="where the figures come from; a result says when they are assumed"
     )
-    device: str = ""
+    device: str = Field(
+        default="",
+        description="name of the devices, as a device file has it; a workload that was measured on another device is moved to it",
+    )
     nodes: int | None = Field(default=None, ge=1, le=10_000_000, description="left out: as many as the strategy needs")
     devices_per_node: int = Field(default=1, ge=1, le=1024, description="GPUs of a node, or 1 where the CPU computes")
     replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device, each getting an equal part of it")
@@ -286,18 +297,20 @@ class Cluster(Terse):
     nvls: Nvls | None = Field(default=None, description="left out: devices of a node are joined by something that cannot add")
     fabric: Fabric | None = Field(default=None, description="left out: one switch that is never the bottleneck")
     background: Background | None = Field(default=None, description="what others send over its links; left out: they have no neighbours")
-    transport: Transport = Transport()
-    protocols: Protocols = Protocols()
+    transport: Transport = Field(default=Transport(), description="how messages between nodes travel")
+    protocols: Protocols = Field(default=Protocols(), description="NCCL's protocols, among which strategy.protocol chooses")
     storage: Storage | None = Field(default=None, description="of data sets and checkpoints; left out: reading takes no time")
     host_cores: int | None = Field(
         default=None, ge=1, le=100_000, description="cores of a node that prepare batches, for all of its devices; left out: enough"
     )
     price: Price | None = Field(default=None, description="of a node; left out: not known, and no cost is shown")
     server_price: Price | None = Field(default=None, description="of a node that holds parameter servers only; left out: that of any node")
-    calibrated: ClusterRange | None = None
-    uncertainty: Uncertainty | None = None
-    fit: CalibrationFitLink | None = None
-    provenance: dict[str, str] = Field(default_factory=dict)
+    calibrated: ClusterRange | None = Field(
+        default=None, description="range of what was measured on the link between nodes; beyond it a result warns"
+    )
+    uncertainty: Uncertainty | None = Field(default=None, description="what the fit of the link leaves open")
+    fit: CalibrationFitLink | None = Field(default=None, description="how well latency and bandwidth describe what was measured")
+    provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
 
     @model_validator(mode="after")

@@ -29,9 +29,9 @@ Number = Annotated[Moderate, Field(gt=0, le=1e15)]
 class Known(Spec):
     """A number above zero and its 90% interval; a file may give the number alone, which is then taken as exact."""
 
-    value: Number
-    low: Number
-    high: Number
+    value: Number = Field(description="the number")
+    low: Number = Field(description="low end of its 90% interval")
+    high: Number = Field(description="high end")
 
     @model_validator(mode="before")
     @classmethod

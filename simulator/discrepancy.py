@@ -71,10 +71,12 @@ class LeftOutRows(Spec):
 class Discrepancy(Spec):
     """What predictions of one regime are off by: of compute, of communication, and of the mean staleness."""
 
-    compute: Deviation = Deviation()
-    communication: Deviation = Deviation()
-    staleness: Deviation = Deviation()
-    checked: LeftOutRows | None = None
+    compute: Deviation = Field(default=Deviation(), description="of the time of compute")
+    communication: Deviation = Field(default=Deviation(), description="of the time of communication")
+    staleness: Deviation = Field(default=Deviation(), description="of the mean staleness")
+    checked: LeftOutRows | None = Field(
+        default=None, description="how intervals with these figures did on runs that took no part in their estimate; left out: not measured"
+    )
     about: str = Field(default="", max_length=10_000, description="what the figures rest on")
 
     @property
@@ -98,7 +100,7 @@ class Doubt(Spec):
     reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
     compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")
     communication: float = Field(default=0.0, description="the same with that of communication")
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...] = Field(default=(), description="what each cause does to the throughput")
     staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
     checked: LeftOutRows | None = Field(default=None, description="how such intervals did on runs left out")
 

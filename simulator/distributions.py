@@ -42,7 +42,7 @@ class _Law(Spec):
 class Constant(_Law):
     """Always the same duration: no jitter."""
 
-    kind: Literal["constant"] = "constant"
+    kind: Literal["constant"] = Field(default="constant", description="this law: no jitter")
 
     def mean(self) -> float:
         """Mean, dimensionless: 1."""
@@ -57,7 +57,7 @@ class Constant(_Law):
 class Normal(_Law):
     """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
 
-    kind: Literal["normal"] = "normal"
+    kind: Literal["normal"] = Field(default="normal", description="this law")
     cv: float = Field(gt=0, le=0.3, description="standard deviation over mean")
 
     def mean(self) -> float:
@@ -76,8 +76,8 @@ class Normal(_Law):
 class LogNormal(_Law):
     """exp of a normal of standard deviation ``sigma``; median 1."""
 
-    kind: Literal["lognormal"] = "lognormal"
-    sigma: float = Field(gt=0, le=5)
+    kind: Literal["lognormal"] = Field(default="lognormal", description="this law")
+    sigma: float = Field(gt=0, le=5, description="standard deviation of the logarithm")
 
     def mean(self) -> float:
         """Mean, exp(sigma^2 / 2)."""
@@ -91,8 +91,8 @@ class LogNormal(_Law):
 class Gamma(_Law):
     """Gamma of the given ``shape``, mean 1: an Erlang for whole shapes."""
 
-    kind: Literal["gamma"] = "gamma"
-    shape: float = Field(gt=0, le=1e7)
+    kind: Literal["gamma"] = Field(default="gamma", description="this law")
+    shape: float = Field(gt=0, le=1e7, description="shape parameter: the square of mean over standard deviation")
 
     def mean(self) -> float:
         """Mean, 1."""
@@ -106,7 +106,7 @@ class Gamma(_Law):
 class Exponential(_Law):
     """Memoryless with mean 1."""
 
-    kind: Literal["exponential"] = "exponential"
+    kind: Literal["exponential"] = Field(default="exponential", description="this law")
 
     def mean(self) -> float:
         """Mean, 1."""
@@ -123,7 +123,7 @@ class ShiftedExponential(_Law):
     The law of Lee et al., "Speeding Up Distributed Machine Learning Using Codes" (2018).
     """
 
-    kind: Literal["shifted-exponential"] = "shifted-exponential"
+    kind: Literal["shifted-exponential"] = Field(default="shifted-exponential", description="this law")
     tail: float = Field(gt=0, le=1e3, description="mean of the exponential part over the fixed part")
 
     def mean(self) -> float:
@@ -155,8 +155,8 @@ class _Sample:
 class Empirical(_Law):
     """Draws with replacement from measured ``values`` (positive, any scale)."""
 
-    kind: Literal["empirical"] = "empirical"
-    values: tuple[Positive, ...] = Field(min_length=1, max_length=_MOST_VALUES)
+    kind: Literal["empirical"] = Field(default="empirical", description="this law")
+    values: tuple[Positive, ...] = Field(min_length=1, max_length=_MOST_VALUES, description="measured times, in any unit")
 
     @field_validator("values")
     @classmethod

@@ -36,18 +36,18 @@ __all__ = [
 class Estimate(Spec):
     """Mean over replications, and a 90% prediction interval for one real run of as many steps."""
 
-    mean: float
-    low: float
-    high: float
+    mean: float = Field(description="mean over replications")
+    low: float = Field(description="low end of the 90% prediction interval")
+    high: float = Field(description="high end")
 
 
 class Quantiles(Spec):
     """Distribution of a time over steps, in seconds."""
 
-    mean: float
-    p50: float
-    p95: float
-    p99: float
+    mean: float = Field(description="mean")
+    p50: float = Field(description="median")
+    p95: float = Field(description="95th percentile")
+    p99: float = Field(description="99th percentile")
 
 
 class Scatter(Spec):
@@ -69,38 +69,38 @@ class Scatter(Spec):
 class Histogram(Spec):
     """``counts[i]`` updates had staleness ``values[i]``."""
 
-    values: tuple[int, ...]
-    counts: tuple[int, ...]
+    values: tuple[int, ...] = Field(description="of staleness")
+    counts: tuple[int, ...] = Field(description="updates with each of these values")
 
 
 class Staleness(Spec):
     """Updates applied between the read that an update was computed from and its own application."""
 
-    mean: float
-    p50: int
-    p95: int
-    p99: int
-    max: int
-    histogram: Histogram
+    mean: float = Field(description="mean over all updates")
+    p50: int = Field(description="median")
+    p95: int = Field(description="95th percentile")
+    p99: int = Field(description="99th percentile")
+    max: int = Field(description="largest")
+    histogram: Histogram = Field(description="how many updates had which staleness")
     bound: int | None = Field(default=None, description="what it can be at most under stale-synchronous clocks: (n - 1) (2 bound + 1)")
     per_server_mean: tuple[float, ...] = Field(default=(), description="the same, counted on each server by itself")
-    per_server_p95: tuple[int, ...] = ()
+    per_server_p95: tuple[int, ...] = Field(default=(), description="95th percentile, counted on each server by itself")
     per_worker_mean: tuple[float, ...] = Field(default=(), description="of each worker's updates; up to 1,024 workers are listed")
     per_worker_p95: tuple[int, ...] = Field(default=(), description="to 15% above 16")
-    per_worker_max: tuple[int, ...] = ()
+    per_worker_max: tuple[int, ...] = Field(default=(), description="largest of each worker's updates")
     mixed_reads: float = Field(default=0.0, description="share of reads that found different versions on different servers")
     mixed_spread_mean: float = Field(default=0.0, description="updates between the newest and the oldest of those, mean over all reads")
-    mixed_spread_max: int = 0
+    mixed_spread_max: int = Field(default=0, description="the most updates between the newest and the oldest of those versions")
 
 
 class Breakdown(Spec):
     """Where the mean step's time goes, in seconds; the parts sum to ``step_time_s.mean``."""
 
-    input: float
-    compute: float
-    exposed_communication: float
-    waiting: float
-    apply: float
+    input: float = Field(description="waiting for input")
+    compute: float = Field(description="forward and backward pass")
+    exposed_communication: float = Field(description="communication that nothing hides")
+    waiting: float = Field(description="waiting for others")
+    apply: float = Field(description="applying the update")
 
 
 class Placement(Spec):
@@ -118,7 +118,7 @@ class Phase(Spec):
     """Whether asynchronous workers moved together (docs/metrics.md)."""
 
     order_at_start: float = Field(description="1: all workers at the same point of their steps; about 1 / sqrt(n): anywhere")
-    order_at_end: float
+    order_at_end: float = Field(description="the same when the run ends")
     order_of_random_phases: float = Field(description="what n workers anywhere exceed with a chance of one in four")
     mixed_share: float = Field(description="share of replications in which the order fell to that of random phases")
     mixed_after_s: float | None = Field(default=None, description="median of when it did, of those replications")
@@ -128,16 +128,16 @@ class Phase(Spec):
 class Reduced(Spec):
     """How buffers of one size were all-reduced."""
 
-    size_bytes: float
-    algorithm: str
-    protocol: str
+    size_bytes: float = Field(description="of the buffer")
+    algorithm: str = Field(description="that reduced it")
+    protocol: str = Field(description="that it was sent with")
 
 
 class Stage(Spec):
     """One stage of a pipeline: what it holds, and where its devices' time goes; the four shares sum to 1."""
 
     layers: str = Field(description="the first and the last of its layers, of each chunk")
-    layer_count: int
+    layer_count: int = Field(description="how many layers it has")
     devices: int = Field(description="of all copies together")
     parameter_bytes: float = Field(description="of its layers in one copy of the model, on all devices that share them together")
     busy: float = Field(description="share of the time in which its devices compute")
@@ -174,7 +174,7 @@ class JobParts(Spec):
     first_epoch: float = Field(description="by which the first epoch's steps take longer, while the input pipeline fills its cache")
     filling: float = Field(description="waiting for the first batch of each epoch")
     steps: float = Field(description="steps whose work lasts")
-    evaluation: float
+    evaluation: float = Field(description="passes over other data between epochs")
     checkpoints: float = Field(description="for which training waits")
     lost_work: float = Field(description="steps whose work a fault destroyed")
     down: float = Field(description="after faults: until they are noticed, and until what crashed is there again and has read a checkpoint")
@@ -191,12 +191,12 @@ class Epoch(Spec):
 
     number: int = Field(description="from 1 on; of those that are alike the first")
     like_it: int = Field(description="how many epochs are alike, itself included")
-    time_s: float
-    first_step_s: float
+    time_s: float = Field(description="of all of it")
+    first_step_s: float = Field(description="of its first step")
     step_s: float = Field(description="of its later steps")
-    steps: float
-    evaluation_s: float
-    checkpoint_s: float
+    steps: float = Field(description="how many steps it has")
+    evaluation_s: float = Field(description="evaluation after it")
+    checkpoint_s: float = Field(description="waiting for checkpoints during it")
 
 
 class Checkpointing(Spec):
@@ -204,7 +204,7 @@ class Checkpointing(Spec):
 
     interval_s: float = Field(description="mean time of training between checkpoints")
     cost_s: float = Field(description="for which training waits, each time")
-    size_bytes: float
+    size_bytes: float = Field(description="of a checkpoint")
     best_s: float | None = Field(default=None, description="interval with which the job is expected to end soonest; none: nothing fails")
     young_s: float | None = Field(default=None, description="Young's first-order interval, sqrt(2 C M)")
     daly_s: float | None = Field(default=None, description="Daly's higher-order one")
@@ -213,17 +213,17 @@ class Checkpointing(Spec):
 class JobOutcome(Spec):
     """The whole job: how long, for how much, and where the time went."""
 
-    samples: float
+    samples: float = Field(description="that are trained on, all epochs together")
     steps: float = Field(description="of the job, each of all replicas together; asynchronous: updates")
-    epochs: float
-    time_s: Estimate
+    epochs: float = Field(description="passes over the data")
+    time_s: Estimate = Field(description="until the job ends")
     cost_usd: Estimate | None = Field(default=None, description="null: the price is not known")
     samples_per_s: Estimate = Field(description="samples over time, all overheads included")
-    samples_per_s_of_each_replication: tuple[float, ...]
+    samples_per_s_of_each_replication: tuple[float, ...] = Field(description="the distribution behind that interval")
     goodput: Estimate = Field(description="share of the time in which steps were made whose work lasts, at full strength")
-    parts_s: JobParts
-    each_epoch: tuple[Epoch, ...] = ()
-    checkpointing: Checkpointing | None = None
+    parts_s: JobParts = Field(description="where the time goes")
+    each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")
+    checkpointing: Checkpointing | None = Field(default=None, description="how often the state is written; null: no checkpoints")
     mtbf_s: float | None = Field(default=None, description="mean time between faults of anything; null: nothing fails, or by a trace")
     faults: float = Field(default=0.0, description="mean number of faults until the job ends")
     given_up: float = Field(default=0.0, description="share of runs that are given up after too many restarts")
@@ -232,12 +232,12 @@ class JobOutcome(Spec):
 class Utilisation(Spec):
     """Busy share of each kind of resource: mean over all of the kind, and of the busiest one."""
 
-    devices: float
-    links: float
-    servers: float
-    busiest_link: float
-    busiest_link_name: str
-    busiest_server: float
+    devices: float = Field(description="mean share of the time in which devices compute")
+    links: float = Field(description="mean share of the links' bandwidth in use")
+    servers: float = Field(description="mean share of the time in which servers work")
+    busiest_link: float = Field(description="share of the link most in use")
+    busiest_link_name: str = Field(description="its name")
+    busiest_server: float = Field(description="share of the server most in use")
     cores: float = Field(default=0.0, description="of the cores that all nodes share; 0 where each has its own")
 
 
@@ -251,9 +251,9 @@ Limit = Literal[
 class Bottleneck(Spec):
     """What limits the throughput: a name to sort by, and a sentence."""
 
-    name: Limit
+    name: Limit = Field(description="to sort by")
     balance: Limit | None = Field(default=None, description="what takes nearly as much of a step, so that neither alone is the limit")
-    text: str
+    text: str = Field(description="the same in a sentence")
 
     @property
     def label(self) -> str:
@@ -264,26 +264,26 @@ class Bottleneck(Spec):
 class Assumed(Spec):
     """What was taken for something that the scenario leaves out, and why."""
 
-    path: str
-    value: str
-    reason: str
+    path: str = Field(description="dotted path of the key")
+    value: str = Field(description="that was taken")
+    reason: str = Field(description="why")
 
 
 class Coverage(Spec):
     """What speaks for one aspect of a prediction."""
 
-    about: Literal["batch", "device", "workers"]
+    about: Literal["batch", "device", "workers"] = Field(description="which aspect")
     grade: Literal["checked", "interpolation", "uncovered"] = Field(
         description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
     )
-    text: str
+    text: str = Field(description="the same in a sentence")
 
 
 class Warned(Spec):
     """Something that the reader must know before trusting the numbers."""
 
-    code: str
-    path: str
-    value: float | str
-    range: tuple[float, float] | None = None
-    text: str
+    code: str = Field(description="which warning, to sort by")
+    path: str = Field(description="dotted path of the key that it is about")
+    value: float | str = Field(description="that the scenario has there")
+    range: tuple[float, float] | None = Field(default=None, description="within which it is covered; null: there is none")
+    text: str = Field(description="the warning in a sentence")

@@ -33,27 +33,29 @@ class InputWork(Spec):
 class InputRange(Spec):
     """Within what a pipeline was measured; beyond it a result warns."""
 
-    batch: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
-    parallel_calls: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
+    batch: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] = Field(description="fewest and most samples per batch")
+    parallel_calls: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] = Field(
+        description="fewest and most parallel calls"
+    )
 
 
 class InputPoint(Spec):
     """What was measured at one batch size with one number of parallel calls, in a first or in later epochs."""
 
-    batch: Annotated[float, Field(gt=0)]
-    parallel_calls: Annotated[int, Field(ge=1)]
-    epoch: Literal["first", "later"]
+    batch: Annotated[float, Field(gt=0)] = Field(description="samples per batch")
+    parallel_calls: Annotated[int, Field(ge=1)] = Field(description="calls that worked at a time")
+    epoch: Literal["first", "later"] = Field(description="first: before anything is cached; later: what is cached is read")
     mean_s: Seconds = Field(gt=0, description="of a batch, at full speed")
     cpu_s: Seconds = Field(ge=0, description="CPU time of the process for a batch")
-    batches: Annotated[int, Field(ge=1)]
+    batches: Annotated[int, Field(ge=1)] = Field(description="that were timed")
 
 
 class InputFit(Spec):
     """How well serial and parallel parts describe what was measured."""
 
-    points: tuple[InputPoint, ...] = ()
+    points: tuple[InputPoint, ...] = Field(default=(), description="what was measured")
     relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest distance of a point from the fit")
-    intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
 
 
 class InputPipeline(Terse):
@@ -72,10 +74,10 @@ class InputPipeline(Terse):
         description="who has a pipeline: each replica, or each worker process, whose replicas share its batches "
         "(strategy.experimental_distribute_dataset)",
     )
-    calibrated: InputRange | None = None
-    description: str = ""
-    fit: InputFit | None = None
-    provenance: dict[str, str] = Field(default_factory=dict)
+    calibrated: InputRange | None = Field(default=None, description="range of what was measured; beyond it a result warns")
+    description: str = Field(default="", description="for readers")
+    fit: InputFit | None = Field(default=None, description="how well the fit describes what was measured")
+    provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
 
     @model_validator(mode="after")
     def _consistent(self) -> InputPipeline:

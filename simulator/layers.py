@@ -42,7 +42,7 @@ class TensorSplit(Spec):
 class Experts(Spec):
     """That a layer sends each token to some of many experts (Lepikhin et al., "GShard", ICLR 2021, section 2.2)."""
 
-    count: int = Field(ge=2, le=100_000)
+    count: int = Field(ge=2, le=100_000, description="experts of the layer")
     used: int = Field(default=2, ge=1, le=1000, description="experts that each token is sent to")
     work: Share = Field(default=1.0, description="share of the layer's work that experts do")
     bytes_per_sample: PerSample = Field(description="all tokens of a sample, as they are sent to one expert each")
@@ -54,7 +54,7 @@ class Experts(Spec):
 class Layer(Terse):
     """One layer, or a few that are never parted; layers are listed in the order of the forward pass."""
 
-    name: str = Field(min_length=1, max_length=200)
+    name: str = Field(min_length=1, max_length=200, description="for readers")
     forward: Annotated[Moderate, Field(ge=0)] = Field(
         description="work of its forward pass, in any unit that all layers share (seconds, operations)"
     )

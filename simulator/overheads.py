@@ -18,15 +18,15 @@ __all__ = ["Duration", "Overheads"]
 class _Exact(Spec):
     """A time."""
 
-    value_s: Seconds = Field(ge=0)
+    value_s: Seconds = Field(ge=0, description="the time")
 
 
 class Duration(Spec):
     """A time and its 90% interval over runs; a file may give a text such as ``"20 s"`` alone, which is then taken as exact."""
 
-    value_s: Seconds = Field(ge=0)
-    low_s: Seconds = Field(ge=0)
-    high_s: Seconds = Field(ge=0)
+    value_s: Seconds = Field(ge=0, description="mean time")
+    low_s: Seconds = Field(ge=0, description="low end of its 90% interval over runs")
+    high_s: Seconds = Field(ge=0, description="high end")
 
     @model_validator(mode="before")
     @classmethod

@@ -29,7 +29,7 @@ class Residual(Spec):
         description="blocks of each; each stage has twice the channels of the one before at half the resolution"
     )
     image: Annotated[int, Field(ge=32, le=100_000)] = Field(default=224, description="height and width")
-    classes: Count = 1000
+    classes: Count = Field(default=1000, description="that it tells apart: outputs of the last layer")
     stride: Literal["first", "middle"] = Field(
         default="middle",
         description="convolution of a stage's first block that halves the resolution: first, the 1x1 (v1, Keras); middle, the 3x3 (v1.5)",

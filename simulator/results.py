@@ -39,9 +39,9 @@ __all__ = ["Failed", "Failure", "Outcome", "Result"]
 class Outcome(Spec):
     """What became of one scenario: a :class:`Result`, or a :class:`Failure`."""
 
-    schema_version: Literal[1] = 1
-    scenario_hash: str
-    scenario: Scenario
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
+    scenario_hash: str = Field(description="hash of what is simulated: equal hashes, equal results")
+    scenario: Scenario = Field(description="as it was simulated, with all that was filled in")
 
     @classmethod
     def rows_of(cls, items: Iterable[Outcome]) -> list[Row]:
@@ -91,22 +91,22 @@ class Outcome(Spec):
 class Result(Outcome):
     """The answer to one scenario. All but ``wall_time_s`` depends on the scenario alone."""
 
-    seed: int
-    replicas: int
+    seed: int = Field(description="of all random numbers")
+    replicas: int = Field(description="copies of the model that train")
     placement: Placement | None = Field(default=None, description="where it all sits; null in files written by older versions")
-    throughput_samples_per_s: Estimate
-    updates_per_s: Estimate
+    throughput_samples_per_s: Estimate = Field(description="samples per second of all replicas together")
+    updates_per_s: Estimate = Field(description="updates of the model per second")
     throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s: the distribution behind the interval")
     wasted_samples_per_s: float = Field(default=0.0, description="samples whose gradients came too late and were dropped")
     dropped_share: float = Field(default=0.0, description="share of gradients dropped, or skipped by loss scaling")
     monte_carlo_error: float = Field(description="standard error of the mean throughput over replications, samples/s")
-    step_time_s: Quantiles
+    step_time_s: Quantiles = Field(description="time of a step, over all measured steps of all replications")
     mean_step_s: Estimate | None = Field(
         default=None, description="mean time of a step of one run; null in files written by older versions"
     )
     speedup: Estimate = Field(description="throughput over that of one replica with the same draws, run by run (docs/metrics.md)")
     scaling_efficiency: Estimate = Field(description="speed-up over replicas")
-    staleness: Staleness
+    staleness: Staleness = Field(description="how stale gradients are when they are applied")
     mean_staleness: Estimate | None = Field(
         default=None, description="mean staleness of one run; null where none is late by design, and in files of older versions"
     )
@@ -115,7 +115,7 @@ class Result(Outcome):
         default=None, description="what the interval of the throughput is made of; null in files written by older versions"
     )
     phase: Phase | None = Field(default=None, description="of several asynchronous workers")
-    breakdown_s: Breakdown
+    breakdown_s: Breakdown = Field(description="where the mean step's time goes")
     hidden_communication_s: float = Field(
         default=0.0, description="communication of the mean step that went on while the replica computed; no part of the step's time"
     )
@@ -128,11 +128,11 @@ class Result(Outcome):
         default=(), description="what devices that share one model, or its state, exchange in a step; left out of other strategies"
     )
     job: JobOutcome | None = Field(default=None, description="of the whole job, where the scenario has one")
-    utilisation: Utilisation
-    bottleneck: Bottleneck
+    utilisation: Utilisation = Field(description="how busy devices, links and servers are")
+    bottleneck: Bottleneck = Field(description="what limits the throughput")
     coverage: tuple[Coverage, ...] = Field(default=(), description="how far it lies from anything that was measured, aspect by aspect")
     assumed: tuple[Assumed, ...] = Field(default=(), description="what the scenario leaves out and was taken as TensorFlow does it")
-    warnings: tuple[Warned, ...]
+    warnings: tuple[Warned, ...] = Field(description="what to know before trusting the numbers")
     events: int = Field(description="events of the simulation kernel, all replications")
     wall_time_s: float | None = Field(
         default=None, description="time the simulation took; null in sweeps, whose files must not depend on it"

@@ -35,6 +35,7 @@ class Run(Terse):
     """How long, how often and from which start the training is simulated."""
 
     terse: ClassVar[tuple[str, ...]] = HOW_SIMULATED
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"start_spread_s": ("start", ("staggered",))}
 
     steps: int = Field(default=100, ge=2, le=10_000_000, description="steps of each worker")
     job_steps: int | None = Field(
@@ -114,12 +115,18 @@ class Scenario(Terse):
 
     terse: ClassVar[tuple[str, ...]] = ("training", "discrepancy", "practice", "input", "job")
 
-    schema_version: Literal[1] = 1
-    workload: Workload
-    cluster: Cluster
-    strategy: AnyStrategy
-    run: Run = Run()
-    training: Training = Training()
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
+    workload: Workload = Field(
+        description="what is trained: a workload file of the catalogue (use), with keys of your own over it, or all of it in place"
+    )
+    cluster: Cluster = Field(
+        description="what it is trained on: a cluster file of the catalogue (use), with keys of your own over it, or all of it in place"
+    )
+    strategy: AnyStrategy = Field(description="how training is distributed")
+    run: Run = Field(default=Run(), description="how the training is simulated")
+    training: Training = Field(
+        default=Training(), description="how each step is computed: micro-batches, recomputation, precision, optimizer"
+    )
     input: InputPipeline | None = Field(default=None, description="a tf.data pipeline; left out: workload.input says what a batch takes")
     job: Job | None = Field(default=None, description="the whole job that its steps are part of; left out: steps alone are simulated")
     discrepancy: Annotated[Discrepancy | None, BeforeValidator(lambda given: Discrepancy() if given == "none" else given)] = Field(

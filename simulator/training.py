@@ -89,21 +89,15 @@ class Training(Terse):
 
 
 class Passes(Spec):
-    """The passes of a step that is made in parts; filled in when a scenario is resolved.
+    """The passes of a step that is made in parts (m ``micro_batches``, r ``recomputed``, e ``encoding_s``)."""
 
-    Attributes
-    ----------
-    micro_batches
-        Parts of the batch, m, one after the other: gradients are summed over all, and may be sent from the last one's backward pass on.
-    recomputed
-        Share of the forward pass that is computed once more in the backward pass, r.
-    encoding_s
-        Seconds in which gradients are compressed before they are sent, e.
-    """
-
-    micro_batches: int = Field(default=1, ge=1)
-    recomputed: Share = 0.0
-    encoding_s: Seconds = Field(default=0.0, ge=0)
+    micro_batches: int = Field(
+        default=1,
+        ge=1,
+        description="parts of the batch, one after the other; gradients are summed, and may be sent from the last one's backward pass on",
+    )
+    recomputed: Share = Field(default=0.0, description="share of the forward pass that is computed once more in the backward pass")
+    encoding_s: Seconds = Field(default=0.0, ge=0, description="time in which gradients are compressed before they are sent")
 
     def backward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
         """Seconds of the backward pass that ends a step, that of its last part: w(b/m) + r f(b/m) + e."""
@@ -120,7 +114,7 @@ class Passes(Spec):
 class Recast(Spec):
     """That a workload's times hold for another precision than it was measured in; filled in when a scenario is resolved."""
 
-    from_precision: Precision
+    from_precision: Precision = Field(description="that the times were measured in")
     factor: tuple[Factor, Factor, Factor] = Field(description="time in this precision / in that one: low, middle, high")
     text: str = Field(description="the rule in a sentence")
-    sources: tuple[str, ...] = ()
+    sources: tuple[str, ...] = Field(default=(), description="of the factor")

@@ -28,7 +28,7 @@ _LOGIT_BYTES = 4
 class ExpertsOf(Spec):
     """That feed-forward blocks are experts, to some of which each token is sent (Fedus et al., "Switch Transformers", JMLR 2022)."""
 
-    count: int = Field(ge=2, le=100_000)
+    count: int = Field(ge=2, le=100_000, description="experts of such a block")
     used: int = Field(default=2, ge=1, le=1000, description="that each token is sent to")
     every: int = Field(default=1, ge=1, le=10_000, description="of so many layers the last one has experts")
 
@@ -46,12 +46,12 @@ class Transformer(Spec):
         default="decoder",
         description="decoder: predicts each next token (GPT, Llama); encoder: predicts masked ones, with BERT's pooler and heads",
     )
-    layers: int = Field(ge=1, le=9_000)
+    layers: int = Field(ge=1, le=9_000, description="blocks of attention and feed-forward")
     hidden: Count = Field(description="width")
     heads: Count = Field(description="of attention")
     key_value_heads: Count | None = Field(default=None, description="left out: as many as heads")
     sequence: Count = Field(description="tokens of a sample")
-    vocabulary: Count
+    vocabulary: Count = Field(description="different tokens: rows of the embedding")
     feed_forward: Count | None = Field(default=None, description="width of the feed-forward blocks; left out: 4 x hidden")
     gated: bool = Field(default=False, description="feed-forward blocks with a gate, of three matrices in place of two (SwiGLU)")
     tied: bool = Field(default=True, description="the head uses the embedding's matrix")

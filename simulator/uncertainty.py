@@ -21,8 +21,12 @@ class Uncertainty(Spec):
     or cluster, such as ``forward.per_sample_s``) in draw ``i``.
     """
 
-    parameters: tuple[str, ...] = Field(min_length=1, max_length=100)
-    draws: tuple[tuple[float, ...], ...] = Field(min_length=1, max_length=10_000)
+    parameters: tuple[str, ...] = Field(
+        min_length=1, max_length=100, description="fitted numbers of this file, as dotted names such as forward.per_sample_s"
+    )
+    draws: tuple[tuple[float, ...], ...] = Field(
+        min_length=1, max_length=10_000, description="joint bootstrap draws: a value for each of the parameters; each run takes one draw"
+    )
 
     @model_validator(mode="after")
     def _rectangular(self) -> Uncertainty:

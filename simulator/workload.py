@@ -24,7 +24,6 @@ from simulator.validation_errors import is_valid
 __all__ = [
     "BY_DIMENSIONS",
     "LAW_PARTS",
-    "MARKS",
     "Affine",
     "CalibrationFit",
     "CalibrationPoint",
@@ -67,7 +66,7 @@ class Variable(Spec):
     is the order in which TensorFlow places them on parameter servers.
     """
 
-    name: str = Field(min_length=1, max_length=10_000)
+    name: str = Field(min_length=1, max_length=10_000, description="of the variable; each has a name of its own")
     size_bytes: Bytes = Field(gt=0, description="bytes of the variable")
     creation_index: int = Field(ge=0, description="its place, from 0, in the order in which the model creates its variables")
     ready: Share = Field(description="share of the backward pass after which the gradient is ready")
@@ -109,40 +108,42 @@ class ServerCost(Spec):
 class WorkloadRange(Spec):
     """Within what the workload was measured; beyond it a result warns."""
 
-    batch: Interval
-    tensor_bytes: Interval | None = None
-    workers: Interval = (1, 1)
-    servers: Interval = (0, 0)
-    device: str = ""
+    batch: Interval = Field(description="fewest and most samples per batch")
+    tensor_bytes: Interval | None = Field(
+        default=None, description="smallest and largest gradient that servers were measured with, in bytes"
+    )
+    workers: Interval = Field(default=(1, 1), description="fewest and most workers")
+    servers: Interval = Field(default=(0, 0), description="fewest and most parameter servers; 0: none")
+    device: str = Field(default="", description="that was measured")
 
 
 class CalibrationPoint(Spec):
     """Step times measured at one batch size, in seconds, warm-up removed."""
 
-    batch: int = Field(ge=1)
-    steps: int = Field(ge=1)
-    mean_s: Seconds = Field(gt=0)
-    p5_s: Seconds = Field(gt=0)
-    median_s: Seconds = Field(gt=0)
-    p95_s: Seconds = Field(gt=0)
-    forward_s: Seconds = Field(ge=0)
-    backward_s: Seconds = Field(ge=0)
-    apply_s: Seconds = Field(ge=0)
+    batch: int = Field(ge=1, description="samples per step")
+    steps: int = Field(ge=1, description="steps that were timed")
+    mean_s: Seconds = Field(gt=0, description="mean time of a step")
+    p5_s: Seconds = Field(gt=0, description="5th percentile")
+    median_s: Seconds = Field(gt=0, description="median")
+    p95_s: Seconds = Field(gt=0, description="95th percentile")
+    forward_s: Seconds = Field(ge=0, description="mean time of the forward pass")
+    backward_s: Seconds = Field(ge=0, description="mean time of the backward pass")
+    apply_s: Seconds = Field(ge=0, description="mean time of the optimizer's update")
 
 
 class LawScore(Spec):
     """One candidate of the step-time law with its Bayesian information criterion (lower is better)."""
 
-    kind: str
-    bic: float
+    kind: str = Field(description="of the law, as under jitter")
+    bic: float = Field(description="its Bayesian information criterion; lower is better")
 
 
 class CalibrationFit(Spec):
     """How well the workload's curves describe what was measured."""
 
-    points: tuple[CalibrationPoint, ...] = ()
+    points: tuple[CalibrationPoint, ...] = Field(default=(), description="what was measured, for each batch size")
     relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured mean from the curve")
-    laws: tuple[LawScore, ...] = ()
+    laws: tuple[LawScore, ...] = Field(default=(), description="the laws of jitter that were tried, each with its score")
     intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
     peak_memory_bytes: dict[str, float] = Field(
         default_factory=dict, description="peak device memory by batch size, where the device tells it"
@@ -181,7 +182,9 @@ class DeviceTransfer(Spec):
     high) and ``source``; all else is filled in when the scenario is resolved.
     """
 
-    rule: Literal["given", "measured-there", "published-pair", "roofline"] = "given"
+    rule: Literal["given", "measured-there", "published-pair", "roofline"] = Field(
+        default="given", description="how the factor was found; a scenario that gives it itself leaves this out"
+    )
     factor: tuple[Factor, ...] = Field(min_length=2, max_length=3, description="time there / time here: low, (middle,) high")
     source: str = Field(default="", max_length=10_000, description="rule = given: where the factor is from")
     from_device: str = Field(default="", description="that the workload was measured on; filled in when the scenario is resolved")
@@ -228,8 +231,6 @@ LAW_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to
 
 BY_DIMENSIONS: Mapping[str, type[Transformer] | type[Residual]] = {"transformer": Transformer, "residual": Residual}
 """Tables of dimensions, from which all follows that a workload does not give itself."""
-MARKS = ("variables", *BY_DIMENSIONS)
-"""Keys of which every workload file, and no other file, has one."""
 _MEASURED = ("forward", "backward", "variables")
 
 
@@ -245,25 +246,27 @@ class Workload(Spec):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_one_of)
 
-    schema_version: Literal[1] = 1
-    name: str = Field(min_length=1, max_length=10_000)
-    description: str = ""
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
+    name: str = Field(min_length=1, max_length=10_000, description="for readers")
+    description: str = Field(default="", description="for readers")
     model: str = Field(
         default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
     )
-    precision: Precision = "float32"
+    precision: Precision = Field(default="float32", description="that the times were measured in, as Keras names its policies")
     batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
     global_batch: int | None = Field(
         default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)"
     )
-    forward: Affine
-    backward: Affine
+    forward: Affine = Field(description="time of the forward pass of a batch on the measured device")
+    backward: Affine = Field(description="time of the backward pass of a batch")
     apply_s: Seconds = Field(default=0.0, ge=0, description="optimizer's update of all variables on the device")
-    input: Affine = Affine(base_s=0.0, per_sample_s=0.0)
+    input: Affine = Field(
+        default=Affine(base_s=0.0, per_sample_s=0.0), description="time to prepare a batch, while the one before is computed"
+    )
     input_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
         default=None, description="bytes of one sample as it is fed to a replica; needed where a client feeds all workers"
     )
-    jitter: Distribution = Constant()
+    jitter: Distribution = Field(default=Constant(), description="law of a step's time around its mean")
     jitter_steps: int | None = Field(
         default=None, ge=1, description="timed steps that the law of jitter was fitted to; left out: those of the fit's points"
     )
@@ -294,14 +297,16 @@ class Workload(Spec):
         '(cluster.device_sharing = "concurrent"), this over the step\'s time is the share of it that one alone keeps busy; left out: '
         "the update, and of each pass what grows with the batch, or all of it where least says what starting its kernels takes",
     )
-    server: ServerCost = ServerCost()
-    variables: tuple[Variable, ...] = Field(min_length=1, max_length=100_000)
-    calibrated: WorkloadRange | None = None
-    uncertainty: Uncertainty | None = None
-    fit: CalibrationFit | None = None
-    provenance: dict[str, str] = Field(default_factory=dict)
+    server: ServerCost = Field(default=ServerCost(), description="time that a parameter server takes for one gradient tensor")
+    variables: tuple[Variable, ...] = Field(
+        min_length=1, max_length=100_000, description="trainable variables, in the order in which their gradients become ready"
+    )
+    calibrated: WorkloadRange | None = Field(default=None, description="range of what was measured; beyond it a result warns")
+    uncertainty: Uncertainty | None = Field(default=None, description="what the fit of the times leaves open")
+    fit: CalibrationFit | None = Field(default=None, description="how well the fit describes what was measured")
+    provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
-    counted: Counted | None = None
+    counted: Counted | None = Field(default=None, description="what a step asks of any device; left out: not counted")
     moved: DeviceTransfer | None = Field(default=None, description="to another device than it was measured on")
     layers: tuple[Layer, ...] = Field(
         default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"

@@ -66,9 +66,9 @@ class TestbedVariable(Spec):
 
     __test__ = False  # pytest takes names that begin with Test for tests
 
-    name: str = Field(min_length=1, max_length=10_000)
-    shape: tuple[Annotated[int, Field(ge=1)], ...]
-    dtype: str = "float32"
+    name: str = Field(min_length=1, max_length=10_000, description="of the variable")
+    shape: tuple[Annotated[int, Field(ge=1)], ...] = Field(description="its dimensions")
+    dtype: str = Field(default="float32", description="TensorFlow's name of its numbers")
     rows: int | None = Field(default=None, ge=1, description="rows that a step touches, of a sparse one")
     ready: Annotated[float, Field(gt=0, le=1)] = Field(description="share of the backward pass after which its gradient is there")
 
@@ -117,7 +117,7 @@ class TestbedFault(Spec):
     __test__ = False  # pytest takes names that begin with Test for tests
 
     at_s: Seconds = Field(ge=0, description="time from the common start")
-    of: Literal["worker", "server"] = "worker"
+    of: Literal["worker", "server"] = Field(default="worker", description="what is killed")
     number: int = Field(default=0, ge=0, description="which one, from 0 on")
     back_after_s: Seconds = Field(
         ge=0, description="from its death until it is started again; where all have to start again, not before that has been noticed"
@@ -153,7 +153,7 @@ class TestbedSetting(Terse):
     )
     variables: tuple[TestbedVariable, ...] = Field(default=(), description="of the model; left out: found by its name")
     batch: int = Field(default=32, ge=1, description="samples of a worker's step")
-    compute: Compute = Compute()
+    compute: Compute = Field(default=Compute(), description="what a step computes")
     overlap: bool = Field(
         default=False, description="layer by layer: a layer waits for its variable only, its gradient leaves when it is ready"
     )

@@ -20,7 +20,9 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, TextIO, cast
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_command_from_info
+from typer.models import CommandInfo
 
 from paceline import __version__
 from paceline.cli import commands
@@ -28,15 +30,6 @@ from paceline.cli.ending import StoppedError, ending_by_signals
 from simulator.errors import PacelineError, PacelineWarning, ScenarioError
 
 __all__ = ["main"]
-
-app = typer.Typer(
-    name="paceline",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 def _print_version(wanted: bool) -> None:
@@ -63,14 +56,49 @@ def _flowing(command: Callable[..., None]) -> str:
 
 
 class _Command(TyperCommand):
-    """A command that is known to messages while it runs."""
+    """A command that is known to messages while it runs, and whose options are read when they are asked for.
+
+    A list of commands asks for none, and reading those of all commands takes longer than all else that a help does.
+
+    Parameters
+    ----------
+    name
+        As it is typed.
+    function
+        What it runs, with typer's options.
+    panel
+        Where the help lists it.
+    """
 
     running: ClassVar[_Command | None] = None
+    _READ = ("params", "callback")
+
+    def __init__(self, name: str, function: Callable[..., None], panel: str | None = None) -> None:
+        super().__init__(name, help=_flowing(function), rich_markup_mode="rich", rich_help_panel=panel)
+        self._function = function
+        for attribute in self._READ:
+            delattr(self, attribute)
+
+    def __getattr__(self, attribute: str) -> Any:
+        """Options and callback, read from the function's signature."""
+        if attribute not in self._READ:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
+        info = CommandInfo(self.name, callback=self._function)
+        read = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode="rich")
+        self.params, self.callback = read.params, read.callback
+        return getattr(self, attribute)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         _Command.running = self
         return super().invoke(ctx)
+
+
+class _Commands(TyperGroup):
+    """``paceline`` itself: its commands are the modules of :mod:`paceline.cli.commands`, in the order in which the help lists them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options | {"commands": dict(map(_command_of, _modules()))})
 
 
 def _modules() -> list[ModuleType]:
@@ -79,23 +107,29 @@ def _modules() -> list[ModuleType]:
     return sorted(found, key=lambda module: module.ORDER)
 
 
-def _add(module: ModuleType) -> None:
-    """Make a module's function, or its group of functions, a sub-command of the module's name."""
+def _command_of(module: ModuleType) -> tuple[str, Any]:
+    """A module's function, or its group of functions, as a sub-command of the module's name."""
     function_name = module.__name__.rpartition(".")[2]
     name = function_name.replace("_", "-")
     group: typer.Typer | None = getattr(module, "app", None)
     if group is None:
-        command = getattr(module, function_name)
-        app.command(name, cls=_Command, help=_flowing(command), rich_help_panel=module.PANEL)(command)
-        return
-    for info in group.registered_commands:
-        info.cls, info.help = _Command, _flowing(cast(Callable[..., None], info.callback))
-    app.add_typer(group, name=name, rich_help_panel=module.PANEL)
+        return name, _Command(name, getattr(module, function_name), module.PANEL)
+    functions = {info.name or cast(Any, info.callback).__name__: info.callback for info in group.registered_commands}
+    members = {own: _Command(own, cast(Callable[..., None], function)) for own, function in functions.items()}
+    return name, TyperGroup(
+        name=name, help=group.info.help, commands=dict(members), no_args_is_help=True, rich_markup_mode="rich", rich_help_panel=module.PANEL
+    )
 
 
+app = typer.Typer(
+    name="paceline",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 app.callback(help=_flowing(_root))(_root)
-for _module in _modules():
-    _add(_module)
 
 # typer brings its own copy of click, older releases use the real one
 _UsageError: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -166,6 +200,11 @@ _show_as_before = warnings.showwarning
 
 def main() -> None:
     """Run the command line; every error of the user's ends as one line and an exit code."""
+    if "_PACELINE_COMPLETE" in os.environ:  # typer's scripts ask so at every Tab
+        from paceline.cli import completing
+
+        if completing.answer(get_command(app)):
+            sys.exit(0)
     with ending_by_signals() as ending, warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("default", PacelineWarning)

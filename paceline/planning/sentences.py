@@ -16,7 +16,17 @@ from paceline.whole_job import PART_LABELS, overhead_share
 from simulator.cost import placement_of
 from simulator.figures import JobOutcome
 from simulator.results import Failure
-from simulator.text import format_hourly, format_number, format_seconds, format_share, format_throughput, format_usd, listed, written
+from simulator.text import (
+    format_hourly,
+    format_number,
+    format_seconds,
+    format_share,
+    format_throughput,
+    format_usd,
+    listed,
+    sentence,
+    written,
+)
 
 __all__ = [
     "beside_the_answer",
@@ -32,7 +42,7 @@ _LITTLE = 0.01
 
 
 def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
-    """Three sentences: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
+    """Three short paragraphs: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
     job = job_of(plan.chosen.result, plan.goal)
     return _answer(plan, chosen), _sureness(plan), _limit(plan), *([_job(plan, job)] if job is not None else [])
 
@@ -40,21 +50,23 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
 def _job(plan: Plan, job: JobOutcome) -> str:
     """What of a job's time is no step, and what more workers would make of it."""
     beside = sorted(((seconds, name) for name, seconds in job.parts_s.model_dump().items() if name != "steps" and seconds), reverse=True)
-    text = f"Of the {format_seconds(job.time_s.mean)} that the whole job takes {format_share(1 - overhead_share(job))} are steps that last"
+    text = (
+        f"Of the {format_seconds(job.time_s.mean)} that the whole job takes, {format_share(1 - overhead_share(job))} are steps that last."
+    )
     if beside:
         most = [f"{PART_LABELS[name].lower()} {format_seconds(seconds)}" for seconds, name in beside[:_MOST_SAID]]
-        text += f"; most of the rest is {listed(most)}"
+        text += f" Most of the rest is {listed(most)}."
     own = plan.chosen.result.scenario.workers
     here = next((its for its in plan.workers if its.workers == own), None)
     more = next((its for its in plan.workers if its.workers > own), None)
     if here is not None and more is not None and here.job is not None and more.job is not None:
         steps = more.throughput_samples_per_s.mean / here.throughput_samples_per_s.mean - 1
         change = more.job.time_s.mean / here.job.time_s.mean - 1
-        text += f"; {more.workers:,} workers change the throughput of its steps by {written(steps, 'whole_change')}, "
-        text += f"its time by {written(change, 'whole_change')}"
+        changes = [f"the throughput of its steps by {written(steps, 'whole_change')}", f"its time by {written(change, 'whole_change')}"]
         if here.job.cost_usd is not None and more.job.cost_usd is not None and here.job.cost_usd.mean:
-            text += f" and its cost by {written(more.job.cost_usd.mean / here.job.cost_usd.mean - 1, 'whole_change')}"
-    return f"{text}."
+            changes.append(f"its cost by {written(more.job.cost_usd.mean / here.job.cost_usd.mean - 1, 'whole_change')}")
+        text += f" {more.workers:,} workers change {listed(changes)}."
+    return text
 
 
 _MOST_SAID = 3
@@ -63,20 +75,20 @@ _MOST_SAID = 3
 def _figures(candidate: Candidate, goal: Goal) -> str:
     """Throughput, time and cost of a candidate: cost is the price of an hour times the time, to the digits that are shown."""
     rate, total = candidate.result.throughput_samples_per_s, goal.total_samples
-    parts = [f"{written(rate.mean, 'any')} samples/s (90% of runs: {format_throughput(rate.low)} to {format_throughput(rate.high)})"]
+    does = f"It trains {written(rate.mean, 'any')} samples/s (90% of runs: {format_throughput(rate.low)} to {format_throughput(rate.high)})"
+    takes, costs = "", ""
     if candidate.time_s is not None and job_of(candidate.result, goal) is not None:
-        parts.append(f"{format_seconds(candidate.time_s.mean, _EXACT)} for the whole job")
+        takes = f". The whole job takes {format_seconds(candidate.time_s.mean, _EXACT)} on average"
     elif candidate.time_s is not None and total is not None:
-        parts.append(
-            f"{format_seconds(candidate.time_s.mean, _EXACT)} for the training{_at_mean(candidate.time_s.mean, total / rate.mean)}"
-        )
+        at_mean = _at_mean(candidate.time_s.mean, total / rate.mean)
+        takes = f". The training takes {format_seconds(candidate.time_s.mean, _EXACT)} on average{at_mean}"
     if candidate.usd_per_hour is not None:
         hourly = f"{format_hourly(candidate.usd_per_hour)} an hour"
         cost = candidate.cost_usd
         bought = f" ({text})" if (text := purchase_in_words(candidate)) else ""
-        parts.append((hourly if cost is None else f"{format_usd(cost.mean)} for all of it at {hourly}") + bought)
+        costs = f" and costs {hourly if cost is None else f'{format_usd(cost.mean)}, at {hourly}'}{bought}"
     stale = staleness_in_words(candidate.result)
-    return ", ".join([*parts, *([f"with {stale}"] if stale else [])])
+    return f"{does}{takes}{costs}.{f' It has {stale}.' if stale else ''}"
 
 
 def purchase_in_words(candidate: Candidate) -> str:
@@ -100,9 +112,9 @@ _EXACT = 5
 
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
-    """That the mean time is longer than the time at the mean throughput, where a reader's calculator would find so."""
+    """The time at the mean throughput, where a reader's calculator would find another than the mean: slow runs add more than fast ones save."""
     shown, other = format_seconds(mean_s, _EXACT), format_seconds(at_mean_s, _EXACT)
-    return "" if shown == other else f" (mean over runs, which differ; at the mean throughput {other})"
+    return "" if shown == other else f" ({other} at the mean throughput)"
 
 
 def _answer(plan: Plan, chosen: Point) -> str:
@@ -111,16 +123,16 @@ def _answer(plan: Plan, chosen: Point) -> str:
     named, figures = f"{best.name} ({best.placement})", _figures(best, goal)
     if plan.feasible:
         what = "configuration of fewest devices" if goal.prefer == "fewest-devices" else f"{goal.prefer} configuration"
-        return f"The {what} that reaches {asked} is {named}: {figures}."
+        return f"The {what} that reaches {asked} is {named}. {figures}"
+    nearest = f"Nothing considered reaches {asked}. Nearest comes {named}. {figures}"
     needed = chosen.needed
     reached = Judge(goal).margin(chosen) * needed
     if not math.isfinite(needed):
-        return f"Nothing considered reaches {asked}; nearest comes {named}: {figures}, but it has no price."
+        return f"{nearest} It has no price."
     over = " over the whole job" if job_of(best.result, goal) is not None else ""
     return (
-        f"Nothing considered reaches {asked}; nearest comes {named}: {figures}. With a confidence of "
-        f"{format_number(goal.confidence, 4)} it gives {format_throughput(reached)} of the {format_throughput(needed)} samples/s it needs"
-        f"{over}, so {format_throughput(needed / reached)} times that would be needed."
+        f"{nearest} With a confidence of {format_number(goal.confidence, 4)} it gives {format_throughput(reached)} of the "
+        f"{format_throughput(needed)} samples/s it needs{over}, so {format_throughput(needed / reached)} times that would be needed."
     )
 
 
@@ -129,35 +141,39 @@ def _sureness(plan: Plan) -> str:
     result = best.result
     runs = len(result.throughput_of_each_replication)
     reach = best.reached_by if best.reached_by is not None else round(best.confidence * (runs + 1))
-    moved = "; the workload was moved to another device" if any(its.code == "moved-device" for its in result.warnings) else ""
-    beyond = "; it lies beyond what was measured" if result.extrapolated else ""
+    texts = [f"{reach} of {runs} simulated runs reach the goal."]
     asked = f"(asked for: {format_number(goal.confidence, 4)})"
     if result.discrepancy is None:
-        chance = f"by chance and what the fits leave open alone that is a confidence of {format_number(best.confidence, 4)} {asked}"
-        return f"{reach} of {runs} simulated runs reach the goal; {chance}, what the model itself is off by not counted{moved}{beyond}."
-    return (
-        f"{reach} of {runs} simulated runs reach the goal; with what the model itself is off by, that is a probability of "
-        f"{format_number(best.confidence, 2)} {asked}; {result.discrepancy.coverage_in_words}{moved}{beyond}."
-    )
+        texts.append(f"By chance and what the fits leave open alone, the confidence is {format_number(best.confidence, 4)} {asked}.")
+        texts.append("What the model itself is off by is not counted.")
+    else:
+        texts.append(f"With what the model itself is off by, the probability is {format_number(best.confidence, 2)} {asked}.")
+        texts.append(sentence(result.discrepancy.coverage_in_words))
+    if any(its.code == "moved-device" for its in result.warnings):
+        texts.append("The workload was moved to another device.")
+    if result.extrapolated:
+        texts.append("The answer lies beyond what was measured.")
+    return " ".join(texts)
 
 
 def _limit(plan: Plan) -> str:
     limit = plan.chosen.result.bottleneck
     begins = f"The limit is {limit.name}" if limit.balance is None else "There is no single limit"
-    text = f"{begins}: {limit.text.rstrip('.')}"
+    text = f"{begins}. {sentence(limit.text)}"
     large = [(one, one.effect) for one in plan.improvements if one.effect is not None and one.effect.mean - 1 >= _LITTLE]
     clear = [(one, effect) for one, effect in large if has_effect(effect)]
     if not clear:
         what = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(_LITTLE)}"
-        return f"{text}; no single improvement that was tried {what}."
+        return f"{text} No single improvement that was tried {what}."
     best, effect = clear[0]
-    text = f"{text}; of single improvements {best.name} buys most, {change_in_words(effect)} throughput{_price_of(best, plan.chosen)}"
+    text = f"{text} Of the single improvements tried, {best.name} helps most: throughput {change_in_words(effect)}"
+    text += f"{_price_of(best, plan.chosen)}."
     if plan.feasible:
-        return f"{text}."
+        return text
     enough = [one.name for one in plan.improvements if _is_enough(one, plan.goal)]
     if not enough:
-        return f"{text}, and none that was tried would reach the goal by itself."
-    return f"{text}; the goal would be reached with {' or '.join(enough)}."
+        return f"{text} None that was tried would reach the goal by itself."
+    return f"{text} The goal would be reached with {' or '.join(enough)}."
 
 
 def _is_enough(improvement: Improvement, goal: Goal) -> bool:

@@ -58,7 +58,9 @@ class Fault(Spec):
     """One fault of a trace."""
 
     at_s: Seconds = Field(ge=0, description="time from the start of the job")
-    of: Literal["worker", "server", "node"]
+    of: Literal["worker", "server", "node"] = Field(
+        description="what dies: a worker process, a parameter server, or a machine with all on it"
+    )
     number: int = Field(default=0, ge=0, description="which one, from 0 on")
 
 

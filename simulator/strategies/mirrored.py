@@ -22,7 +22,7 @@ class Mirrored(AllReduceStrategy):
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "intra_node"
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mirrored": {"kind": "mirrored"}}
 
-    kind: Literal["mirrored"] = "mirrored"
+    kind: Literal["mirrored"] = Field(default="mirrored", description="this strategy")
     replicas: Count | None = Field(default=None, description="left out: all that one node takes")
 
     def layout(self, cluster: Cluster) -> Layout:

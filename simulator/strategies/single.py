@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from simulator.cluster import Cluster
 from simulator.program.program import Program
 from simulator.rng import Streams
@@ -22,7 +24,7 @@ class Single(Strategy):
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = ""
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"single": {"kind": "single"}}
 
-    kind: Literal["single"] = "single"
+    kind: Literal["single"] = Field(default="single", description="this strategy")
 
     def layout(self, cluster: Cluster) -> Layout:
         """One replica, one process."""

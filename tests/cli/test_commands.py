@@ -60,15 +60,44 @@ def _imported(*code: str) -> set[str]:
     return set(done.stderr.splitlines())
 
 
-def test_help_imports_nothing_heavy() -> None:
-    program = "from paceline.cli.app import main", "sys.argv = ['paceline', '--help']", "try:\n    main()\nexcept SystemExit:\n    pass"
-    loaded = _imported("import sys", *program)
+NEEDLESS = (*HEAVY, "numpy", "simpy", "pydantic", "pandas", "calibrate")
+
+
+def _started(*arguments: str, **environment: str) -> set[str]:
+    """Modules that are loaded after the program has answered."""
+    program = f"import sys; sys.argv = ['paceline', *{arguments!r}]; from paceline.cli.app import main"
+    ending = "import atexit; atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\n{ending}\nmain()"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.stdout
+    return set(done.stderr.splitlines())
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ()])
+def test_help_imports_nothing_that_simulates(arguments: tuple[str, ...]) -> None:
+    loaded = _started(*arguments)
     assert "typer" in loaded
-    assert not loaded & {*HEAVY, "calibrate"}
+    assert not loaded & {*NEEDLESS}
+    assert {name for name in loaded if name.startswith("simulator")} == {"simulator", "simulator.errors"}
+    assert "paceline.cli.commands.simulate" in loaded
+    assert not loaded & {"paceline.api", "paceline.cli.terminal"}
+
+
+def test_completion_imports_nothing_that_simulates() -> None:
+    asked = {"_PACELINE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "paceline simulate ring --set strategy.kind="}
+    loaded = _started(**asked)
+    assert not loaded & {*NEEDLESS, "rich"}
+    assert {name for name in loaded if name.startswith("simulator")} == {"simulator", "simulator.errors", "simulator.catalog"}
 
 
 def test_the_simulator_imports_nothing_heavy_that_it_may_not_need() -> None:
-    loaded = _imported("import sys", "import simulator")
+    assert not _imported("import sys", "import simulator") & {*NEEDLESS, "typer", "rich"}
+    loaded = _imported("import sys", "import simulator", "simulator.simulate")
     assert {"numpy", "pydantic"} <= loaded
     assert not loaded & {*HEAVY, "typer", "rich"}
 

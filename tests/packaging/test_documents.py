@@ -31,7 +31,7 @@ from simulator.spec import keys_of, parts_of
 
 ROOT = Path(__file__).parents[2]
 INSIDE = ROOT / "docs" / "inside-a-run.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def toml_blocks() -> list[tuple[str, str]]:
@@ -112,11 +112,22 @@ def keys_of_scenarios(table: type[BaseModel] = Scenario) -> set[str]:
     return found
 
 
-def test_every_key_is_documented():
-    pages = ("scenario", "computed-workloads", "training", "compression", "job")  # the first leads to the others
-    page = "\n".join((ROOT / "docs" / f"{name}.md").read_text() for name in pages)
-    documented = {word for code in re.findall(r"`([^`\n]+)`", page) for word in re.findall(r"[a-z0-9_]+", code)}
-    assert keys_of_scenarios() <= documented, keys_of_scenarios() - documented
+def test_keys_in_the_documents_exist():
+    """Tables whose first column is called "key", of pages about scenarios; each key's own description is in the schema."""
+    known = keys_of_scenarios()
+    named = set()
+    for page in ("scenario", "computed-workloads", "ways-of-training", "compression", "training", "input", "job", "metrics"):
+        table: list[str] = []
+        for line in [*(ROOT / "docs" / f"{page}.md").read_text().splitlines(), ""]:
+            if line.startswith("| "):
+                table.append(line)
+                continue
+            if table and re.match(r"\| (key|`\[)", table[0]):
+                keys = re.findall(r"`([^`]+)`", " ".join(row.split(" | ")[0] for row in table[2:]))
+                named |= {part for key in keys for part in re.findall(r"[a-z]\w*", key.split("=")[0])}
+            table = []
+    assert len(named) > 150
+    assert named <= known | {"use"}, named - known
 
 
 def test_links_in_the_documents_exist():
@@ -156,20 +167,44 @@ def test_what_a_command_says_is_quoted_to_the_letter(monkeypatch):
     assert f"  > {said}\n" in INSIDE.read_text()
 
 
-def test_the_readme_quotes_what_its_plan_says(monkeypatch):
+def quoted_plans() -> list[tuple[str, str, str]]:
+    """Each command line of a plan that a page shows, with what the page quotes of its answer."""
+    shown = re.compile(r"^\$ (paceline plan [^\n]*)\n```\n+> ([^\n]+)$", re.MULTILINE)
+    return [(page.name, *found) for page in PAGES for found in shown.findall(page.read_text())]
+
+
+@pytest.mark.parametrize(("page", "line", "quote"), quoted_plans())
+def test_pages_quote_what_their_plans_say(page, line, quote, monkeypatch):
     monkeypatch.chdir(ROOT)
-    readme = (ROOT / "README.md").read_text()
-    line = next(line for line in re.findall(r"^\$ (paceline plan .*)$", readme, re.MULTILINE))
-    options = dict(pairwise(shlex.split(line)))
+    words = shlex.split(line)
+    options = dict(pairwise(words))
+    clusters = {"clusters": options["--clusters"].split(",")} if "--clusters" in options else {}
+    samples = {"samples": float(options["--samples"])} if "--samples" in options else {}
     found = paceline.plan(
         options["plan"],
-        samples=float(options["--samples"]),
         deadline=options["--deadline"],
-        clusters=options["--clusters"].split(","),
-        prices=options["--price"],
+        prices=options.get("--price"),
+        workers=options.get("--workers"),
         jobs=1,
+        **clusters,
+        **samples,
     )
-    assert f"\n> {' '.join(found.sentences)}\n" in readme
+    assert " ".join(found.sentences).startswith(quote), page
+
+
+def test_three_pages_quote_a_plan():
+    assert [page for page, *_ in quoted_plans()] == ["README.md", "fit-a-large-model.md", "plan-a-whole-job.md"]
+
+
+def test_constants_stand_in_the_documents_as_they_are_used():
+    constants = {row["name"]: row for row in tomllib.loads((ROOT / "models" / "practice.toml").read_text())["constant"]}
+    shown = {}
+    for page in ("practice", "computed-workloads"):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        shown |= {name: values for name, *values in re.findall(r"^\| `(\w+)` \| ([\d.]+) \(([\d.]+) to ([\d.]+)\) \|", text, re.MULTILINE)}
+    assert shown.keys() == constants.keys() - {"kernel_start_s"}  # which has a unit
+    for name, values in shown.items():
+        assert [float(value) for value in values] == [constants[name][key] for key in ("value", "low", "high")], name
 
 
 def published_scores() -> dict[str, list[str]]:

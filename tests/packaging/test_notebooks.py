@@ -34,6 +34,22 @@ SHOWN = {
         r"feasible: False",
         r"plan\.html",
     ],
+    "04_pipelines_hybrids_memory": [
+        r"needs about [\d.]+ GiB on a device",
+        r"parameters: +\d+\.\d GiB free, largest batch of a device: \d+ samples",
+        r"sharing parameters too: 1\.\d\d times as fast \(1\.\d\d to 1\.\d\d\)",
+        r"1F1B is fastest with 16 micro-batches",
+        r"GPipe: [\d.]+ GiB of activations",
+        r"tensor 2 x pipeline 2 x 4 copies: \d+ samples/s",
+        r"^feasible: True",
+    ],
+    "05_a_whole_job": [
+        r"goodput \d+%: the share",
+        r"the first step of all takes 16\.\d s, later ones \d+ ms",
+        r"best interval \d+ s; Young's formula \d+ s, Daly's \d+ s",
+        r"elastic: \d\.\d\d h, down for [\d.]+ min",
+        r"^feasible: True",
+    ],
 }
 
 
@@ -57,7 +73,7 @@ def texts_of(notebook: Any) -> str:
     return "\n".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs)
 
 
-def test_there_are_three():
+def test_each_has_its_test():
     assert [path.stem for path in NOTEBOOKS] == list(SHOWN)
 
 

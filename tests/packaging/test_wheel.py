@@ -36,6 +36,7 @@ def test_wheel_holds_code_and_models_but_no_package_named_models(wheel):
     assert "simulator/models/devices/t4.toml" in names
     assert "simulator/models/keras/cnn.py" in names
     assert "paceline/reporting/templates/report.html" in names
+    assert "paceline/cli/keys.json" in names
 
 
 def required(wheel: Path) -> set[str]:

@@ -447,3 +447,14 @@ def test_schemas_by_name_and_all():
     assert paceline.schema("cluster") == paceline.schema()["cluster"]
     with pytest.raises(InputError, match="`format`: 'plan' must be 'scenario', 'workload', 'cluster', 'device', 'input', 'result'"):
         paceline.schema("plan")
+
+
+def test_every_key_of_every_format_is_described():
+    lacking = [
+        f"{name}: {table['title']}.{key}"
+        for name, schema in paceline.schema().items()
+        for table in (schema, *schema["$defs"].values())
+        for key, its in table.get("properties", {}).items()
+        if not its.get("description", "").strip()
+    ]
+    assert not lacking

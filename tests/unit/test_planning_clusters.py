@@ -108,8 +108,8 @@ def test_a_cluster_without_a_price_and_one_that_cannot_be_say_so(machines: dict[
 def test_time_throughput_and_cost_of_the_answer_agree_by_a_readers_calculator(machines: dict[str, str]) -> None:
     answer = planned({"bare": machines["bare"]}, goal_of(samples=1e9, deadline="1000 h"), price=["bare=0.526/h"], workers=[3])
     said = re.search(
-        r": ([\d,.]+) samples/s .*?([\d.]+) h for the training \(mean over runs, which differ; at the mean throughput ([\d.]+) h\), "
-        r"\$([\d.,]+) for all of it at \$([\d.]+) an hour",
+        r"It trains ([\d,.]+) samples/s .*? The training takes ([\d.]+) h on average \(([\d.]+) h at the mean throughput\) "
+        r"and costs \$([\d.,]+), at \$([\d.]+) an hour\.$",
         answer.sentences[0],
     )
     assert said is not None, answer.sentences[0]
@@ -131,10 +131,10 @@ def test_a_time_that_differs_from_that_at_the_mean_throughput_as_it_is_printed_s
         candidate = answer.chosen.model_copy(update={"result": result, "time_s": time_of_samples_s(result, 3600 * 1.2341 * rate)})
         return _figures(candidate, goal_of(samples=3600 * 1.2341 * rate, deadline="1000 h"))
 
-    assert ", 1.2341 h for the training" in said(0.0)
+    assert "takes 1.2341 h on average." in said(0.0)
     assert "at the mean throughput" not in said(0.0)
     # the fifth digit alone differs
-    assert "1.2342 h for the training (mean over runs, which differ; at the mean throughput 1.2341 h)" in said(0.01)
+    assert "takes 1.2342 h on average (1.2341 h at the mean throughput)" in said(0.01)
 
 
 def test_the_answer_is_compared_run_by_run(machines: dict[str, str]) -> None:

@@ -70,10 +70,14 @@ class Hybrid(Strategy):
         "fsdp": _with(shard="parameters"),
         "hybrid": _with(pipeline=2, tensor=2),
     }
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+        "chunks": ("schedule", ("interleaved",)),
+        "shard_group": ("shard", ("optimizer", "gradients", "parameters")),
+    }
     cuts_batches: ClassVar[bool] = True
     in_step: ClassVar[bool] = True
 
-    kind: Literal["hybrid"] = "hybrid"
+    kind: Literal["hybrid"] = Field(default="hybrid", description="this strategy")
     workers: Count | None = Field(default=None, description="devices in all, one a worker; left out: as many as fill the cluster")
     pipeline: Degree = Field(default=1, description="stages that layers are laid out on (training.micro_batches go through them)")
     tensor: Degree = Field(default=1, description="devices that split each tensor")

@@ -1,0 +1,55 @@
+"""Pages stay plain Markdown that reads well where they lie; what a site needs besides is worked out here.
+
+- The table of contents follows the lists of links in ``index.md``, a part for each heading.
+- A link to a source file, or to whatever lies outside ``docs/``, becomes its path: the site has no such page.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+__all__ = ["contents", "setup", "without_source_links"]
+
+_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+_ENTRY = re.compile(r"^- \[[^\]]+\]\(([^)#]+)\.md\)", re.MULTILINE)
+_LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def contents(index: str) -> str:
+    """The directives that make the table of contents of an index: for each heading the pages that its list names."""
+    _, *parts = _HEADING.split(index)
+    found = []
+    for caption, text in zip(parts[::2], parts[1::2], strict=True):
+        if pages := _ENTRY.findall(text):
+            found.append("\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""]))
+    return "\n" + "\n".join(found)
+
+
+def without_source_links(text: str, page: Path, docs: Path) -> str:
+    """The text of a page, with links to what the site does not have replaced by its path in the repository; dead links stay."""
+
+    def shown(link: re.Match[str]) -> str:
+        words, target = link[1], (page.parent / link[2]).resolve()
+        if not target.exists() or (target.is_relative_to(docs) and target.is_file() and target.suffix != ".py"):
+            return link[0]
+        path = f"`{target.relative_to(docs.parent)}`"
+        return path if words.strip("`") in path else f"{words} ({path})"
+
+    return _LINK.sub(shown, text)
+
+
+def _read(app: Sphinx, name: str, source: list[str]) -> None:
+    docs = Path(app.srcdir)
+    text = without_source_links(source[0], Path(app.env.doc2path(name)), docs)
+    source[0] = text + (contents(text) if name == app.config.root_doc else "")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """What Sphinx calls."""
+    app.connect("source-read", _read)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,391 @@
+"""What the shell offers when Tab is pressed: commands, options, names of the catalogue, keys and their values.
+
+The scripts that ``paceline --install-completion`` puts into a shell are typer's. They call ``paceline`` with what is
+typed so far in environment variables, at every Tab; so the answer is found here, from the words alone and from
+:data:`KEYS_FILE`, without loading what simulates. ``python -m paceline.cli.completing`` writes that file anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand
+
+from simulator.catalog import Kind, entries
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["KEYS_FILE", "Word", "answer", "text_of_keys", "words_for"]
+
+KEYS_FILE = Path(__file__).with_name("keys.json")
+"""Every key that ``--set`` takes, with what it means and its values where these are few, and every name of a strategy."""
+
+
+class Word(NamedTuple):
+    """Something that can be typed, and in a few words what it is."""
+
+    text: str
+    help: str = ""
+
+
+# -- the command line so far ------------------------------------------------------------
+
+
+class _Typed(NamedTuple):
+    """The words before the one that is completed, that one, and how much of it the shell does not replace."""
+
+    before: list[str]
+    last: str
+    kept: int = 0
+
+
+def answer(root: Any) -> bool:
+    """Print what can be typed next, if a shell has asked for it; ``root`` is the group of all commands."""
+    instruction, _, shell = os.environ.get("_PACELINE_COMPLETE", "").partition("_")
+    if instruction != "complete" or shell not in _SHELLS:
+        return False
+    read, written = _SHELLS[shell]
+    typed = read()
+    words = [word for word in words_for(root, typed.before, typed.last) if word.text.startswith(typed.last)]
+    sys.stdout.write(written([word._replace(text=word.text[typed.kept :]) for word in dict.fromkeys(words)]))
+    return True
+
+
+def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
+    """What ``last`` may become, behind the words ``before``, the program's name left out."""
+    command, asking = root, None
+    path: list[str] = []
+    arguments, no_more_options = 0, False
+    for word in before:
+        if asking is not None:
+            asking = None
+        elif word == "--" and not no_more_options:
+            no_more_options = True
+        elif word.startswith("-") and not no_more_options:
+            parameter = _option(command, word.partition("=")[0])
+            asking = parameter if parameter is not None and not parameter.is_flag and "=" not in word else None
+        elif word in (members := getattr(command, "commands", {})):
+            command, path = members[word], [*path, word]
+        else:
+            arguments += 1
+    if asking is not None:
+        yield from _values(asking, path, last)
+    elif last.startswith("-") and not no_more_options:
+        name, equals, value = last.partition("=")
+        parameter = _option(command, name) if equals else None
+        if parameter is not None:
+            yield from (word._replace(text=f"{name}={word.text}") for word in _values(parameter, path, value))
+        else:
+            yield from _options(command, before)
+    elif members := getattr(command, "commands", {}):
+        yield from (Word(name, _first_words(its.help)) for name, its in members.items() if not its.hidden)
+    elif places := [parameter for parameter in command.params if parameter.param_type_name == "argument"]:
+        place = places[min(arguments, len(places) - 1)]
+        if arguments < len(places) or place.nargs == -1:
+            yield from _values(place, path, last)
+
+
+def _option(command: Any, name: str) -> Any:
+    return next((its for its in command.params if name in (*its.opts, *its.secondary_opts) and its.param_type_name == "option"), None)
+
+
+def _options(command: Any, before: Sequence[str]) -> Iterator[Word]:
+    """Long names of options; of those that can be given once, what is not given yet."""
+    for its in command.params:
+        names = [name for name in (*its.opts, *its.secondary_opts) if name.startswith("--")]
+        if its.param_type_name == "option" and not its.hidden and (its.multiple or not {*its.opts, *its.secondary_opts} & {*before}):
+            yield from (Word(name, _first_words(its.help)) for name in names)
+    yield Word("--help", "Show this message and exit")
+
+
+def _values(parameter: Any, path: Sequence[str], begun: str) -> Iterable[Word]:
+    """What an option or argument can be."""
+    found = _VALUES.get(f"{path[-1] if path else ''}.{parameter.name}") or _VALUES.get(parameter.name)
+    if found is not None:
+        return found(begun)
+    context = typer.Context(TyperCommand(path[-1] if path else "paceline"))
+    return [Word(item.value) for item in parameter.shell_complete(context, begun) if item.type == "plain"]
+
+
+def _first_words(text: str | None) -> str:
+    """The beginning of a help, up to where it goes into details, without markup."""
+    plain = re.sub(r"\\(?=\[)|\[/?[a-z ]+\]", "", " ".join((text or "").split()))
+    first = re.split(r"(?<=.{20})(?:[.;:](?: |$)| \()", plain, maxsplit=1)[0].removesuffix(".")
+    return first if len(first) <= _LONGEST else f"{first[:_LONGEST].rpartition(' ')[0]}..."
+
+
+_LONGEST = 70
+
+
+# -- values -------------------------------------------------------------------------------
+
+
+def _names(*kinds: Kind) -> list[str]:
+    return [name for kind in kinds for name in entries(kind)]
+
+
+def _named(*kinds: Kind) -> Callable[[str], Iterator[Word]]:
+    """Names of the catalogue, and files that may hold such a thing."""
+
+    def words(begun: str) -> Iterator[Word]:
+        yield from map(Word, _names(*kinds))
+        yield from _files(begun)
+
+    return words
+
+
+def _files(begun: str) -> Iterator[Word]:
+    """TOML files, and folders that lead to some."""
+    folder, _, part = begun.rpartition("/")
+    inside = Path(folder or ("/" if begun.startswith("/") else "."))
+    before = begun[: len(begun) - len(part)]
+    try:
+        found = sorted(inside.iterdir())
+    except OSError:
+        return
+    for path in found:
+        if path.name.startswith(".") != part.startswith("."):
+            continue
+        if path.is_dir():
+            yield Word(f"{before}{path.name}/")
+        elif path.suffix == ".toml":
+            yield Word(f"{before}{path.name}")
+
+
+def _listed(words: Callable[[], Iterable[str]]) -> Callable[[str], Iterator[Word]]:
+    """Names separated by commas, none of them twice."""
+
+    def more(begun: str) -> Iterator[Word]:
+        before, comma, _ = begun.rpartition(",")
+        return (Word(f"{before}{comma}{name}") for name in words() if name not in before.split(","))
+
+    return more
+
+
+def _keys(table: str, *, several: bool = False) -> Callable[[str], Iterator[Word]]:
+    """``KEY=VALUE``, or ``KEY=V1,V2`` where ``several`` are given: keys, or the values of the one that is typed."""
+
+    def words(begun: str) -> Iterator[Word]:
+        known = _known()[table]
+        key, equals, value = begun.partition("=")
+        near = [name for name in known if name.startswith(key)]
+        if equals:
+            yield from (Word(f"{key}={word.text}") for word in _values_of_key(known.get(key, {}), value, several=several))
+        elif len(near) == 1 and len(known[near[0]]) > 1:
+            yield from (Word(f"{near[0]}={word.text}") for word in _values_of_key(known[near[0]], "", several=several))
+        else:
+            yield from (Word(f"{name}=", known[name]["help"]) for name in near)
+
+    return words
+
+
+def _values_of_key(its: Mapping[str, Any], begun: str, *, several: bool) -> Iterable[Word]:
+    """Values of a key, where they are few: a list, or names of a kind of the catalogue."""
+    names = its.get("values") or _names(*its.get("of", ()))
+    if several:
+        return _listed(lambda: names)(begun)
+    return [*map(Word, names), *(_files(begun) if its.get("of", ["devices"]) != ["devices"] else ())]
+
+
+def _prices(begun: str) -> Iterator[Word]:
+    return (Word(f"{name}=") for name in _names("clusters") if "=" not in begun)
+
+
+def _known() -> Any:
+    return json.loads(KEYS_FILE.read_text(encoding="utf-8"))
+
+
+def _matrices(_: str) -> Iterator[Word]:
+    yield from map(Word, _names("matrices"))
+    yield Word("random:", "settings drawn by a seed")
+
+
+_SETTING = _keys("testbed-setting")
+_VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
+    "scenario": _named("scenarios"),
+    "settings": _keys("scenario"),
+    "over": _keys("scenario", several=True),
+    "prices": _prices,
+    "clusters": _listed(partial(_names, "clusters")),
+    "cluster": _named("clusters"),
+    "workload": _named("workloads"),
+    "strategies": _listed(lambda: _known()["strategies"]),
+    "strategy": lambda _: map(Word, _known()["strategies"]),
+    "show.name": _named("workloads", "clusters", "devices", "inputs"),
+    "run.settings": _SETTING,
+    "predict.settings": _SETTING,
+    "setting": _files,
+    "matrix": _matrices,
+    "formats": _listed(lambda: ("png", "svg")),
+    "precision": lambda _: map(Word, ("float32", "mixed_float16")),
+}
+"""What the values of parameters are, by their names in Python; with the command before, where one of the name differs there."""
+
+
+# -- shells -------------------------------------------------------------------------------
+
+
+def _split(text: str) -> list[str]:
+    """Words as a shell has them; the last may lack its closing quote."""
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    words: list[str] = []
+    try:
+        words.extend(lexer)
+    except ValueError:
+        words.append(lexer.token)
+    return words
+
+
+def _of_bash() -> _Typed:
+    """Bash takes ``key=value`` for three words, of which it replaces the last."""
+    words = _split(os.environ.get("COMP_WORDS", ""))
+    number = int(os.environ.get("COMP_CWORD", "0"))
+    joined: list[str] = []
+    before = own = ""
+    for own in (*words[: number + 1], *([] if number < len(words) else [""])):
+        if own == "=" and joined[-1:] and joined[-1].startswith("--"):
+            joined.append("")  # --option=value: the value is a word of its own
+        elif joined and (own in _BREAKS or before in _BREAKS):
+            joined[-1] += own
+        else:
+            joined.append(own)
+        before = own
+    last = joined.pop() if joined else ""
+    return _Typed(joined[1:], last, len(last) - (0 if own in _BREAKS else len(own)))
+
+
+_BREAKS = ("=", ":")
+"""Letters that are words of their own in bash."""
+
+
+def _of_line() -> _Typed:
+    """The line up to the cursor, as zsh and fish hand it over."""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    words = _split(line)[1:]
+    return _Typed(words[:-1], words[-1]) if words and not line.endswith(" ") else _Typed(words, "")
+
+
+def _of_powershell() -> _Typed:
+    words, last = _split(os.environ.get("_TYPER_COMPLETE_ARGS", ""))[1:], os.environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE", "")
+    return _Typed(words[:-1] if last else words, last)
+
+
+def _in_bash(words: Sequence[Word]) -> str:
+    return "".join(f"{word.text}\n" for word in words)
+
+
+def _in_zsh(words: Sequence[Word]) -> str:
+    def quoted(text: str) -> str:
+        for letter, instead in (('"', '""'), ("'", "''"), ("$", "\\$"), ("`", "\\`"), (":", r"\\:")):
+            text = text.replace(letter, instead)
+        return f'"{text}"'
+
+    lines = "\n".join(f"{quoted(word.text)}:{quoted(word.help)}" if word.help else quoted(word.text) for word in words)
+    return f"_arguments '*: :(({lines}))'\n" if lines else "_files\n"
+
+
+def _in_fish(words: Sequence[Word]) -> str:
+    if os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":  # asks by the exit code whether there is anything but files
+        sys.exit(0 if words else 1)
+    return "".join(f"{word.text}\t{word.help}\n" if word.help else f"{word.text}\n" for word in words)
+
+
+def _in_powershell(words: Sequence[Word]) -> str:
+    return "".join(f"{word.text}:::{word.help or ' '}\n" for word in words)
+
+
+_SHELLS: Mapping[str, tuple[Callable[[], _Typed], Callable[[Sequence[Word]], str]]] = {
+    "bash": (_of_bash, _in_bash),
+    "zsh": (_of_line, _in_zsh),
+    "fish": (_of_line, _in_fish),
+    "powershell": (_of_powershell, _in_powershell),
+    "pwsh": (_of_powershell, _in_powershell),
+}
+
+
+# -- keys, from the models ------------------------------------------------------------------
+
+_NOT_SET = ("schema_version", "calibrated", "fit", "uncertainty", "provenance", "overridden", "computed", "moved", "recast", "checked")
+"""What calibration and Paceline write; nobody sets it by hand."""
+
+
+def data_of_keys() -> dict[str, Any]:
+    """What :data:`KEYS_FILE` holds, from the formats of files."""
+    from calibrate.testbed.setting import TestbedSetting
+    from simulator.loading import NAMED
+    from simulator.scenario import Scenario
+    from simulator.strategies.catalogue import SHORT_NAMES
+
+    uses: dict[str, dict[str, Any]] = {
+        f"{section}.use": {"help": f"one of {kind} of `paceline models list`, or a file", "of": [kind]} for section, kind in NAMED.items()
+    }
+    return {
+        "scenario": dict(sorted({**dict(_keys_of(Scenario)), **uses}.items())),
+        "testbed-setting": dict(sorted(_keys_of(TestbedSetting))),
+        "strategies": list(SHORT_NAMES),
+    }
+
+
+def text_of_keys() -> str:
+    """The text of :data:`KEYS_FILE`: one line per key."""
+    text = json.dumps(data_of_keys(), indent=1, ensure_ascii=False)
+    return re.sub(r"\n(?: {3,}|  (?=[}\]]))", "", text) + "\n"
+
+
+def _keys_of(table: type[BaseModel], where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Dotted keys of a table and of those inside it; of kinds of a table, all of their keys."""
+    from pydantic import BaseModel
+
+    from simulator.spec import keys_of, parts_of, short_name
+
+    both = keys_of(table)
+    found: dict[str, dict[str, Any]] = {}
+    for name, field in table.model_fields.items():
+        if name in _NOT_SET:
+            continue
+        key = where + (short_name(name) if short_name(name) in both else name)
+        inner = [] if _is_list(field.annotation) else [part for part in parts_of(field.annotation) if issubclass(part, BaseModel)]
+        for part in inner:
+            for deeper, its in _keys_of(part, f"{key}."):
+                same = found.setdefault(deeper, its)
+                if more := [value for value in its.get("values", ()) if value not in same.get("values", ())]:
+                    same["values"] = [*same.get("values", ()), *more]
+        if not inner:
+            values = {"of": ["devices"]} if name == "device" else {"values": _choices(field.annotation)}
+            found[key] = {
+                "help": _first_words(field.description or name.replace("_", " ")),
+                **{kind: its for kind, its in values.items() if its},
+            }
+    yield from found.items()
+
+
+def _is_list(annotation: Any) -> bool:
+    from typing import get_args, get_origin
+
+    return get_origin(annotation) in (tuple, list, dict) or any(_is_list(part) for part in get_args(annotation) if get_origin(part))
+
+
+def _choices(annotation: Any) -> list[str]:
+    """Texts and truth values that an annotation allows by name."""
+    from typing import Literal, get_args, get_origin
+
+    if annotation is bool:
+        return ["true", "false"]
+    if get_origin(annotation) is Literal:
+        return [value for value in get_args(annotation) if isinstance(value, str)]
+    return [value for part in get_args(annotation) for value in _choices(part)]
+
+
+if __name__ == "__main__":
+    KEYS_FILE.write_text(text_of_keys(), encoding="utf-8")
