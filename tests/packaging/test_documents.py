@@ -164,7 +164,7 @@ def test_what_a_command_says_is_quoted_to_the_letter(monkeypatch):
     replicate(scenario, 0, recording)
     warmup = scenario.run.warmup * scenario.replicas
     said = bound_of_step(critical_path(recording, median_step(recording.steps[warmup:])))
-    assert f"  > {said}\n" in INSIDE.read_text()
+    assert f"\n> {said}\n" in INSIDE.read_text()
 
 
 def quoted_plans() -> list[tuple[str, str, str]]:
