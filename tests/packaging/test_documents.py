@@ -164,7 +164,7 @@ def test_what_a_command_says_is_quoted_to_the_letter(monkeypatch):
     replicate(scenario, 0, recording)
     warmup = scenario.run.warmup * scenario.replicas
     said = bound_of_step(critical_path(recording, median_step(recording.steps[warmup:])))
-    assert f"  > {said}\n" in INSIDE.read_text()
+    assert f"\n> {said}\n" in INSIDE.read_text()
 
 
 def quoted_plans() -> list[tuple[str, str, str]]:
@@ -256,7 +256,7 @@ def commands() -> list[tuple[str, str]]:
         text = page.read_text().replace("\\\n", "")  # a line that goes on
         blocks = "\n".join(re.findall(r"```(?:console|sh|bash)\n(.*?)```", text, re.DOTALL))
         found += [(page.name, line) for line in re.findall(r"^(?:\$ )?(paceline .*)$", blocks, re.MULTILINE)]
-        found += [(page.name, span) for span in re.findall(r"`(paceline [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))]
+        found += [(page.name, span) for span in re.findall(r"(?<!\\)`(paceline [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))]
     return list(dict.fromkeys(found))
 
 
