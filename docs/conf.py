@@ -15,6 +15,7 @@ autodoc_typehints = "none"  # what an argument must be, its description says
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 myst_heading_anchors = 4
+smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = "Paceline"
 html_static_path = ["_site/static"]
