@@ -256,7 +256,7 @@ def commands() -> list[tuple[str, str]]:
         text = page.read_text().replace("\\\n", "")  # a line that goes on
         blocks = "\n".join(re.findall(r"```(?:console|sh|bash)\n(.*?)```", text, re.DOTALL))
         found += [(page.name, line) for line in re.findall(r"^(?:\$ )?(paceline .*)$", blocks, re.MULTILINE)]
-        found += [(page.name, span) for span in re.findall(r"`(paceline [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))]
+        found += [(page.name, span) for span in re.findall(r"(?<!\\)`(paceline [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))]
     return list(dict.fromkeys(found))
 
 
