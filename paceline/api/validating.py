@@ -50,6 +50,7 @@ def validate(
     out: File | None = None,
     markdown: File | None = None,
     rows: File | None = None,
+    tables: Folder | None = None,
     force: bool = False,
     agree: Asking = None,
     command: Text = "",
@@ -78,6 +79,8 @@ def validate(
         A Markdown file whose section of this kind of validation is written, or replaced.
     rows
         A CSV file to write of settings that took part in no fit, from which a discrepancy can be estimated.
+    tables
+        A folder for every setting and the longer tables as CSV files; ``markdown`` then has links to them in their place.
     force
         Replace files that are no output of Paceline.
     agree
@@ -115,7 +118,7 @@ def validate(
 
     limits = thresholds_of(thresholds or {})
     case = _points_case(scenario, measured, settings, unit)
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), force=force)
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
     files.check(_read_by(scenario, measured))
     scenarios = case.scenarios
     agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
@@ -136,6 +139,7 @@ def refit(
     out: File | None = None,
     markdown: File | None = None,
     rows: File | None = None,
+    tables: Folder | None = None,
     force: bool = False,
     agree: Asking = None,
     command: Text = "",
@@ -154,7 +158,7 @@ def refit(
         predictions are off by.
     thresholds
         As for :func:`validate`, held against predictions of each point from the others.
-    out, markdown, rows, force, agree, command, progress
+    out, markdown, rows, tables, force, agree, command, progress
         As for :func:`validate`.
 
     Returns
@@ -190,7 +194,7 @@ def refit(
 
     limits = thresholds_of(thresholds or {})
     case = _points_case(scenario, measured, settings, unit)
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(out_scenario), force=force)
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), path_of(out_scenario), force=force)
     files.check(_read_by(scenario, measured))
     scenarios = case.scenarios
     agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
@@ -279,6 +283,7 @@ def validate_matrix(
     out: File | None = None,
     markdown: File | None = None,
     rows: File | None = None,
+    tables: Folder | None = None,
     force: bool = False,
     agree: Asking = None,
     command: Text = "",
@@ -298,7 +303,7 @@ def validate_matrix(
         A Python that has TensorFlow; this one, if left out.
     timeout_s
         Seconds after which one run is given up.
-    thresholds, out, markdown, rows, force, agree, command, progress
+    thresholds, out, markdown, rows, tables, force, agree, command, progress
         As for :func:`validate`.
 
     Returns
@@ -331,7 +336,7 @@ def validate_matrix(
 
     limits = thresholds_of(thresholds or {})
     chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count, python=python)  # type: ignore[arg-type]
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), platform=path_of(platform), force=force)
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), force=force)
     files.check()
     if platform is not None:
         Platform.check_replaceable(Path(platform))
@@ -359,6 +364,7 @@ def validate_published(
     out: File | None = None,
     markdown: File | None = None,
     rows: File | None = None,
+    tables: Folder | None = None,
     force: bool = False,
     command: Text = "",
     progress: Stages = None,
@@ -370,7 +376,7 @@ def validate_published(
     regimes
         Some of ``"sync PS"``, ``"async PS"``, ``"all-reduce"``, ``"staleness"``, ``"NCCL"`` and
         ``"moved"`` (trainings moved to another device); all, if left out.
-    thresholds, out, markdown, rows, force, command, progress
+    thresholds, out, markdown, rows, tables, force, command, progress
         As for :func:`validate`.
 
     Returns
@@ -395,7 +401,7 @@ def validate_published(
     from paceline.sweeping.backends import local_workers
 
     limits = thresholds_of(thresholds or {})
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), force=force)
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
     files.check()
     with local_workers(0) as workers:
         found = predict_and_compare(tuple(regimes) or None, progress, spread=workers.map)
@@ -413,6 +419,7 @@ def validate_hybrids(
     out: File | None = None,
     markdown: File | None = None,
     rows: File | None = None,
+    tables: Folder | None = None,
     force: bool = False,
     command: Text = "",
     progress: Stages = None,
@@ -425,7 +432,7 @@ def validate_hybrids(
         Some tables or series of ``models/published/hybrids.toml``; all, if left out.
     keep
         A folder: rows that were predicted are kept there, so that the same call goes on where it was stopped.
-    thresholds, out, markdown, rows, force, command, progress
+    thresholds, out, markdown, rows, tables, force, command, progress
         As for :func:`validate`.
 
     Returns
@@ -443,7 +450,7 @@ def validate_hybrids(
     >>> validate_hybrids(["torchgpipes"])
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `only`: there is no published table or series 'torchgpipes'; choose from llm_foundry, megatron_lm, ...
+    simulator.errors.InputError: `only`: there is no published table or series 'torchgpipes'; did you mean torchgpipe?
     """
     from calibrate.published.hybrid_validation import validate_hybrids as predict_and_compare
     from calibrate.validation.validation import thresholds_of
@@ -451,7 +458,7 @@ def validate_hybrids(
     from paceline.sweeping.backends import local_workers
 
     limits = thresholds_of(thresholds or {})
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), force=force)
+    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
     files.check()
     with local_workers(0) as workers:
         found = predict_and_compare(tuple(only) or None, progress, spread=workers.map, keep=path_of(keep))

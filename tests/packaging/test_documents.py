@@ -112,12 +112,22 @@ def keys_of_scenarios(table: type[BaseModel] = Scenario) -> set[str]:
     return found
 
 
-def test_every_key_is_documented():
-    pages = ("scenario", "computed-workloads", "ways-of-training", "compression", "training", "input", "job", "metrics", "moving")
-    page = "\n".join((ROOT / "docs" / f"{name}.md").read_text() for name in pages)  # the first leads to the others
-    code = re.findall(r"```toml\n(.*?)```", page, re.DOTALL) + re.findall(r"`([^`\n]+)`", page)
-    documented = {word for part in code for word in re.findall(r"[a-z0-9_]+", part)}
-    assert keys_of_scenarios() <= documented, keys_of_scenarios() - documented
+def test_keys_in_the_documents_exist():
+    """Tables whose first column is called "key", of pages about scenarios; each key's own description is in the schema."""
+    known = keys_of_scenarios()
+    named = set()
+    for page in ("scenario", "computed-workloads", "ways-of-training", "compression", "training", "input", "job", "metrics"):
+        table: list[str] = []
+        for line in [*(ROOT / "docs" / f"{page}.md").read_text().splitlines(), ""]:
+            if line.startswith("| "):
+                table.append(line)
+                continue
+            if table and re.match(r"\| (key|`\[)", table[0]):
+                keys = re.findall(r"`([^`]+)`", " ".join(row.split(" | ")[0] for row in table[2:]))
+                named |= {part for key in keys for part in re.findall(r"[a-z]\w*", key.split("=")[0])}
+            table = []
+    assert len(named) > 150
+    assert named <= known | {"use"}, named - known
 
 
 def test_links_in_the_documents_exist():
@@ -154,23 +164,47 @@ def test_what_a_command_says_is_quoted_to_the_letter(monkeypatch):
     replicate(scenario, 0, recording)
     warmup = scenario.run.warmup * scenario.replicas
     said = bound_of_step(critical_path(recording, median_step(recording.steps[warmup:])))
-    assert f"  > {said}\n" in INSIDE.read_text()
+    assert f"\n> {said}\n" in INSIDE.read_text()
 
 
-def test_the_readme_quotes_what_its_plan_says(monkeypatch):
+def quoted_plans() -> list[tuple[str, str, str]]:
+    """Each command line of a plan that a page shows, with what the page quotes of its answer."""
+    shown = re.compile(r"^\$ (paceline plan [^\n]*)\n```\n+> ([^\n]+)$", re.MULTILINE)
+    return [(page.name, *found) for page in PAGES for found in shown.findall(page.read_text())]
+
+
+@pytest.mark.parametrize(("page", "line", "quote"), quoted_plans())
+def test_pages_quote_what_their_plans_say(page, line, quote, monkeypatch):
     monkeypatch.chdir(ROOT)
-    readme = (ROOT / "README.md").read_text()
-    line = next(line for line in re.findall(r"^\$ (paceline plan .*)$", readme, re.MULTILINE))
-    options = dict(pairwise(shlex.split(line)))
+    words = shlex.split(line)
+    options = dict(pairwise(words))
+    clusters = {"clusters": options["--clusters"].split(",")} if "--clusters" in options else {}
+    samples = {"samples": float(options["--samples"])} if "--samples" in options else {}
     found = paceline.plan(
         options["plan"],
-        samples=float(options["--samples"]),
         deadline=options["--deadline"],
-        clusters=options["--clusters"].split(","),
-        prices=options["--price"],
+        prices=options.get("--price"),
+        workers=options.get("--workers"),
         jobs=1,
+        **clusters,
+        **samples,
     )
-    assert f"\n> {' '.join(found.sentences)}\n" in readme
+    assert " ".join(found.sentences).startswith(quote), page
+
+
+def test_three_pages_quote_a_plan():
+    assert [page for page, *_ in quoted_plans()] == ["README.md", "fit-a-large-model.md", "plan-a-whole-job.md"]
+
+
+def test_constants_stand_in_the_documents_as_they_are_used():
+    constants = {row["name"]: row for row in tomllib.loads((ROOT / "models" / "practice.toml").read_text())["constant"]}
+    shown = {}
+    for page in ("practice", "computed-workloads"):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        shown |= {name: values for name, *values in re.findall(r"^\| `(\w+)` \| ([\d.]+) \(([\d.]+) to ([\d.]+)\) \|", text, re.MULTILINE)}
+    assert shown.keys() == constants.keys() - {"kernel_start_s"}  # which has a unit
+    for name, values in shown.items():
+        assert [float(value) for value in values] == [constants[name][key] for key in ("value", "low", "high")], name
 
 
 def published_scores() -> dict[str, list[str]]:
@@ -215,19 +249,24 @@ def test_the_readme_has_the_errors_of_moving_as_they_were_printed():
 # -- commands --------------------------------------------------------------------------
 
 
-def commands() -> list[tuple[str, str]]:
-    """Every command line that a document shows: in a console, in a shell script, in a code span."""
+def commands() -> list[tuple[str, str, bool]]:
+    """Every command line that a document shows, by its page: in a console or a shell script, where it is whole, or in a code span."""
     found = []
     for page in PAGES:
         text = page.read_text().replace("\\\n", "")  # a line that goes on
         blocks = "\n".join(re.findall(r"```(?:console|sh|bash)\n(.*?)```", text, re.DOTALL))
-        found += [(page.name, line) for line in re.findall(r"^(?:\$ )?(paceline .*)$", blocks, re.MULTILINE)]
-        found += [(page.name, span) for span in re.findall(r"`(paceline [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))]
+        found += [(page.name, line, True) for line in re.findall(r"^(?:\$ )?(paceline .*)$", blocks, re.MULTILINE)]
+        found += [
+            (page.name, span, False) for span in re.findall(r"(?<!\\)`(paceline [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+        ]
     return list(dict.fromkeys(found))
 
 
-def fault_of(line: str) -> str:
-    """What the command line would refuse of a command before it does anything: an unknown command or option, a wrong value."""
+def fault_of(line: str, whole: bool = False) -> str:
+    """What the command line would refuse of a command before it does anything: an unknown command or option, a wrong value.
+
+    What a sentence leaves out of a command is no fault; what is missing from a whole one is.
+    """
     words = shlex.split(line, comments=True)[1:]
     command, context = typer.main.get_command(app), None
     while True:
@@ -235,8 +274,9 @@ def fault_of(line: str) -> str:
             context = command.make_context(words[0] if words else "", list(words), parent=context)
         except Exception as error:  # typer's own copy of click has classes of its own
             told = type(error).__name__, str(error)
-            # what a sentence leaves out is no fault; --help ends here as well
-            return "" if told[0] in ("MissingParameter", "Exit", "NoArgsIsHelpError") else f"{told[0]}: {told[1]}"
+            if told[0] == "Exit" or (told[0] in ("MissingParameter", "NoArgsIsHelpError") and not whole):  # --help ends here
+                return ""
+            return f"{told[0]}: {told[1]}"
         if not hasattr(command, "resolve_command"):
             return ""
         rest = [*context._protected_args, *context.args]
@@ -248,15 +288,17 @@ def fault_of(line: str) -> str:
             return f"{type(error).__name__}: {error}"
 
 
-@pytest.mark.parametrize(("page", "line"), commands())
-def test_commands_in_the_documents_parse(page, line, monkeypatch):
+@pytest.mark.parametrize(("page", "line", "whole"), commands())
+def test_commands_in_the_documents_parse(page, line, whole, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert not fault_of(line), f"{page}: {line}"
+    assert not fault_of(line, whole), f"{page}: {line}"
 
 
 def test_a_wrong_command_would_be_noticed():
     assert "nonsense" in fault_of("paceline nonsense")
     assert "--nonsense" in fault_of("paceline simulate ring --nonsense")
+    assert "MissingParameter" in fault_of("paceline sweep ring", whole=True)
+    assert not fault_of("paceline sweep ring")
     assert len(commands()) > 20
 
 
