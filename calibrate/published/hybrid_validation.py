@@ -17,6 +17,7 @@ from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation, largest_errors, scores_of
 from simulator.constants import Known
 from simulator.errors import InputError
+from simulator.nearest import did_you_mean
 from simulator.table import Column, Table
 
 __all__ = ["validate_hybrids", "validation_of"]
@@ -71,7 +72,8 @@ def validate_hybrids(
     for name in only or ():
         if name not in names:
             known = ", ".join(sorted({each.table for each in tables.series.values()}))
-            raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; choose from {known}, or a series")
+            hint = did_you_mean(name, sorted(names), f"choose from {known}, or a series")
+            raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
     wanted = [row for row in tables.rows if not only or {row.series, tables.of(row).table} & set(only)]
     constants = fitted_constants(tables)
     kept = _Kept(keep)

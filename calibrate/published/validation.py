@@ -18,6 +18,7 @@ from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation, largest_errors, scores_of
 from simulator.constants import Constant, Known, constants
 from simulator.errors import InputError
+from simulator.nearest import did_you_mean
 from simulator.spec import Spec
 from simulator.table import Column, Table
 
@@ -148,7 +149,8 @@ def validate_published(
     wanted = tuple(regimes or known)
     for regime in wanted:
         if regime not in known:
-            raise InputError(f"`regimes`: there is no published regime {str(regime)[:60]!r}; choose from {', '.join(known)}")
+            hint = did_you_mean(regime, known, f"choose from {', '.join(known)}")
+            raise InputError(f"`regimes`: there is no published regime {str(regime)[:60]!r}; {hint}")
     tables = load_tables()
     others = None if as_shipped else left_out(tables.home)
     jobs = [(case, rows) for case, rows in cases_of(tables) if case.series.regime in wanted]

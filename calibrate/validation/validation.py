@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import platform
@@ -18,6 +17,7 @@ from pydantic import Field
 
 from calibrate.validation.comparison import Compared
 from simulator.errors import InputError
+from simulator.nearest import did_you_mean
 from simulator.spec import Spec
 from simulator.table import Cell, Column, Table
 from simulator.text import Kind, format_share, written
@@ -130,8 +130,7 @@ def thresholds_of(given: Mapping[str, float | str]) -> Thresholds:
     """
     for name in given:
         if name not in _EXAMPLES:
-            near = difflib.get_close_matches(str(name)[:60], _EXAMPLES, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(_EXAMPLES)}"
+            hint = did_you_mean(name, _EXAMPLES, f"there are {', '.join(_EXAMPLES)}", written="`{}`")
             raise InputError(f"`thresholds`: there is no threshold {str(name)[:60]!r}; {hint}")
     texts = {name: value if isinstance(value, str) else f"{value:g}" for name, value in given.items()}
     values = {name: share_of(text, f"`{name}`", _EXAMPLES[name]) for name, text in texts.items()}

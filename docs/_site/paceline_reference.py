@@ -29,6 +29,7 @@ _COMMENT = re.compile(r"^.*\n<!-- generated: (\w+) -->$", re.MULTILINE)
 """The comment, with the line above it, which says to who reads the page alone where the list is."""
 _CODE = re.compile(r"(`[^`]*`)")
 _SPECIAL = re.compile(r"([\\*_\[\]<>{}|#$~])")
+_OPTION = re.compile(r"(?<![\w`-])--[a-z][\w-]*(?:[= ][A-Z]+\b)?(?![\w`])")
 _PAGE = re.compile(r"\bdocs/([\w-]+\.md)")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 _QUANTITIES = {
@@ -54,6 +55,7 @@ _UNITS = {
 def _text(words: str) -> str:
     """Plain words as Markdown: what is no code is escaped, and a page that is named is a link to it."""
     parts = _CODE.split(_ROLE.sub(r"`\1`", words.replace("``", "`")))
+    parts = [inner for part in parts for inner in ([part] if part.startswith("`") else _CODE.split(_OPTION.sub(r"`\g<0>`", part)))]
     plain = (part if part.startswith("`") else _PAGE.sub(r"[\1](../\1)", _SPECIAL.sub(r"\\\1", part)) for part in parts)
     return "".join(plain)
 

@@ -12,6 +12,7 @@ or its :data:`~paceline.arguments.Settings`, are explained once, in :mod:`paceli
 
 from __future__ import annotations
 
+from paceline.api.beginning import new_scenario
 from paceline.api.calibrating import (
     calibrate,
     calibrate_input,
@@ -36,6 +37,7 @@ __all__ = [
     "load",
     "memory",
     "models",
+    "new_scenario",
     "observe",
     "plan",
     "preview",

@@ -450,7 +450,7 @@ def validate_hybrids(
     >>> validate_hybrids(["torchgpipes"])
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `only`: there is no published table or series 'torchgpipes'; choose from llm_foundry, megatron_lm, ...
+    simulator.errors.InputError: `only`: there is no published table or series 'torchgpipes'; did you mean torchgpipe?
     """
     from calibrate.published.hybrid_validation import validate_hybrids as predict_and_compare
     from calibrate.validation.validation import thresholds_of
