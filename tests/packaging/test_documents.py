@@ -249,19 +249,24 @@ def test_the_readme_has_the_errors_of_moving_as_they_were_printed():
 # -- commands --------------------------------------------------------------------------
 
 
-def commands() -> list[tuple[str, str]]:
-    """Every command line that a document shows: in a console, in a shell script, in a code span."""
+def commands() -> list[tuple[str, str, bool]]:
+    """Every command line that a document shows, by its page: in a console or a shell script, where it is whole, or in a code span."""
     found = []
     for page in PAGES:
         text = page.read_text().replace("\\\n", "")  # a line that goes on
         blocks = "\n".join(re.findall(r"```(?:console|sh|bash)\n(.*?)```", text, re.DOTALL))
-        found += [(page.name, line) for line in re.findall(r"^(?:\$ )?(paceline .*)$", blocks, re.MULTILINE)]
-        found += [(page.name, span) for span in re.findall(r"(?<!\\)`(paceline [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))]
+        found += [(page.name, line, True) for line in re.findall(r"^(?:\$ )?(paceline .*)$", blocks, re.MULTILINE)]
+        found += [
+            (page.name, span, False) for span in re.findall(r"(?<!\\)`(paceline [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+        ]
     return list(dict.fromkeys(found))
 
 
-def fault_of(line: str) -> str:
-    """What the command line would refuse of a command before it does anything: an unknown command or option, a wrong value."""
+def fault_of(line: str, whole: bool = False) -> str:
+    """What the command line would refuse of a command before it does anything: an unknown command or option, a wrong value.
+
+    What a sentence leaves out of a command is no fault; what is missing from a whole one is.
+    """
     words = shlex.split(line, comments=True)[1:]
     command, context = typer.main.get_command(app), None
     while True:
@@ -269,8 +274,9 @@ def fault_of(line: str) -> str:
             context = command.make_context(words[0] if words else "", list(words), parent=context)
         except Exception as error:  # typer's own copy of click has classes of its own
             told = type(error).__name__, str(error)
-            # what a sentence leaves out is no fault; --help ends here as well
-            return "" if told[0] in ("MissingParameter", "Exit", "NoArgsIsHelpError") else f"{told[0]}: {told[1]}"
+            if told[0] == "Exit" or (told[0] in ("MissingParameter", "NoArgsIsHelpError") and not whole):  # --help ends here
+                return ""
+            return f"{told[0]}: {told[1]}"
         if not hasattr(command, "resolve_command"):
             return ""
         rest = [*context._protected_args, *context.args]
@@ -282,15 +288,17 @@ def fault_of(line: str) -> str:
             return f"{type(error).__name__}: {error}"
 
 
-@pytest.mark.parametrize(("page", "line"), commands())
-def test_commands_in_the_documents_parse(page, line, monkeypatch):
+@pytest.mark.parametrize(("page", "line", "whole"), commands())
+def test_commands_in_the_documents_parse(page, line, whole, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert not fault_of(line), f"{page}: {line}"
+    assert not fault_of(line, whole), f"{page}: {line}"
 
 
 def test_a_wrong_command_would_be_noticed():
     assert "nonsense" in fault_of("paceline nonsense")
     assert "--nonsense" in fault_of("paceline simulate ring --nonsense")
+    assert "MissingParameter" in fault_of("paceline sweep ring", whole=True)
+    assert not fault_of("paceline sweep ring")
     assert len(commands()) > 20
 
 
