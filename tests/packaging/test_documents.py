@@ -9,14 +9,14 @@ import sys
 import tomllib
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import typer
 from pydantic import BaseModel
 
 import paceline
-from paceline.cli.app import app
+from paceline.cli.app import app, main
 from paceline.cli.options import parse_axis, parse_setting
 from paceline.sweeping import grid
 from simulator import load_scenario, scenario_from_table, simulate
@@ -194,6 +194,59 @@ def test_pages_quote_what_their_plans_say(page, line, quote, monkeypatch):
 
 def test_three_pages_quote_a_plan():
     assert [page for page, *_ in quoted_plans()] == ["README.md", "fit-a-large-model.md", "plan-a-whole-job.md"]
+
+
+class Quote(NamedTuple):
+    """What a page shows of a command's answer, and the scenario that the page calls mine.toml."""
+
+    page: str
+    command: str
+    lines: tuple[str, ...]
+    mine: str
+
+
+def quotes() -> list[Quote]:
+    """What pages show of `paceline simulate` and `paceline memory`: behind the command, or in the block of text that comes next."""
+    found = []
+    for page in PAGES:
+        mine, pending = "", ""
+        for kind, block in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
+            if kind == "toml" and "[strategy]" in block and ("[workload" in block or "workload =" in block):
+                mine = block
+            shown = []
+            if kind == "console":
+                pending = ""
+                for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                    command, _, rest = part.partition("\n")
+                    if re.match(r"paceline (simulate|memory) ", command) and not re.search(r"--(json|trace|tensorboard)", command):
+                        shown.append((command, rest))
+                if shown and not shown[-1][1]:
+                    pending = shown[-1][0]
+            elif kind == "text" and pending:
+                shown, pending = [(pending, block)], ""
+            for command, rest in shown:
+                lines = tuple(line for line in rest.splitlines() if line.strip(" ."))
+                found += [Quote(page.name, command, lines, mine)] if lines else []
+    return found
+
+
+@pytest.mark.parametrize("quote", quotes(), ids=lambda quote: f"{quote.page}: {quote.command}")
+def test_pages_quote_what_their_commands_print(quote, tmp_path, monkeypatch, capsys):
+    """Every line that is shown is printed, in that order; what is printed between is left out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100" if max(map(len, quote.lines)) > 80 else "80")
+    (tmp_path / "mine.toml").write_text(quote.mine)
+    monkeypatch.setattr(sys, "argv", shlex.split(quote.command, comments=True))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    printed = iter([line.rstrip() for line in capsys.readouterr().out.splitlines()])
+    for line in quote.lines:
+        assert line in printed, line
+
+
+def test_many_answers_are_quoted():
+    assert len({quote.page for quote in quotes()}) >= 10
 
 
 def test_constants_stand_in_the_documents_as_they_are_used():

@@ -17,6 +17,7 @@ import typer
 
 import paceline
 from paceline.cli.app import app
+from simulator.figures import WARNINGS
 from simulator.rows import COLUMNS
 
 ROOT = Path(__file__).parents[2]
@@ -136,6 +137,10 @@ def test_every_column_is_in_the_reference(pages):
     for name, column in COLUMNS.items():
         assert name in text
         assert column.meaning.strip()
+
+
+def test_every_warning_is_in_the_reference(pages):
+    assert WARNINGS.keys() <= pages["reference/warnings.html"].ids
 
 
 def _commands(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
