@@ -39,12 +39,12 @@ function drawPlot(name, figure) {
   return Plotly.react(plotElement(name), drawn.data, drawn.layout, fixed ? { ...plotConfig, displayModeBar: false } : plotConfig);
 }
 
-// on paper it is always light
-function followTheme(redraw) {
+// on paper it is always light, and as wide as a page
+function followTheme(redraw, forPaper = redraw) {
   const drawIn = (theme) => {
     document.documentElement.dataset.theme = theme;
-    redraw();
-    document.querySelectorAll(".js-plotly-plot").forEach((element) => Plotly.Plots.resize(element));
+    forPaper(theme === "light");
+    document.querySelectorAll(".js-plotly-plot").forEach((element) => element.clientWidth && Plotly.Plots.resize(element));
   };
   dark.addEventListener("change", redraw);
   window.addEventListener("beforeprint", () => drawIn("light"));
