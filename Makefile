@@ -17,7 +17,7 @@ SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: quickstart test test-fast lint types layers check docs benchmark clean browser simgrid
+.PHONY: quickstart test test-fast lint types layers check docs timelines benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
@@ -44,6 +44,10 @@ layers: $(VENV)/.ready-dev
 # whatever Sphinx warns of, such as a dead link or a page that no list names, is an error
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+
+# the pictures of steps in docs/, simulated and drawn again
+timelines: $(VENV)/.ready-dev
+	$(BIN)/python docs/timelines/draw.py
 
 benchmark: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/run.py

@@ -3,7 +3,7 @@
 ``python -m calibrate.input_check calibrate`` fits the pipelines of ``models/pipelines/examples.py`` without prefetch, at
 batch sizes that are not those of the loops. ``python -m calibrate.input_check measure`` times the loops, whose step sleeps
 for a known time, and writes ``models/measured/input-pipelines.csv``. ``python -m calibrate.input_check compare`` simulates a
-scenario for each of these, as a user writes it, and prints a table: nothing is fitted to the loops.
+scenario for each of these, as a user writes it, and prints every loop and a summary: nothing is fitted to the loops.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def calibrate(measurements: Path, python: str) -> None:
 
 
 def table(compared: Sequence[Compared]) -> str:
-    """Measured against predicted, as Markdown."""
+    """Every loop, measured and predicted, as Markdown."""
     rows = [
         "| pipeline | regime | epoch | calls | prefetch | measured step | predicted | error | first step | predicted |",
         "|" + "---|" * 10,
@@ -181,9 +181,24 @@ def table(compared: Sequence[Compared]) -> str:
         measured = f"{1e3 * its.mean_s:.2f} +- {1e3 * its.error_s:.2f} ms | {1e3 * one.step_s:.2f} ms | {one.error:+.1%}"
         begun = f"{1e3 * its.first_s:.0f} ms | {1e3 * one.first_s:.0f} ms"
         rows.append(f"| {its.pipeline} | {its.regime} | {epoch} | {its.calls} | {its.prefetch} | {measured} | {begun} |")
-    errors = np.array([one.error for one in compared])
-    rows.append("")
+    return "\n".join(rows)
+
+
+def summary(compared: Sequence[Compared]) -> str:
+    """The errors of each pipeline in each regime, and of all loops, as Markdown."""
+    rows = ["| pipeline | regime | loops | measured step | median error | worst |", "|" + "---|" * 6]
+    for pipeline in PIPELINES:
+        for regime in _REGIMES:
+            of = [one for one in compared if (one.loop.pipeline, one.loop.regime) == (pipeline, regime)]
+            steps = [1e3 * one.loop.mean_s for one in of]
+            errors = sorted((one.error for one in of), key=abs)
+            rows.append(
+                f"| {pipeline} | {regime} | {len(of)} | {min(steps):.1f} to {max(steps):.1f} ms "
+                f"| {np.median(np.abs(errors)):.1%} | {errors[-1]:+.1%} |"
+            )
+    errors = [one.error for one in compared]
     off = np.abs(errors)
+    rows.append("")
     rows.append(f"{len(errors)} loops: median {np.median(off):.1%} off, at most {np.max(off):.1%}, mean {np.mean(errors):+.1%}.")
     return "\n".join(rows)
 
@@ -201,7 +216,8 @@ def main() -> None:
     elif arguments.what == "measure":
         measure(arguments.loops, arguments.python)
     else:
-        sys.stdout.write(table(compare(read_loops(arguments.loops))) + "\n")
+        compared = compare(read_loops(arguments.loops))
+        sys.stdout.write(f"{table(compared)}\n\n{summary(compared)}\n")
 
 
 if __name__ == "__main__":

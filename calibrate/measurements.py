@@ -28,6 +28,7 @@ from calibrate.records import (
     record_adapter,
 )
 from simulator.errors import CalibrationError
+from simulator.file_kinds import mistaken
 from simulator.validation_errors import quoted, rule_of
 
 __all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "new_file", "read_measurements"]
@@ -138,6 +139,7 @@ def read_measurements(path: Path) -> Measurements:
             if number == len(lines):  # no newline behind it: the writer was stopped
                 truncated = True
                 break
+            _check_kind(path, number)
             raise MeasurementsError(f"{path}:{number}: is no JSON ({_shown(line)}); {_hint(number)}") from None
         records.append(_record(data, path, number))
     _check_start(records, path)
@@ -148,9 +150,16 @@ def _record(data: Any, path: Path, number: int) -> Any:
     try:
         return record_adapter.validate_python(data)
     except ValidationError as error:
+        _check_kind(path, number)
         raise MeasurementsError(f"{path}:{number}: {next(_sentences(error))}; {_hint(number)}") from None
     except RecursionError:
         raise MeasurementsError(f"{path}:{number}: is nested too deeply; {_hint(number)}") from None
+
+
+def _check_kind(path: Path, number: int) -> None:
+    """Refuse a file of another kind, which its first line shows, with what it is."""
+    if number == 1 and (said := mistaken(path, "measurements")):
+        raise MeasurementsError(f"{path}: {said}")
 
 
 def _hint(number: int) -> str:

@@ -101,12 +101,13 @@ Source: TypeAlias = Annotated[
 Settings: TypeAlias = Annotated[
     Mapping[str, Any] | InstanceOf[Iterable[tuple[str, Any]]], MustBe("keys with values, such as {'strategy.workers': 8}")
 ]
-"""Values by dotted key, such as ``{"strategy.workers": 8, "cluster.inter_node.bandwidth": "10 Gbit/s"}``."""
+"""Values by dotted key, such as ``{"strategy.workers": 8, "cluster.inter_node.bandwidth": "10 Gbit/s"}``; None unsets a key."""
 
 Over: TypeAlias = Annotated[
-    Mapping[str, InstanceOf[Iterable[Any]]], MustBe("keys with lists of values, such as {'strategy.workers': [1, 2, 4]}")
+    Mapping[str, InstanceOf[Iterable[Any]]],
+    MustBe("keys with lists of values or ranges, such as {'strategy.workers': [1, 2, 4]} or {'strategy.workers': '1..8'}"),
 ]
-"""Values to try, by dotted key."""
+"""Values to try, by dotted key; a range such as ``"1..8"`` stands for its whole numbers, None among the values for the key left out."""
 
 Prices: TypeAlias = Annotated[
     str | float | Mapping[str, str | float | InstanceOf[Price]] | None,

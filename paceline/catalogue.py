@@ -12,12 +12,13 @@ from simulator import catalog
 from simulator.accelerator import Accelerator, load_accelerator
 from simulator.cluster import Cluster
 from simulator.errors import PacelineError, ScenarioError
+from simulator.file_kinds import kind_of_table, mistaken_table
 from simulator.input_pipeline import InputPipeline
 from simulator.loading import load_cluster, load_input, load_workload, read_toml
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.table import Table
-from simulator.workload import MARKS, Workload
+from simulator.workload import Workload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +31,6 @@ Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input"
 """The file formats."""
 
 _KINDS: dict[Kind, catalog.Kind] = {"workload": "workloads", "cluster": "clusters", "device": "devices", "input": "inputs"}
-_MARKS: dict[str, Kind] = {**dict.fromkeys(MARKS, "workload"), "inter_node": "cluster", "generation": "device", "work": "input"}
-"""Keys that the files of one kind, and no others, have."""
 _FORMATS: dict[Format, type[BaseModel]] = {
     "scenario": Scenario,
     "workload": Workload,
@@ -142,12 +141,11 @@ class Catalogue(Sequence[Entry]):
             return self._entries[which]
         path = catalog.find_any(which, "models")
         keys = read_toml(path)
-        kind = next((kind for mark, kind in _MARKS.items() if mark in keys), None)
+        found = kind_of_table(keys)
+        kind = next((kind for kind in _KINDS if kind == found), None)
         if kind is None:
-            expected = (
-                "a workload, with variables, or a cluster, with an inter_node, or a device, with a generation, or an input, with its work"
-            )
-            raise ScenarioError(f"{path}: must be {expected}, and is none of them")
+            is_other = mistaken_table(keys, path, None) or "is none of them"
+            raise ScenarioError(f"{path}: must be a workload, a cluster, a device or an input pipeline, but {is_other}")
         return Entry(kind, which, path)
 
     def to_frame(self) -> pd.DataFrame:

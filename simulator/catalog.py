@@ -129,6 +129,10 @@ def find_any(name: str, where: str) -> Path:
 def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
     if name in known:
         return known[name]
+    from simulator.file_kinds import mistaken  # names are completed without it
+
+    if os.path.isfile(name) and (said := mistaken(name)):
+        raise ScenarioError(f"{where}: {name} {said}")
     listed = "" if kind == "matrix" else " (`paceline models list`)"
     raise ScenarioError(f"{where}: there is no {kind} named {name[:60]!r}; {_hint(name, known)}{listed}")
 

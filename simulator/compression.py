@@ -22,8 +22,8 @@ which sends as much as an all-reduce of the compressed bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -35,8 +35,6 @@ __all__ = ["Compression"]
 PerByte = Annotated[Moderate, Field(ge=0)]
 
 _VALUE_BYTES, _PLACE_BYTES, _SCALE_BYTES = 4.0, 4.0, 4.0
-_OF_ONE_KIND = {"ratio": ("top-k",), "rank": ("powersgd",), "exchange": ("int8", "1-bit")}
-"""Keys that only some kinds take."""
 _FEEDS_BACK = ("1-bit", "top-k", "powersgd")
 """Kinds whose authors add what was not sent to the next gradient."""
 _TRAFFIC: dict[str, tuple[float, float]] = {
@@ -59,6 +57,12 @@ _FEEDBACK_TRAFFIC = 4.0
 
 class Compression(Terse):
     """``[strategy.compression]``: what is sent in the place of float32 gradients."""
+
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+        "ratio": ("kind", ("top-k",)),
+        "rank": ("kind", ("powersgd",)),
+        "exchange": ("kind", ("int8", "1-bit")),
+    }
 
     kind: Literal["fp16", "int8", "1-bit", "top-k", "powersgd"] = Field(
         description="what is sent: values of 2 bytes, of 1, of 1 bit, the largest ones alone, or two thin matrices for each matrix"
@@ -84,7 +88,7 @@ class Compression(Terse):
 
     @model_validator(mode="after")
     def _consistent(self) -> Compression:
-        for key, kinds in _OF_ONE_KIND.items():
+        for key, (_, kinds) in self.goes_with.items():
             if getattr(self, key) is not None and self.kind not in kinds:
                 raise ValueError(
                     f'{key} ({getattr(self, key)}) is of kind = "{kinds[0]}", not of "{self.kind}": leave it out or change kind'

@@ -20,6 +20,7 @@ __all__ = [
     "PriceWarning",
     "ResultsError",
     "ScenarioError",
+    "SettingWarning",
     "SimulationError",
     "UnitError",
     "dead_lock",
@@ -83,6 +84,10 @@ class PacelineWarning(UserWarning):
 
 class PriceWarning(PacelineWarning):
     """A price that was given takes the place of another, is worked out, or holds for some of the clusters alone."""
+
+
+class SettingWarning(PacelineWarning):
+    """A setting leaves no room for a key of the file, which is left out."""
 
 
 class CalibrationWarning(PacelineWarning):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.errors import InputError, ScenarioError
+from simulator.file_kinds import mistaken
 
 __all__ = ["check_folder", "check_new", "check_replaceable", "check_writable", "read_toml", "write_whole"]
 
@@ -141,6 +142,10 @@ def _reason(error: OSError | ValueError) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
+def _flat(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
 _MAX_FILE_BYTES = 64 * 2**20
 
 
@@ -165,7 +170,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: is no text in UTF-8 (byte {error.start}); give a TOML file") from None
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"{path}: is no valid TOML: {' '.join(str(error).split())}") from None
+        raise ScenarioError(f"{path}: {mistaken(path) or f'is no valid TOML: {_flat(error)}'}") from None
     except RecursionError:
         raise ScenarioError(f"{path}: is nested too deeply") from None
     except ValueError as error:  # a number with thousands of digits, a path with a zero byte

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -10,26 +11,26 @@ from pydantic import BaseModel
 
 from simulator.catalog import Kind, find, scenario_file
 from simulator.cluster import Cluster
-from simulator.errors import InputError, ScenarioError
+from simulator.errors import InputError, ScenarioError, SettingWarning
+from simulator.file_kinds import Is, kind_of_table, mistaken_table
 from simulator.files import read_toml
 from simulator.input_pipeline import InputPipeline
 from simulator.job.costs import writing_of
 from simulator.prices import Prices
 from simulator.resolve import resolve
-from simulator.scenario import NAMED_BEFORE, Scenario
+from simulator.scenario import Scenario
+from simulator.settings import Table, check_unset, merged, set_in, unset, without_displaced
 from simulator.spec import Spec, short_name
 from simulator.trace_files import with_trace
 from simulator.uncertainty import Uncertainty
 from simulator.validation_errors import is_valid, quoted, validated
-from simulator.workload import BY_DIMENSIONS, LAW_PARTS, MARKS, Workload
+from simulator.workload import BY_DIMENSIONS, LAW_PARTS, Workload
 
 __all__ = [
-    "DEEPEST",
     "NAMED",
     "Settings",
     "Source",
     "apply_settings",
-    "is_dotted_key",
     "load_cluster",
     "load_input",
     "load_scenario",
@@ -42,66 +43,64 @@ __all__ = [
 ]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
-Table = dict[str, Any]
 Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario
 """A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""
 Settings: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
-"""Values by dotted key; a section as a whole may be set to a specification."""
+"""Values by dotted key; None unsets a key; a section as a whole may be set to a specification."""
 
-DEEPEST = 20
-"""Parts that a dotted key has at most."""
 _MEASURED_ON_THE_DEVICE = ("precision",)
-_FORMATS: dict[Kind, tuple[type[BaseModel], tuple[str, ...]]] = {
-    "workloads": (Workload, MARKS),
-    "clusters": (Cluster, ("inter_node",)),
-    "inputs": (InputPipeline, ("work",)),
+_FORMATS: dict[Kind, tuple[type[BaseModel], Is]] = {
+    "workloads": (Workload, "workload"),
+    "clusters": (Cluster, "cluster"),
+    "inputs": (InputPipeline, "input"),
 }
-"""Each kind with keys of which its files, and no others, have one."""
-
-
+"""What the files of each kind hold."""
 NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs"}
 """Sections of a scenario that may ``use`` a file of a kind."""
 _PRICES = ("price", "server_price")
-_INSTEAD_OF = (
-    ("workload.batch_per_replica", "workload.global_batch"),
-    ("workload.global_batch", "workload.batch_per_replica"),
-    ("run.steps", "run.job_steps"),
-    ("job.samples", "job.epochs"),
-    ("job.epochs", "job.samples"),
-    *NAMED_BEFORE.items(),
-)
-"""Whoever sets the first means it instead of the second, if the file has that."""
 
 
-def is_dotted_key(text: str) -> bool:
-    """Whether a text names a key, such as ``cluster.inter_node.latency``."""
-    parts = text.split(".")
-    return all(part.strip() for part in parts) and len(parts) <= DEEPEST
+def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str = "", *, say: bool = False) -> Table:
+    """A copy of a scenario's table with dotted keys set, sub-tables made where they are missing, and keys that are None unset.
 
-
-def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str = "") -> Table:
-    """A copy of a scenario's table with dotted keys set, sub-tables made where they are missing.
+    Parameters
+    ----------
+    table
+        As its file has it.
+    settings
+        Keys with their values.
+    where
+        Begins messages.
+    say
+        Warn of keys of the table that a setting leaves no room for (:func:`simulator.settings.without_displaced`).
 
     Raises
     ------
     ScenarioError
-        A key leads into a value; ``where`` begins the message.
+        A key leads into a value, or is unset though no scenario has it.
+
+    Warns
+    -----
+    SettingWarning
+        For each such setting, where they are to be said.
     """
     settings = list(settings)
-    result = _with_settings(table, settings, where)
-    keys = {key for key, _ in settings}
-    for one, other in _INSTEAD_OF:
-        section, _, key = other.partition(".")
-        if one in keys and other not in keys and isinstance(result.get(section), Mapping):
-            result[section] = {name: value for name, value in result[section].items() if name != key}
-    own = _with_settings({}, settings, where)
+    check_unset(settings, table, where)
+    table, notes = without_displaced(table, settings, where)
+    if say:
+        for note in notes:
+            warnings.warn(note, SettingWarning, stacklevel=2)
+    result = set_in(table, settings, where)
+    own = set_in({}, settings, where)
+    for section, value in result.items():
+        if isinstance(value, Mapping) and "use" not in value:  # what a section ``use``s is overlaid later, when its file is read
+            result[section] = unset(value)
     for section in ("workload", "cluster"):
-        # what a section ``use``s is overlaid later, when its file is read
-        if isinstance(own.get(section), Mapping) and "use" not in result[section]:
+        if isinstance(own.get(section), Mapping) and isinstance(result.get(section), Mapping) and "use" not in result[section]:
             parts = ("jitter",) if "fit" in result[section] else ()
             result[section] = _without_draws_of(_with_new_prices(result[section], own[section]), own[section], parts)
             result[section] = _not_filled(result[section], own[section])
-    return result
+    return {section: value for section, value in result.items() if value is not None}
 
 
 def _not_filled(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
@@ -116,33 +115,6 @@ def _not_filled(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     return {**kept, "overridden": sorted({*base.get("overridden", ()), *own_parts})} if own_parts else kept
 
 
-def _with_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str) -> Table:
-    result = dict(table)
-    for key, value in settings:
-        head, _, rest = key.partition(".")
-        if rest:
-            inner = result.get(head, {})
-            if not isinstance(inner, Mapping):
-                shown = "a list" if isinstance(inner, (list, tuple)) else quoted(inner)
-                raise ScenarioError(f"{where}{key}: {head} is {shown}, not a table, so nothing can be set inside it")
-            value = _with_settings(inner, [(rest, value)], f"{where}{head}.")
-        result = _merged(result, {head: value}) if not rest else {**result, head: value}
-    return result
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
-    """``base`` overlaid by ``over``; a quantity is replaced under whichever of its names."""
-    result = dict(base)
-    for key, value in over.items():
-        for old in [name for name in result if name != key and short_name(name) == short_name(key)]:
-            if {old, key} & {short_name(key)}:
-                del result[old]
-        inner = result.get(key)
-        tagged = isinstance(value, Mapping) and "kind" in value
-        result[key] = _merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) and not tagged else value
-    return result
-
-
 def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     """A section with what it ``use``s filled in below its own keys."""
     if not isinstance(section, Mapping) or "use" not in section:
@@ -153,20 +125,21 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     own = {key: value for key, value in section.items() if key != "use"}
     path = find(kind, name, f"{where}.use", beside)
     base = read_toml(path)
-    model, marks = _FORMATS[kind]
-    if not base.keys() & set(marks):
-        raise ScenarioError(f"{where}.use: {quoted(name)} must be a {kind[:-1]} file, but {path} has no {marks[0]}")
+    model, wanted = _FORMATS[kind]
+    if (found := kind_of_table(base)) != wanted:
+        what = mistaken_table(base, path, wanted) if found else "is none"
+        raise ScenarioError(f"{where}.use: {quoted(name)} must be {'an' if wanted == 'input' else 'a'} {wanted} file, but {path} {what}")
     validated(model, base, str(path))  # so that its faults are reported under its own name
     if kind == "inputs":
-        return _merged(_not_as_measured(base, own), own)
+        return unset(merged(_not_as_measured(base, own), own))
     for key in _MEASURED_ON_THE_DEVICE:
-        if key in own and own[key] != base.get(key, "float32") and not BY_DIMENSIONS.keys() & base.keys():
+        if own.get(key) is not None and own[key] != base.get(key, "float32") and not BY_DIMENSIONS.keys() & base.keys():
             raise ScenarioError(
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
                 f"calibrate it again in that {key}, its cost cannot be guessed"
             )
     known = _without_draws_of(_with_new_prices(base, own), _without_sorts(own), _MEASURED_PARTS)
-    return _merged(_with_given_rates(known, own), own)
+    return unset(merged(_with_given_rates(known, own), own))
 
 
 def _not_as_measured(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
@@ -282,7 +255,7 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     if isinstance(load, Mapping) and isinstance(own := table.get("workload"), Mapping):
         # a workload of the catalogue may carry a batch; the scenario's own replaces it
         for key, other in (("batch_per_replica", "global_batch"), ("global_batch", "batch_per_replica")):
-            if key in own and other not in own and isinstance(resolved["workload"], dict):
+            if own.get(key) is not None and own.get(other) is None and isinstance(resolved["workload"], dict):
                 resolved["workload"].pop(other, None)
     scenario = validated(Scenario, resolved, source)
     try:
@@ -337,6 +310,8 @@ def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()
     else:
         file = scenario_file(scenario)
         table, source, beside = read_toml(file), str(file), file.parent
+        if said := mistaken_table(table, file, "scenario"):
+            raise ScenarioError(f"{file}: {said}")
     pairs = pairs_of(settings)
     # a section as a whole takes the place of the old one, and keeps the draws of its own uncertainty
     whole = {key: plain(value) for key, value in pairs if isinstance(value, Spec)}
@@ -345,7 +320,7 @@ def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()
             # what was loaded came from another file; the one that is named now gives all but these
             whole[section] = {key: value for key, value in table.get(section, {}).items() if key in kept}
     rest = [(key, value) for key, value in pairs if not isinstance(value, Spec)]
-    return apply_settings({**table, **whole}, rest, f"{source}: "), source, beside
+    return apply_settings({**table, **whole}, rest, f"{source}: ", say=True), source, beside
 
 
 _KEPT = {"workload": ("batch_per_replica", "global_batch"), "cluster": ("nodes",), "input": ("per",)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,8 @@ _MIN_SHARD_BYTES = 256 * 1024.0
 
 class Partitioner(Spec):
     """How large variables are cut into shards along their first dimension (``tf.distribute.experimental.partitioners``)."""
+
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"shard_size_bytes": ("kind", ("min-size", "max-size"))}
 
     kind: Literal["fixed-shards", "min-size", "max-size"] = Field(
         description="a fixed number of shards; or as many as give each at least a size; or no more than one"

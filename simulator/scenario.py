@@ -35,6 +35,7 @@ class Run(Terse):
     """How long, how often and from which start the training is simulated."""
 
     terse: ClassVar[tuple[str, ...]] = HOW_SIMULATED
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"start_spread_s": ("start", ("staggered",))}
 
     steps: int = Field(default=100, ge=2, le=10_000_000, description="steps of each worker")
     job_steps: int | None = Field(

@@ -204,9 +204,16 @@ def _name_limits(schema: Any) -> None:
 
 
 class Spec(BaseModel):
-    """Base of every specification: frozen, unknown keys forbidden, units at the border."""
+    """Base of every specification: frozen, unknown keys forbidden, units at the border.
+
+    Attributes
+    ----------
+    goes_with
+        Keys that only some values of another key take: the other key, and these values.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other values of some keys, not validated; what has been worked out of the old ones and kept is left behind."""

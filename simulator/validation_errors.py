@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from simulator.errors import ScenarioError
 from simulator.spec import keys_of, parts_of, short_name
 
-__all__ = ["is_valid", "quoted", "rule_of", "validated"]
+__all__ = ["is_valid", "no_key", "quoted", "rule_of", "tables_at", "validated"]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -74,7 +74,7 @@ def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> s
     """``FILE: dotted.path: VALUE rule; what to try``."""
     kind, context = problem["type"], problem.get("ctx", {})
     keys, given = _located(problem["loc"], data)
-    rule = _no_key(model, problem["loc"]) if kind == "extra_forbidden" else rule_of(problem)
+    rule = no_key(model, problem["loc"]) if kind == "extra_forbidden" else rule_of(problem)
     if kind == "missing":
         keys[-1] = short_name(keys[-1])  # as a person would write it
     if kind == "literal_error" and (near := _nearest(given, context)):
@@ -121,10 +121,10 @@ def _located(location: Sequence[int | str], data: Any) -> tuple[list[str], Any]:
     return keys, data
 
 
-def _no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
+def no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
     """That there is no such key, and which one may have been meant."""
     key = str(location[-1])[:60]
-    tables, others, kind = _tables_at(model, location[:-1])
+    tables, others, kind = tables_at(model, location[:-1])
     owners = [str(table.model_fields["kind"].default) for table in others if key in keys_of(table)]
     if owners:
         its = " or ".join(f'"{owner}"' for owner in owners)
@@ -141,7 +141,7 @@ def _no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
 Tables = list[type[BaseModel]]
 
 
-def _tables_at(model: type[BaseModel], path: Sequence[int | str]) -> tuple[Tables, Tables, str]:
+def tables_at(model: type[BaseModel], path: Sequence[int | str]) -> tuple[Tables, Tables, str]:
     """What may stand at a place; if kinds do, what those of other kinds than the one given are, and its name."""
     tables: Tables = [model]
     others: Tables = []

@@ -24,7 +24,6 @@ from simulator.validation_errors import is_valid
 __all__ = [
     "BY_DIMENSIONS",
     "LAW_PARTS",
-    "MARKS",
     "Affine",
     "CalibrationFit",
     "CalibrationPoint",
@@ -232,8 +231,6 @@ LAW_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to
 
 BY_DIMENSIONS: Mapping[str, type[Transformer] | type[Residual]] = {"transformer": Transformer, "residual": Residual}
 """Tables of dimensions, from which all follows that a workload does not give itself."""
-MARKS = ("variables", *BY_DIMENSIONS)
-"""Keys of which every workload file, and no other file, has one."""
 _MEASURED = ("forward", "backward", "variables")
 
 

@@ -20,6 +20,7 @@ from calibrate.fit.step_times import StepFit, StepTable
 from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
 from calibrate.records import CountedStep, Header, Load, Memory, Ready, Rows, ServerTime, StepTime, VariableRecord
 from simulator.errors import CalibrationError
+from simulator.text import listed
 from simulator.validation_errors import rule_of
 from simulator.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange
 
@@ -111,7 +112,13 @@ def fit_workload(
     except CalibrationError as error:
         prefix = "" if str(error).startswith(str(measurements)) else f"{measurements}: "
         kind = MeasurementsError if stored and not isinstance(error, DisturbedError) else CalibrationError
-        raise kind(f"{prefix}{error}") from None
+        again = not stored and isinstance(error, DisturbedError)
+        kept = (
+            f"; nothing has to be measured again for that: give `from_measurements` {listed([str(file) for file in files])}"
+            if again
+            else ""
+        )
+        raise kind(f"{prefix}{error}{kept}") from None
 
 
 def _check_different(runs: Sequence[Measurements]) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 from calibrate.testbed.model import Describe, is_function, of_workload, whole_path
 from calibrate.testbed.setting import SYNTHETIC, WITH_SERVERS, TestbedSetting, synthetic_variables
-from simulator.errors import ScenarioError
-from simulator.loading import apply_settings, read_toml
+from simulator.errors import InputError, ScenarioError
+from simulator.file_kinds import mistaken_table
+from simulator.loading import read_toml
+from simulator.settings import set_in, unset
 from simulator.spec import Spec
 from simulator.validation_errors import quoted, validated
 
@@ -47,14 +49,16 @@ def load_setting(
     pairs = list(settings)
     source = str(setting) if isinstance(setting, (str, Path)) else "setting"
     if setting is None:
-        table: Mapping[str, Any] = _defaults(apply_settings({}, pairs, f"{source}: "))
+        table: Mapping[str, Any] = _defaults(unset(set_in({}, pairs, f"{source}: ")))
     elif isinstance(setting, Spec):
         table = setting.model_dump(mode="json", exclude_none=True)
     else:
         table = setting if isinstance(setting, Mapping) else read_toml(Path(setting))
+    if isinstance(setting, (str, Path)) and (said := mistaken_table(table, source, "testbed-setting")):
+        raise InputError(f"{source}: {said}")
     if any(key == "model" for key, _ in pairs):  # the variables of another model
         table = {key: value for key, value in table.items() if key != "variables"}
-    table = apply_settings(table, pairs, f"{source}: ")
+    table = unset(set_in(table, pairs, f"{source}: "))
     return validated_setting(with_model(table, source, f"{source}: model", describe), source)
 
 

@@ -20,6 +20,7 @@ from calibrate.testbed.scenarios import NO_JOBS
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.tcp_sharing import shows_tcp
 from simulator.errors import InputError, ScenarioError
+from simulator.file_kinds import mistaken_table
 from simulator.loading import read_toml
 from simulator.spec import Spec
 from simulator.table import Column, Table
@@ -124,7 +125,10 @@ def read_matrix(path: Path, *, python: str | None = None, describe: Describe | N
     CalibrationError
         A model cannot be built.
     """
-    return matrix_of({"name": path.stem} | read_toml(path), str(path), path.parent, python=python, describe=describe)
+    table = read_toml(path)
+    if said := mistaken_table(table, path, "matrix"):
+        raise ScenarioError(f"{path}: {said}")
+    return matrix_of({"name": path.stem} | table, str(path), path.parent, python=python, describe=describe)
 
 
 def matrix_of(

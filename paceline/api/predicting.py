@@ -63,8 +63,10 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
         A path; the name of a scenario that comes along (``"ring"``, ``"async-ps"``, ...);
         nested tables as a file has them; or a scenario, to change it.
     settings
-        Values by dotted key, quantities as text with a unit. ``workload``, ``cluster`` or
-        ``strategy`` as a whole may be set to a loaded or calibrated one.
+        Values by dotted key, quantities as text with a unit. None unsets a key: its default holds
+        again. ``workload``, ``cluster`` or ``strategy`` as a whole may be set to a loaded or calibrated
+        one. A new ``strategy.kind`` (or another kind, or mode) drops the keys that it does not have,
+        and one of two keys that exclude each other replaces the other; a warning names what is dropped.
     prices
         As for :func:`plan`.
 
@@ -74,6 +76,11 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
         One line for each rule broken, with file and dotted key.
     InputError
         A price cannot be read, or is for a cluster of another name.
+
+    Warns
+    -----
+    SettingWarning
+        A setting leaves no room for keys of the scenario, which are left out.
 
     Examples
     --------
@@ -295,7 +302,7 @@ def sweep(
     scenario
         As for :func:`load`.
     over
-        Values by dotted key; the last key changes fastest.
+        Values by dotted key, or a range of whole numbers such as ``"1..8"``; the last key changes fastest.
     settings
         Keys to set in all of them.
     prices

@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from paceline.ranges import numbers_in
 from simulator.errors import InputError, ScenarioError
 
 __all__ = [
@@ -60,6 +61,8 @@ _KEYS = {
     "dataset_size": "job.dataset_size",
 }
 """Keys that have options of their own, by the name of the option's parameter."""
+_DEEPEST = 20
+"""Parts that a dotted key has at most."""
 _EVERY = "*"
 """Stands for every cluster without a price, as the library has it."""
 
@@ -178,19 +181,18 @@ def _typed(context: typer.Context, names: Collection[str]) -> str | None:
 
 
 def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
-    """Whole numbers from 1 on, separated by commas.
+    """Whole numbers from 1 on, separated by commas; ranges among them.
 
     Raises
     ------
     InputError
         One is none, or below 1.
     """
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"{option} {text!r}: must be whole numbers separated by commas, such as {example}") from None
-    if bad := [number for number in numbers if number < 1]:
-        raise InputError(f"{option} {bad[0]}: must be at least 1")
+    numbers = numbers_in(text, f"{option} ")
+    if numbers is None:
+        raise InputError(f"{option} {text!r}: must be whole numbers separated by commas, such as {example}, or a range such as 1..8")
+    if min(numbers) < 1:
+        raise InputError(f"{option} {min(numbers)}: must be at least 1")
     return numbers
 
 
@@ -211,55 +213,62 @@ def names_of(text: str | None, option: str) -> list[str]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Split ``key=value``; the value is TOML where it parses as TOML, else text.
+    """Split ``key=value``; the value is TOML where it parses as TOML, else text; None, which unsets the key, where there is none.
 
     Raises
     ------
     ScenarioError
         There is no ``=``, or no key.
     """
-    from simulator.loading import DEEPEST, is_dotted_key
     from simulator.validation_errors import quoted
 
     key, equals, raw = text.partition("=")
     key = key.strip()
-    if not equals or not is_dotted_key(key):
+    if not equals or not _is_dotted(key):
         raise ScenarioError(
-            f"--set {quoted(text)}: must be key=value with a dotted key of at most {DEEPEST} parts, such as strategy.workers=8"
+            f"--set {quoted(text)}: must be key=value with a dotted key of at most {_DEEPEST} parts, such as strategy.workers=8"
         )
     return key, _parse_value(raw)
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """Read ``key=v1,v2,...``; each value is TOML where it parses as TOML, else text.
+    """Read ``key=v1,v2,...``, or a range of whole numbers; each value is TOML where it parses as TOML, else text; None where there is none.
 
-    >>> parse_axis("strategy.workers=1,2,4")
-    ('strategy.workers', [1, 2, 4])
+    >>> parse_axis("strategy.workers=1..3,8")
+    ('strategy.workers', [1, 2, 3, 8])
+    >>> parse_axis("strategy.bound=,4")
+    ('strategy.bound', [None, 4])
 
     Raises
     ------
     ScenarioError
         There is no key, or no value.
     """
-    from simulator.loading import is_dotted_key
-
     key, equals, raw = text.partition("=")
     key = key.strip()
-    if not equals or not is_dotted_key(key):
+    if not equals or not _is_dotted(key):
         raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8")
-    try:
-        values = list(tomllib.loads(f"values = [{raw}]\n")["values"])
-    except (ValueError, RecursionError):
-        values = [_parse_value(part) for part in raw.split(",")]
-    if not values or values == [""]:
+    values: list[Any] | None = numbers_in(raw, f"--over {key}=")
+    if values is None:
+        try:
+            values = list(tomllib.loads(f"values = [{raw}]\n")["values"])
+        except (ValueError, RecursionError):
+            values = [_parse_value(part) for part in raw.split(",")]
+    if values in ([], [None]):
         raise ScenarioError(f"--over {text[:80]!r}: has no values; write {key}=v1,v2,...")
     return key, values
 
 
+def _is_dotted(text: str) -> bool:
+    """Whether a text names a key, such as ``cluster.inter_node.latency``."""
+    parts = text.split(".")
+    return all(part.strip() for part in parts) and len(parts) <= _DEEPEST
+
+
 def _parse_value(raw: str) -> Any:
-    """TOML where it parses as TOML, else text."""
+    """TOML where it parses as TOML, else text; None where there is nothing."""
     try:
         table = tomllib.loads(f"value = {raw}\n")
     except (ValueError, RecursionError):
-        return raw.strip()
+        return raw.strip() or None
     return table["value"] if len(table) == 1 else raw.strip()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling
 from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, trained_in_words, way_of, without_layers
+from paceline.ranges import is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find
 from simulator.errors import InputError, ScenarioError
@@ -50,30 +50,19 @@ class Counts(NamedTuple):
 
 
 def counts_of(given: str | Iterable[int], argument: str) -> Counts:
-    """Read ``"1..256"`` as a range, ``"1,2,4"`` as a list.
+    """Read ``"1..256"`` as a range, ``"1,2,4"`` or ``"1..4,8"`` as a list.
 
     Raises
     ------
     InputError
         It is empty, or has what is no count.
     """
+    text = given if isinstance(given, str) else ",".join(str(value) for value in given)
     such = f"a range such as `{argument}='1..64'`, or a list such as `{argument}='1,2,4,8'`"
-    rule = f"must be {such}, of whole numbers from 1 to {_MOST_WORKERS}"
-    if not isinstance(given, str):
-        given = ",".join(str(value) for value in given)
-    shown = f"`{argument}` {quoted(given)}"
-    if bounds := re.fullmatch(r"\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*", given):
-        low, high = int(bounds[1]), int(bounds[2])
-        if not 1 <= low <= high <= _MOST_WORKERS:
-            reason = f"has nothing in it, since {low} is above {high};" if low > high else ""
-            raise InputError(f"{shown} {reason} {rule}".replace("  ", " "))
-        return Counts(tuple(range(low, high + 1)), searched=True)
-    if not re.fullmatch(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*", given):
-        raise InputError(f"{shown} {rule}")
-    values = sorted({int(part) for part in given.split(",")})
-    if not 1 <= values[0] <= values[-1] <= _MOST_WORKERS:
-        raise InputError(f"{shown} {rule}")
-    return Counts(tuple(values), searched=False)
+    numbers = numbers_in(text, f"`{argument}` ")
+    if numbers is None or not 1 <= min(numbers) <= max(numbers) <= _MOST_WORKERS:
+        raise InputError(f"`{argument}` {quoted(text)} must be {such}, of whole numbers from 1 to {_MOST_WORKERS}")
+    return Counts(tuple(sorted(set(numbers))), searched=is_range(text))
 
 
 @dataclass(eq=False)

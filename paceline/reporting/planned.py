@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from paceline.planning.answer import Plan
 from simulator.errors import ResultsError
+from simulator.file_kinds import mistaken
 from simulator.results import Result
 
 __all__ = ["read_plan", "without_what_ifs"]
@@ -36,7 +37,7 @@ def read_plan(path: Path) -> Plan:
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
-        raise ResultsError(f"{path}: must be JSON, as `paceline plan` writes it beside its results") from None
+        raise ResultsError(f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it beside its results'}") from None
     version = data.get("schema_version") if isinstance(data, dict) else None
     if isinstance(version, int) and version > _VERSION:
         raise ResultsError(
@@ -46,6 +47,8 @@ def read_plan(path: Path) -> Plan:
     try:
         return Plan.model_validate_json(content)
     except ValidationError as error:
+        if said := mistaken(path, "plan"):
+            raise ResultsError(f"{path}: {said}") from None
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ResultsError(f"{path}: {where}: {' '.join(str(first['msg']).split())}, so this is no answer of `paceline plan`") from None

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from paceline.ranges import numbers_in
 from simulator.cluster import Cluster
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import Source, apply_settings, plain, scenario_from_table, table_of
 from simulator.prices import Prices, for_several
 from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
+from simulator.validation_errors import quoted
 from simulator.workload import Workload
 
 __all__ = ["Axis", "Grid", "axes_of", "grid", "several_clusters"]
@@ -148,7 +150,7 @@ class Grid(Sequence[Scenario]):
             shared["cluster"] = cluster
         settings = [(key, value) for key, value in chosen if key.partition(".")[0] not in shared]
         where = self._source + "".join(f" `over` {key}={value}" for key, value in chosen)
-        table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ")
+        table = apply_settings({**self._table, **shared}, settings, f"{self._source}: ", say=True)
         scenario = scenario_from_table(table, where, self._beside, self.prices)
         self._workloads.keep(of_workload, scenario.workload)
         self._clusters.keep(of_cluster, scenario.cluster)
@@ -204,17 +206,19 @@ def several_clusters(axes: Sequence[Axis]) -> bool:
 
 
 def axes_of(over: Mapping[str, Iterable[Any]]) -> list[Axis]:
-    """Keys with their values; specifications among these as nested tables.
+    """Keys with their values; specifications among these as nested tables, text such as ``"1..8"`` as the numbers that it names.
 
     Raises
     ------
     InputError
-        Values are text, or there are none.
+        Values are text that is no list of numbers, or there are none.
     """
-    wrong = next((key for key, values in over.items() if isinstance(values, str)), None)
-    if wrong is not None:
-        raise InputError(f"`over`: {wrong}: must be a list of values, such as [1, 2, 4], not {str(over[wrong])[:60]!r}")
-    axes = [(key, [plain(value) for value in values]) for key, values in over.items()]
+    axes: list[Axis] = []
+    for key, values in over.items():
+        numbers = numbers_in(values, f"`over`: {key}: ") if isinstance(values, str) else None
+        if isinstance(values, str) and numbers is None:
+            raise InputError(f"`over`: {key}: must be a list of values, such as [1, 2, 4], or a range such as '1..8', not {quoted(values)}")
+        axes.append((key, numbers if numbers is not None else [plain(value) for value in values]))
     if empty := next((key for key, values in axes if not values), None):
         raise InputError(f"`over`: {empty}: must be a list of one value or more, such as [1, 2, 4]")
     return axes

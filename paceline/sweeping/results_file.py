@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, overload
 from paceline.sweeping.backends import WorkersLostError
 from paceline.sweeping.lines import CutOffError, Line, Outcome, begins_line, checked_outcome_of, line_in, line_of, outcome_of, timed
 from simulator.errors import InputError, ResultsError, SimulationError
+from simulator.file_kinds import mistaken
 from simulator.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.table import frame_of, html_of
@@ -536,6 +537,8 @@ def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome
                 try:
                     yield checked_outcome_of(text)
                 except ResultsError as error:
+                    if number == 1 and (said := mistaken(path, "results")):
+                        raise ResultsError(f"{path}: {said}") from None
                     if not isinstance(error, CutOffError) or line.endswith(b"\n"):
                         raise ResultsError(f"{path}:{number}: {error}") from None
                     if notes is not None:

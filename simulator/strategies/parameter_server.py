@@ -62,8 +62,6 @@ _ONE_CLIENT = "one client starts all workers"
 
 _WORKER, _DEVICE, _HOST = Place("worker", OWN), Place("device", OWN), Place("host", OWN)
 _CLIENT = Place("client")
-_OF_ONE_MODE = {"bound": "ssp", "backup_workers": "sync", "late_workers": "sync", "coordinator": "async"}
-"""Keys that only one mode takes."""
 
 
 class Coordinator(Spec):
@@ -78,6 +76,12 @@ class ParameterServer(Strategy):
 
     has_servers: ClassVar[bool] = True
     variant_key: ClassVar[str] = "mode"
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+        "bound": ("mode", ("ssp",)),
+        "backup_workers": ("mode", ("sync",)),
+        "late_workers": ("mode", ("sync",)),
+        "coordinator": ("mode", ("async",)),
+    }
     keys_of_before: ClassVar[Mapping[str, Any]] = {"tensor_grouping": "none"}
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "sync-ps": {"kind": "parameter-server", "mode": "sync"},
@@ -436,7 +440,7 @@ class ParameterServer(Strategy):
     def keys_for(cls, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
         """``[strategy]`` under one of its short names, with those of the scenario's own keys that its mode takes."""
         given = cls.short_names[name]
-        kept = {key: value for key, value in own.items() if key not in _OF_ONE_MODE or _OF_ONE_MODE[key] == given["mode"]}
+        kept = {key: value for key, value in own.items() if key not in cls.goes_with or given["mode"] in cls.goes_with[key][1]}
         if name == "sync-ps":  # without backup workers, which have a name of their own
             kept = {key: value for key, value in kept.items() if key not in ("backup_workers", "late_workers")}
         fixed = {key: value for key, value in given.items() if key not in ("bound", "backup_workers") or key not in kept}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calibrate.input_check import compare, read_loops, table
+from calibrate.input_check import compare, read_loops, summary
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ def test_loops_that_took_no_part_are_predicted_and_stand_in_the_documents():
     assert len(compared) == 36
     assert np.median(off) < 0.03
     assert off.max() < 0.12
-    assert table(compared) in (ROOT / "docs" / "calibrate-input.md").read_text()
+    assert summary(compared) in (ROOT / "docs" / "calibrate-input.md").read_text()
     # a plain sum of input and compute, as if nothing were prepared ahead, is wrong where something is
     ahead = [one for one in compared if one.loop.prefetch and one.loop.regime == "compute-bound"]
     assert max(abs(one.error) for one in ahead) < 0.02

@@ -206,7 +206,7 @@ FILES = [
     Bad(
         "use-other-kind",
         SIM,
-        ("cluster.use: 'w.toml' must be a cluster file, but w.toml has no inter_node",),
+        ("cluster.use: 'w.toml' must be a cluster file, but w.toml is a workload;",),
         {**edited(USED, '[cluster]\nuse = "w.toml"'), "w.toml": WORKLOAD},
     ),
     Bad(
@@ -243,7 +243,9 @@ TYPED = [
     Bad("show-unknown", "models show nothing", ("there is no workload, cluster, device or input named 'nothing'", "paceline models list")),
     Bad("show-near", "models show ethernet-25", ("named 'ethernet-25'; did you mean ethernet-25g",)),
     Bad("show-missing-file", "models show none.toml", ("models: no file 'none.toml'",)),
-    Bad("show-scenario", "models show s.toml", ("s.toml: must be a workload, with variables, or a cluster",)),
+    Bad(
+        "show-scenario", "models show s.toml", ("s.toml: must be a workload, a cluster, a device or an input pipeline, but is a scenario;",)
+    ),
     Bad("show-binary", "models show b.toml", ("b.toml: is no text in UTF-8",), {"b.toml": b"\xff\x00"}),
     Bad("over-without-values", "sweep s.toml --over strategy.workers= --out r", ("--over 'strategy.workers=': has no values",)),
     Bad("over-without-equals", "sweep s.toml --over strategy.workers --out r", ("--over 'strategy.workers': must be key=v1,v2",)),
@@ -282,7 +284,7 @@ REPORT = [
     Bad("missing", "report none.ndjson", ("none.ndjson: there is no such file",)),
     Bad("folder", "report sub", ("sub: cannot be read: Is a directory",), {"sub/x": ""}),
     Bad("empty", "report r", ("r: holds no result",), {"r": ""}),
-    Bad("no-json", "report s.toml", ("s.toml:1: must be JSON, one result a line",)),
+    Bad("no-json", "report r", ("r:1: must be JSON, one result a line",), {"r": "workers, samples\n"}),
     Bad("no-result", "report r", ("r:1: scenario_hash is missing",), {"r": "{}\n"}),
     Bad("newer", "report r", ("r:1: schema_version 2 is newer than 1", "update Paceline"), {"r": '{"schema_version": 2}\n'}),
     Bad("nan", "report r", ("r:1: ",), {"r": '{"schema_version": NaN}\n'}),

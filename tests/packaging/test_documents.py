@@ -31,7 +31,7 @@ from simulator.spec import keys_of, parts_of
 
 ROOT = Path(__file__).parents[2]
 INSIDE = ROOT / "docs" / "inside-a-run.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def toml_blocks() -> list[tuple[str, str]]:
@@ -157,20 +157,44 @@ def test_what_a_command_says_is_quoted_to_the_letter(monkeypatch):
     assert f"  > {said}\n" in INSIDE.read_text()
 
 
-def test_the_readme_quotes_what_its_plan_says(monkeypatch):
+def quoted_plans() -> list[tuple[str, str, str]]:
+    """Each command line of a plan that a page shows, with what the page quotes of its answer."""
+    shown = re.compile(r"^\$ (paceline plan [^\n]*)\n```\n+> ([^\n]+)$", re.MULTILINE)
+    return [(page.name, *found) for page in PAGES for found in shown.findall(page.read_text())]
+
+
+@pytest.mark.parametrize(("page", "line", "quote"), quoted_plans())
+def test_pages_quote_what_their_plans_say(page, line, quote, monkeypatch):
     monkeypatch.chdir(ROOT)
-    readme = (ROOT / "README.md").read_text()
-    line = next(line for line in re.findall(r"^\$ (paceline plan .*)$", readme, re.MULTILINE))
-    options = dict(pairwise(shlex.split(line)))
+    words = shlex.split(line)
+    options = dict(pairwise(words))
+    clusters = {"clusters": options["--clusters"].split(",")} if "--clusters" in options else {}
+    samples = {"samples": float(options["--samples"])} if "--samples" in options else {}
     found = paceline.plan(
         options["plan"],
-        samples=float(options["--samples"]),
         deadline=options["--deadline"],
-        clusters=options["--clusters"].split(","),
-        prices=options["--price"],
+        prices=options.get("--price"),
+        workers=options.get("--workers"),
         jobs=1,
+        **clusters,
+        **samples,
     )
-    assert f"\n> {' '.join(found.sentences)}\n" in readme
+    assert " ".join(found.sentences).startswith(quote), page
+
+
+def test_three_pages_quote_a_plan():
+    assert [page for page, *_ in quoted_plans()] == ["README.md", "fit-a-large-model.md", "plan-a-whole-job.md"]
+
+
+def test_constants_stand_in_the_documents_as_they_are_used():
+    constants = {row["name"]: row for row in tomllib.loads((ROOT / "models" / "practice.toml").read_text())["constant"]}
+    shown = {}
+    for page in ("practice", "computed-workloads"):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        shown |= {name: values for name, *values in re.findall(r"^\| `(\w+)` \| ([\d.]+) \(([\d.]+) to ([\d.]+)\) \|", text, re.MULTILINE)}
+    assert shown.keys() == constants.keys() - {"kernel_start_s"}  # which has a unit
+    for name, values in shown.items():
+        assert [float(value) for value in values] == [constants[name][key] for key in ("value", "low", "high")], name
 
 
 def published_scores() -> dict[str, list[str]]:

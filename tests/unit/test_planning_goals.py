@@ -106,7 +106,7 @@ def test_ranges_and_lists_of_counts() -> None:
     assert counts_of([4, 1], "servers") == ((1, 4), False)
 
 
-@pytest.mark.parametrize("given", ["", "0", "0..4", "8..4", "1..", "two", "1,,2", "1..200000", "-3", "1.5", "4..x", "1,0"])
+@pytest.mark.parametrize("given", ["", "0", "0..4", "1..", "two", "1,,2", "1..200000", "-3", "1.5", "4..x", "1,0"])
 def test_counts_that_cannot_be_are_refused(given: str) -> None:
     with pytest.raises(InputError, match=r"`workers` .* must be a range such as `workers='1\.\.64'`, or a list"):
         counts_of(given, "workers")

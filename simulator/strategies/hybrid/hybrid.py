@@ -70,6 +70,10 @@ class Hybrid(Strategy):
         "fsdp": _with(shard="parameters"),
         "hybrid": _with(pipeline=2, tensor=2),
     }
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+        "chunks": ("schedule", ("interleaved",)),
+        "shard_group": ("shard", ("optimizer", "gradients", "parameters")),
+    }
     cuts_batches: ClassVar[bool] = True
     in_step: ClassVar[bool] = True
 

@@ -1,0 +1,53 @@
+"""Lists of whole numbers as a person types them: ``1..8``, ``1,2,4``, ``1..4,8,16``."""
+
+from __future__ import annotations
+
+import re
+
+from simulator.errors import InputError
+
+__all__ = ["MOST", "is_range", "numbers_in"]
+
+MOST = 1_000_000
+"""Numbers that a list may have."""
+_PART = re.compile(r"\s*(\d{1,15})\s*(?:\.\.\s*(\d{1,15})\s*)?")
+
+
+def is_range(text: str) -> bool:
+    """Whether a text is one range, such as ``1..64``."""
+    found = _PART.fullmatch(text)
+    return found is not None and found[2] is not None
+
+
+def numbers_in(text: str, where: str = "") -> list[int] | None:
+    """The numbers that a text lists, ranges with both of their ends, in the order given; None where it is no such list.
+
+    >>> numbers_in("1..4,8,16")
+    [1, 2, 3, 4, 8, 16]
+    >>> numbers_in("1,two") is None
+    True
+
+    Parameters
+    ----------
+    text
+        As typed.
+    where
+        Begins messages: the option or key that it is given for.
+
+    Raises
+    ------
+    InputError
+        A range ends before it begins, or there are too many numbers.
+    """
+    parts = [_PART.fullmatch(part) for part in text.split(",")]
+    found: list[int] = []
+    for part in parts:
+        if part is None:
+            return None
+        low, high = int(part[1]), int(part[2] or part[1])
+        if low > high:
+            raise InputError(f"{where}{part[0].strip()!r}: has nothing in it, since {low} is above {high}; write {high}..{low}")
+        if high - low + len(found) >= MOST:
+            raise InputError(f"{where}{text[:60]!r}: names more than {MOST:,} numbers")
+        found.extend(range(low, high + 1))
+    return found

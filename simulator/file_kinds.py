@@ -1,0 +1,151 @@
+"""What a file is, told from what stands in it: so that the wrong one is named, with the command that takes it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+__all__ = ["FileKind", "Is", "kind_of_table", "mistaken", "mistaken_table"]
+
+Is: TypeAlias = Literal[
+    "scenario",
+    "workload",
+    "cluster",
+    "device",
+    "input",
+    "testbed-setting",
+    "matrix",
+    "results",
+    "plan",
+    "measurements",
+]
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes
+    ----------
+    what
+        With its article: ``a workload``.
+    use
+        What a person does with one; ``{}`` is its path.
+    holds
+        Whether a table read from TOML, or the first line of JSON, is of this kind.
+    """
+
+    what: str
+    use: str
+    holds: Callable[[Mapping[str, Any]], bool]
+
+
+_SECTIONS = ("workload", "cluster", "strategy", "run", "training", "job")
+
+
+def _any(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda table: any(key in table for key in keys)
+
+
+def _every(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda table: all(key in table for key in keys)
+
+
+def _is_matrix(table: Mapping[str, Any]) -> bool:
+    return any(isinstance(table.get(key), list) for key in ("fit", "held_out"))
+
+
+def _is_scenario(table: Mapping[str, Any]) -> bool:
+    return any(isinstance(table.get(key), Mapping) for key in _SECTIONS)
+
+
+def _is_measurement(table: Mapping[str, Any]) -> bool:
+    return table.get("kind") == "header" and "probe" in table
+
+
+def _is_setting(table: Mapping[str, Any]) -> bool:
+    return "mode" in table and ("workers" in table or "model" in table)
+
+
+_IN_TOML: dict[Is, FileKind] = {
+    "scenario": FileKind("a scenario", "simulate it with `paceline simulate {}`", _is_scenario),
+    "matrix": FileKind("a matrix of testbed settings", "run it with `paceline validate --matrix {}`", _is_matrix),
+    "workload": FileKind(
+        "a workload", "try it in a scenario: `paceline simulate ring --set workload.use={}`", _any("variables", "transformer", "residual")
+    ),
+    "cluster": FileKind("a cluster", "try it in a scenario: `paceline simulate ring --set cluster.use={}`", _any("inter_node")),
+    "device": FileKind("a device", "see it with `paceline models show {}`", _any("generation")),
+    "input": FileKind("an input pipeline", "try it in a scenario: `paceline simulate ring --set input.use={}`", _any("work")),
+    "testbed-setting": FileKind("a setting of the testbed", "run it with `paceline testbed run {}`", _is_setting),
+}
+_IN_JSON: dict[Is, FileKind] = {
+    "results": FileKind("a results file", "draw it with `paceline report {}`", _any("scenario_hash")),
+    "measurements": FileKind("a file of measurements", "", _is_measurement),
+    "plan": FileKind(
+        "the answer of a plan", "draw it with its results: `paceline report RESULTS.ndjson --plan {}`", _every("goal", "chosen")
+    ),
+}
+_WITH_MEASUREMENTS: Mapping[str, str] = {
+    "step": "fit them with `paceline calibrate --from-measurements {}`",
+    "input": "fit them with `paceline calibrate-input --from-measurements {}`",
+    "testbed": "sum them up with `paceline testbed show {}`",
+}
+"""What is done with measurements, by the probe that made them."""
+_PAGE = FileKind("an HTML page", "open it in a browser", lambda _: True)
+_CELLS = FileKind("a table (CSV)", "give it to `paceline report --measured` or `paceline validate --measured`", lambda _: True)
+_FIRST_BYTES = 2**26
+
+
+def kind_of_table(table: Mapping[str, Any]) -> Is | None:
+    """What a table read from TOML is; None where it is nothing that Paceline reads."""
+    return next((name for name, kind in _IN_TOML.items() if kind.holds(table)), None)
+
+
+def mistaken_table(table: Mapping[str, Any], path: str | Path, wanted: Is | None) -> str | None:
+    """That a table is of another kind than the one that is wanted, and what to do with it; None where it is not."""
+    found = kind_of_table(table)
+    return None if found is None or found == wanted else _sentence(_IN_TOML[found], path)
+
+
+def mistaken(path: str | Path, wanted: Is | None = None) -> str | None:
+    """That a file is of another kind than the one that is wanted, and what to do with it; None where that cannot be told."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_FIRST_BYTES)
+    except (OSError, ValueError):
+        return None
+    text = content.decode("utf-8-sig", "replace")
+    try:
+        return mistaken_table(tomllib.loads(text), path, wanted)
+    except (ValueError, RecursionError):
+        pass
+    return _other_text(text, path, wanted)
+
+
+def _other_text(text: str, path: str | Path, wanted: Is | None) -> str | None:
+    """What is no TOML: lines of JSON, one of it, a page or a table."""
+    for candidate in (text.partition("\n")[0], text):
+        try:
+            data = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        found = next((name for name, kind in _IN_JSON.items() if isinstance(data, dict) and kind.holds(data)), None)
+        if found is None or found == wanted:
+            return None
+        return _sentence(_IN_JSON[found], path, _WITH_MEASUREMENTS.get(str(data.get("probe")), ""))
+    start = text.lstrip()[:200].lower()
+    if start.startswith(("<!doctype html", "<html")):
+        return _sentence(_PAGE, path)
+    if "," in start.partition("\n")[0] and str(path).endswith(".csv"):
+        return _sentence(_CELLS, path)
+    return None
+
+
+def _sentence(kind: FileKind, path: str | Path, use: str = "") -> str:
+    todo = (use or kind.use).format(shlex.quote(str(path)))
+    return f"is {kind.what}; {todo}" if todo else f"is {kind.what}"
