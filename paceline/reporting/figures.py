@@ -491,7 +491,7 @@ def pareto_figure(plan: Plan) -> tuple[go.Figure, str, str] | None:
     title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else ("Throughput (samples/s)", "Price (US dollars an hour)")
     axes = log_axis([x for x, _ in everywhere], title_x), log_axis([y for _, y in everywhere], title_y)
     figure.update_layout(layout(margin={"l": 62, "r": 14, "t": 12, "b": 44}, xaxis=axes[0], yaxis=axes[1]))
-    caption = f"Filled: reaches the goal; ringed: the answer; dotted: no other is both cheaper and faster"
+    caption = "Filled: reaches the goal; ringed: the answer; dotted: no other is both cheaper and faster"
     seen = f"{len(priced)} configurations, {sum(each.meets for each in priced)} of which reach the goal; {len(front)} on the Pareto front."
     return figure, caption, seen
 

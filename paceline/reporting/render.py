@@ -338,10 +338,11 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
 
 def _title_of_changes(changes: Sequence[Change]) -> str:
     """What is seen of them: the one that gains most."""
-    best = max((change for change in changes if change.seen), key=lambda change: change.gain or 0.0, default=None)
-    if best is None or (best.gain or 0.0) <= 0:
+    gains = [(change.gain, change.name) for change in changes if change.seen and change.gain is not None and change.gain > 0]
+    if not gains:
         return "No single change that was tried helps for certain"
-    return f"{best.name[:1].upper()}{best.name[1:]} would help most: {format_change(best.gain)} throughput"
+    gain, name = max(gains)
+    return f"{name[:1].upper()}{name[1:]} would help most: {format_change(gain)} throughput"
 
 
 def _add_memory(found: Sections, scenario: Scenario) -> None:
@@ -386,7 +387,11 @@ def _add_stages(found: Sections, answer: Result) -> None:
     drawn = stages_figure(answer.stages)
     busy = [its.busy for its in answer.stages]
     found.figures["stages"] = drawn
-    ends = f"{format_share(min(busy))} to {format_share(max(busy))}" if format_share(min(busy)) != format_share(max(busy)) else format_share(busy[0])
+    ends = (
+        f"{format_share(min(busy))} to {format_share(max(busy))}"
+        if format_share(min(busy)) != format_share(max(busy))
+        else format_share(busy[0])
+    )
     found.values.update(
         stages_title=f"Stages are busy for {ends} of the time",
         stages_label=f"Bars of {len(busy)} stages: busy for {format_share(min(busy))} to {format_share(max(busy))} of the time.",

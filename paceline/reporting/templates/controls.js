@@ -94,7 +94,7 @@ function showCards(view) {
   ["throughput", "efficiency", "cost", "step", "limit"].forEach((id) => Object.assign(empty, { [id]: data.none }));
   const at = `at ${settingsText(view.state.at)}`,
     alone = keys.filter((_, key) => swept(key)).length < 2,
-    where = view.here < 0 ? `${at}: ` : `${alone ? "" : at + ", "}${value("placement", view.here)}; `;
+    where = view.here < 0 ? at : (alone ? "" : at + ": ") + value("placement", view.here);
   const cards = { name: view.name || "Nothing is chosen", where, ...(view.here < 0 ? empty : cardsOf(view.here)) };
   Object.entries(cards).forEach(([id, words]) => {
     document.getElementById("card-" + id).textContent = words;

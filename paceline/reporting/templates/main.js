@@ -23,9 +23,9 @@ function setTitle(figure) {
   title.textContent = (view.lines.length && figure.title(view)) || title.dataset.name;
 }
 
-// a figure in a section that is closed has no width to be drawn in: it waits until that is opened
+// a figure in a section that is closed may have no width to be drawn in: it waits until that is opened
 function canBeDrawn(name) {
-  return plotElement(name).clientWidth > 0;
+  return plotElement(name).closest("details.folded:not([open])") === null;
 }
 
 function drawOne(name) {

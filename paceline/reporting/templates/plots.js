@@ -44,7 +44,8 @@ function followTheme(redraw, forPaper = redraw) {
   const drawIn = (theme) => {
     document.documentElement.dataset.theme = theme;
     forPaper(theme === "light");
-    document.querySelectorAll(".js-plotly-plot").forEach((element) => element.clientWidth && Plotly.Plots.resize(element));
+    const shown = [...document.querySelectorAll(".js-plotly-plot")].filter((element) => element.closest("details:not([open])") === null);
+    shown.forEach((element) => Plotly.Plots.resize(element));
   };
   dark.addEventListener("change", redraw);
   window.addEventListener("beforeprint", () => drawIn("light"));
