@@ -23,6 +23,7 @@ from simulator.catalog import scenario_file
 from simulator.cluster import Price
 from simulator.errors import InputError
 from simulator.files import check_writable
+from simulator.nearest import did_you_mean
 from simulator.records import Observer
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -264,7 +265,7 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
             problem = error.errors(include_url=False)[0]
             place = problem["loc"][0]
             name = list(signature.parameters)[place] if isinstance(place, int) else place
-            rule = _must_be(get_type_hints(given, include_extras=True)[name]) or rule_of(problem)
+            rule = _must_be(get_type_hints(given, include_extras=True)[name], bound.arguments[name]) or rule_of(problem)
             raise refusal(name, bound.arguments[name], rule) from None
         return function(*positional, **by_name)
 
@@ -276,13 +277,14 @@ def refusal(name: str, value: object, rule: str) -> InputError:
     return InputError(f"`{name}`: {quoted(value)} {rule}")
 
 
-def _must_be(kind: Any) -> str:
-    """What an argument of this kind must be; "" where its type does not say it."""
+def _must_be(kind: Any, given: object) -> str:
+    """What an argument of this kind must be, and of words which may have been meant; "" where its type does not say it."""
     for its in (kind, *(get_args(kind) if get_origin(kind) in (Union, UnionType) else ())):
         if found := [each.what for each in getattr(its, "__metadata__", ()) if isinstance(each, MustBe)]:
             return f"must be {found[-1]}"
         if get_origin(its) is Literal:
-            return f"must be {listed([repr(choice) for choice in get_args(its)], 'or')}"
+            hint = did_you_mean(given, get_args(its), written="'{}'") if isinstance(given, str) else ""
+            return f"must be {listed([repr(choice) for choice in get_args(its)], 'or')}{f'; {hint}' if hint else ''}"
     return ""
 
 

@@ -141,7 +141,7 @@ def load_accelerator(path: str | Path) -> Accelerator:
 
 
 def accelerators() -> Mapping[str, Accelerator]:
-    """Every device of the catalogue, by each of its names and aliases as :func:`spelled` writes them.
+    """Every device of the catalogue, by its name there and each of its names and aliases as :func:`spelled` writes them.
 
     Whoever asks for many takes them from here: each call looks whether a file has changed.
 
@@ -186,10 +186,12 @@ def _stamp(file: Path) -> int:
 @cache
 def _by_name(files: tuple[tuple[Path, int], ...]) -> dict[str, Accelerator]:
     found: dict[str, Accelerator] = {}
-    for file, _ in files:
-        device = load_accelerator(file)
+    devices = [(file, load_accelerator(file)) for file, _ in files]
+    for file, device in devices:
         for name in (device.name, *device.aliases):
             other = found.setdefault(spelled(name), device)
             if other is not device:
                 raise ScenarioError(f"{file}: {name!r} is also a name of {other.name!r}; a name stands for one device")
+    for file, device in devices:  # and by the name of the catalogue, unless that is another's
+        found.setdefault(spelled(file.stem), device)
     return found

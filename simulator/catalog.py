@@ -6,7 +6,6 @@ user's data directory, then among those that Paceline brings along.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -139,7 +138,7 @@ def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
 
 def _hint(name: str, known: Collection[str]) -> str:
     """Names that are near, or some of those that there are."""
-    if near := difflib.get_close_matches(name[:60], known, n=3, cutoff=0.4):
-        return f"did you mean {' or '.join(near)}?"
+    from simulator.nearest import did_you_mean
+
     more = len(known) - _FEW
-    return f"known are {', '.join(list(known)[:_FEW]) or 'none'}{f' and {more} more' if more > 0 else ''}"
+    return did_you_mean(name, known, f"known are {', '.join(list(known)[:_FEW]) or 'none'}{f' and {more} more' if more > 0 else ''}")

@@ -213,7 +213,7 @@ class Cluster(Terse):
     )  # fmt: skip
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
-    name: str = Field(min_length=1, max_length=10_000, description="for readers")
+    name: str = Field(default="own cluster", min_length=1, max_length=10_000, description="for readers")
     description: str = Field(default="", description="for readers")
     basis: Literal["assumed", "measured", "published"] = Field(
         default="assumed", description="where the figures come from; a result says when they are assumed"

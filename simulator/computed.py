@@ -13,7 +13,6 @@ workload's uncertainty. docs/computed-workloads.md has every formula with its so
 
 from __future__ import annotations
 
-import difflib
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from pydantic import Field
 from simulator.accelerator import Accelerator, accelerator_named, accelerators
 from simulator.constants import Known, constants
 from simulator.layers import Experts, Layer, TensorSplit
+from simulator.nearest import did_you_mean
 from simulator.spec import Spec
 
 __all__ = [
@@ -161,8 +161,7 @@ def known_device(name: str) -> Accelerator:
     """
     device = accelerator_named(name)
     if device is None:
-        near = difflib.get_close_matches(name[:60], sorted({each.name for each in accelerators().values()}), n=1, cutoff=0.6)
-        raise ValueError(f"must be a device of models/devices; {f'did you mean {near[0]}?' if near else '`paceline models list` has them'}")
+        raise ValueError(f"must be a device of models/devices; {did_you_mean(name, accelerators(), '`paceline models list` has them')}")
     if device.cores is not None:
         raise ValueError("must be an accelerator: what share of its peak a processor reaches is not known")
     return device

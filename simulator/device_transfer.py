@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.accelerator import accelerator_named
+from simulator.accelerator import accelerator_named, accelerators
 from simulator.constants import Known
 from simulator.errors import ScenarioError
+from simulator.nearest import did_you_mean
 from simulator.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
 from simulator.roofline import Range, achieved, is_processor, roofline
 from simulator.text import written
@@ -194,7 +195,8 @@ def _by_roofline(load: Workload, here: str, device: str, speeds: PublishedThroug
     if load.counted is None:
         return "its operations are not counted: profile it again"
     if there is None:
-        return f"models/devices does not know {device!r}"
+        hint = did_you_mean(device, accelerators())
+        return f"models/devices does not know {device!r}{f'; {hint}' if hint else ''}"
     if is_processor(there):
         return f"no efficiency is published for a processor such as {device!r}"
     known = accelerator_named(here)

@@ -41,8 +41,8 @@ def check_writable(path: Path, reads: Path | None = None) -> Path:
     return path
 
 
-def check_new(path: Path) -> Path:
-    """Make sure that a file can be written which does not exist yet.
+def check_new(path: Path, *, instead: str = "choose another name") -> Path:
+    """Make sure that a file can be written which does not exist yet; ``instead`` says what to do if it does.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def check_new(path: Path) -> Path:
         It exists, or cannot be written.
     """
     if path.exists() or path.is_symlink():
-        raise InputError(f"{str(path)!r}: exists, and is not overwritten; choose another name")
+        raise InputError(f"{str(path)!r}: exists, and is not overwritten; {instead}")
     return check_writable(path)
 
 

@@ -10,7 +10,6 @@ Without a name, ``0.40/h`` holds for the clusters that have no price of their ow
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import warnings
@@ -19,6 +18,7 @@ from typing import Any
 
 from simulator.cluster import Price
 from simulator.errors import InputError, PriceWarning, UnitError
+from simulator.nearest import did_you_mean
 from simulator.text import format_hourly, listed
 from simulator.units import parse_quantity
 from simulator.validation_errors import quoted, validated
@@ -49,7 +49,6 @@ _ENERGY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*/\s*kWh", re.ASCII)
 _PARTS = ("years", "power", "electricity", "use")
 _EXAMPLES = "0.40/h, or BUY:4000USD,years:4,power:0.5kW for machines that you own"
 _GIVEN = "given by the user"
-_NEAREST = 3
 _LONGEST = 60
 
 
@@ -133,8 +132,7 @@ class Prices:
         """
         for name in self.named:
             if name not in self._used and name not in self._names:
-                near = difflib.get_close_matches(name[:60], self._names, n=_NEAREST, cutoff=0.4)
-                hint = f"did you mean {' or '.join(near)}?" if near else f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}"
+                hint = did_you_mean(name, self._names, f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}")
                 raise InputError(f"`prices` {quoted(name)}: none of the clusters here has this name; {hint}")
         if self.general is not None and self._kept and not self._filled:
             first, rate = next(iter(self._kept)), format_hourly(self.general.usd_per_node_hour)
@@ -293,12 +291,8 @@ def _bought(text: str, where: str) -> Price:
         key, colon, value = (its.strip() for its in part.partition(":"))
         key = key.lower()
         if not colon or not value or key not in ("buy", *_PARTS):
-            near = difflib.get_close_matches(key[:60], _PARTS, n=1)
-            hint = (
-                f"did you mean {near[0]}:...?"
-                if near
-                else f"parts are BUY, {', '.join(_PARTS)}, such as BUY:4000USD,years:4,power:0.5kW, without commas in numbers"
-            )
+            parts_are = f"parts are BUY, {', '.join(_PARTS)}, such as BUY:4000USD,years:4,power:0.5kW, without commas in numbers"
+            hint = did_you_mean(key, _PARTS, parts_are, written="{}:...")
             raise InputError(f"{where}: {quoted(part.strip())} is no part of a purchase; {hint}")
         if key in parts:
             raise InputError(f"{where}: {key} is given twice; keep one of them")

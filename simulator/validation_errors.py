@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_origin
@@ -10,6 +9,7 @@ from typing import Any, TypeVar, get_origin
 from pydantic import BaseModel, ValidationError
 
 from simulator.errors import ScenarioError
+from simulator.nearest import did_you_mean, nearest
 from simulator.spec import keys_of, parts_of, short_name
 
 __all__ = ["is_valid", "no_key", "quoted", "rule_of", "tables_at", "validated"]
@@ -77,11 +77,11 @@ def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> s
     rule = no_key(model, problem["loc"]) if kind == "extra_forbidden" else rule_of(problem)
     if kind == "missing":
         keys[-1] = short_name(keys[-1])  # as a person would write it
-    if kind == "literal_error" and (near := _nearest(given, context)):
-        rule += f"; did you mean {near}?"
     if kind.startswith("union_tag"):
         keys.append("kind")
         given = given.get("kind", _ABSENT) if isinstance(given, Mapping) else _ABSENT
+    if isinstance(given, str) and (choices := _choices(context)) and (hint := did_you_mean(given, choices, written="'{}'")):
+        rule += f"; {hint}"
     given = context.get("given", given)
     if kind.endswith("_type") and isinstance(given, (Mapping, list, tuple)):
         rule += ", not a table" if isinstance(given, Mapping) else ", not a list"
@@ -97,11 +97,9 @@ def rule_of(problem: Any) -> str:
     return said.replace("Input should", "must", 1) if said.startswith("Input should ") else said
 
 
-def _nearest(given: object, context: Mapping[str, Any]) -> str:
-    """The word of a choice that may have been meant; as pydantic lists them, in quotes."""
-    words = re.findall(r"'([^']+)'", str(context.get("expected", "")))
-    near = difflib.get_close_matches(str(given)[:60].lower(), words, n=1, cutoff=0.7) if isinstance(given, str) else []
-    return repr(near[0]) if near else ""
+def _choices(context: Mapping[str, Any]) -> list[str]:
+    """The words of a choice, as pydantic lists them, in quotes."""
+    return re.findall(r"'([^']+)'", str(context.get("expected", context.get("expected_tags", ""))))
 
 
 def _located(location: Sequence[int | str], data: Any) -> tuple[list[str], Any]:
@@ -131,11 +129,15 @@ def no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
         return f'is no key of kind = "{kind}"; it belongs to kind = {its}'
     known = sorted({name for table in tables for name in keys_of(table)})
     elsewhere = list(dict.fromkeys(_places_of(key, model)))
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
-    if not near and 0 < len(elsewhere) <= 2:
-        near = [" or ".join(elsewhere)]
-    near = near or difflib.get_close_matches(key, known, n=1)
-    return f"is no key of this table; {f'did you mean {near[0]}?' if near else '`paceline schema` lists all keys'}"
+    if not nearest(key, known, least=_HARDLY_ANOTHER) and 0 < len(elsewhere) <= 2:
+        hint = f"did you mean {' or '.join(elsewhere)}?"
+    else:
+        hint = did_you_mean(key, known, "`paceline schema` lists all keys")
+    return f"is no key of this table; {hint}"
+
+
+_HARDLY_ANOTHER = 0.85
+"""How alike a key must be to one of its table to be preferred to the same key elsewhere."""
 
 
 Tables = list[type[BaseModel]]

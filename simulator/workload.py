@@ -247,7 +247,7 @@ class Workload(Spec):
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_one_of)
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
-    name: str = Field(min_length=1, max_length=10_000, description="for readers")
+    name: str = Field(default="own workload", min_length=1, max_length=10_000, description="for readers")
     description: str = Field(default="", description="for readers")
     model: str = Field(
         default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"

@@ -14,14 +14,14 @@ from calibrate.published.hybrids import HybridRow, load_hybrids
 from calibrate.published.tables import Excluded
 from calibrate.published.validation import Spread
 from calibrate.validation.comparison import Compared
-from calibrate.validation.validation import Score, Validation, scores_of
+from calibrate.validation.validation import Score, Validation, largest_errors, scores_of
 from simulator.constants import Known
 from simulator.errors import InputError
+from simulator.nearest import did_you_mean
 from simulator.table import Column, Table
 
 __all__ = ["validate_hybrids", "validation_of"]
 
-_WORST = 12
 _WHAT: Mapping[Way, str] = {
     DIMENSIONS: "throughput from dimensions",
     FITTED: "throughput with fitted constants",
@@ -72,7 +72,8 @@ def validate_hybrids(
     for name in only or ():
         if name not in names:
             known = ", ".join(sorted({each.table for each in tables.series.values()}))
-            raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; choose from {known}, or a series")
+            hint = did_you_mean(name, sorted(names), f"choose from {known}, or a series")
+            raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
     wanted = [row for row in tables.rows if not only or {row.series, tables.of(row).table} & set(only)]
     constants = fitted_constants(tables)
     kept = _Kept(keep)
@@ -129,15 +130,24 @@ def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Val
         scores=tuple(scores),
         apart=tuple(apart),
         about=_ABOUT,
-        tables=tuple(_worst(its, way) for way, its in by_way.items() if any(not row.fitted for row in its)),
-        details=(_by_layout(rows), _not_fitting(rows), _excluded(excluded)),
+        tables=(
+            *(
+                largest_errors((row for row in its if not is_composed(row)), way, most=4, of_a_series=2)
+                for way, its in by_way.items()
+                if any(not row.fitted for row in its)
+            ),
+            largest_errors((row for row in rows if is_composed(row)), "vTrain, one node", most=3, of_a_series=1),
+            _not_fitting(rows),
+            _excluded(excluded),
+        ),
+        family=_family,
+        details=(_by_layout(rows),),
     )
 
 
-def _worst(rows: Iterable[Compared], way: Way) -> Table:
-    columns = Column("setting", "text"), Column("group", "text"), Column("error", "error"), Column("note", "text", "what is known of it")
-    worst = sorted((row for row in rows if not row.fitted), key=lambda row: -abs(row.error))[:_WORST]
-    return Table(f"The largest errors, {way}", columns, tuple((row.name, row.group, row.error, row.note) for row in worst), "worst")
+def _family(row: Compared) -> str:
+    """The table that a row is from; vTrain's has too many rows for one file."""
+    return row.group if row.group.startswith("vTrain") else str(row.settings["table"])
 
 
 def _by_layout(rows: Iterable[Compared]) -> Table:

@@ -15,9 +15,10 @@ from calibrate.published.prediction import compared, left_out
 from calibrate.published.scenarios import PublishedCase, cases_of
 from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
-from calibrate.validation.validation import Score, Validation, scores_of
+from calibrate.validation.validation import Score, Validation, largest_errors, scores_of
 from simulator.constants import Constant, Known, constants
 from simulator.errors import InputError
+from simulator.nearest import did_you_mean
 from simulator.spec import Spec
 from simulator.table import Column, Table
 
@@ -39,7 +40,7 @@ THROUGHPUT = "throughput"
 HEADLINES = {THROUGHPUT: "throughput", "NCCL": "rate of all-reduces", "staleness": "mean staleness"}
 """What is scored and counted apart, because errors of one say nothing of another, and what each predicts, in words."""
 
-_WORST = 12
+_MOST_REASONS, _MOST_OF_A_SERIES = 12, 2
 _ABOUT_MOVED = (
     "Trainings moved from one device to another (rules in docs/scenario.md) are groups apart too: throughput of one device on the newer, "
     "from that on the older. By a published pair: from pairs of the same model in other sources, with the scatter of other models. By two "
@@ -74,6 +75,7 @@ class PublishedValidation(Spec):
         if all(row.group in MOVED_BY for row in rows):
             return _validation_of_moved(rows)
         headlines = _headlines([row for row in rows if row.group in REGIMES])
+        moved = any(row.group in MOVED_BY for row in rows)
         return Validation(
             key="published",
             title="Published tables",
@@ -92,9 +94,18 @@ class PublishedValidation(Spec):
                 "software's settings, and a workload with which its smallest row comes out as measured. Rates that software gets of "
                 "nominal ones are constants of models/practice.toml; each row is predicted with the values that come out without its "
                 "table.",
-                *(_ABOUT_MOVED if any(row.group in MOVED_BY for row in rows) else ()),
+                *(_ABOUT_MOVED if moved else ()),
             ),
-            tables=tuple(_worst(each.rows, f", {each.what}") for each in headlines),
+            tables=(
+                *(largest_errors(each.rows, each.what, of_a_series=_MOST_OF_A_SERIES) for each in headlines),
+                *(
+                    (largest_errors((row for row in rows if row.group in MOVED_BY), "moved trainings", of_a_series=_MOST_OF_A_SERIES),)
+                    if moved
+                    else ()
+                ),
+                _reasons(self.excluded),
+            ),
+            family=lambda row: row.group,
             details=(*_moved(rows), _constants(self.constants), _excluded(self.excluded)),
             extra={
                 "coverage": {each.of: each.model_dump(mode="json", exclude={"of"}) for each in self.coverage},
@@ -138,7 +149,8 @@ def validate_published(
     wanted = tuple(regimes or known)
     for regime in wanted:
         if regime not in known:
-            raise InputError(f"`regimes`: there is no published regime {str(regime)[:60]!r}; choose from {', '.join(known)}")
+            hint = did_you_mean(regime, known, f"choose from {', '.join(known)}")
+            raise InputError(f"`regimes`: there is no published regime {str(regime)[:60]!r}; {hint}")
     tables = load_tables()
     others = None if as_shipped else left_out(tables.home)
     jobs = [(case, rows) for case, rows in cases_of(tables) if case.series.regime in wanted]
@@ -237,15 +249,10 @@ def _validation_of_moved(rows: Sequence[Compared]) -> Validation:
         scores=tuple(score for group in MOVED_BY for score in scores_of(row for row in rows if row.group == group)),
         headline=BY_RATIO,
         about=_ABOUT_MOVED,
-        tables=(_worst(rows),),
+        tables=(largest_errors(rows, of_a_series=_MOST_OF_A_SERIES),),
+        family=lambda row: row.group,
         details=_moved(rows),
     )
-
-
-def _worst(rows: Sequence[Compared], of: str = "") -> Table:
-    columns = Column("setting", "text"), Column("group", "text"), Column("error", "error"), Column("note", "text", "what is known of it")
-    worst = sorted((row for row in rows if not row.fitted), key=lambda row: -abs(row.error))[:_WORST]
-    return Table(f"The largest errors{of}", columns, tuple((row.name, row.group, row.error, row.note) for row in worst), "worst")
 
 
 def _moved(rows: Sequence[Compared]) -> tuple[Table, ...]:
@@ -305,3 +312,18 @@ def _constants(known: Sequence[Constant]) -> Table:
 def _excluded(left: Sequence[Excluded]) -> Table:
     columns = Column("table", "text"), Column("series", "text"), Column("rows", "count"), Column("reason", "text")
     return Table("What is not predicted", columns, tuple((each.table, each.series, each.rows, each.reason) for each in left), "excluded")
+
+
+def _reasons(left: Sequence[Excluded]) -> Table:
+    """What is not predicted, by its reason."""
+    its: dict[str, list[Excluded]] = {}
+    for each in left:
+        its.setdefault(each.reason, []).append(each)
+    ordered = sorted(its.items(), key=lambda item: -sum(each.rows for each in item[1]))
+    few = [each for _, some in ordered[_MOST_REASONS:] for each in some]
+    shown = ordered[:_MOST_REASONS]
+    if few:
+        shown.append((f"{len(ordered) - _MOST_REASONS} other reasons, of {max(each.rows for each in few)} rows and fewer", few))
+    columns = Column("reason", "text"), Column("series", "count"), Column("rows", "count")
+    cells = tuple((reason, len(some), sum(each.rows for each in some)) for reason, some in shown)
+    return Table("What is not predicted, and why", columns, cells, "reasons")

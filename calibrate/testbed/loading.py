@@ -11,6 +11,7 @@ from calibrate.testbed.setting import SYNTHETIC, WITH_SERVERS, TestbedSetting, s
 from simulator.errors import InputError, ScenarioError
 from simulator.file_kinds import mistaken_table
 from simulator.loading import read_toml
+from simulator.nearest import did_you_mean
 from simulator.settings import set_in, unset
 from simulator.spec import Spec
 from simulator.validation_errors import quoted, validated
@@ -81,9 +82,8 @@ def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_workload(model: str, batch: Any, where: str, beside: Path | None = None) -> dict[str, Any]:
     if model.startswith(("ladder", "uneven")):
-        raise ScenarioError(
-            f"{where}: {quoted(model)} is no synthetic model; there are {', '.join(SYNTHETIC)}, and {SYNTHETIC[1]}/16 with 16 variables"
-        )
+        there_are = f"there are {', '.join(SYNTHETIC)}, and {SYNTHETIC[1]}/16 with 16 variables"
+        raise ScenarioError(f"{where}: {quoted(model)} is no synthetic model; {did_you_mean(model, SYNTHETIC, there_are)}")
     return of_workload(model, batch if isinstance(batch, int) and batch > 0 else None, where, beside)
 
 

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from calibrate.testbed.first_epochs import EpochTimes, JobSetting, JobTimes, read_job_settings
 from simulator import scenario_from_table, simulate
@@ -27,10 +27,24 @@ from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.text import format_change, format_seconds
 
-__all__ = ["Beside", "compared_jobs", "jobs_of_rows", "main", "markdown", "scenario_of"]
+__all__ = [
+    "MARKS",
+    "Beside",
+    "Compared",
+    "compared",
+    "compared_jobs",
+    "in_parts",
+    "into_page",
+    "jobs_of_rows",
+    "main",
+    "markdown",
+    "scenario_of",
+    "whole_jobs",
+]
 
-BEGIN, END = "<!-- first epochs: begin -->", "<!-- first epochs: end -->"
-"""Around what the command writes into a page."""
+MARKS = {name: (f"<!-- {name}: begin -->", f"<!-- {name}: end -->") for name in ("whole jobs", "first epochs")}
+"""Around what the command writes into a page: one table of whole jobs, and one of the parts of each."""
+WHOLE, BY_THROUGHPUT = "the whole job", "the same by steady throughput"
 
 
 @dataclass(frozen=True)
@@ -116,8 +130,8 @@ def compared_jobs(setting: JobSetting, jobs: Sequence[JobTimes], result: Result)
         mean = statistics.fmean(epoch.checkpoint_s for epoch in epochs)
         found.append(of("a checkpoint", lambda job: statistics.fmean(epoch.checkpoint_s for epoch in job.epochs), mean))
     times = tuple(job.time_s for job in jobs)
-    found.append(Beside("the whole job", times, whole, interval))
-    found.append(Beside("the same by steady throughput", times, samples / result.throughput_samples_per_s.mean))
+    found.append(Beside(WHOLE, times, whole, interval))
+    found.append(Beside(BY_THROUGHPUT, times, samples / result.throughput_samples_per_s.mean))
     return found
 
 
@@ -147,24 +161,17 @@ def markdown(setting: JobSetting, found: Sequence[Beside], workload: Mapping[str
     return "\n".join(lines)
 
 
-def into_page(page: Path, text: str) -> None:
-    """Put the tables between their marks in a page.
+class Compared(NamedTuple):
+    """A setting that was measured beside its prediction."""
 
-    Raises
-    ------
-    InputError
-        The page has no such marks.
-    """
-    whole = page.read_text(encoding="utf-8")
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise InputError(f"{page}: has no line {BEGIN!r} and none {END!r} below it; add both where the tables are to stand")
-    write_whole(page, f"{before}{BEGIN}\n{text}\n{END}{after}")
+    setting: JobSetting
+    workload: Mapping[str, Any]
+    row: Mapping[str, str]
+    parts: list[Beside]
 
 
-def tables(settings: Path, rows_file: Path) -> str:
-    """Every setting that was measured beside its prediction, as Markdown."""
+def compared(settings: Path, rows_file: Path) -> list[Compared]:
+    """Every setting that was measured, in the order of the settings."""
     with rows_file.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     jobs = jobs_of_rows(rows)
@@ -173,9 +180,50 @@ def tables(settings: Path, rows_file: Path) -> str:
         if setting.name not in jobs:
             continue
         workload = read_toml(settings.parent / setting.workload)
-        compared = compared_jobs(setting, jobs[setting.name], simulate(scenario_of(setting, workload)))
-        found.append(markdown(setting, compared, workload, next(row for row in rows if row["name"] == setting.name)))
-    return "\n\n".join(found)
+        parts = compared_jobs(setting, jobs[setting.name], simulate(scenario_of(setting, workload)))
+        found.append(Compared(setting, workload, next(row for row in rows if row["name"] == setting.name), parts))
+    return found
+
+
+def whole_jobs(found: Sequence[Compared]) -> str:
+    """One line for each setting: how long the whole job took, as predicted, and as throughput alone has it; as Markdown."""
+    lines = ["| training | measured | predicted | error | error by throughput alone |", "| --- | --- | --- | --- | --- |"]
+    for one in found:
+        parts = {part.what: part for part in one.parts}
+        whole = parts[WHOLE]
+        times = f"{format_seconds(statistics.fmean(whole.measured))} | {format_seconds(whole.predicted)}"
+        lines.append(f"| {one.setting.name} | {times} | {format_change(whole.error)} | {format_change(parts[BY_THROUGHPUT].error)} |")
+    return "\n".join(lines)
+
+
+def in_parts(found: Sequence[Compared]) -> str:
+    """A table of the parts of each setting, as Markdown."""
+    return "\n\n".join(markdown(one.setting, one.parts, one.workload, one.row) for one in found)
+
+
+def into_page(page: Path, texts: Mapping[str, str]) -> None:
+    """Put texts between their marks in a page.
+
+    Parameters
+    ----------
+    page
+        A page that has all of these marks.
+    texts
+        By the name of their marks (:data:`MARKS`).
+
+    Raises
+    ------
+    InputError
+        The page has no such marks.
+    """
+    whole = page.read_text(encoding="utf-8")
+    for name, text in texts.items():
+        before, begin, rest = whole.partition(MARKS[name][0])
+        _, end, after = rest.partition(MARKS[name][1])
+        if not begin or not end:
+            raise InputError(f"{page}: has no line {MARKS[name][0]!r} and {MARKS[name][1]!r} below it; add both where the text is to stand")
+        whole = f"{before}{begin}\n{text}\n{end}{after}"
+    write_whole(page, whole)
 
 
 def main() -> None:
@@ -185,10 +233,11 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, metavar="CSV", help="what was measured; left out: beside the settings, with their name")
     parser.add_argument("--markdown", type=Path, metavar="PAGE.md", help="put the tables between their marks in this page")
     arguments = parser.parse_args()
-    text = tables(arguments.settings, arguments.rows or arguments.settings.with_suffix(".csv"))
+    found = compared(arguments.settings, arguments.rows or arguments.settings.with_suffix(".csv"))
+    texts = {"whole jobs": whole_jobs(found), "first epochs": in_parts(found)}
     if arguments.markdown is not None:
-        into_page(arguments.markdown, text)
-    print(text)  # noqa: T201
+        into_page(arguments.markdown, texts)
+    print("\n\n".join(texts.values()))  # noqa: T201
 
 
 if __name__ == "__main__":

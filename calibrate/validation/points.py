@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import math
 import re
@@ -16,6 +15,7 @@ from pydantic import Field
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator.errors import InputError
 from simulator.loading import apply_settings, scenario_from_table
+from simulator.nearest import did_you_mean
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.spec import Spec
@@ -141,8 +141,7 @@ def _header(path: Path, text: str) -> tuple[list[str], str, Iterator[tuple[int, 
         raise InputError(f"{where}: must name the columns, such as {_EXAMPLE}, before the first row of numbers")
     for name in names:
         if name not in COLUMNS:
-            near = difflib.get_close_matches(name[:60], COLUMNS, n=1, cutoff=0.6)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(COLUMNS)}"
+            hint = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
             raise InputError(f"{where}: {_quoted(name)} is no column of measured points; {hint}")
         if names.count(name) > 1:
             raise InputError(f"{where}: names the column {name} twice; keep one")

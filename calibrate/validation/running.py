@@ -22,7 +22,7 @@ from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import Compute, TestbedSetting
 from calibrate.validation.comparison import Compared, histogram_distance, reached_of
 from calibrate.validation.matrix import Matrix, times_compute
-from calibrate.validation.validation import Validation, scores_of
+from calibrate.validation.validation import Validation, largest_errors, scores_of
 from simulator.distributions import Empirical
 from simulator.errors import CalibrationError
 from simulator.replication import replicate
@@ -76,32 +76,24 @@ class MatrixValidation:
                 "The max-min rule shares links, and where compute is real the cores, evenly, puts 4 ms between steps, and knows nothing "
                 "else.",
             ),
-            tables=(_parameters(self.platform), _fitted(rows)),
-            details=(_reasons(self.platform),),
+            tables=(largest_errors(rows),),
+            details=(_parameters(self.platform),),
             extra={"platform": self.platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by},
         )
 
 
 def _parameters(platform: Platform) -> Table:
-    note = "Seconds and bytes. A parameter that the runs do not determine keeps a documented prior."
-    return replace(platform.table(), title="What was fitted", name="parameters", note=note)
-
-
-def _reasons(platform: Platform) -> Table:
-    rows = tuple((name, one.why) for name, one in platform.parameters.items())
-    return Table("What determines each parameter", (Column("parameter", "text"), Column("why", "text", "by what")), rows, "reasons")
-
-
-def _fitted(rows: tuple[Compared, ...]) -> Table:
-    """How well the fit describes its own settings, which no score counts."""
-    columns = (
-        Column("setting", "text"),
-        Column("measured", "precise", meaning="updates/s"),
-        Column("fitted", "precise", meaning="updates/s"),
-        Column("error", "error"),
+    """Each parameter, with what determines it."""
+    its = platform.table()
+    why = tuple(platform.parameters[str(row[0])].why for row in its.rows)
+    return replace(
+        its,
+        title="What was fitted",
+        columns=(*its.columns, Column("why", "text", "by what")),
+        rows=tuple((*row, each) for row, each in zip(its.rows, why, strict=True)),
+        name="parameters",
+        note="Seconds and bytes. A parameter that the runs do not determine keeps a documented prior.",
     )
-    its = tuple((row.name, row.mean, row.predicted.mean, row.error) for row in rows if row.fitted)
-    return Table("How well the fit describes what it was fitted to", columns, its, "fitted")
 
 
 def measure_matrix(

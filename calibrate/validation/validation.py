@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import platform
+import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -16,18 +17,21 @@ from pydantic import Field
 
 from calibrate.validation.comparison import Compared
 from simulator.errors import InputError
+from simulator.nearest import did_you_mean
 from simulator.spec import Spec
-from simulator.table import Cell, Table
+from simulator.table import Cell, Column, Table
 from simulator.text import Kind, format_share, written
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ALL", "Score", "Thresholds", "Validation", "scores_of", "share_of", "thresholds_of"]
+__all__ = ["ALL", "Score", "Thresholds", "Validation", "largest_errors", "scores_of", "share_of", "thresholds_of"]
 
 ALL = "all"
 """Name of the score over all groups, where nothing else is said."""
 _LIMIT: Kind = "precise_share"
+_SMALL = 0.01
+"""Size below which an error is not worth a line."""
 
 
 class Score(Spec):
@@ -126,8 +130,7 @@ def thresholds_of(given: Mapping[str, float | str]) -> Thresholds:
     """
     for name in given:
         if name not in _EXAMPLES:
-            near = difflib.get_close_matches(str(name)[:60], _EXAMPLES, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(_EXAMPLES)}"
+            hint = did_you_mean(name, _EXAMPLES, f"there are {', '.join(_EXAMPLES)}", written="`{}`")
             raise InputError(f"`thresholds`: there is no threshold {str(name)[:60]!r}; {hint}")
     texts = {name: value if isinstance(value, str) else f"{value:g}" for name, value in given.items()}
     values = {name: share_of(text, f"`{name}`", _EXAMPLES[name]) for name, text in texts.items()}
@@ -181,6 +184,8 @@ class Validation:
         Whatever else there is to show, such as moved parameters.
     details
         Further tables, which are too wide or too long for a terminal, such as exclusions.
+    family
+        Which rows stand in one CSV file, by the family's name; all of them, if left out.
     overlay
         Groups to draw as throughput against workers, measured over predicted.
     headline
@@ -207,6 +212,7 @@ class Validation:
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     details: tuple[Table, ...] = ()
+    family: Callable[[Compared], str] | None = None
     overlay: tuple[str, ...] = ()
     headline: str = ""
     apart: tuple[tuple[str, str], ...] = ()
@@ -253,7 +259,20 @@ class Validation:
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas table of one row for each setting: throughput measured and predicted, errors, noise, staleness."""
-        return Table.of([_cells(row) for row in self.rows]).to_frame()
+        return self.to_table().to_frame()
+
+    def to_table(self) -> Table:
+        """The same as a table, with all that is known of each setting."""
+        return Table.of([_cells(row) for row in self.rows], "Every setting", name="rows")
+
+    def by_family(self) -> dict[str, Validation]:
+        """The rows of each family, in the order in which families first appear."""
+        if self.family is None:
+            return {"": self}
+        its: dict[str, list[Compared]] = {}
+        for row in self.rows:
+            its.setdefault(self.family(row), []).append(row)
+        return {name: replace(self, rows=tuple(rows)) for name, rows in its.items()}
 
     def _repr_html_(self) -> str:
         rows: list[dict[str, Cell]] = [{"group": score.group, **{name: getattr(score, name) for name in _SHOWN}} for score in self.scores]
@@ -282,6 +301,7 @@ def _cells(row: Compared) -> dict[str, Cell]:
         "unit": row.unit,
         "repeats": len(row.measured),
         "measured": row.mean,
+        "measured_each": " ".join(f"{value:.6g}" for value in row.measured) if len(row.measured) > 1 else None,
         "predicted": row.predicted.mean,
         "low": row.predicted.low,
         "high": row.predicted.high,
@@ -291,6 +311,7 @@ def _cells(row: Compared) -> dict[str, Cell]:
         "interval_score": row.interval_score,
         "staleness_measured": statistics.fmean(staleness) if staleness else None,
         "staleness_predicted": row.staleness_predicted,
+        "staleness_error": row.staleness_error,
         "staleness_distance": row.staleness_distance,
         "note": row.note,
         **{f"settings.{name}": value for name, value in row.settings.items()},
@@ -330,6 +351,41 @@ def scores_of(rows: Iterable[Compared], total: str = ALL) -> list[Score]:
     if len(groups) > 1:
         scores.append(_score(total, [row for its in groups.values() for row in its]))
     return scores
+
+
+def largest_errors(rows: Iterable[Compared], of: str = "", *, most: int = 6, of_a_series: int | None = None) -> Table:
+    """Those that are furthest off of what took part in no fit, with what is known of them.
+
+    Parameters
+    ----------
+    rows
+        Whose errors are alike.
+    of
+        What they are of, for the title.
+    most
+        How many are shown.
+    of_a_series
+        How many may be of one series, whose name is that of the row up to the first colon or comma.
+    """
+    columns = (
+        Column("setting", "text"),
+        Column("group", "text"),
+        Column("measured", "number"),
+        Column("predicted", "number"),
+        Column("error", "error"),
+        Column("note", "text", "what is known of it"),
+    )
+    shown: list[Compared] = []
+    of_series: Counter[str] = Counter()
+    for row in sorted((row for row in rows if not row.fitted), key=lambda row: -abs(row.error)):
+        series = re.split("[:,]", row.name)[0]
+        of_series[series] += 1
+        if abs(row.error) >= _SMALL and (of_a_series is None or of_series[series] <= of_a_series):
+            shown.append(row)
+    cells = tuple((row.name, row.group, row.mean, row.predicted.mean, row.error, row.note or None) for row in shown[:most])
+    note = "" if of_a_series is None else f"At most {of_a_series} of a series."
+    title = f"The largest errors{f', {of}' if of else ''}"
+    return Table(title, columns, cells, "worst", note).without_empty_columns()
 
 
 def _score(group: str, rows: Sequence[Compared]) -> Score:

@@ -1,7 +1,7 @@
 """The parts of the reference that follow from the code: a page asks for one with a comment, ``<!-- generated: keys -->``.
 
 Each is Markdown, made when the site is built, from where the code itself takes it: keys from the JSON Schema of
-each file format, commands and options from the command line, columns from their one list, the library from its docstrings.
+each file format, commands and options from the command line, columns and warnings from their one list, the library from its docstrings.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.text import Text
 
 import paceline
 from paceline.cli.app import app
+from simulator.figures import WARNINGS
 from simulator.rows import COLUMNS
 from simulator.spec import short_name
 from simulator.text import kind_of_setting, written
@@ -29,6 +30,7 @@ _COMMENT = re.compile(r"^.*\n<!-- generated: (\w+) -->$", re.MULTILINE)
 """The comment, with the line above it, which says to who reads the page alone where the list is."""
 _CODE = re.compile(r"(`[^`]*`)")
 _SPECIAL = re.compile(r"([\\*_\[\]<>{}|#$~])")
+_OPTION = re.compile(r"(?<![\w`-])--[a-z][\w-]*(?:[= ][A-Z]+\b)?(?![\w`])")
 _PAGE = re.compile(r"\bdocs/([\w-]+\.md)")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 _QUANTITIES = {
@@ -54,6 +56,7 @@ _UNITS = {
 def _text(words: str) -> str:
     """Plain words as Markdown: what is no code is escaped, and a page that is named is a link to it."""
     parts = _CODE.split(_ROLE.sub(r"`\1`", words.replace("``", "`")))
+    parts = [inner for part in parts for inner in ([part] if part.startswith("`") else _CODE.split(_OPTION.sub(r"`\g<0>`", part)))]
     plain = (part if part.startswith("`") else _PAGE.sub(r"[\1](../\1)", _SPECIAL.sub(r"\\\1", part)) for part in parts)
     return "".join(plain)
 
@@ -62,7 +65,7 @@ def _sentence(words: str) -> str:
     """With a capital letter, where it does not begin with a name, and a full stop."""
     first = re.match(r"[a-z]+(?=[\s,;:.]|$)", words)
     words = words[0].upper() + words[1:] if first else words
-    return _text(words if words.endswith((".", ")")) and not words.endswith("etc.)") else f"{words}.")
+    return _text(f"{words.removesuffix('.')}.")
 
 
 def _directive(name: str, argument: str, options: dict[str, str], text: str) -> str:
@@ -153,8 +156,8 @@ class _Format:
             for one in schema.get("anyOf", ()):
                 yield from self._inner(one, path)
 
-    def type_of(self, schema: dict[str, Any]) -> str:
-        """What a key takes, in words."""
+    def type_of(self, schema: dict[str, Any], full: str = "") -> str:
+        """What a key takes, in words; of a quantity, with its full name."""
         if "const" in schema:
             return f"`{json.dumps(schema['const'])}`"
         if "enum" in schema:
@@ -163,41 +166,45 @@ class _Format:
             table = self._at(schema["$ref"])
             return self.type_of(table) if "anyOf" in table else "table"
         if "anyOf" in schema:
-            return " or ".join(dict.fromkeys(self.type_of(one) for one in schema["anyOf"] if one.get("type") != "null"))
+            return " or ".join(dict.fromkeys(self.type_of(one, full) for one in schema["anyOf"] if one.get("type") != "null"))
         if "prefixItems" in schema:
             return f"list of {len(schema['prefixItems'])}: " + ", ".join(self.type_of(one) for one in schema["prefixItems"])
         if schema.get("type") == "array":
             return f"list of: {self.type_of(schema.get('items', {}))}"
-        limits = [f"{words} {schema[limit]:,}" for limit, words in _LIMITS.items() if limit in schema]
-        return ", ".join([_TYPES.get(schema.get("type", "object"), "table"), *limits])
+        limits = [f"{words} {_number(schema[limit], full)}" for limit, words in _LIMITS.items() if limit in schema]
+        if not full:
+            return ", ".join([_TYPES.get(schema.get("type", "object"), "table"), *limits])
+        what, example, unit = next(its for ending, its in _QUANTITIES.items() if full.endswith(ending))
+        return ", ".join([f'{what} such as `"{example}"`', *limits, f"or `{full}`, a number of {unit}"])
 
 
-def _entry(key: _Key, form: _Format, seen: set[str]) -> str:
-    plain = form.type_of(key.schema)
-    if key.full:
-        ending = next(ending for ending in _QUANTITIES if key.full.endswith(ending))
-        what, example, unit = _QUANTITIES[ending]
-        plain = f'{what}, text such as `"{example}"`; or `{key.full}`, in {unit}: {plain}'
-    options = {"type": plain}
+def _number(value: float, full: str) -> str:
+    """A limit or a default, with its unit where it is of a quantity."""
+    return written(value, kind_of_setting(full)) if full else f"{int(value) if value == int(value) else value:,}"
+
+
+def _entry(key: _Key, form: _Format, seen: set[str], *, given: bool) -> str:
+    options = {"type": form.type_of(key.schema, key.full)}
     default = key.schema.get("default")
-    if key.needed:
+    if given and key.needed:
         options["default"] = "must be given"
-    elif isinstance(default, (bool, str, int, float)) and default != "":
+    elif given and isinstance(default, (bool, str, int, float)) and default != "":
         number = isinstance(default, (int, float)) and not isinstance(default, bool)
-        options["default"] = f"`{written(default, kind_of_setting(key.full)) if number and key.full else json.dumps(default)}`"
+        options["default"] = f"`{_number(default, key.full) if number else json.dumps(default)}`"
     if key.path in seen:
         options["no-index"] = ""
     seen.add(key.path)
     return _directive("confval", key.path, options, _sentence(key.schema["description"]))
 
 
-def _keys_of(form: _Format) -> Iterator[str]:
+def _keys_of(form: _Format, *, given: bool = True) -> Iterator[str]:
+    """The tables of a format, with their keys; ``given`` tells what a person writes from what Paceline does, which has no defaults."""
     seen: set[str] = set()
     for table in form.tables:
         if table.title:
             yield f"{'##' if '.' not in table.path else '###'} {_text(table.title)}\n"
         yield f"{_text(table.text)}\n"
-        yield from (_entry(key, form, seen) for key in table.keys)
+        yield from (_entry(key, form, seen, given=given) for key in table.keys)
 
 
 def _keys() -> Iterator[str]:
@@ -215,7 +222,7 @@ def _results() -> Iterator[str]:
     """Every figure of a result."""
     schema = paceline.schema("result")
     scenario = {"type": "object", "description": schema["properties"]["scenario"]["description"]}
-    yield from _keys_of(_Format({**schema, "properties": {**schema["properties"], "scenario": scenario}}, "result"))
+    yield from _keys_of(_Format({**schema, "properties": {**schema["properties"], "scenario": scenario}}, "result"), given=False)
 
 
 # -- columns ---------------------------------------------------------------------------
@@ -223,9 +230,16 @@ def _results() -> Iterator[str]:
 
 def _columns() -> Iterator[str]:
     """Every column of a table of results."""
-    yield "| column | heading | what | unit |\n| --- | --- | --- | --- |"
     for name, its in COLUMNS.items():
-        yield f"| `{name}` | {_text(its.heading)} | {_text(its.meaning)} | {_UNITS[its.kind]} |"
+        unit = f", {_UNITS[its.kind]}" if _UNITS[its.kind] else ""
+        yield f"- `{name}` (*{_text(its.heading)}*{unit}): {_text(its.meaning)}"
+
+
+def _warnings() -> Iterator[str]:
+    """Every warning that a result can carry."""
+    for code, its in sorted(WARNINGS.items()):
+        remedy = f" *What to do*: {_text(its.remedy)}." if its.remedy else ""
+        yield f"## `{code}`\n\n**{_text(its.title)}**: {_text(its.meaning)}.{remedy}\n"
 
 
 # -- command line ----------------------------------------------------------------------
@@ -286,6 +300,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "files": _files,
     "results": _results,
     "columns": _columns,
+    "warnings": _warnings,
     "commands": _commands,
     "library": _library,
 }
@@ -298,8 +313,10 @@ def with_generated(text: str) -> str:
 
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:
-    del app, name
-    source[0] = with_generated(source[0])
+    del name
+    before, source[0] = source[0], with_generated(source[0])
+    if source[0] != before:
+        app.env.note_reread()  # the page is as it was, but the code may not be
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -177,7 +177,7 @@ PICTURES: dict[str, Picture] = {
 
 # -- drawing ---------------------------------------------------------------------------
 
-_WIDTH, _RIGHT, _TOP = 640, 14, 12
+_WIDTH, _RIGHT, _TOP = 560, 14, 12
 _LANE, _BAR = 26, 20
 _NARROWEST = 0.2
 _LETTER = 7.2

@@ -249,11 +249,34 @@ def _explain(error: Any) -> int:
         print(error.format_message().strip(), end="", file=sys.stderr)  # typer has printed it to stdout
     else:
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        message = error.format_message().replace("Value error, ", "").replace("Input should", f"{_given(error)}must")
+        message = _with_what_was_meant(error).replace("Value error, ", "").replace("Input should", f"{_given(error)}must")
         if _UNIT_LOST.search(message):
             message += "; a value and its unit are one word: '20000 samples/s', '500 USD', '12 h' in quotes"
         _say(f"{message}{hint}")
     return int(error.exit_code)
+
+
+def _with_what_was_meant(error: Any) -> str:
+    """The message of a usage error; of a command, option or choice that there is not with the nearest."""
+    from simulator.nearest import did_you_mean
+
+    message: str = error.format_message()
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    if (option := getattr(error, "option_name", None)) is not None and message.startswith("No such option"):
+        message, given = error.message.split(" Did you mean")[0].rstrip(".?"), option.lstrip("-")
+        known = [name.removeprefix("--") for its in getattr(command, "params", ()) for name in its.opts if name.startswith("--")]
+        hint = did_you_mean(given, known, written="--{}")
+    elif found := _NO_COMMAND.match(message):
+        message, hint = found[1], did_you_mean(found[2], getattr(command, "commands", ()))
+    elif found := _NO_CHOICE.match(message):
+        message, hint = found[1], did_you_mean(found[2], re.findall(r"'([^']+)'", found[3]), written="'{}'")
+    else:
+        return message
+    return f"{message}; {hint}" if hint else message
+
+
+_NO_COMMAND = re.compile(r"(No such command '(.*?)')")
+_NO_CHOICE = re.compile(r"(.*'([^']*)' is not one of (.*?))\.?$")
 
 
 def _given(error: Any) -> str:

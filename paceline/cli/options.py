@@ -26,6 +26,7 @@ __all__ = [
     "SCHEDULER_HELP",
     "YES_HELP",
     "command_line",
+    "is_given",
     "names_of",
     "needs",
     "numbers_of",
@@ -170,11 +171,16 @@ def useless(context: typer.Context, beside: str, names: Collection[str]) -> None
         raise InputError(f"{stray}: says nothing with {beside}; leave one or the other out")
 
 
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether a parameter, by its name in Python, was typed."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _typed(context: typer.Context, names: Collection[str]) -> str | None:
     """The first of the parameters ``names`` that was typed, as it is typed."""
     for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "") if parameter.name in names else None
-        if source is not None and source.name == "COMMANDLINE":
+        if parameter.name in names and is_given(context, parameter.name):
             (name, *_) = parameter.opts
             return name if name.startswith("-") else (parameter.metavar or name)  # an argument is known by what stands for it
     return None

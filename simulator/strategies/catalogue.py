@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from simulator.errors import InputError
+from simulator.nearest import did_you_mean
 from simulator.strategies.gossip import Gossip
 from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.strategies.mirrored import Mirrored
@@ -55,8 +55,7 @@ def strategy_table(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
         There is no such name.
     """
     if name not in SHORT_NAMES:
-        near = difflib.get_close_matches(name[:60], SHORT_NAMES, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(SHORT_NAMES)}"
+        hint = did_you_mean(name, SHORT_NAMES, f"there are {', '.join(SHORT_NAMES)}")
         raise InputError(f"`strategies` {name[:60]!r}: is no strategy that a plan knows by name; {hint}")
     given = SHORT_NAMES[name]
     return kind_of(given).keys_for(name, own) if own.get("kind") == given["kind"] else dict(given)

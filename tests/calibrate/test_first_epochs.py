@@ -14,7 +14,7 @@ import calibrate
 from calibrate.measurements import MeasurementsError, read_measurements
 from calibrate.records import Span
 from calibrate.testbed.first_epochs import JobSetting, measure_job, read_job, read_job_settings
-from calibrate.validation.first_epochs import BEGIN, END, compared_jobs, into_page, jobs_of_rows, scenario_of, tables
+from calibrate.validation.first_epochs import MARKS, compared, compared_jobs, in_parts, into_page, jobs_of_rows, scenario_of, whole_jobs
 from simulator import simulate
 from simulator.errors import InputError
 
@@ -108,7 +108,10 @@ def _alike(epochs: int) -> Any:
 def test_the_recorded_trainings_are_predicted_as_the_page_says() -> None:
     """The tables in the documents follow from the rows and workloads in the repository, to the letter."""
     page = (ROOT / "docs" / "first-epochs.md").read_text(encoding="utf-8")
-    assert tables(MEASURED / "first-epochs.toml", MEASURED / "first-epochs.csv") == page.split(BEGIN)[1].split(END)[0].strip()
+    found = compared(MEASURED / "first-epochs.toml", MEASURED / "first-epochs.csv")
+    for name, text in {"whole jobs": whole_jobs(found), "first epochs": in_parts(found)}.items():
+        begin, end = MARKS[name]
+        assert text == page.split(begin)[1].split(end)[0].strip()
 
 
 def test_every_setting_was_measured_three_times() -> None:
@@ -131,15 +134,16 @@ def test_bad_settings_and_pages_are_told(tmp_path: Path) -> None:
         measure_job(JobSetting(model="no.py:build", workload="w", batch=1, steps=2), tmp_path)
     (tmp_path / "page.md").write_text("no marks")
     with pytest.raises(InputError, match="has no line"):
-        into_page(tmp_path / "page.md", "table")
+        into_page(tmp_path / "page.md", {"first epochs": "table"})
 
 
 def test_tables_replace_what_stood_in_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    into_page(page, "new")
-    into_page(page, "newer")
-    assert page.read_text() == f"before\n{BEGIN}\nnewer\n{END}\nafter\n"
+    (begin, end), (first, last) = MARKS.values()
+    page.write_text(f"before\n{begin}\nold\n{end}\nbetween\n{first}\n{last}\nafter\n")
+    into_page(page, {"whole jobs": "new", "first epochs": "parts"})
+    into_page(page, {"whole jobs": "newer"})
+    assert page.read_text() == f"before\n{begin}\nnewer\n{end}\nbetween\n{first}\nparts\n{last}\nafter\n"
 
 
 @needs_tensorflow

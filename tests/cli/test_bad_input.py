@@ -231,8 +231,8 @@ TYPED = [
     Bad("set-wrong-unit", SIM + " --set cluster.inter_node.bandwidth=10Gbit", ("inter_node.bandwidth: '10Gbit' must be a bandwidth",)),
     Bad("set-section", SIM + " --set strategy=3", ("s.toml: strategy: 3 must be a table",)),
     Bad("set-nothing", SIM + " --set", ("Option '--set' requires an argument",)),
-    Bad("unknown-option", SIM + " --sett a=1", ("No such option: --sett", "--set", "paceline simulate --help")),
-    Bad("unknown-command", "simulte s.toml", ("No such command 'simulte'", "Did you mean 'simulate'", "paceline --help")),
+    Bad("unknown-option", SIM + " --sett a=1", ("No such option: --sett; did you mean --set? (see `paceline simulate --help`)",)),
+    Bad("unknown-command", "simulte s.toml", ("No such command 'simulte'", "did you mean simulate?", "paceline --help")),
     Bad("no-argument", "simulate", ("Missing argument 'SCENARIO.toml'", "paceline simulate --help")),
     Bad("two-arguments", "simulate s.toml t.toml", ("unexpected extra argument", "t.toml")),
     Bad(
@@ -262,7 +262,7 @@ TYPED = [
         f"sweep s.toml --over run.seed={SIZES[0]} --over run.steps={SIZES[1]} --over run.replications={SIZES[1]} --out r",
         ("the grid has 1,030,301 scenarios; at most 1,000,000",),
     ),
-    Bad("out-missing", SWEEP, ("Missing option '--out'",)),
+    Bad("out-is-another", SWEEP, ("s.ndjson: is there already and is no results file", "--force"), {"s.ndjson": "mine"}),
     Bad("jobs-negative", SWEEP + " --jobs -1 --out r", ("--jobs", "'-1' must be greater than or equal to 0")),
     Bad("jobs-as-text", SWEEP + " --jobs many --out r", ("--jobs", "'many' must be a valid integer")),
     Bad("jobs-too-many", SWEEP + " --jobs 99999 --out r", ("--jobs: 99999 must be at most", "per core")),
@@ -290,6 +290,30 @@ REPORT = [
     Bad("nan", "report r", ("r:1: ",), {"r": '{"schema_version": NaN}\n'}),
     Bad("binary", "report r", ("r:1: must be JSON",), {"r": b"\xff\xfe\x00\n"}),
 ]
+OWN = "init --step-time 1s --parameters 1e6"
+INIT = [
+    Bad("nobody-to-ask", "init", ("init: nobody can be asked here; give --workload NAME, or --step-time and --parameters",)),
+    Bad("half-a-workload", "init --step-time 1s", ("--parameters: is missing", "--step-time and --parameters", "--workload")),
+    Bad("other-half", "init --parameters 1e6", ("--step-time: is missing",)),
+    Bad("nothing-of-it", "init --nodes 4", ("--step-time: is missing",)),
+    Bad("both-workloads", "init --workload cnn-cpu --step-time 1s", ("--step-time: says nothing with --workload",)),
+    Bad("both-clusters", OWN + " --cluster ethernet-1g --latency 1us", ("--latency: says nothing with --cluster",)),
+    Bad("workload-unknown", "init --workload cnn-gpu", ("--workload: there is no workload named 'cnn-gpu'; did you mean cnn-cpu",)),
+    Bad("workload-missing", "init --workload no.toml", ("--workload: no file 'no.toml'",)),
+    Bad("cluster-unknown", OWN + " --cluster ethernet", ("--cluster: there is no cluster named 'ethernet'; did you mean ethernet-",)),
+    Bad("no-time", "init --step-time fast --parameters 1e6", ("--step-time 'fast' must be a time with its unit",)),
+    Bad("time-zero", "init --step-time 0s --parameters 1e6", ("--step-time '0s' must be above 0",)),
+    Bad("no-parameters", "init --step-time 1s --parameters 0", ("--parameters: 0 must be at least 1",)),
+    Bad("no-bandwidth", OWN + " --bandwidth 10", ("--bandwidth '10' must be a bandwidth with its unit",)),
+    Bad("small-b", OWN + " --bandwidth 10gbit/s", ("--bandwidth '10gbit/s' must be", 'did you mean "10Gbit/s"?')),
+    Bad("no-price", OWN + " --price cheap", ("--price", "US dollars over a time")),
+    Bad("no-machines", OWN + " --nodes 0", ("--nodes: 0 must be at least 1",)),
+    Bad("strategy-unknown", OWN + " --strategy rnig", ("--strategy 'rnig'", "did you mean ring")),
+    Bad("strategy-that-cuts", OWN + " --strategy fsdp", ("--strategy 'fsdp': needs more than these figures",)),
+    Bad("half-a-job", OWN + " --epochs 9", ("--epochs: goes with --dataset-size",)),
+    Bad("exists", OWN + " --out s.toml", ("'s.toml': exists, and is not overwritten; --force replaces it",)),
+    Bad("folder", OWN + " --out sub", ("'sub': exists",), {"sub/x": ""}),
+]
 GROUPS = {
     "keys": KEYS,
     "values": VALUES,
@@ -299,6 +323,7 @@ GROUPS = {
     "typed": TYPED,
     "output": OUTPUT,
     "report": REPORT,
+    "init": INIT,
 }
 ALL = [pytest.param(bad, id=f"{group}-{bad.name}") for group, cases in GROUPS.items() for bad in cases]
 

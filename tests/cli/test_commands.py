@@ -20,7 +20,7 @@ import paceline as package
 from simulator.results import Result
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["quickstart", "calibrate", "calibrate-input", "calibrate-link", "memory", "simulate", "sweep", "report", "schema",
+COMMANDS = ["quickstart", "init", "calibrate", "calibrate-input", "calibrate-link", "memory", "simulate", "sweep", "report", "schema",
             "models list", "models show", "validate", "testbed run", "testbed show", "testbed fit", "testbed predict"]  # fmt: skip
 Runner = Callable[..., Answer]
 
@@ -254,6 +254,16 @@ def test_a_sweep_prints_the_lines_it_writes(folder: Path, paceline: Runner) -> N
     alone = _result(paceline("simulate", "s.toml", "--json", "--set", "strategy.workers=3", "--set", "strategy.mode=sync"))
     line = json.loads(answer.stdout.splitlines()[4])
     assert {key: value for key, value in line.items() if key != "wall_time_s"} == alone
+
+
+def test_a_sweep_is_written_under_the_scenarios_name(folder: Path, paceline: Runner) -> None:
+    answer = paceline("sweep", "s.toml", "--over", "run.seed=1,2", "--jobs", "1")
+    assert answer.code == 0
+    assert answer.stderr == "wrote s.ndjson (2 results); draw it with: paceline report s.ndjson\n"
+    assert len((folder / "s.ndjson").read_text().splitlines()) == 2
+    assert paceline("sweep", "models/scenarios/../../ring", "--over", "run.seed=1", "--jobs", "1").code == 2
+    assert paceline("sweep", "ring", "--over", "run.seed=1", "--set", "run.steps=10", "--jobs", "1").code == 0
+    assert (folder / "ring.ndjson").exists()
 
 
 def test_a_finished_sweep_is_not_simulated_again(folder: Path, paceline: Runner) -> None:

@@ -61,6 +61,21 @@ def test_page_and_markdown_are_written(paceline: Runner, folder: Path, points: P
     assert sorted(path.name for path in folder.iterdir()) == ["deep", "f.md", "p.csv", "s.toml"]
 
 
+def test_rows_are_written_beside_the_markdown_that_links_to_them(paceline: Runner, folder: Path, points: Path) -> None:
+    answer = paceline(*MEASURED, "--markdown", "notes/f.md", "--tables", "rows")
+    assert answer.code == 0
+    assert "wrote rows" in answer.stderr
+    link = "[points.csv](../rows/points.csv), 2 rows"
+    assert link in (folder / "notes" / "f.md").read_text()
+    head, *lines = (folder / "rows" / "points.csv").read_text().splitlines()
+    assert head.startswith("name,group,fitted,unit,repeats,measured,")
+    assert len(lines) == 2
+    (folder / "taken").write_text("mine")
+    refused = paceline(*MEASURED, "--tables", "taken")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "--tables 'taken': is a file, not a folder" in refused.stderr
+
+
 def test_a_missed_threshold_is_exit_code_3_with_a_line_each(paceline: Runner, points: Path) -> None:
     answer = paceline(*MEASURED, "--max-median", "0.001%", "--max-worst", "0", "--min-coverage", "100%", "--max-staleness", "0")
     assert answer.code == 3

@@ -123,7 +123,7 @@ def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: 
         paceline.read_matrix("random:1", count=0)
     with pytest.raises(InputError, match="`out_matrix`: goes with settings that are drawn"):
         paceline.read_matrix("quick", out_matrix=tmp_path / "quick.toml")
-    with pytest.raises(InputError, match="`regimes`: there is no published regime 'nccl'; choose from sync PS"):
+    with pytest.raises(InputError, match=r"`regimes`: there is no published regime 'nccl'; did you mean NCCL\?"):
         paceline.validate_published(["nccl"])
     with pytest.raises(InputError, match="`regimes`: 'NCCL' must be a list of regimes"):
         paceline.validate_published("NCCL")

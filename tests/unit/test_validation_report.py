@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.validations import HOSTILE, row, validation_of
 
-from calibrate.validation.validation import scores_of
+from calibrate.validation.validation import largest_errors, scores_of
 from paceline.reporting.validation import place_section, render_validation, section, write_validation
-from paceline.reporting.validation.content import rows_table, scores_table, summary
+from paceline.reporting.validation.content import csv_tables, rows_table, scores_table, summary
 from paceline.reporting.validation.figures import curves_of
 from simulator.errors import InputError
 from simulator.table import Column, Table
@@ -208,6 +208,47 @@ def test_a_section_replaces_its_predecessor_alone():
     assert again.index("## Second") < again.index("## Other")
     assert place_section(again, second) == again
     assert place_section("", first) == section(first)
+
+
+def test_a_section_with_files_links_to_what_is_long():
+    validation = validation_of(
+        details=(Table("What is left out", (Column("series", "text"),), (("alexnet",), ("vgg",)), "excluded"),),
+        family=lambda row: row.group,
+    )
+    files = csv_tables(validation)
+    assert list(files) == ["sample-async-ps.csv", "sample-sync-ps.csv", "sample-ring-all-reduce.csv", "sample-excluded.csv"]
+    text = section(validation, {name: f"rows of it/{name}" for name in files})
+    assert "- Every setting, async PS: [sample-async-ps.csv](rows%20of%20it/sample-async-ps.csv), 5 rows" in text
+    assert "- What is left out: [sample-excluded.csv](rows%20of%20it/sample-excluded.csv), 2 rows" in text
+    assert "### Scores" in text
+    assert "### What was moved" in text
+    assert "alexnet" not in text
+    assert "async PS, 8 workers" not in text
+    assert "alexnet" in section(validation)
+    frame = files["sample-async-ps.csv"].to_frame()
+    assert frame["measured_each"][1] == "171.072 172.8 174.528"
+    assert frame["error"].tolist() == pytest.approx([row.error for row in validation.rows[:5]], rel=1e-7)
+    assert frame["baselines.ideal linear"].tolist() == [90.0, 180.0, 360.0, 720.0, 1440.0]
+
+
+def test_scores_of_many_groups_stand_one_below_the_other():
+    rows = [row(f"{number} workers", group=f"group {number}") for number in range(11)]
+    few, many = section(validation_of(rows[:9])), section(validation_of(rows))
+    assert "| measure | group 0 | group 1 " in few
+    assert "| group | settings | median error (bias) " in many
+
+
+def test_the_largest_errors_are_told_with_few_of_a_series():
+    rows = [row(f"resnet: {number} workers", 110.0 + number) for number in range(4)]
+    rows += [row("vgg: 2 workers", 95.0, note="one host is slow"), row("vgg: 1 worker", 200.0, fitted=True), row("bert: 2 workers", 100.4)]
+    table = largest_errors(rows, "throughput", of_a_series=2)
+    assert table.title == "The largest errors, throughput"
+    assert [(cells[0], cells[-1]) for cells in table.rows] == [
+        ("resnet: 3 workers", None),
+        ("resnet: 2 workers", None),
+        ("vgg: 2 workers", "one host is slow"),
+    ]
+    assert [cells[0] for cells in largest_errors(rows, most=3).rows] == [f"resnet: {number} workers" for number in (3, 2, 1)]
 
 
 def test_a_section_without_its_end_is_not_guessed_at():

@@ -131,6 +131,7 @@ def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
 
     from paceline.reporting.exporting import Format
     from simulator.errors import InputError
+    from simulator.nearest import did_you_mean
 
     known: tuple[Format, ...] = get_args(Format)
     if text is None:
@@ -140,7 +141,8 @@ def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
     given = [part.strip().lower() for part in text.split(",")]
     for part in given:
         if part not in known:
-            raise InputError(f"--format {text[:40]!r}: {part[:40]!r} must be one of {', '.join(known)}; write such as --format png,svg")
+            hint = did_you_mean(part, known, "write such as --format png,svg")
+            raise InputError(f"--format {text[:40]!r}: {part[:40]!r} must be one of {', '.join(known)}; {hint}")
     return [kind for kind in known if kind in given]
 
 

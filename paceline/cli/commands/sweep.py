@@ -41,7 +41,15 @@ def sweep(
         list[str],
         typer.Option("--over", help="A key and its values, such as strategy.workers=1,2,4,8. Repeat for a grid.", metavar="KEY=V1,V2,..."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Results file (NDJSON), one line a scenario, in the order of the grid.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE.ndjson",
+            help="Results file (NDJSON): one line per scenario, in the order of the grid.",
+            show_default="the scenario's name, ending in .ndjson",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set a key for all scenarios. Repeatable.", metavar="KEY=VALUE")
     ] = None,
@@ -83,6 +91,7 @@ def sweep(
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.terminal import note, progress_bar
 
+    out = out or Path(f"{scenario.stem}.ndjson")
     axes = over_of(over)
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         swept = api.sweep(

@@ -15,7 +15,7 @@ PANEL, ORDER = Panel.MEASURE, 80
 _OF_POINTS = ("settings", "unit", "refit", "out_scenario")
 _OF_MATRIX = ("matrix", "count", "list_", "out_matrix", "measurements", "platform", "python", "timeout_s")
 _LIMITS = ("max_median", "max_worst", "max_staleness", "max_distance", "min_coverage")
-_OF_RESULTS = ("out", "markdown", "rows", "platform", "measurements", "timeout_s", *_LIMITS)
+_OF_RESULTS = ("out", "markdown", "rows", "tables", "platform", "measurements", "timeout_s", *_LIMITS)
 _MISSED = 3
 """Exit code where a threshold is missed."""
 
@@ -126,6 +126,15 @@ def validate(
             show_default=False,
         ),
     ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            "--tables",
+            metavar="FOLDER",
+            help="Write every setting and the longer tables as CSV files into this folder; --markdown then links to them in their place.",
+            show_default=False,
+        ),
+    ] = None,
     max_median: Annotated[
         str | None, typer.Option(help="Threshold: median size of the error of throughput, such as 2%.", metavar="SHARE", show_default=False)
     ] = None,
@@ -207,6 +216,7 @@ def validate(
     limits = dict(zip(_LIMITS, (max_median, max_worst, max_staleness, max_distance, min_coverage), strict=True))
     common: dict[str, Any] = {
         "thresholds": {name: text for name, text in limits.items() if text is not None}, "out": out, "markdown": markdown, "rows": rows,
+        "tables": tables,
         "force": force, "command": command_line(),
     }  # fmt: skip
     if published:
@@ -241,7 +251,7 @@ def validate(
                 chosen, agree=asking(chosen.name, yes=yes), progress=lambda done, total, _: advance(done, total), **common
             )
     show_json(as_data(found)) if json else show_validation(found)
-    for path in filter(None, (platform, out_scenario, out, markdown, rows)):
+    for path in filter(None, (platform, out_scenario, out, markdown, rows, tables)):
         note(f"wrote {path}" + (f"; use it with: paceline simulate {path}" if path == out_scenario else ""))
     for line in found.missed:
         note(f"paceline: threshold missed: {line}")

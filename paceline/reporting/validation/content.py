@@ -1,22 +1,40 @@
-"""What a validation says: a summary, its scores and settings as tables, a section of Markdown, and JSON."""
+"""What a validation says: a summary, its scores and settings as tables, a section of Markdown, files of CSV, and JSON."""
 
 from __future__ import annotations
 
 import html
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
+from calibrate.fit.intervals import digits
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation
 from simulator.errors import InputError
 from simulator.table import Cell, Column, Table
 from simulator.text import clean, format_interval, format_number, format_share, written
 
-__all__ = ["as_data", "check_document", "place_section", "rows_table", "scores_table", "section", "summaries", "summary", "tables_of"]
+__all__ = [
+    "as_data",
+    "check_document",
+    "csv_tables",
+    "place_section",
+    "rows_table",
+    "scores_table",
+    "section",
+    "summaries",
+    "summary",
+    "tables_of",
+]
 
-_MOST_LISTED = 4
+_MOST_LISTED, _DIGITS = 4, 8
+_ONCE = ("settings.source",)
+"""Columns that files leave out: long, the same for all rows of a series, and kept with it in models/published/."""
+_MOST_ACROSS = 10
+"""Groups that a table of scores has side by side; more stand one below the other."""
 _BEGIN = re.compile(r"<!-- begin paceline validate: (.{1,80}?) -->")
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
@@ -67,8 +85,39 @@ def _in_words(score: Score, what: str, where: str) -> list[str]:
 
 def tables_of(validation: Validation) -> tuple[Table, ...]:
     """Every table, in the order in which they are read."""
-    scores = (scores_table(validation).transposed("measure"),) if validation.scores else ()
-    return (*scores, *validation.tables, *validation.details, rows_table(validation))
+    return (*_brief_tables(validation), *validation.details, rows_table(validation))
+
+
+def _brief_tables(validation: Validation) -> tuple[Table, ...]:
+    """Those that are read to their end."""
+    scores = scores_table(validation)
+    if len(scores.rows) > _MOST_ACROSS:
+        # which settings they are stands with the largest errors
+        scores = scores.only(*(column.name for column in scores.columns if column.name != "worst setting"))
+    else:
+        scores = scores.transposed("measure")
+    return (*((scores,) if validation.scores else ()), *(table for table in validation.tables if table.rows))
+
+
+def csv_tables(validation: Validation) -> dict[str, Table]:
+    """What becomes a file each, by the file's name: the settings of each family, and the tables that are too long to read.
+
+    Numbers have eight digits: fits end in others from machine to machine.
+    """
+    found: dict[str, Table] = {}
+    for family, its in validation.by_family().items():
+        name = "-".join(filter(None, (validation.key, re.sub(r"[^a-z0-9]+", "-", family.lower()).strip("-"))))
+        table = its.to_table().without_empty_columns()
+        table = table.only(*(column.name for column in table.columns if column.name not in _ONCE))
+        found[f"{name}.csv"] = replace(table, title=f"Every setting{f', {family}' if family else ''}")
+    for table in validation.details:
+        found[f"{validation.key}-{table.name}.csv"] = table
+    return {
+        name: replace(
+            table, rows=tuple(tuple(digits(cell, _DIGITS) if isinstance(cell, float) else cell for cell in row) for row in table.rows)
+        )
+        for name, table in found.items()
+    }
 
 
 def scores_table(validation: Validation) -> Table:
@@ -170,14 +219,29 @@ def _repeats(values: Sequence[float]) -> str:
     return f"{len(values)}: {format_interval(min(values), max(values))}"
 
 
-def section(validation: Validation) -> str:
-    """The validation between two comments that name it, so that it can be found and replaced."""
+def section(validation: Validation, links: Mapping[str, str] | None = None) -> str:
+    """The validation between two comments that name it, so that it can be found and replaced.
+
+    Parameters
+    ----------
+    validation
+        What is written.
+    links
+        Where the file of each of :func:`csv_tables` lies; the section then has links in place of
+        what these hold.
+    """
     parts = [f"## {_text(validation.title)}", *(_text(each, 2000) for each in summaries(validation))]
     if validation.wanted:
         met = f"All thresholds are met: {validation.wanted}." if not validation.missed else "Thresholds missed:"
         parts += [_text(met, 600), *(["\n".join(f"- {_text(line, 600)}" for line in validation.missed)] if validation.missed else [])]
     parts += [_text(sentence, 1000) for sentence in validation.about]
-    parts += [table.to_markdown() for table in tables_of(validation)]
+    parts += [table.to_markdown() for table in (tables_of(validation) if links is None else _brief_tables(validation))]
+    if links is not None:
+        parts += [
+            "### Every row, as CSV",
+            _ABOUT_FILES,
+            "\n".join(_linked(table, links[name]) for name, table in csv_tables(validation).items()),
+        ]
     if validation.notes:
         parts += ["### Notes", "\n".join(f"- {_text(note, 1000)}" for note in validation.notes)]
     made = f"{_text(validation.origin, 400)}"
@@ -188,8 +252,20 @@ def section(validation: Validation) -> str:
     return "\n\n".join([begin, *parts, end]) + "\n"
 
 
-def place_section(document: str, validation: Validation) -> str:
-    """The document with its section of this key replaced, or the section at its end.
+_ABOUT_FILES = (
+    "`measured` is the mean of the repeats, which stand in `measured_each`; `low` and `high` are the 90% interval; `error` is predicted "
+    "over measured, less one; `fitted` is 1 where a row took part in a fit, which scores leave out; `baselines.` are what simpler rules "
+    "predict, `settings.` facts of the row."
+)
+
+
+def _linked(table: Table, where: str) -> str:
+    count = len(table.rows)
+    return f"- {_text(table.title)}: [{_text(where.rpartition('/')[2])}]({quote(where)}), {count:,} row{'s' if count != 1 else ''}"
+
+
+def place_section(document: str, validation: Validation, links: Mapping[str, str] | None = None) -> str:
+    """The document with its section of this key replaced, or the section at its end; ``links`` as :func:`section` has them.
 
     Raises
     ------
@@ -198,7 +274,7 @@ def place_section(document: str, validation: Validation) -> str:
     """
     check_document(document)
     begin, end = _marks(validation.key)
-    new = section(validation)
+    new = section(validation, links)
     start = document.find(begin)
     if start < 0:
         return f"{document.rstrip()}\n\n{new}" if document.strip() else new

@@ -1,8 +1,9 @@
-"""The files of a validation: its page, its section of a Markdown file, and rows that a discrepancy can be estimated from."""
+"""The files of a validation: its page, its section of a Markdown file, its tables, and rows that a discrepancy can be estimated from."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 from calibrate.validation.comparison import rows_to_csv
 from calibrate.validation.validation import Validation
 from paceline.reporting.render import GENERATOR
-from paceline.reporting.validation.content import check_document, place_section
+from paceline.reporting.validation.content import check_document, csv_tables, place_section
 from paceline.reporting.validation.page import write_validation
 from simulator.errors import InputError
-from simulator.files import check_replaceable, check_writable, write_whole
+from simulator.files import check_folder, check_replaceable, check_writable, write_whole
 
 __all__ = ["ValidationFiles"]
 
@@ -30,6 +31,8 @@ class ValidationFiles:
         A Markdown file whose section of this kind of validation is replaced.
     rows
         CSV.
+    tables
+        A folder of CSV files, which the section in ``markdown`` then has links to.
     scenario, platform
         Files that are written beside these, by somebody else.
     force
@@ -39,6 +42,7 @@ class ValidationFiles:
     out: Path | None = None
     markdown: Path | None = None
     rows: Path | None = None
+    tables: Path | None = None
     scenario: Path | None = None
     platform: Path | None = None
     force: bool = False
@@ -78,6 +82,11 @@ class ValidationFiles:
             raise InputError(
                 f"`out_scenario`: {str(self.scenario)!r}: is there already; overwrite it with `force=True`, or choose another name"
             )
+        if self.tables is not None:
+            try:
+                check_folder(self.tables)
+            except InputError as error:
+                raise InputError(f"`tables`: {error}") from None
         if self.markdown is not None:
             check_document(_document(self.markdown), f"`markdown`: {str(self.markdown)!r}")
         for (one, path), (other, second) in itertools.combinations(given, 2):
@@ -94,8 +103,15 @@ class ValidationFiles:
         """
         if self.out is not None:
             write_validation(validation, self.out)
+        links = None
+        if self.tables is not None:
+            made = csv_tables(validation)
+            for name, table in made.items():
+                write_whole(self.tables / name, table.to_csv())
+            beside = Path() if self.markdown is None else self.markdown.parent
+            links = {name: Path(os.path.relpath(self.tables / name, beside)).as_posix() for name in made}
         if self.markdown is not None:
-            write_whole(self.markdown, place_section(_document(self.markdown), validation))
+            write_whole(self.markdown, place_section(_document(self.markdown), validation, links))
         if self.rows is not None:
             write_whole(self.rows, rows_to_csv(validation.rows))
 

@@ -1,0 +1,104 @@
+"""The first scenario of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paceline.arguments import Count, File, Quantity, Text, checked
+from simulator.files import check_new, check_writable, write_whole
+
+if TYPE_CHECKING:
+    from simulator import Scenario
+
+__all__ = ["new_scenario"]
+
+
+@checked
+def new_scenario(
+    workload: Text | None = None,
+    *,
+    step_time: Quantity | None = None,
+    parameters: float | None = None,
+    batch: Count = 32,
+    cluster: Text | None = None,
+    nodes: Count = 4,
+    devices: Count = 1,
+    bandwidth: Quantity = "10 Gbit/s",
+    latency: Quantity = "50 us",
+    price: Text | None = None,
+    strategy: Text = "ring",
+    workers: Count | None = None,
+    servers: Count = 1,
+    epochs: float | None = None,
+    dataset_size: float | None = None,
+    out: File | None = None,
+    force: bool = False,
+) -> Scenario:
+    """Make a first scenario from a few figures; with ``out``, also write its file, with a comment on each key.
+
+    Parameters
+    ----------
+    workload
+        A workload of the catalogue, or the path of its file; None: ``step_time`` and ``parameters`` describe one.
+    step_time
+        Time of a training step on one device, with its unit, such as ``"250 ms"``.
+    parameters
+        Number of trainable parameters of the model.
+    batch
+        Samples that each replica takes per step; ``step_time`` is the time of such a step.
+    cluster
+        A cluster of the catalogue, or the path of its file; None: ``devices``, ``bandwidth`` and ``latency`` describe one.
+    nodes
+        Number of machines.
+    devices
+        Devices per machine, where ``cluster`` does not say it.
+    bandwidth, latency
+        Of the network between machines, where ``cluster`` does not say it.
+    price
+        Price of a machine per hour in US dollars, such as ``"0.40/h"``; None: the cluster's own, if it has one.
+    strategy
+        A short name: ``"single"``, ``"mirrored"``, ``"ring"`` and other all-reduces, ``"sync-ps"``, ``"backup"``, ``"async-ps"`` or
+        ``"ssp"``.
+    workers
+        Number of workers; None: as many as the machines take.
+    servers
+        Number of parameter servers, each on a machine of its own.
+    epochs, dataset_size
+        Epochs of the whole job, and samples of one epoch; None: steps alone are simulated.
+    out
+        The file to write; None: none is written.
+    force
+        Replace a file that is there already.
+
+    Returns
+    -------
+    Scenario
+        The scenario, ready for :func:`simulate`.
+
+    Raises
+    ------
+    InputError
+        A figure cannot be read or says nothing, or the file is there already or cannot be written.
+    ScenarioError
+        There is no workload or cluster of this name, or they do not go together.
+
+    Examples
+    --------
+    >>> scenario = new_scenario(step_time="250 ms", parameters=25.6e6, batch=64, nodes=4, bandwidth="25 Gbit/s")
+    >>> scenario.replicas, scenario.strategy.kind, scenario.workload.name
+    (4, 'multi-worker-mirrored', 'own workload')
+    """
+    from paceline.scenario_text import OWN, Figures, scenario_of, text_of
+
+    path = None if out is None else check_writable(Path(out)) if force else check_new(Path(out), instead="`force=True` replaces it")
+    figures = Figures(
+        workload=OWN if workload is None else workload, step_time=step_time, parameters=parameters, batch=batch,
+        cluster=OWN if cluster is None else cluster, nodes=nodes, devices=devices, bandwidth=bandwidth, latency=latency, price=price,
+        strategy=strategy, workers=workers, servers=servers, epochs=epochs, dataset_size=dataset_size,
+    )  # fmt: skip
+    text = text_of(figures, "scenario.toml" if path is None else str(path))
+    scenario = scenario_of(text, "scenario" if path is None else str(path), None if path is None else path.parent)
+    if path is not None:
+        write_whole(path, text)
+    return scenario

@@ -1,0 +1,231 @@
+"""``paceline init``: a scenario of one's own, from a few questions or options."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.cli.commands import Panel
+
+if TYPE_CHECKING:
+    from simulator.scenario import Scenario
+
+__all__ = ["init"]
+
+PANEL, ORDER = Panel.PREDICT, 15
+
+_WORKLOAD, _CLUSTER, _WAY = "The model", "The machines", "The training"
+
+
+def init(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.toml", help="Scenario file to write.")] = Path("scenario.toml"),
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What `paceline calibrate --name NAME` has measured, a name of `paceline models list`, or a file.",
+            show_default="your own, from --step-time and --parameters",
+            rich_help_panel=_WORKLOAD,
+        ),
+    ] = None,
+    step_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time of a training step on one device, such as '250 ms'.",
+            show_default=False,
+            rich_help_panel=_WORKLOAD,
+        ),
+    ] = None,
+    parameters: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Trainable parameters, such as 25.6e6.", show_default=False, rich_help_panel=_WORKLOAD),
+    ] = None,
+    batch: Annotated[int, typer.Option(metavar="N", help="Samples that each device takes in a step.", rich_help_panel=_WORKLOAD)] = 32,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A cluster of `paceline models list`, or a file.",
+            show_default="your own, from --devices, --bandwidth and --latency",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None,
+    nodes: Annotated[int, typer.Option(metavar="N", help="Machines.", rich_help_panel=_CLUSTER)] = 4,
+    devices: Annotated[int, typer.Option(metavar="N", help="GPUs of a machine; 1 where its CPU computes.", rich_help_panel=_CLUSTER)] = 1,
+    bandwidth: Annotated[
+        str, typer.Option(metavar="RATE", help="Of the network between machines.", rich_help_panel=_CLUSTER)
+    ] = "10 Gbit/s",
+    latency: Annotated[str, typer.Option(metavar="TIME", help="Of the same network.", rich_help_panel=_CLUSTER)] = "50 us",
+    price: Annotated[
+        str | None,
+        typer.Option(metavar="PRICE", help="Of a machine for an hour, such as 0.40/h.", show_default=False, rich_help_panel=_CLUSTER),
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="single, mirrored (the devices of one machine), ring (MultiWorkerMirroredStrategy), sync-ps, async-ps or ssp (parameter "
+            "servers); also the other names of `paceline plan --strategies`.",
+            rich_help_panel=_WAY,
+        ),
+    ] = "ring",
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Workers.", show_default="as many as the machines take", rich_help_panel=_WAY)
+    ] = None,
+    servers: Annotated[int, typer.Option(metavar="N", help="Parameter servers, each on a machine of its own.", rich_help_panel=_WAY)] = 1,
+    epochs: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N", help="Passes over the data set, for the time of the whole job.", show_default=False, rich_help_panel=_WAY
+        ),
+    ] = None,
+    dataset_size: Annotated[
+        float | None, typer.Option(metavar="N", help="Samples of the data set, such as 1.28e6.", show_default=False, rich_help_panel=_WAY)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it is there already.")] = False,
+) -> None:
+    """Write a scenario of your own, with a comment on each key.
+
+    Without options it asks a few questions. With options it asks nothing, and takes for what
+    is left out what is usual.
+
+    Example: [bold]paceline init --workload mine --nodes 4 --bandwidth '25 Gbit/s'[/bold]
+
+    Example: [bold]paceline init --step-time '250 ms' --parameters 25.6e6 --batch 64 --nodes 4 --out my.toml[/bold]
+    """
+    from paceline import api
+    from paceline.cli.options import is_given, useless
+    from simulator.errors import InputError
+    from simulator.files import check_new
+
+    figures: dict[str, Any] = {
+        "workload": workload, "step_time": step_time, "parameters": parameters, "batch": batch, "cluster": cluster, "nodes": nodes,
+        "devices": devices, "bandwidth": bandwidth, "latency": latency, "price": price, "strategy": strategy, "workers": workers,
+        "servers": servers, "epochs": epochs, "dataset_size": dataset_size,
+    }  # fmt: skip
+    if workload is not None:
+        useless(context, "--workload", ("step_time", "parameters"))
+    if cluster is not None:
+        useless(context, "--cluster", ("devices", "bandwidth", "latency"))
+    if not any(is_given(context, name) for name in figures):
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise InputError("init: nobody can be asked here; give --workload NAME, or --step-time and --parameters (paceline init --help)")
+        if not force:
+            check_new(out, instead="--force replaces it")
+        figures = _asked(figures)
+    _show(api.new_scenario(**figures, out=out, force=force), out)
+
+
+def _asked(usual: dict[str, Any]) -> dict[str, Any]:
+    """The same figures, as answered at the terminal."""
+    from paceline.cli.terminal import note
+    from paceline.scenario_text import BEGUN_WITH, OWN, Figures, quantity_of
+    from simulator.catalog import entries, find
+    from simulator.prices import price_of_text
+
+    figures = dict(usual)
+
+    def ask(name: str, text: str, default: Any, check: Callable[[str], Any]) -> None:
+        figures[name] = typer.prompt(text, default=default, value_proc=_checked(check), err=True)
+
+    def listed(kind: Any) -> str:
+        names = list(entries(kind))
+        return f"one of `paceline models list` ({', '.join(names[:4])}, ...), a file, or {OWN}"
+
+    def named(kind: Any) -> Callable[[str], str | None]:
+        return lambda text: None if text == OWN else _found(lambda: find(kind, text, f"`{kind[:-1]}`"), text)
+
+    def quantity(name: str, dimension: Any) -> Callable[[str], str]:
+        return lambda text: _found(lambda: quantity_of(text, dimension, name), text)
+
+    note("A few questions; Enter takes what stands in brackets. Each answer can be changed in the file.\n")
+    own = sorted(Path("models/workloads").glob("*.toml"), key=lambda file: file.stat().st_mtime)
+    latest = own[-1].stem if own else OWN
+    ask("workload", f"Workload: {listed('workloads')}", latest, named("workloads"))
+    ask("batch", "Samples that each device takes in a step", usual["batch"], _whole)
+    if figures["workload"] is None:
+        ask("step_time", "Time of such a step on one device, such as 250 ms", None, quantity("step_time", "time"))
+        ask("parameters", "Trainable parameters, such as 25.6e6", None, _number)
+    ask("cluster", f"Cluster: {listed('clusters')}", OWN, named("clusters"))
+    ask("nodes", "How many machines", usual["nodes"], _whole)
+    if figures["cluster"] is None:
+        ask("devices", "GPUs of a machine; 1 where its CPU computes", usual["devices"], _whole)
+        ask("bandwidth", "Bandwidth of the network between them", usual["bandwidth"], quantity("bandwidth", "rate"))
+        ask("latency", "Latency of that network", usual["latency"], quantity("latency", "time"))
+        ask("price", "Price of a machine for an hour, such as 0.40/h; none: not known", "none",
+            lambda text: None if text == "none" else _found(lambda: price_of_text(text, "`price`"), text))  # fmt: skip
+    ask("strategy", f"Strategy: {', '.join(BEGUN_WITH)}", usual["strategy"],
+        lambda text: _found(lambda: Figures(workload="any", strategy=text), text))  # fmt: skip
+    if figures["strategy"] in ("sync-ps", "backup", "async-ps", "ssp"):
+        ask("servers", "Parameter servers, each on a machine of its own", usual["servers"], _whole)
+    ask("epochs", "Passes over the data set, for time and cost of the whole training; 0: steps alone", 0, _number_or_none)
+    if figures["epochs"] is not None:
+        ask("dataset_size", "Samples of the data set, such as 1.28e6", None, _number)
+    return figures
+
+
+def _checked(check: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """Says what is wrong with an answer, so that the question is asked again."""
+
+    def answer(text: Any) -> Any:
+        from simulator.errors import PacelineError
+
+        try:
+            return check(str(text).strip())
+        except PacelineError as error:
+            raise typer.BadParameter(re.sub(r"^`\w+`:? ", "", str(error))) from None  # the question says what is meant
+
+    return answer
+
+
+def _found(check: Callable[[], object], text: str) -> str:
+    """The answer itself, if the check raises nothing."""
+    check()
+    return text
+
+
+def _whole(text: str) -> int:
+    number = _number(text)
+    if number != int(number):
+        raise typer.BadParameter(f"{text!r} must be a whole number")
+    return int(number)
+
+
+def _number(text: str) -> float:
+    number = _number_or_none(text)
+    if number is None:
+        raise typer.BadParameter(f"{text!r} must be above 0")
+    return number
+
+
+def _number_or_none(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} must be a number") from None
+    if not 0 <= number <= 1e15:
+        raise typer.BadParameter(f"{text!r} must be a number from 0 to 1e15")
+    return number or None
+
+
+def _show(scenario: Scenario, path: Path) -> None:
+    """What was written, and what to type next."""
+    import shlex
+
+    from paceline.cli.terminal import note
+
+    file = shlex.quote(str(path))
+    note(
+        f"wrote {path}: {scenario.strategy.in_words}, {scenario.replicas} {'replica' if scenario.replicas == 1 else 'replicas'}, "
+        f"batch {scenario.batch} each, {scenario.workload.name} on {scenario.cluster.name}"
+    )
+    key = "strategy.replicas" if scenario.layout.one_process else "strategy.workers"
+    sweep = "" if scenario.replicas == 1 else f"\n  paceline sweep {file} --over {key}=1,2,4,8"
+    note(f"Next:\n  paceline simulate {file}{sweep}\n  paceline plan {file} --target-throughput '20000 samples/s'")

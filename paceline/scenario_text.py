@@ -1,0 +1,289 @@
+"""A scenario to begin with: from a few figures the text of a file, with a comment on each key and on what else it could be."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulator.catalog import find
+from simulator.errors import InputError, UnitError
+from simulator.loading import load_cluster, scenario_from_table
+from simulator.nearest import did_you_mean
+from simulator.prices import price_of_text
+from simulator.scenario import Scenario
+from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of, strategy_table
+from simulator.text import format_bytes, format_seconds, listed
+from simulator.units import Dimension, parse_quantity
+from simulator.validation_errors import quoted
+
+__all__ = ["BEGUN_WITH", "OWN", "Figures", "quantity_of", "scenario_of", "text_of"]
+
+OWN = "own"
+"""Stands for a workload or cluster that is described in the scenario itself."""
+BEGUN_WITH = ("single", "mirrored", "ring", "halving-doubling", "tree", "hierarchical", "auto", "sync-ps", "backup", "async-ps", "ssp")
+"""Names of strategies that a few figures are enough for."""
+
+_EXAMPLES: dict[Dimension, str] = {"time": "'250 ms'", "rate": "'10 Gbit/s'", "information": "'64 MiB'", "power": "'0.5 kW'"}
+_BYTES_PER_PARAMETER = 4
+_TENSORS = 8
+"""Equal parts of the variables of a workload of which no more than their size is known."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is known of a training: of what is left out, the most usual.
+
+    Attributes
+    ----------
+    workload
+        A workload of the catalogue, or a path of its file; :data:`OWN`: ``step_time`` and ``parameters`` say what it is.
+    step_time
+        Time of a step of one device, with its unit.
+    parameters
+        Trainable parameters of the model.
+    batch
+        Samples of that step.
+    cluster
+        A cluster of the catalogue, or a path of its file; :data:`OWN`: ``devices``, ``bandwidth`` and ``latency`` say what it is.
+    nodes
+        Machines.
+    devices
+        Of a machine of one's own; a cluster of the catalogue says it.
+    bandwidth, latency
+        Of the link between machines, each with its unit.
+    price
+        Of a machine for an hour, as ``--price`` has it.
+    strategy
+        One of :data:`BEGUN_WITH`.
+    workers
+        Left out: as many as the machines take.
+    servers
+        Parameter servers, each on a machine of its own.
+    epochs, dataset_size
+        Of the whole job; samples of an epoch.
+    """
+
+    workload: str = OWN
+    step_time: str | float | None = None
+    parameters: float | None = None
+    batch: int = 32
+    cluster: str = OWN
+    nodes: int = 4
+    devices: int = 1
+    bandwidth: str | float = "10 Gbit/s"
+    latency: str | float = "50 us"
+    price: str | None = None
+    strategy: str = "ring"
+    workers: int | None = None
+    servers: int = 1
+    epochs: float | None = None
+    dataset_size: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "nodes", "devices", "workers", "servers"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"`{name}`: {value} must be at least 1")
+        if self.strategy not in BEGUN_WITH:
+            if self.strategy in SHORT_NAMES:
+                raise InputError(
+                    f"`strategy` {self.strategy!r}: needs more than these figures; begin from one of models/scenarios, "
+                    f"such as `paceline simulate pipeline`, or with one of {', '.join(BEGUN_WITH)}"
+                )
+            hint = did_you_mean(self.strategy, BEGUN_WITH, f"there are {', '.join(BEGUN_WITH)}")
+            raise InputError(f"`strategy` {quoted(self.strategy)}: is no name of a strategy; {hint}")
+        if self.workload == OWN and (self.step_time is None or self.parameters is None):
+            missing = "step_time" if self.step_time is None else "parameters"
+            raise InputError(
+                f"`{missing}`: is missing: a workload of your own needs `step_time` and `parameters`; or name one "
+                "that is measured as `workload`"
+            )
+        if self.parameters is not None and not 1 <= self.parameters <= 1e15:
+            raise InputError(f"`parameters`: {self.parameters:g} must be at least 1 and at most 1e15")
+        if (self.epochs is None) != (self.dataset_size is None):
+            given, other = ("epochs", "dataset_size") if self.dataset_size is None else ("dataset_size", "epochs")
+            raise InputError(f"`{given}`: goes with `{other}`; give both, or leave both out")
+
+    @property
+    def devices_per_node(self) -> int:
+        """Devices of a machine, as the catalogue has them where it has the cluster."""
+        if self.cluster == OWN:
+            return self.devices
+        return load_cluster(find("clusters", self.cluster, "`cluster`")).devices_per_node
+
+
+def quantity_of(given: str | float, dimension: Dimension, argument: str) -> float:
+    """A quantity in SI units, above zero.
+
+    Raises
+    ------
+    InputError
+        It is none.
+    """
+    try:
+        value = parse_quantity(given, dimension) if isinstance(given, str) else float(given)
+    except UnitError as error:
+        raise InputError(f"`{argument}`: {quoted(given)} {str(error).removeprefix(f'{given!r} ')}") from None
+    if not value > 0:
+        raise InputError(f"`{argument}`: {quoted(given)} must be above 0, such as {_EXAMPLES[dimension]}")
+    return value
+
+
+def scenario_of(text: str, source: str, beside: Path | None) -> Scenario:
+    """The scenario that a text describes, validated; ``source`` names it in messages."""
+    return scenario_from_table(tomllib.loads(text), source, beside)
+
+
+def text_of(figures: Figures, name: str) -> str:
+    """The text of a scenario file that is going to have this name.
+
+    Raises
+    ------
+    InputError
+        A figure cannot be read.
+    ScenarioError
+        There is no workload or cluster of the name.
+    """
+    sections = (_workload(figures), _cluster(figures), _strategy(figures), _job(figures), _run())
+    head = (
+        f"# Written by `paceline init`. Change any key here, or for one run: paceline simulate {name} --set KEY=VALUE",
+        "# All keys: paceline schema scenario. What other scenarios look like: models/scenarios",
+    )
+    return "\n\n".join("\n".join(part) for part in (head, *map(_aligned, sections))) + "\n"
+
+
+Line = tuple[str, str]
+"""What stands in a line, and the comment behind it."""
+
+
+def _aligned(lines: Iterator[Line]) -> list[str]:
+    """Lines with their comments in one column, where the line leaves room."""
+    pairs = list(lines)
+    width = max((len(text) for text, comment in pairs if comment and len(text) <= _WIDEST), default=0)
+    return [f"{text:<{width}}  # {comment}" if comment else text for text, comment in pairs]
+
+
+_WIDEST = 44
+
+
+def _key(name: str, value: object, comment: str = "", *, out: bool = False) -> Line:
+    """A key with its value; with ``out`` as a comment, for whoever wants it."""
+    return f"{'# ' if out else ''}{name} = {_toml(value)}", comment
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(its)}" for key, its in value.items()) + " }"
+    import tomlkit
+
+    return tomlkit.item(int(value) if isinstance(value, float) and value.is_integer() else value).as_string()
+
+
+def _workload(figures: Figures) -> Iterator[Line]:
+    batch = _key("batch_per_replica", figures.batch, "samples each replica takes a step; global_batch instead: all of them together")
+    yield "[workload]", "a training step on one device"
+    if figures.workload != OWN:
+        find("workloads", figures.workload, "`workload`")
+        yield _key("use", figures.workload, "`paceline models list` shows others; `paceline calibrate` measures yours")
+        yield batch
+        return
+    assert figures.step_time is not None
+    assert figures.parameters is not None
+    step_s = quantity_of(figures.step_time, "time", "step_time")
+    size = figures.parameters * _BYTES_PER_PARAMETER
+    yield (
+        f"# An estimate from a step of {format_seconds(step_s)} and {figures.parameters:,.0f} parameters. To measure all of this table:",
+        "",
+    )
+    yield "#   paceline calibrate my_model.py:build --name mine", ""
+    yield '# and then put   use = "mine"   in its place, beside the batch', ""
+    yield batch
+    for part, share in (("forward", 1 / 3), ("backward", 2 / 3)):
+        per_sample = {"base": "0 s", "per_sample": f"{step_s * share / figures.batch * 1e6:.6g} us"}
+        words = "a third of the step; its time is base + per_sample x samples" if part == "forward" else "two thirds"
+        yield _key(part, per_sample, words)
+    yield _key(
+        "jitter",
+        {"kind": "lognormal", "sigma": 0.05},
+        "how much steps differ: an assumption; kinds: constant, lognormal, gamma, exponential",
+    )
+    tensors = max(_TENSORS, figures.servers)
+    yield "variables = [", f"{format_bytes(size)} of float32 in {tensors} parts; gradients get ready evenly during the backward pass"
+    for place in range(tensors):
+        ready = round((place + 1) / tensors, 6)
+        its = {"name": f"part {tensors - place}", "size": f"{size / tensors:.0f} B", "creation_index": tensors - place - 1, "ready": ready}
+        yield f"    {_toml(its)},", ""
+    yield "]", ""
+
+
+def _cluster(figures: Figures) -> Iterator[Line]:
+    own = figures.cluster == OWN
+    link = {"bandwidth": figures.bandwidth, "latency": figures.latency}
+    for key, dimension in (("bandwidth", "rate"), ("latency", "time")):
+        quantity_of(link[key], dimension, key)  # type: ignore[arg-type]
+    yield "[cluster]", "machines, their devices, and the network between them"
+    if own:
+        yield _key("devices_per_node", figures.devices, "GPUs of a machine; 1 where its CPU computes")
+        yield _key("inter_node", _with_units(link), "network of a machine, each way; `paceline calibrate-link` measures it")
+    else:
+        yield _key("use", figures.cluster, "`paceline models list` shows others; --cluster own describes yours")
+    yield _key("nodes", figures.nodes, "machines there are; left out: as many as the strategy needs", out=True)
+    if figures.price is not None:
+        price = price_of_text(figures.price, "`price`")
+        yield _key("price", {"usd_per_node_hour": price.usd_per_node_hour}, "US dollars for a machine for an hour")
+    elif own:
+        yield _key("price", {"usd_per_node_hour": 0.4}, "US dollars for a machine for an hour; without it costs are not known", out=True)
+
+
+def _with_units(link: Mapping[str, str | float]) -> dict[str, str | float]:
+    """Texts with units under short names, plain numbers under full ones."""
+    full = {"bandwidth": "bandwidth_bytes_per_s", "latency": "latency_s"}
+    return {key if isinstance(value, str) else full[key]: value for key, value in link.items()}
+
+
+def _strategy(figures: Figures) -> Iterator[Line]:
+    table, devices = strategy_table(figures.strategy, {}), figures.devices_per_node
+    its = kind_of(table)
+    machines = max(1, figures.nodes - figures.servers) if its.has_servers else figures.nodes
+    alone = "replicas_per_worker" not in its.model_fields  # one process on one machine
+    if its.count_key:
+        table[its.count_key] = figures.workers or (devices if alone else machines)
+    if not alone:
+        table["replicas_per_worker"] = devices
+    if its.has_servers:
+        table["servers"] = figures.servers
+    if "bucket_size_bytes" in its.model_fields and not alone:
+        table["bucket_size"] = "25 MB"
+    yield "[strategy]", "how replicas share the work"
+    yield from (_key(key, value, _OF_STRATEGY.get(key, "")) for key, value in table.items())
+
+
+_OF_STRATEGY = {
+    "kind": listed(list(KINDS), "or"),
+    "algorithm": "of the all-reduce; auto: whichever is fastest for each size",
+    "mode": "sync, async, or ssp with a bound",
+    "bound": "steps that the fastest worker may be ahead of the slowest",
+    "backup_workers": "the slowest ones of each step, which are not waited for",
+    "workers": "processes, one on each machine",
+    "replicas_per_worker": "devices that a worker drives",
+    "replicas": "devices of the one machine",
+    "servers": "parameter servers, each on a machine of its own",
+    "bucket_size": "gradients are sent in parts of this size while the backward pass goes on; left out: at its end",
+}
+
+
+def _job(figures: Figures) -> Iterator[Line]:
+    out = figures.epochs is None
+    yield ("# [job]" if out else "[job]"), "the whole training: its time and cost; left out: steps alone"
+    yield _key("epochs", 90 if figures.epochs is None else figures.epochs, "passes over the data set", out=out)
+    size = 1_281_167 if figures.dataset_size is None else figures.dataset_size
+    yield _key("dataset_size", size, "samples of one epoch; start-up, evaluation, checkpoints, faults: docs/job.md", out=out)
+
+
+def _run() -> Iterator[Line]:
+    yield "[run]", "how long and how often it is simulated"
+    yield _key("steps", 100, "of each worker; the first tenth is not measured")
+    yield _key("replications", 19, "independent runs; 19 give a 90% interval, more a steadier one")
+    yield _key("seed", 1, "the same seed gives the same result")

@@ -1,0 +1,182 @@
+"""``paceline init``: a scenario from options, or from questions at a terminal; valid, commented, and never over another file."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shlex
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from support.command_line import Answer
+
+import paceline as library
+from paceline.scenario_text import BEGUN_WITH
+from simulator.errors import InputError
+from simulator.loading import load_scenario
+
+Runner = Callable[..., Answer]
+OWN = ("--step-time", "250 ms", "--parameters", "25.6e6")
+
+
+def test_from_options_alone(folder: Path, paceline: Runner) -> None:
+    answer = paceline("init", *OWN, "--batch", "64", "--nodes", "4", "--bandwidth", "25 Gbit/s", "--out", "my.toml")
+    assert (answer.code, answer.stdout) == (0, "")
+    assert answer.stderr.splitlines()[:3] == [
+        "wrote my.toml: ring all-reduce, 4 replicas, batch 64 each, own workload on own cluster",
+        "Next:",
+        "  paceline simulate my.toml",
+    ]
+    scenario = load_scenario("my.toml")
+    load = scenario.workload
+    assert load.name == "own workload"
+    assert scenario.cluster.name == "own cluster"
+    assert load.forward(64) + load.backward(64) == pytest.approx(0.25, rel=1e-5)
+    assert load.parameter_bytes == pytest.approx(4 * 25.6e6)
+    assert scenario.cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(25e9 / 8)
+    assert (scenario.replicas, scenario.batch, scenario.job) == (4, 64, None)
+
+
+def test_every_command_that_it_names_can_be_typed(folder: Path, paceline: Runner) -> None:
+    answer = paceline("init", *OWN, "--price", "0.40/h", "--out", "a b.toml")
+    for line in answer.stderr.splitlines()[2:]:
+        words = shlex.split(line)
+        assert words[0] == "paceline"
+        more = {"sweep": ("--set", "run.steps=10", "--jobs", "1"), "plan": ("--workers", "1,2", "--jobs", "1", "--set", "run.steps=10")}
+        done = paceline(*words[1:], *more.get(words[1], ()))
+        assert done.code in (0, 3), done.stderr
+
+
+def test_every_key_has_a_comment_and_stays_what_it_was(folder: Path, paceline: Runner) -> None:
+    assert paceline("init", *OWN, "--epochs", "90", "--dataset-size", "1.28e6", "--price", "0.40/h").code == 0
+    text = (folder / "scenario.toml").read_text()
+    keys = [line for line in text.splitlines() if "=" in line and not line.startswith(("#", "    "))]
+    assert len(keys) >= 14
+    assert all("  # " in line for line in keys)
+    table = tomllib.loads(text)
+    assert table["job"] == {"epochs": 90, "dataset_size": 1_280_000}
+    assert table["cluster"]["price"] == {"usd_per_node_hour": 0.4}
+
+
+@pytest.mark.parametrize("strategy", BEGUN_WITH)
+def test_each_strategy_fits_the_machines(folder: Path, strategy: str) -> None:
+    devices = 1 if strategy == "ring" else 2
+    scenario = library.new_scenario(step_time="1 s", parameters=1e6, nodes=5, devices=devices, strategy=strategy, servers=2, out="s2.toml")
+    assert load_scenario("s2.toml") == scenario
+    assert scenario.nodes_needed <= 5
+    assert scenario.replicas == {"single": 1, "mirrored": 2, "ring": 5}.get(strategy, 6 if scenario.servers else 10)
+
+
+def test_of_the_catalogue(folder: Path, paceline: Runner) -> None:
+    answer = paceline("init", "--workload", "resnet-50", "--cluster", "p3.16xlarge", "--nodes", "2")
+    assert answer.code == 0, answer.stderr
+    scenario = load_scenario("scenario.toml")
+    assert (scenario.replicas, scenario.nodes_needed) == (16, 2)
+    assert tomllib.loads((folder / "scenario.toml").read_text())["workload"] == {"use": "resnet-50", "batch_per_replica": 32}
+
+
+def test_a_file_that_is_there_is_replaced_only_by_force(folder: Path, paceline: Runner) -> None:
+    (folder / "scenario.toml").write_text("mine")
+    answer = paceline("init", *OWN)
+    assert answer == Answer(2, "", "paceline: 'scenario.toml': exists, and is not overwritten; --force replaces it\n")
+    assert (folder / "scenario.toml").read_text() == "mine"
+    assert paceline("init", *OWN, "--force").code == 0
+    load_scenario("scenario.toml")
+
+
+def test_nothing_is_written_that_cannot_be_simulated(folder: Path) -> None:
+    with pytest.raises(InputError, match="`bandwidth`"):
+        library.new_scenario(step_time="1 s", parameters=1e6, bandwidth="fast", out="s2.toml")
+    assert not (folder / "s2.toml").exists()
+
+
+def test_tables_of_ones_own_need_no_name(folder: Path) -> None:
+    text = (folder / "s.toml").read_text().replace('name = "plain"\n', "").replace('name = "lab"\n', "")
+    (folder / "s.toml").write_text(text)
+    scenario = load_scenario("s.toml")
+    assert (scenario.workload.name, scenario.cluster.name) == ("own workload", "own cluster")
+
+
+# --- questions --------------------------------------------------------------------------
+
+
+def _converse(answers: Sequence[str]) -> tuple[int, str, int]:
+    """Answer each question on a terminal; the exit code, what was said, and how many questions there were."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-m", "paceline", "init"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    said, begun, asked = b"", 0, 0
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if not select.select([ours], [], [], 0.1)[0]:
+            if child.poll() is not None:
+                break
+            continue
+        try:
+            said += os.read(ours, 4096)
+        except OSError:  # nobody writes there any more
+            break
+        if said[begun:].endswith(b": ") and asked < len(answers):
+            os.write(ours, f"{answers[asked]}\n".encode())
+            begun, asked = len(said), asked + 1
+    os.close(ours)
+    try:
+        code = child.wait(timeout=10)
+    finally:
+        child.kill()
+    return code, said.decode(), asked
+
+
+def test_at_a_terminal_it_asks(folder: Path) -> None:
+    answers = [
+        "cnn-gpu",
+        "own",
+        "x",
+        "64",
+        "250 ms",
+        "25.6e6",
+        "",
+        "4",
+        "",
+        "25 Gbit/s",
+        "",
+        "0.40/h",
+        "rnig",
+        "async-ps",
+        "1",
+        "90",
+        "1.28e6",
+    ]
+    code, said, asked = _converse(answers)
+    assert (code, asked) == (0, len(answers)), said
+    assert "there is no workload named 'cnn-gpu'; did you mean cnn-cpu" in said
+    assert "'x' must be a number" in said
+    assert "'rnig': is no name of a strategy; did you mean ring?" in said
+    assert "wrote scenario.toml: async PS, 1 server, 3 replicas, batch 64 each" in said
+    scenario = load_scenario("scenario.toml")
+    assert (scenario.replicas, scenario.servers, scenario.batch) == (3, 1, 64)
+    assert scenario.cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(25e9 / 8)
+    assert scenario.job is not None
+
+
+def test_enter_takes_what_was_measured_last(folder: Path) -> None:
+    (folder / "models" / "workloads").mkdir(parents=True)
+    text = (folder / "s.toml").read_text().partition("[cluster]")[0].replace("[workload]\n", "").replace("batch_per_replica = 10\n", "")
+    (folder / "models" / "workloads" / "mine.toml").write_text(text)
+    code, said, asked = _converse([""] * 10)
+    assert (code, asked) == (0, 10), said
+    assert "own [mine]: " in said
+    assert load_scenario("scenario.toml").workload.name == "plain"
+
+
+def test_what_cannot_be_written_is_said_before_the_questions(folder: Path) -> None:
+    (folder / "scenario.toml").write_text("mine")
+    code, said, asked = _converse([])
+    assert (code, asked) == (2, 0)
+    assert "'scenario.toml': exists, and is not overwritten; --force replaces it" in said

@@ -1,0 +1,190 @@
+"""The site of the pages opens offline, has all of them, no dead link, a reference that lacks nothing, and pictures as they are drawn."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import typer
+
+import paceline
+from paceline.cli.app import app
+from simulator.figures import WARNINGS
+from simulator.rows import COLUMNS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+pytestmark = pytest.mark.slow
+
+
+class _Page(HTMLParser):
+    """What a page loads, where it links to, what can be linked to, and its text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.words: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.text = "".join(self.words)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        its = dict(attrs)
+        self.ids |= {its[key] for key in ("id", "name") if its.get(key)}
+        if tag == "a" and its.get("href"):
+            self.links.append(its["href"])
+        elif tag in ("script", "img", "iframe", "source", "video", "audio", "object", "embed") or (
+            tag == "link" and its.get("rel") not in ("next", "prev", "index", "search", "canonical")
+        ):
+            self.loaded += [its[key] for key in ("src", "href", "data", "srcset") if its.get(key)]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    made = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "-d", str(made / "cache")]
+    done = subprocess.run([*words, "docs", str(made / "html")], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[str, _Page]:
+    return {path.relative_to(site).as_posix(): _Page(path) for path in site.rglob("*.html")}
+
+
+def test_every_page_is_in_it(pages):
+    written = {path.relative_to(DOCS).with_suffix(".html").as_posix() for path in DOCS.rglob("*.md")}
+    assert written <= pages.keys()
+    index = {target.removesuffix(".html") for target in pages["index.html"].links}
+    assert {page.removesuffix(".html") for page in written - {"index.html"}} <= index
+
+
+def test_nothing_is_loaded_from_a_network(site, pages):
+    for name, page in pages.items():
+        assert page.loaded
+        for target in page.loaded:
+            address = urlsplit(target)
+            assert not address.netloc, f"{name} loads {target}"
+            assert address.scheme in ("", "data"), f"{name} loads {target}"
+            assert address.scheme or (site / name).parent.joinpath(unquote(address.path)).exists(), f"{name} loads {target}"
+    for path in [*site.rglob("*.css"), *site.rglob("*.svg")]:
+        assert not re.search(r"@import|url\(\s*['\"]?(?:https?:)?//", path.read_text(encoding="utf-8")), path
+
+
+def test_links_lead_somewhere(site, pages):
+    for name, page in pages.items():
+        for target in page.links:
+            address = urlsplit(target)
+            if address.scheme or address.netloc:
+                continue
+            path = (site / name).parent.joinpath(unquote(address.path)).resolve() if address.path else site / name
+            assert path.exists(), f"{name} links to {target}"
+            if address.fragment and path.suffix == ".html":
+                assert unquote(address.fragment) in pages[path.relative_to(site.resolve()).as_posix()].ids | {""}, (
+                    f"{name} links to {target}"
+                )
+
+
+def _keys(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return set().union(*map(_keys, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = set(schema["properties"]) if isinstance(schema.get("properties"), dict) else set()
+    return own.union(*map(_keys, schema.values()))
+
+
+@pytest.mark.parametrize(
+    ("page", "formats"),
+    [
+        ("keys", ("scenario", "workload", "cluster", "input")),
+        ("files", ("device", "testbed-setting")),
+        ("results", ("result",)),
+    ],
+)
+def test_every_key_is_in_the_reference(pages, page, formats):
+    text = pages[f"reference/{page}.html"].text + (pages["reference/keys.html"].text if page == "results" else "")
+    listed = set(re.findall(r"\w+", text))
+    for name in formats:
+        assert _keys(paceline.schema(name)) <= listed
+
+
+def test_a_key_is_listed_with_its_type_its_default_and_its_meaning(pages):
+    text = " ".join(pages["reference/keys.html"].text.split())
+    said = (
+        'cluster.time_slice¶ Type: time such as "20 us", at least 1 µs, or time_slice_s, a number of seconds Default: 3 ms '
+        "Of shared_cores: how long one task keeps a core while others wait"
+    )
+    assert said in text
+
+
+def test_every_column_is_in_the_reference(pages):
+    text = pages["reference/columns.html"].text
+    for name, column in COLUMNS.items():
+        assert name in text
+        assert column.meaning.strip()
+
+
+def test_every_warning_is_in_the_reference(pages):
+    assert WARNINGS.keys() <= pages["reference/warnings.html"].ids
+
+
+def _commands(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+    inner = getattr(command, "commands", {})
+    return [(path, command), *(one for name, its in inner.items() if not its.hidden for one in _commands(its, (*path, name)))]
+
+
+def test_every_command_and_option_is_in_the_reference(pages):
+    text = pages["reference/commands.html"].text
+    commands = _commands(typer.main.get_command(app), ("paceline",))
+    assert len(commands) > 15
+    for path, command in commands:
+        assert f"$ {' '.join(path)}" in text
+        for parameter in command.params:
+            assert parameter.hidden or parameter.help, f"{path} {parameter.name}"
+            shown = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
+            assert parameter.hidden or shown in text, f"{path} {shown}"
+
+
+def test_every_public_name_is_in_the_reference(pages):
+    ids = pages["reference/library.html"].ids
+    assert {f"paceline.{name}" for name in paceline.__all__} <= ids
+
+
+# -- pictures --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawing() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("draw", DOCS / "timelines" / "draw.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["draw"] = module  # its dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pictures_are_as_they_are_drawn(drawing):
+    for name in drawing.PICTURES:
+        written = (DOCS / "timelines" / f"{name}.svg").read_text(encoding="utf-8")
+        assert drawing.drawn(name) == written, f"{name}: make timelines"
+        assert len(written) < 20_000
+
+
+def test_pictures_are_shown(drawing):
+    shown = {name for page in DOCS.rglob("*.md") for name in re.findall(r"\(timelines/([\w-]+)\.svg\)", page.read_text())}
+    assert shown == {path.stem for path in (DOCS / "timelines").glob("*.svg")}
+    assert shown >= drawing.PICTURES.keys()
