@@ -13,7 +13,7 @@ import pytest
 from support.command_line import SCENARIO, Answer
 from support.results import sweep
 
-from paceline.cli import terminal
+from paceline.cli import showing_results
 from simulator.figures import Bottleneck
 from simulator.results import Failure, Result
 
@@ -141,7 +141,7 @@ def test_large_figures_fit_into_80_columns(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("COLUMNS", "80")
     results = sweep()
     slow = [its.model_copy(update={"bottleneck": its.bottleneck.model_copy(update={"name": "server-network"})}) for its in results]
-    terminal.show_table(slow)
+    showing_results.show_table(slow)
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
@@ -155,7 +155,7 @@ def test_two_limits_in_balance_are_both_in_the_table_of_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     result = sweep()[0]
     even = Bottleneck(name="server-network", balance="stragglers", text="Both.")
-    terminal.show_table([result.model_copy(update={"bottleneck": even})])
+    showing_results.show_table([result.model_copy(update={"bottleneck": even})])
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
