@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -9,6 +11,7 @@ from pydantic import Field
 from simulator.spec import Spec
 
 __all__ = [
+    "WARNINGS",
     "Assumed",
     "Bottleneck",
     "Breakdown",
@@ -30,6 +33,7 @@ __all__ = [
     "Staleness",
     "Utilisation",
     "Warned",
+    "WarningKind",
 ]
 
 
@@ -287,3 +291,164 @@ class Warned(Spec):
     value: float | str = Field(description="that the scenario has there")
     range: tuple[float, float] | None = Field(default=None, description="within which it is covered; null: there is none")
     text: str = Field(description="the warning in a sentence")
+
+
+@dataclass(frozen=True)
+class WarningKind:
+    """What all warnings of one code have in common.
+
+    Attributes
+    ----------
+    title
+        In a few words.
+    meaning
+        What is the case.
+    remedy
+        What a reader can do about it; empty: know it.
+    """
+
+    title: str
+    meaning: str
+    remedy: str = ""
+
+
+WARNINGS: Mapping[str, WarningKind] = {
+    "aligned-collective": WarningKind(
+        "All enter the all-reduce together",
+        "the all-reduce is evaluated as if every rank entered it when the slowest is ready, which is mostly some percent too late",
+        'run.detail = "messages" simulates each rank by itself',
+    ),
+    "assumed-network": WarningKind(
+        "The network is assumed",
+        "the cluster's figures are an assumption, not a measurement",
+        "measure the links with paceline calibrate-link, or write your own figures and their basis",
+    ),
+    "class-without-nodes": WarningKind(
+        "A class without nodes",
+        "the strategy needs fewer nodes than the classes before this one have, so none is left for it",
+        "use more workers, or order cluster.node_classes otherwise",
+    ),
+    "computed": WarningKind(
+        "Nobody measured the workload",
+        "its times are computed from the model's dimensions and datasheets",
+        "measure the model with paceline calibrate",
+    ),
+    "device-not-known": WarningKind(
+        "Device not known",
+        "the workload names no device that it was measured on, so its times are taken as those of the cluster's device",
+        "name it under calibrated.device of the workload",
+    ),
+    "disturbed-calibration": WarningKind(
+        "Calibrated on a busy machine",
+        "other processes were at work while the workload was measured",
+        "measure again on a quiet machine",
+    ),
+    "few-replications": WarningKind(
+        "Few replications",
+        "there are too few replications for an interval without assumptions, so it assumes a normal distribution",
+        "raise run.replications to 19 or more",
+    ),
+    "free-apply": WarningKind(
+        "Applying costs nothing",
+        "the workload knows no time that a parameter server takes to apply a gradient, so it takes none",
+        "give workload.server, or measure it with paceline calibrate",
+    ),
+    "gathers-not-hidden": WarningKind(
+        "Gathers take longer than passes",
+        "parameters that copies share are gathered more slowly than passes need them, so communication is exposed",
+        "raise the batch or strategy.prefetch, share within a node (strategy.shard_group), or use faster links",
+    ),
+    "moved-device": WarningKind(
+        "Moved to another device",
+        "the workload was measured on another device; its compute is multiplied by a factor with an interval",
+        "measure the model on the cluster's device",
+    ),
+    "neighbours-not-felt": WarningKind(
+        "Neighbours without effect",
+        "cluster.background is on links over which this scenario sends nothing",
+    ),
+    "no-overlap": WarningKind(
+        "No overlap to slow down",
+        "nothing is sent while this strategy computes, so cluster.overlap_slowdown has no effect",
+    ),
+    "no-uncertainty": WarningKind(
+        "Uncertainty not known",
+        "workload or cluster says nothing of its own uncertainty, so intervals do not hold it",
+        "use one that paceline calibrate or paceline calibrate-link has written",
+    ),
+    "not-calibrated": WarningKind(
+        "What was measured is not recorded",
+        "the workload does not say within what range it was measured, so nothing warns beyond it",
+        "use one that paceline calibrate has written, or give its calibrated table",
+    ),
+    "other-device": WarningKind(
+        "Another device",
+        "workload and cluster name different devices, and the workload's times are taken as they are",
+        "measure the model on the cluster's device, or give workload.moved",
+    ),
+    "other-precision": WarningKind(
+        "Another precision",
+        "the workload was measured in another precision; its compute is multiplied by a factor with an interval",
+        "measure the model in this precision",
+    ),
+    "outside-calibration": WarningKind(
+        "Beyond what was measured",
+        "a value lies outside the range that was measured: the result is an extrapolation",
+        "measure there as well, or trust the result less",
+    ),
+    "overridden": WarningKind(
+        "Set by the scenario",
+        "the scenario replaces figures that its workload or cluster file had measured, and with them their uncertainty",
+    ),
+    "phase-locked": WarningKind(
+        "Workers in lock-step",
+        "without jitter, asynchronous workers that start together stay together for ever; real ones drift apart",
+        "give workload.jitter, or another run.start",
+    ),
+    "phases-not-mixed": WarningKind(
+        "The start decides",
+        "asynchronous workers had not drifted apart by the end of the run, so the result depends on how they started",
+        "compare other values of run.start, or simulate more steps",
+    ),
+    "phases-slow-to-mix": WarningKind(
+        "The start matters",
+        "asynchronous workers took a large part of the run to drift apart, so the result depends on how they started",
+        "compare other values of run.start, or simulate more steps",
+    ),
+    "pipeline-not-filled": WarningKind(
+        "The pipeline is not filled",
+        "there are fewer micro-batches than stages, so some stages always stand still",
+        "raise training.micro_batches",
+    ),
+    "servers-not-moved": WarningKind(
+        "Servers of another host",
+        "the parameter servers' time for a gradient is that of the host that was measured, and no interval holds what it is here",
+        "measure on a host of the cluster",
+    ),
+    "start-in-window": WarningKind(
+        "Starts within the measured steps",
+        "workers may still start when measuring has begun, so part of what is measured has fewer workers",
+        "raise run.warmup_steps",
+    ),
+    "steps-not-used": WarningKind(
+        "Steps without effect",
+        "run.job_steps says how long the run is, so run.steps has no effect",
+        "leave one of them out",
+    ),
+    "tail-not-seen": WarningKind(
+        "The slowest were not seen",
+        "each step waits for the slowest of more replicas than there were steps to see a slow one in",
+        "measure more steps",
+    ),
+    "tensors-between-nodes": WarningKind(
+        "Tensors split between nodes",
+        "tensors are split over more devices than a node has, so every layer's exchanges cross the links between nodes",
+        "lower strategy.tensor to the devices of a node",
+    ),
+    "transport-not-felt": WarningKind(
+        "Transport without effect",
+        "the all-reduce is evaluated without its single messages, so the discipline of cluster.transport has no effect on it",
+        'run.detail = "messages" simulates them',
+    ),
+}
+"""Every warning that a result can carry, by its code."""

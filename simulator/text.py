@@ -44,6 +44,7 @@ __all__ = [
     "listed_numbers",
     "plot_text",
     "sentence",
+    "shortly_listed",
     "written",
 ]
 
@@ -328,6 +329,15 @@ def listed(parts: Sequence[str], word: str = "and") -> str:
     '2, 3 or 4'
     """
     return f" {word} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def shortly_listed(parts: Sequence[str], most: int = 3) -> str:
+    """Parts as a list in a sentence; where they are many, the first of them and how many more there are.
+
+    >>> shortly_listed(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return listed(parts) if len(parts) <= most + 1 else f"{', '.join(parts[:most])} and {len(parts) - most:,} more"
 
 
 def plot_text(text: str, longest: int = LONGEST) -> str:

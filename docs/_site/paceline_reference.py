@@ -1,7 +1,7 @@
 """The parts of the reference that follow from the code: a page asks for one with a comment, ``<!-- generated: keys -->``.
 
 Each is Markdown, made when the site is built, from where the code itself takes it: keys from the JSON Schema of
-each file format, commands and options from the command line, columns from their one list, the library from its docstrings.
+each file format, commands and options from the command line, columns and warnings from their one list, the library from its docstrings.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.text import Text
 
 import paceline
 from paceline.cli.app import app
+from simulator.figures import WARNINGS
 from simulator.rows import COLUMNS
 from simulator.spec import short_name
 from simulator.text import kind_of_setting, written
@@ -182,12 +183,12 @@ def _number(value: float, full: str) -> str:
     return written(value, kind_of_setting(full)) if full else f"{int(value) if value == int(value) else value:,}"
 
 
-def _entry(key: _Key, form: _Format, seen: set[str]) -> str:
+def _entry(key: _Key, form: _Format, seen: set[str], *, given: bool) -> str:
     options = {"type": form.type_of(key.schema, key.full)}
     default = key.schema.get("default")
-    if key.needed:
+    if given and key.needed:
         options["default"] = "must be given"
-    elif isinstance(default, (bool, str, int, float)) and default != "":
+    elif given and isinstance(default, (bool, str, int, float)) and default != "":
         number = isinstance(default, (int, float)) and not isinstance(default, bool)
         options["default"] = f"`{_number(default, key.full) if number else json.dumps(default)}`"
     if key.path in seen:
@@ -196,13 +197,14 @@ def _entry(key: _Key, form: _Format, seen: set[str]) -> str:
     return _directive("confval", key.path, options, _sentence(key.schema["description"]))
 
 
-def _keys_of(form: _Format) -> Iterator[str]:
+def _keys_of(form: _Format, *, given: bool = True) -> Iterator[str]:
+    """The tables of a format, with their keys; ``given`` tells what a person writes from what Paceline does, which has no defaults."""
     seen: set[str] = set()
     for table in form.tables:
         if table.title:
             yield f"{'##' if '.' not in table.path else '###'} {_text(table.title)}\n"
         yield f"{_text(table.text)}\n"
-        yield from (_entry(key, form, seen) for key in table.keys)
+        yield from (_entry(key, form, seen, given=given) for key in table.keys)
 
 
 def _keys() -> Iterator[str]:
@@ -220,7 +222,7 @@ def _results() -> Iterator[str]:
     """Every figure of a result."""
     schema = paceline.schema("result")
     scenario = {"type": "object", "description": schema["properties"]["scenario"]["description"]}
-    yield from _keys_of(_Format({**schema, "properties": {**schema["properties"], "scenario": scenario}}, "result"))
+    yield from _keys_of(_Format({**schema, "properties": {**schema["properties"], "scenario": scenario}}, "result"), given=False)
 
 
 # -- columns ---------------------------------------------------------------------------
@@ -228,9 +230,16 @@ def _results() -> Iterator[str]:
 
 def _columns() -> Iterator[str]:
     """Every column of a table of results."""
-    yield "| column | heading | what | unit |\n| --- | --- | --- | --- |"
     for name, its in COLUMNS.items():
-        yield f"| `{name}` | {_text(its.heading)} | {_text(its.meaning)} | {_UNITS[its.kind]} |"
+        unit = f", {_UNITS[its.kind]}" if _UNITS[its.kind] else ""
+        yield f"- `{name}` (*{_text(its.heading)}*{unit}): {_text(its.meaning)}"
+
+
+def _warnings() -> Iterator[str]:
+    """Every warning that a result can carry."""
+    for code, its in sorted(WARNINGS.items()):
+        remedy = f" *What to do*: {_text(its.remedy)}." if its.remedy else ""
+        yield f"## `{code}`\n\n**{_text(its.title)}**: {_text(its.meaning)}.{remedy}\n"
 
 
 # -- command line ----------------------------------------------------------------------
@@ -291,6 +300,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "files": _files,
     "results": _results,
     "columns": _columns,
+    "warnings": _warnings,
     "commands": _commands,
     "library": _library,
 }

@@ -1,10 +1,13 @@
 """Paceline as a library: what a script, a notebook and the command line call.
 
-Each function validates its arguments, calls one function of the packages below and returns a
-frozen object with ``to_frame()`` (pandas) and a table of its own in notebooks. Nothing is
-printed: progress goes to a function of the caller's, what should be known to :mod:`warnings`.
-Where it cannot do what it is asked it raises :class:`simulator.errors.PacelineError` with one
+Each function checks its arguments, does one thing, and returns a frozen object. Most of these
+have ``to_frame()`` (a pandas table) and show themselves as tables in notebooks. A function prints
+nothing: progress goes to a function that you give, and what you should know to :mod:`warnings`.
+What it cannot do it refuses: it raises a :class:`simulator.errors.PacelineError` with one
 sentence, which names arguments in backticks: `` `out` ``, `` `force=True` ``.
+
+Figures of results are in seconds, bytes, bytes per second, samples per second and US dollars; the
+end of a name says which (``_s``, ``_bytes``, ``_bytes_per_s``, ``_samples_per_s``, ``_usd``).
 
 Kinds of arguments that several functions have, such as a scenario's :data:`~paceline.arguments.Source`
 or its :data:`~paceline.arguments.Settings`, are explained once, in :mod:`paceline.arguments`.

@@ -35,7 +35,7 @@ def new_scenario(
     out: File | None = None,
     force: bool = False,
 ) -> Scenario:
-    """A scenario to begin with, and its file with a comment on each key.
+    """Make a first scenario from a few figures; with ``out``, also write its file, with a comment on each key.
 
     Parameters
     ----------
@@ -44,39 +44,44 @@ def new_scenario(
     step_time
         Time of a training step on one device, with its unit, such as ``"250 ms"``.
     parameters
-        Trainable parameters of the model.
+        Number of trainable parameters of the model.
     batch
-        Samples that each replica takes a step; ``step_time`` is that of such a step.
+        Samples that each replica takes per step; ``step_time`` is the time of such a step.
     cluster
         A cluster of the catalogue, or the path of its file; None: ``devices``, ``bandwidth`` and ``latency`` describe one.
     nodes
-        Machines.
+        Number of machines.
     devices
-        Devices of each, where ``cluster`` does not say it.
+        Devices per machine, where ``cluster`` does not say it.
     bandwidth, latency
         Of the network between machines, where ``cluster`` does not say it.
     price
-        Of a machine for an hour, such as ``"0.40/h"``; None: the cluster's own, if it has one.
+        Price of a machine per hour in US dollars, such as ``"0.40/h"``; None: the cluster's own, if it has one.
     strategy
         A short name: ``"single"``, ``"mirrored"``, ``"ring"`` and other all-reduces, ``"sync-ps"``, ``"backup"``, ``"async-ps"`` or
         ``"ssp"``.
     workers
-        None: as many as the machines take.
+        Number of workers; None: as many as the machines take.
     servers
-        Parameter servers, each on a machine of its own.
+        Number of parameter servers, each on a machine of its own.
     epochs, dataset_size
-        Of the whole job, and samples of one epoch; None: steps alone are simulated.
+        Epochs of the whole job, and samples of one epoch; None: steps alone are simulated.
     out
         The file to write; None: none is written.
     force
         Replace a file that is there already.
+
+    Returns
+    -------
+    Scenario
+        The scenario, ready for :func:`simulate`.
 
     Raises
     ------
     InputError
         A figure cannot be read or says nothing, or the file is there already or cannot be written.
     ScenarioError
-        There is no workload or cluster of the name, or they do not go together.
+        There is no workload or cluster of this name, or they do not go together.
 
     Examples
     --------

@@ -78,36 +78,36 @@ def calibrate(
 ) -> Workload:
     """Measure a real training step on the device at hand, and fit a workload to it; or fit what was measured before.
 
-    TensorFlow runs in child processes; raw measurements are kept and never overwritten. Warns of
-    what makes times doubtful: a GPU that TensorFlow does not see, disturbed measurements that were accepted.
+    TensorFlow runs in child processes. Raw measurements are kept, and never overwritten. It warns of
+    what makes times doubtful: a GPU that TensorFlow does not see, or disturbed measurements that were accepted.
 
     Parameters
     ----------
     model
-        ``FILE.py:FUNCTION``; FUNCTION() returns a Keras model or (model, loss, input_spec).
+        ``FILE.py:FUNCTION``; ``FUNCTION()`` returns a Keras model, or ``(model, loss, input_spec)``.
     name
-        Of the workload: letters, digits, and ``. _ + -``.
+        Name of the workload: letters, digits, and ``. _ + -``.
     step
-        Instead of a model a training step of your own, ``FILE.py:FUNCTION``: FUNCTION(batch_size)
+        Instead of ``model``, a training step of your own, ``FILE.py:FUNCTION``; ``FUNCTION(batch_size)``
         returns a callable that makes one step.
     from_measurements
-        Instead of measuring: the measurement files of an earlier calibration, all that belong to it.
+        Instead of measuring: all measurement files of an earlier calibration.
     batches
-        Batch sizes to measure, at least two.
+        Batch sizes to measure in samples, at least two.
     steps
         Timed steps at each batch size, in each run.
     runs
-        Processes to measure in, one after the other; they differ more than steps do.
+        Processes to measure in, one after the other; processes differ more than steps do.
     at_once
-        Processes to measure at the same time as well, each on cores of its own, which shows
+        Processes to measure at the same time too, each on cores of its own. They show
         how much of the spread between processes those of one machine have in common, and how
-        much longer a step takes while other cores are busy; 1 measures none. CPUs only: elsewhere
+        much longer a step takes while other cores are busy. 1 measures none. CPUs only: elsewhere
         it is left out, with a warning.
     launches
-        How often they are started together; fewer than 5 tell little.
+        How often the processes of ``at_once`` are started together; fewer than 5 tell little.
     accept_disturbed
-        Fit measurements that other processes have disturbed, and runs at different levels,
-        with a warning, also in ``provenance["disturbed"]``, instead of refusing.
+        Fit measurements that other processes have disturbed, and runs at different levels, instead of
+        refusing them; with a warning, which ``provenance["disturbed"]`` keeps.
     device
         ``"CPU"``, ``"GPU"`` or ``"GPU:1"``; None takes the first GPU, else the CPU.
     precision
@@ -115,28 +115,34 @@ def calibrate(
     jit
         Compile the step with XLA.
     layers
-        Measure each layer of ``model`` as well, for strategies that cut it: time of its passes, what it
-        hands on and keeps, operations. The layers are those between tensors through which all paths of the model pass.
+        Measure each layer of ``model`` too, for strategies that cut it: the time of its passes, what it
+        hands on and keeps, its operations. Layers lie between tensors through which all paths of the model pass.
     python
-        A Python that has TensorFlow and the model's packages; None takes this one.
+        A Python that has TensorFlow and the model's packages; None takes the one that runs this.
     timeout_s
         Seconds after which a run is given up.
     measurements
         Folder for raw measurements.
     out
-        A workload file to write as well, such as ``models/workloads/NAME.toml``, which
+        A workload file to write too, such as ``models/workloads/NAME.toml``, which
         scenarios then ``use``.
     command
-        What made it, for ``provenance["command"]``; left out: this call.
+        What made the workload, for ``provenance["command"]``; empty: this call.
     progress
-        Called with what is done, what there is in all, and what is counted: steps, then launches at once.
+        Called with the number done, the number of all, and what is counted: steps, then launches at once.
+
+    Returns
+    -------
+    Workload
+        Times in seconds: ``forward``, ``backward`` and ``apply_s``, with the law of their jitter, draws of what the fit leaves
+        open, and the model's variables.
 
     Raises
     ------
     InputError
         An argument cannot be used, or the file or function does not exist.
     MeasurementsError
-        A file of ``from_measurements`` is damaged, given twice, or too little to be fitted.
+        A file of ``from_measurements`` is damaged, given twice, or too small to be fitted.
     CalibrationError
         The child process failed, or what it measured cannot be fitted or trusted.
     KeyboardInterrupt
@@ -193,9 +199,9 @@ def calibrate_input(
     command: Text = "",
     progress: Stages = None,
 ) -> InputPipeline:
-    """Time the batches of a tf.data pipeline, and fit an input pipeline that a scenario can use.
+    """Time the batches of a ``tf.data`` pipeline, and fit an input pipeline that a scenario can use.
 
-    TensorFlow runs in a child process; raw measurements are kept and never overwritten. Warns of parts that are badly determined.
+    TensorFlow runs in a child process. Raw measurements are kept, and never overwritten. It warns of parts that are badly determined.
 
     Parameters
     ----------
@@ -203,30 +209,36 @@ def calibrate_input(
         ``FILE.py:NAME``: a ``tf.data.Dataset``, or a function that returns one and may take ``num_parallel_calls``,
         ``batch``, ``prefetch`` and ``cache``; None with ``from_measurements``.
     name
-        Of the pipeline.
+        Name of the pipeline.
     from_measurements
         Instead of measuring: the measurement file of an earlier calibration.
     batches
-        Given in turn to a function that takes ``batch``; None: 16, 32 and 64.
+        Batch sizes in samples, given in turn to a function that takes ``batch``; None: 16, 32 and 64.
     calls
-        Parallel calls to measure, or threads where it takes no ``num_parallel_calls``; None: 1, 2, 4 and so on up to the cores.
+        Numbers of parallel calls to measure, or of threads where it takes no ``num_parallel_calls``; None: 1, 2, 4 and so on up to
+        the cores.
     rounds
-        Turns over all settings.
+        Rounds over all batch sizes and numbers of calls.
     count
-        Batches of each setting in a turn; where the pipeline caches, whole epochs are measured.
+        Batches of each setting per round; where the pipeline caches, whole epochs are measured.
     python, timeout_s, measurements, progress
         As for :func:`calibrate`.
     out
-        A file to write as well, such as ``models/inputs/NAME.toml``, which scenarios then ``use``.
+        A file to write too, such as ``models/inputs/NAME.toml``, which scenarios then ``use``.
     command
-        What made it, for ``provenance["command"]``; left out: this call.
+        What made the pipeline, for ``provenance["command"]``; empty: this call.
+
+    Returns
+    -------
+    InputPipeline
+        What a batch takes, in seconds on one core: its serial and its parallel part, in first and in later epochs.
 
     Raises
     ------
     InputError
-        An argument cannot be used, there is no such object, it is no data set, it is empty, or it raises.
+        An argument cannot be used, or there is no such object, or it is no data set, is empty, or raises.
     MeasurementsError
-        ``from_measurements`` is damaged, or something else.
+        ``from_measurements`` is damaged, or no measurement file of an input pipeline.
     CalibrationError
         The child process failed.
     KeyboardInterrupt
@@ -262,17 +274,17 @@ def calibrate_input(
 def read_profiles(
     profiles: ProfilePlaces, *, profile_run: Text | None = None, python: Python = None, timeout_s: Timeout = 1800.0
 ) -> Profiled:
-    """Read profiles that tf.profiler or the TensorBoard callback wrote, and tell what a training step in them consists of.
+    """Read profiles that ``tf.profiler`` or the TensorBoard callback wrote, and tell the parts of a training step.
 
     Parameters
     ----------
     profiles
-        By the samples of a step: a TensorBoard log directory, the folder of one run, an
+        Where they lie, by the samples of a step (``{32: "logs"}``): a TensorBoard log directory, the folder of one run, an
         ``.xplane.pb`` file, or a list of these.
     profile_run
         Name of the profiling run in each log directory; None takes the newest.
     python
-        A Python that has TensorFlow, whose classes read the files; None takes this one.
+        A Python that has TensorFlow, whose classes read the files; None takes the one that runs this.
     timeout_s
         Seconds after which reading is given up.
 
@@ -286,7 +298,7 @@ def read_profiles(
     InputError
         There is no profile, or it cannot be read.
     CalibrationError
-        It has no steps, or that Python has no TensorFlow.
+        The profile has no steps, or that Python has no TensorFlow.
 
     Examples
     --------
@@ -316,42 +328,42 @@ def calibrate_profile(
     out: File | None = None,
     command: Text = "",
 ) -> Workload:
-    """Fit a workload to profiles of a training that has been run; nothing is measured.
+    """Fit a workload to profiles of a training that you have already run. Nothing is measured.
 
-    Profiles do not tell the sizes of the model's variables: give one of ``model``, ``checkpoint`` and ``variables``.
+    Profiles do not tell the sizes of the model's variables. So give one of ``model``, ``checkpoint`` and ``variables``.
 
     Parameters
     ----------
     profiles
-        As for :func:`read_profiles`, or what it has read. From one batch size alone, all time counts as the samples'.
+        As for :func:`read_profiles`, or what it returned. From one batch size alone, all time counts as the samples'.
     name
-        Of the workload.
+        Name of the workload.
     model
         ``FILE.py:FUNCTION`` that returns the Keras model; it is built, not run.
     checkpoint
         A checkpoint (prefix or folder), a SavedModel's folder, or a ``.keras`` file.
     variables
-        A JSON file: ``[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...]``, as created.
+        A JSON file: ``[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...]``, in the order of creation.
     profile_run, python, timeout_s
         As for :func:`read_profiles`.
     precision
         ``"float32"`` or ``"mixed_float16"``, which a profile does not tell either.
     out
-        A workload file to write as well.
+        A workload file to write too.
     command
-        What made it, for ``provenance["command"]``; left out: this call.
+        What made the workload, for ``provenance["command"]``; empty: this call.
 
     Returns
     -------
     Workload
-        What the profiles could not tell stands in its ``provenance``, by subject.
+        As of :func:`calibrate`. Its ``provenance`` says, by subject, what the profiles could not tell.
 
     Raises
     ------
     InputError
         A profile cannot be used, or nothing tells the sizes of the variables.
     CalibrationError
-        The profiles have no steps, or what was asked of that Python failed.
+        The profiles have no steps, or ``python`` could not read them or build the model.
 
     Examples
     --------
@@ -392,35 +404,35 @@ def calibrate_link(
     command: Text = "",
     progress: Stages = None,
 ) -> Cluster:
-    """Measure a link through TensorFlow's own gRPC transport, and fit latency and bandwidth.
+    """Measure a link through TensorFlow's own gRPC transport, and fit its latency and bandwidth.
 
     Parameters
     ----------
     name
-        Of the cluster: letters, digits, and ``. _ + -``.
+        Name of the cluster: letters, digits, and ``. _ + -``.
     peer
         ``HOST:PORT`` where :func:`serve_link` runs on another host, which must be able to connect
         back to this one. None measures between two processes of this machine, in a network
-        namespace that nobody else can reach; with GPUs also copies between host and device, and all-reduce.
+        namespace that nobody else can reach; with GPUs also copies between host and device, and all-reduces.
     sizes
-        Bytes of the messages, at least two sizes; None takes 1 KiB to 64 MiB.
+        Sizes of the messages in bytes, at least two; None takes 1 KiB to 64 MiB.
     rounds
         How often each size is measured, in turn.
     logical_devices
-        On a machine without GPUs: all-reduce between so many logical devices of its processor too,
-        which tells ``intra_device``, the memory that replicas on one device share.
+        On a machine without GPUs, measure all-reduces between so many logical devices of its processor too.
+        They tell ``intra_device``, the memory that replicas on one device share.
     python
-        A Python that has TensorFlow; None takes this one.
+        A Python that has TensorFlow; None takes the one that runs this.
     timeout_s
         Seconds after which measuring is given up.
     measurements
         Folder for raw measurements.
     out
-        A cluster file to write as well, such as ``models/clusters/NAME.toml``, which scenarios then ``use``.
+        A cluster file to write too, such as ``models/clusters/NAME.toml``, which scenarios then ``use``.
     command
-        What made it, for ``provenance["command"]``; left out: this call.
+        What made the cluster, for ``provenance["command"]``; empty: this call.
     progress
-        Called with transfers done and in all, and ``"transfers"``.
+        Called with the number of transfers done, the number of all, and ``"transfers"``.
 
     Returns
     -------
@@ -432,7 +444,7 @@ def calibrate_link(
     InputError
         An argument cannot be used.
     CalibrationError
-        The peer cannot be reached, a process failed, or what was measured is too little to be fitted.
+        The peer cannot be reached, a process failed, or too little was measured to be fitted.
     KeyboardInterrupt
         Ctrl-C; its text says what of the measurements is kept, and where.
 
@@ -462,26 +474,26 @@ def calibrate_link(
 def serve_link(
     address: Address, *, python: Python = None, ready: Annotated[Callable[[], None] | None, MustBe("a function")] = None
 ) -> None:
-    """Be the other half of :func:`calibrate_link` on this host, until Ctrl-C; returns never.
+    """Answer :func:`calibrate_link` of another host, until Ctrl-C. It never returns.
 
-    TensorFlow's server listens on all interfaces of the host, whatever address it is given, and
-    who reaches it can run code: use it in a trusted network only.
+    Use it in a trusted network only: TensorFlow's server listens on all interfaces of the host, whatever
+    address it is given, and whoever reaches it can run code.
 
     Parameters
     ----------
     address
         ``HOST:PORT`` of this host, as the other one reaches it.
     python
-        A Python that has TensorFlow; None takes this one.
+        A Python that has TensorFlow; None takes the one that runs this.
     ready
-        Called when it can be measured with.
+        Called once the server answers.
 
     Raises
     ------
     InputError
-        The address is none, or there is no such Python.
+        This is no address, or there is no such Python.
     CalibrationError
-        The server could not be started: the port is taken, say.
+        The server could not be started, for example because the port is taken.
     KeyboardInterrupt
         Ctrl-C; the server is stopped first.
 
@@ -499,18 +511,23 @@ def serve_link(
 
 @checked
 def read_tf_config(tf_config: Text) -> TfCluster:
-    """Read a cluster as TensorFlow knows it.
+    """Read a cluster from a ``TF_CONFIG`` or a ``ClusterSpec``.
 
     Parameters
     ----------
     tf_config
-        ``"env"`` for the environment variable TF_CONFIG; or JSON that begins with a brace, or the path
-        of a file with such JSON: a TF_CONFIG, or a ClusterSpec alone.
+        ``"env"`` for the environment variable ``TF_CONFIG``; or JSON that begins with a brace; or the path
+        of a file with such JSON. The JSON is a ``TF_CONFIG``, or a ``ClusterSpec`` alone.
+
+    Returns
+    -------
+    TfCluster
+        ``jobs``: the addresses of its tasks, by job; ``strategy``: what such a cluster is for.
 
     Raises
     ------
     InputError
-        It is no JSON or no cluster, an address is wrong or used twice, or nobody trains.
+        It is no JSON or no cluster, an address is wrong or used twice, or no task trains.
 
     Examples
     --------
@@ -532,29 +549,34 @@ def scenario_of_tf_config(
     devices_per_worker: Count = 1,
     out: File | None = None,
 ) -> Scenario:
-    """A scenario of the cluster that a TF_CONFIG describes.
+    """Make a scenario of the cluster that a ``TF_CONFIG`` describes.
 
     Parameters
     ----------
     tf_config
-        As for :func:`read_tf_config`, or what it has read.
+        As for :func:`read_tf_config`, or what it returned.
     workload
         A workload of the catalogue, or the path of its file.
     batch
-        Samples that each replica takes a step.
+        Samples that each replica takes per step.
     cluster
-        Hardware and links, of which addresses tell nothing: a cluster of the catalogue, or a file.
+        Hardware and links, of which addresses tell nothing: a cluster of the catalogue, or the path of a file.
     devices_per_worker
-        Devices, so replicas, that each worker drives.
+        Devices that each worker drives; each is a replica.
     out
-        A scenario file to write as well, with remarks on what a TF_CONFIG leaves open; it must not exist yet.
+        A scenario file to write too, with remarks on what a ``TF_CONFIG`` leaves open. It must not exist yet.
+
+    Returns
+    -------
+    Scenario
+        The scenario, ready for :func:`simulate`.
 
     Raises
     ------
     InputError
-        The TF_CONFIG cannot be used, a number is below 1, or ``out`` exists or cannot be written.
+        The ``TF_CONFIG`` cannot be used, a number is below 1, or ``out`` exists or cannot be written.
     ScenarioError
-        The scenario breaks a rule, or names a workload or cluster that there is not.
+        The scenario breaks a rule, or names a workload or cluster that does not exist.
 
     Examples
     --------

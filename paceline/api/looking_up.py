@@ -17,7 +17,12 @@ __all__ = ["models", "schema"]
 
 @checked
 def models() -> Catalogue:
-    """The workloads, clusters, input pipelines and devices that a scenario can name with ``use``.
+    """List the workloads, clusters, input pipelines and devices that a scenario can name.
+
+    Returns
+    -------
+    Catalogue
+        A sequence of entries, each with its ``kind``, ``name`` and ``file``; ``[name]`` gives one of them.
 
     Examples
     --------
@@ -32,15 +37,20 @@ def models() -> Catalogue:
 
 @checked
 def schema(format: Format | None = None) -> dict[str, Any]:  # noqa: A002
-    """The JSON Schema of a file format, or of all by their names.
+    """Return the JSON Schema of a file format, or those of all formats.
 
-    A quantity may be given as text with a unit under its short name (``latency = "20 us"``)
+    A quantity may be given as text with a unit under its short name (``latency = "20 us"``),
     or as a number under its full name (``latency_s = 2e-5``).
 
     Parameters
     ----------
     format
         ``"scenario"``, ``"workload"``, ``"cluster"``, ``"device"``, ``"input"``, ``"result"`` or ``"testbed-setting"``; None: all of them.
+
+    Returns
+    -------
+    dict
+        The schema; of all formats, the schemas by the formats' names.
 
     Examples
     --------

@@ -55,13 +55,13 @@ __all__ = ["compare", "load", "memory", "observe", "plan", "preview", "report", 
 
 @checked
 def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) -> Scenario:
-    """Load a scenario, set keys of it, validate it.
+    """Load a scenario, change some of its keys, and check it.
 
     Parameters
     ----------
     scenario
-        A path; the name of a scenario that comes along (``"ring"``, ``"async-ps"``, ...);
-        nested tables as a file has them; or a scenario, to change it.
+        The path of a file; the name of a scenario that comes with Paceline (``"ring"``, ``"async-ps"``, ...);
+        nested tables as a file has them; or a scenario that is loaded already.
     settings
         Values by dotted key, quantities as text with a unit. None unsets a key: its default holds
         again. ``workload``, ``cluster`` or ``strategy`` as a whole may be set to a loaded or calibrated
@@ -70,17 +70,22 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
     prices
         As for :func:`plan`.
 
+    Returns
+    -------
+    Scenario
+        Frozen, with all quantities in seconds, bytes and bytes per second.
+
     Raises
     ------
     ScenarioError
         One line for each rule broken, with file and dotted key.
     InputError
-        A price cannot be read, or is for a cluster of another name.
+        A price cannot be read, or is for a cluster that the scenario does not have.
 
     Warns
     -----
     SettingWarning
-        A setting leaves no room for keys of the scenario, which are left out.
+        A setting excludes keys of the scenario; these are left out.
 
     Examples
     --------
@@ -112,24 +117,26 @@ def simulate(
     prices
         As for :func:`plan`.
     observer
-        Receives every record of the first replication: a trace, an audit.
+        Receives every record of the first replication, for a trace or an audit.
     progress
-        Called with replications done, and what share of the present one, and with how many there are in all: after each, and
-        in long ones after each some thousand steps.
+        Called with the number of replications done, the share of the present one included, and the number of all: after each
+        replication, and in long ones after every some thousand steps.
     agree
-        Called before what takes hours, with a :class:`~paceline.lengthy.Lengthy`; raises where it should not be. None agrees.
+        Called with a :class:`~paceline.lengthy.Lengthy` before a simulation that takes hours; it raises if it is not to start.
+        None: it starts.
 
     Returns
     -------
     Result
-        Depends on the scenario alone, but for ``wall_time_s``.
+        Throughput, staleness, step times, bottleneck, and their intervals. The same scenario gives the same result, except for
+        ``wall_time_s``.
 
     Raises
     ------
     ScenarioError
         One line for each rule broken, with file and dotted key.
     SimulationError
-        The engine found an impossible state, such as a dead-lock.
+        The simulation came to an impossible state, such as a deadlock.
 
     Examples
     --------
@@ -156,24 +163,24 @@ def observe(
     progress: Steps = None,
     agree: Asking = None,
 ) -> Observation:
-    """Simulate one scenario, and look closely at its first replication.
+    """Simulate one scenario, and write down what its first replication did.
 
     Parameters
     ----------
     scenario, settings, prices, progress, agree
         As for :func:`simulate`.
     trace
-        Write a Chrome trace, with the messages' arrows and the critical path of a step: open it
+        Write a Chrome trace to this file, with arrows for messages and the critical path of a step. Open it
         at ui.perfetto.dev or chrome://tracing.
     tensorboard
-        Write scalars and histograms, step by step, into this folder: ``tensorboard --logdir``.
+        Write scalars and histograms, step by step, into this folder. Open it with ``tensorboard --logdir``.
     audit
-        Check every law of a sound simulation.
+        Check every law that a sound simulation obeys.
 
     Returns
     -------
     Observation
-        The ``result``, the ``laws`` that were checked, and the sentence on what bounds a step.
+        The ``result``, the ``laws`` that were checked, and a sentence on what bounds a step.
 
     Raises
     ------
@@ -199,12 +206,17 @@ def observe(
 
 @checked
 def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None) -> Printed:
-    """What simulating a scenario would do: its links, ranks, the operations of a step and the rules; nothing is simulated.
+    """Show what would be simulated: links, ranks, the operations of a step, and rules. Nothing is simulated.
 
     Parameters
     ----------
     scenario, settings, prices
         As for :func:`load`.
+
+    Returns
+    -------
+    Printed
+        The ``program``, with mean seconds of its passes. ``paceline simulate --program`` prints it.
 
     Raises
     ------
@@ -223,7 +235,7 @@ def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None)
 
 @checked
 def memory(scenario: Source, settings: Settings = ()) -> Memory:
-    """What a scenario's devices hold while they train, part by part, and whether that fits; nothing is simulated.
+    """Show what a device holds while it trains, part by part, and whether that fits. Nothing is simulated.
 
     Parameters
     ----------
@@ -233,8 +245,8 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
     Returns
     -------
     Memory
-        A row for each stage of a pipeline in its table; ``free_bytes``, ``largest_batch``, and in ``refused`` and
-        ``not_checked`` why it does not fit, or why that is not known.
+        A table with a row for each stage of a pipeline (one row where there is none); ``free_bytes``, ``largest_batch``
+        (samples of a replica), and in ``refused`` and ``not_checked`` why it does not fit, or why that is not known.
 
     Raises
     ------
@@ -254,19 +266,19 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
 
 @checked
 def compare(ours: Answer, theirs: Answer) -> comparing.Comparison:
-    """Throughput of one result over that of another, run by run where their runs share their draws.
+    """Compare the throughput of two results, run by run where both drew the same random numbers.
 
     Parameters
     ----------
     ours, theirs
-        Results, such as two of a sweep.
+        Two results, such as two of a sweep.
 
     Returns
     -------
     Comparison
-        ``ratio`` (mean, and 90% prediction interval), and in how many of ``runs`` ours
-        ``wins`` and ``losses``. ``runs`` is 0 where the two have another seed or number of
-        replications: the interval is then as wide as those of both allow.
+        ``ratio``: throughput of ours over that of theirs, mean and 90% prediction interval. ``wins``
+        and ``losses``: in how many of the ``runs`` ours was faster or slower. ``runs`` is 0 where the two
+        differ in seed or number of replications; the interval is then as wide as both results' intervals allow.
 
     Examples
     --------
@@ -295,31 +307,31 @@ def sweep(
     progress: Progress = None,
     agree: Asking = None,
 ) -> Sweep:
-    """Simulate every combination of some values.
+    """Simulate a scenario with every combination of some values.
 
     Parameters
     ----------
     scenario
         As for :func:`load`.
     over
-        Values by dotted key, or a range of whole numbers such as ``"1..8"``; the last key changes fastest.
+        Lists of values by dotted key, or a range of whole numbers such as ``"1..8"``. The last key changes fastest.
     settings
-        Keys to set in all of them.
+        Keys to set in all combinations.
     prices
         As for :func:`plan`.
     out
-        A results file, one line per scenario, each written as soon as it is there: after an
-        interruption the same call goes on where it was. None keeps results in memory.
+        A results file with one line per scenario. Lines are written as they come: after an
+        interruption the same call goes on where it was. None keeps results in memory only.
     jobs
         Processes, or tasks at a time; 0 takes all cores. Results do not depend on it.
     backend, scheduler
-        Where they run: on this machine, or on a Dask or Ray cluster at that address.
+        Where scenarios are simulated: on this machine, or on a Dask or Ray cluster at the address ``scheduler``.
     force
         Begin anew if ``out`` holds the results of another sweep.
     retry_failed
         Simulate again what failed in an earlier run.
     progress
-        Called with scenarios done and in all.
+        Called with the number of scenarios done and of all.
     agree
         As for :func:`simulate`.
 
@@ -335,7 +347,8 @@ def sweep(
     ResultsError
         ``out`` holds something else.
     InputError
-        An argument is of the wrong kind, ``out`` cannot be written or is the scenario's own file, or the cluster cannot be used.
+        An argument is of the wrong kind; ``out`` cannot be written, or is the scenario's own file; or the Dask or Ray cluster
+        cannot be used.
 
     Examples
     --------
@@ -384,67 +397,69 @@ def plan(
     progress: Progress = None,
     agree: Asking = None,
 ) -> Plan:
-    """Find the configuration that reaches a goal best.
+    """Find the cheapest, fastest or smallest configuration that reaches a goal.
 
-    The goal is a throughput; or samples (and epochs) within a deadline, a budget, or both.
+    The goal is a throughput; or a number of samples (and epochs) within a deadline, a budget, or both.
 
     Parameters
     ----------
     scenario
         As for :func:`load`.
     target_throughput
-        Such as ``"20000 samples/s"``, or a number of samples a second.
+        Throughput to reach, such as ``"20000 samples/s"``, or a number of samples per second.
     samples, epochs
-        Samples of the data set, and how often all of them are trained on; left out: as the scenario's ``[job]`` says, else once.
+        Samples of the data set, and how often all of them are trained on; None: as the scenario's ``[job]`` says, else once.
         Where the scenario has a ``[job]``, an ``[input]`` or measured overheads, time and cost are those of the whole job.
     dataset_size
         The same as ``samples``.
     deadline
-        Such as ``"12 h"``, or seconds.
+        Time within which the training must end, such as ``"12 h"``, or a number of seconds.
     budget
-        Such as ``"500 USD"``, or US dollars.
+        What it may cost, such as ``"500 USD"``, or a number of US dollars.
     confidence
-        Share of real runs that must reach the goal.
+        Share of real runs that must reach the goal, between 0 and 1.
     prefer
-        What is best among all that do; left out: the fastest where only a budget is given,
+        What is best among all that reach the goal; None: the fastest where only a budget is given,
         else the cheapest.
     clusters
-        Names of the catalogue, or paths of files; none: the scenario's own.
+        Clusters to choose from: names of the catalogue, or paths of files; none: the scenario's own.
     over
         Further values to choose from, by dotted key.
     strategies
-        Short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``, or of a workload with layers ``"pipeline"``, ``"hybrid"``, each
-        of which spans degrees (docs/planning.md); none: the scenario's own, and of a workload with layers all that cut it.
+        Strategies to choose from, by short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``. For a workload with layers also
+        ``"pipeline"`` and ``"hybrid"``, each of which spans degrees (docs/planning.md). None given: the scenario's own, and for a
+        workload with layers all that cut it.
     workers, servers
         A range ``"1..64"``, of which no more are simulated than needed, or a list.
     scaling
-        Weak: each replica keeps its batch. Strong: all together keep theirs. Left out: as
+        ``"weak"``: each replica keeps its batch. ``"strong"``: all replicas together keep theirs. None: as
         the scenario has it.
     settings
         Keys to set in all configurations, whatever their cluster.
     prices
-        Of a node for an hour, by the name of its cluster or the path of its file: ``"0.40/h"``, a
-        number of US dollars, a :class:`~simulator.cluster.Price`, or for machines of one's own
+        Price of a node per hour, by the name of its cluster or the path of its file: ``"0.40/h"``, a
+        number of US dollars, a :class:`~simulator.cluster.Price`, or for machines that you own
         ``"BUY:4000USD,years:4,power:0.5kW"`` (also ``electricity:0.30USD/kWh``, ``use:0.6`` of all
         hours). A price alone, or under ``"*"``, is for every cluster that has none.
     out
-        A results file ``NAME.ndjson`` of what is simulated; an interrupted plan goes on in it. The answer
-        is written beside it, as ``NAME.plan.json``: :func:`report` takes both.
+        A results file ``NAME.ndjson`` for what is simulated; an interrupted plan goes on in it. The answer
+        is written beside it, as ``NAME.plan.json``. :func:`report` takes both.
     jobs, backend, scheduler, force, progress, agree
         As for :func:`sweep`. The answer does not depend on them.
 
     Returns
     -------
     Plan
-        Where nothing meets the goal, ``feasible`` is False and ``chosen`` the nearest there is.
+        The answer: ``chosen`` and the runners-up, with time in seconds and cost in US dollars, and ``why``. Where nothing meets
+        the goal, ``feasible`` is False and ``chosen`` is the nearest there is.
 
     Raises
     ------
     InputError
-        There is no goal or more than one, a range is empty, a name unknown, a price cannot be
-        read or is for none of the clusters, or nothing has the price that a budget needs.
+        There is no goal or more than one; a range is empty; a name is unknown; a price cannot be
+        read or is for none of the clusters; or no cluster has the price that a budget needs.
     ScenarioError
-        No configuration can be.
+        No configuration is possible.
 
     Examples
     --------
@@ -492,30 +507,30 @@ def report(
     jobs: Jobs = 0,
     progress: Stages = None,
 ) -> Report:
-    """Write a report of some results: one HTML file that opens offline, and if wanted its figures and tables as files.
+    """Write a report of results: one HTML file that opens offline. Its figures and tables can be written as files too.
 
     Parameters
     ----------
     source
-        A result, several, a sweep, a plan, a results file (its path, or what :func:`paceline.read_results` read),
+        A result or several, a sweep, a plan, a results file (its path, or what :func:`paceline.read_results` read),
         or several paths to compare.
     out
-        Where to write; a report that is there is replaced. Left out: beside the (first) results file, ending in
+        The file to write; a report that is there is replaced. None: beside the (first) results file, ending in
         ``.html``, or ``report.html``.
     plan
-        What a plan answered, if these are its results.
+        The plan's answer, or its path, if these are the results of a plan.
     title
-        Heading of the page; left out: the workload's name.
+        Heading of the page; empty: the workload's name.
     measured
-        A table (CSV) of your own measurements to show beside the predictions, with the
-        columns workers and throughput (samples/s) and, if you like, servers, staleness, batch.
+        A CSV file of your own measurements to show beside the predictions: columns ``workers`` and
+        ``throughput`` (samples/s), and where you have them ``servers``, ``staleness``, ``batch``.
     what_ifs
-        Simulate the report's answer again, which takes some seconds, for the timeline of
-        some of its steps and for what one change at a time would gain.
+        Simulate the report's answer again, which takes some seconds: for the timeline of
+        some of its steps, and for what one change at a time would gain.
     figures
-        Write each figure as an image into this folder; needs Chromium and the extra ``figures`` of this package.
+        Write each figure as an image into this folder; needs Chromium and this package's extra ``figures``.
     formats
-        Of the images.
+        Formats of the images.
     tables
         Write each table as CSV into this folder.
     force
@@ -523,7 +538,12 @@ def report(
     jobs
         Processes for the what-ifs; 0 takes all cores.
     progress
-        Called with what is done, what there is in all, and of what: ``"what-ifs"`` or ``"figures"``.
+        Called with the number done, the number of all, and what is counted: ``"what-ifs"`` or ``"figures"``.
+
+    Returns
+    -------
+    Report
+        The ``path`` of the page and what else was written; ``to_frame()`` has a row for each result.
 
     Raises
     ------
@@ -532,7 +552,7 @@ def report(
     InputError
         ``out`` cannot be written, is no report, or is one of the files that are read.
     StoppedReport
-        Ctrl-C came while what-ifs were simulated: the report is written without them.
+        Ctrl-C came while what-ifs were simulated; the report is written without them.
 
     Examples
     --------

@@ -46,49 +46,49 @@ def testbed(
     """Start a real TensorFlow cluster on this machine, train on it, and measure every step.
 
     Workers and parameter servers are processes in network namespaces that nobody else can
-    reach. Nothing of it is left behind, however it ends; raw measurements are kept, and never
+    reach. Nothing of them is left behind, however the run ends. Raw measurements are kept, and never
     overwritten.
 
     Parameters
     ----------
     setting
-        What runs: a TOML file, nested tables as it has them, or None: 4 asynchronous workers of
-        ``ladder-1mb`` and a parameter server on links of 400 Mbit/s, with compute that is drawn
-        from an exponential law of 100 ms.
+        What runs: a TOML file, or nested tables as such a file has them. None: 4 asynchronous workers of
+        ``ladder-1mb`` and a parameter server on links of 400 Mbit/s, with compute drawn
+        from an exponential law of mean 100 ms.
     settings
         Values by dotted key of :class:`calibrate.testbed.setting.TestbedSetting`, quantities as text
         with a unit, such as ``{"workers": 8, "link.bandwidth": "1 Gbit/s"}``. ``link = "loopback"`` needs
         no root. ``model`` is a synthetic one (``"ladder-4mb"``), ``"FILE.py:FUNCTION"`` or a workload.
     repeats
-        How often it is run; each repeat starts a new cluster.
+        Number of repeats; each starts a new cluster.
     seed
-        Of emulated compute and of staggered starts.
+        Seed of emulated compute and of staggered starts.
     python
-        A Python that has TensorFlow; None takes this one.
+        A Python that has TensorFlow; None takes the one that runs this.
     timeout_s
         Seconds after which a repeat is given up.
     measurements
         Folder for raw measurements; each call adds a file.
     progress
-        Called with repeats done and repeats in all.
+        Called with the number of repeats done and of all.
 
     Returns
     -------
     TestbedRun
-        Updates/s and samples/s of each repeat with the 90% interval of the next, staleness, where a
-        step's time goes, bytes and CPU seconds of each job.
+        Updates/s and samples/s of each repeat with the 90% interval of the next; staleness in updates; where a
+        step's time goes, in seconds; bytes and CPU seconds of each job.
 
     Warns
     -----
     PacelineWarning
-        Links cannot be shaped here and none were asked for: the run is on loopback.
+        Links cannot be shaped here, and none were asked for: the run is on loopback.
 
     Raises
     ------
     InputError
         One line for each rule broken, with file and dotted key; or this machine cannot run it.
     CalibrationError
-        A task died or hung. Whole repeats are kept; a note of the error says where.
+        A task died or hung. Whole repeats are kept; a note on the error says where.
 
     Examples
     --------
@@ -116,17 +116,22 @@ def testbed(
 
 @checked
 def testbed_read(file: File) -> TestbedRun:
-    """Read what :func:`testbed` has measured; whole repeats of a run that failed, or was stopped, are read too.
+    """Read what :func:`testbed` has measured. Of a run that failed or was stopped, whole repeats are read.
 
     Parameters
     ----------
     file
-        Of raw measurements.
+        A file of raw measurements.
+
+    Returns
+    -------
+    TestbedRun
+        As of :func:`testbed`.
 
     Raises
     ------
     InputError
-        It is not there, is damaged, is no testbed run, or holds no whole repeat.
+        The file does not exist, is damaged, is no testbed run, or holds no whole repeat.
 
     Examples
     --------
@@ -160,16 +165,21 @@ def testbed_fit(
     Parameters
     ----------
     files
-        Of raw measurements: emulated compute of a constant law, 1 worker in the modes with servers, 2
-        in a ring. At least two sizes of the model; links and loopback where both are to be predicted.
+        Files of raw measurements: emulated compute of a constant law, 1 worker in the modes with servers, 2
+        in a ring. At least two sizes of the model; both links and loopback where both are to be predicted.
     name
-        Of the machine.
+        Name of the machine.
     out
-        A file (JSON) to write the parameters to as well, which :func:`testbed_predict` reads.
+        A JSON file to write the parameters to, which :func:`testbed_predict` reads.
     seed
-        Of the joint draws that hold what the fit leaves open.
+        Seed of the joint draws that hold what the fit leaves open.
     progress
-        Called with what is done and what there is in all.
+        Called with the number of fits done and of all.
+
+    Returns
+    -------
+    Platform
+        The machine's parameters, in seconds and bytes, with their intervals.
 
     Warns
     -----
@@ -233,14 +243,14 @@ def testbed_predict(
     replications
         Simulated runs, each with its own draw of what the fit leaves open.
     seed
-        Of the simulation.
+        Seed of the simulation.
     python
-        A Python in which a model ``FILE.py:FUNCTION`` can be built, for its variables; None takes this one.
+        A Python in which a model ``FILE.py:FUNCTION`` can be built, for its variables; None takes the one that runs this.
 
     Returns
     -------
     Prediction
-        Updates/s and samples/s with the 90% interval of one run, and staleness.
+        Updates/s and samples/s with the 90% interval of one run, and staleness in updates.
 
     Raises
     ------

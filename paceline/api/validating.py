@@ -56,7 +56,7 @@ def validate(
     command: Text = "",
     progress: Stages = None,
 ) -> Validation:
-    """Predict what you have measured, and compare: signed errors, and whether each run lies inside its 90% interval.
+    """Predict your own runs and compare: signed errors, and whether each run lies inside its 90% interval.
 
     Parameters
     ----------
@@ -64,21 +64,21 @@ def validate(
         What was measured, as for :func:`load`; workers, servers and batch come from the points.
     measured
         A CSV file with columns ``workers`` and ``throughput``, and where they differ ``servers``,
-        ``batch`` and ``staleness`` (mean, in updates). A line for each run; lines with the same
+        ``batch`` and ``staleness`` (mean, in updates). One line per run; lines with the same
         setting are repeats, which show the noise.
     unit
-        Of the throughput in it.
+        Unit of the throughput in that file.
     thresholds
         What every score must reach: ``max_median`` and ``max_worst`` (size of the error of
         throughput, as a share: ``0.02`` or ``"2%"``), ``max_staleness`` (error of mean staleness,
         in updates), ``max_distance`` (between distributions of staleness, 0 to 1) and
-        ``min_coverage`` (share of runs inside the 90% interval). ``missed`` of the answer says which are not.
+        ``min_coverage`` (share of runs inside the 90% interval). ``missed`` of the answer says which are not reached.
     out
         An HTML page to write.
     markdown
-        A Markdown file whose section of this kind of validation is written, or replaced.
+        A Markdown file, in which the section of this kind of validation is written or replaced.
     rows
-        A CSV file to write of settings that took part in no fit, from which a discrepancy can be estimated.
+        A CSV file to write, of settings that took part in no fit. A discrepancy can be estimated from it.
     tables
         A folder for every setting and the longer tables as CSV files; ``markdown`` then has links to them in their place.
     force
@@ -86,19 +86,19 @@ def validate(
     agree
         As for :func:`simulate`.
     command
-        By which the page says that it was made; this call, if left out.
+        What made the page, as it says itself; empty: this call.
     progress
-        Called with what is done, what there is in all, and what is counted.
+        Called with the number done, the number of all, and what is counted.
 
     Returns
     -------
     Validation
-        A row for each setting, scores of each group, and what missed its threshold.
+        A row for each setting, scores of each group, and what missed its threshold. Errors are predicted over measured, less 1.
 
     Raises
     ------
     InputError
-        An argument, the scenario or a line of the points is wrong; names file, line, column and rule.
+        An argument, the scenario or a line of the points is wrong; the message names file, line, column and rule.
     SimulationError
         A prediction failed.
 
@@ -145,19 +145,19 @@ def refit(
     command: Text = "",
     progress: Stages = None,
 ) -> Refitted:
-    """Bring a scenario to what you have measured: fit its compute, links and servers, and predict each point from the others.
+    """Fit a scenario's compute, links and server costs to your own runs, and predict each run from the others.
 
-    What the points do not determine stays as it is.
+    What the runs do not determine stays as it is.
 
     Parameters
     ----------
     scenario, measured, settings, unit
         As for :func:`validate`.
     out_scenario
-        A scenario file to write, with the refitted values, what the points leave open, and what
+        A scenario file to write, with the refitted values, what the runs leave open, and what
         predictions are off by.
     thresholds
-        As for :func:`validate`, held against predictions of each point from the others.
+        As for :func:`validate`, held against the predictions of each run from the others.
     out, markdown, rows, tables, force, agree, command, progress
         As for :func:`validate`.
 
@@ -172,7 +172,7 @@ def refit(
     InputError
         An argument, the scenario or a line of the points is wrong; names file, line, column and rule.
     CalibrationError
-        No values explain the points: the search does not end.
+        No values explain the runs: the search does not end.
     SimulationError
         A prediction failed.
 
@@ -221,27 +221,27 @@ def read_matrix(
     python: Text | None = None,
     force: bool = False,
 ) -> Matrix:
-    """The settings that :func:`validate_matrix` measures, some to fit and others held out; nothing is measured.
+    """List the settings that :func:`validate_matrix` measures, some to fit and others held out. Nothing is measured.
 
     Parameters
     ----------
     matrix
         A name of the catalogue: ``"quick"`` (some minutes), ``"headline"``, ``"first"`` or
-        ``"development"``; a file; or ``"random:SEED"``, which draws from the space that
+        ``"development"``; the path of a file; or ``"random:SEED"``, which draws settings from the space that
         docs/testbed.md declares.
     count
-        Settings that are drawn, with ``"random:SEED"``; 12 if left out.
+        Number of settings to draw with ``"random:SEED"``; None: 12.
     out_matrix
-        A file to write what was drawn to.
+        A file to write the drawn settings to.
     python
-        A Python that has the models' packages; this one, if left out.
+        A Python that has the models' packages; None takes the one that runs this.
     force
         Replace ``out_matrix`` where it is there already.
 
     Returns
     -------
     Matrix
-        Its ``fit`` and ``held_out``; ``to_frame()`` has about how long each takes, in seconds.
+        The settings ``fit`` and ``held_out``; ``to_frame()`` has about how long each takes, in seconds.
 
     Raises
     ------
@@ -294,13 +294,13 @@ def validate_matrix(
     Parameters
     ----------
     matrix, count
-        As for :func:`read_matrix`, or what it gave.
+        As for :func:`read_matrix`, or what it returned.
     measurements
         Folder of raw measurements; what is there already is not measured again.
     platform
-        A file to write what was fitted to, which `paceline testbed predict` takes.
+        A JSON file to write the fitted machine to, which :func:`testbed_predict` takes.
     python
-        A Python that has TensorFlow; this one, if left out.
+        A Python that has TensorFlow; None takes the one that runs this.
     timeout_s
         Seconds after which one run is given up.
     thresholds, out, markdown, rows, tables, force, agree, command, progress
@@ -314,9 +314,9 @@ def validate_matrix(
     Raises
     ------
     InputError
-        The matrix cannot be measured, fitted and predicted whole, which is found out before anything is measured.
+        Some of the matrix cannot be measured, fitted or predicted. This is found out before anything is measured.
     CalibrationError
-        A setting could not be measured; what came before is kept, and the same call goes on there.
+        A setting could not be measured. What came before is kept; the same call goes on there.
 
     Examples
     --------
@@ -369,13 +369,13 @@ def validate_published(
     command: Text = "",
     progress: Stages = None,
 ) -> Validation:
-    """Predict tables that others have measured and published, from their smallest rows and facts about hardware.
+    """Predict throughput tables that others have published, from their smallest rows and facts about hardware.
 
     Parameters
     ----------
     regimes
         Some of ``"sync PS"``, ``"async PS"``, ``"all-reduce"``, ``"staleness"``, ``"NCCL"`` and
-        ``"moved"`` (trainings moved to another device); all, if left out.
+        ``"moved"`` (trainings moved to another device); none given: all.
     thresholds, out, markdown, rows, tables, force, command, progress
         As for :func:`validate`.
 
@@ -424,14 +424,14 @@ def validate_hybrids(
     command: Text = "",
     progress: Stages = None,
 ) -> Validation:
-    """Predict trainings that cut a model over devices, which others have measured and published.
+    """Predict published trainings that cut a model over devices: pipelines, split tensors, sharded state.
 
     Parameters
     ----------
     only
-        Some tables or series of ``models/published/hybrids.toml``; all, if left out.
+        Some tables or series of ``models/published/hybrids.toml``; none given: all.
     keep
-        A folder: rows that were predicted are kept there, so that the same call goes on where it was stopped.
+        A folder in which predicted rows are kept, so that the same call goes on where it was stopped.
     thresholds, out, markdown, rows, tables, force, command, progress
         As for :func:`validate`.
 

@@ -1,4 +1,4 @@
-"""A plan on stdout."""
+"""A plan on stdout: the answer, one table; with details all that stands behind it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline.comparing import has_effect
-from paceline.planning.answer import Candidate, Plan
-from paceline.planning.tables import plan_tables
+from paceline.planning.answer import Candidate, Plan, refused_once
+from paceline.planning.tables import candidates_in_rows, plan_tables
 from paceline.sentences import NOT_CERTAIN, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
 from simulator.left_out import left_out_in_words
 from simulator.text import listed
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["show_plan"]
 
 _FRONT = 8
-_MOST_REFUSED = 6
+_MOST_REFUSED = 2
 _FIGURES = {
     "rank": "#",
     "cluster": "cluster",
+    "name": "configuration",
     "workers": "workers",
-    "nodes": "nodes",
     "samples_per_s": "samples/s",
     "samples_per_s_low": "low",
     "samples_per_s_high": "high",
@@ -35,7 +35,7 @@ _FIGURES = {
     "cost_usd": "cost",
     "confidence": "conf.",
 }
-"""Columns of configurations for which a terminal of 80 characters has room, and what it calls them; the rest stands in sentences."""
+"""Columns of configurations for which a terminal of 80 characters has room, and what it calls them."""
 _WAYS = {
     "way": "way of training",
     "workers": "workers",
@@ -60,47 +60,74 @@ _GAINS = {
 _NARROW = frozenset({"samples_per_s_low", "samples_per_s_high"})
 
 
-def show_plan(plan: Plan) -> None:
-    """The answer in sentences, then what stands behind it in tables."""
+def show_plan(plan: Plan, *, details: bool = False) -> None:
+    """The answer in sentences and a table; with ``details`` also all that stands behind it."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console()
-    tables = {table.name: table for table in plan_tables(plan)}
     for sentence in filter(None, (*plan.sentences, plan.why, plan.best_way)):
         console.print(Text(sentence))
     if plan.left_out:
         console.print(Text(f"Not in these figures: {left_out_in_words(plan.left_out)}."))
     console.print()
+    first = "answer and runners-up" if plan.feasible else "nearest and runners-up; none reaches the goal"
+    if details:
+        _candidates(console, plan, first, (plan.chosen, *plan.runners_up))
+        _details(console, plan)
+    else:
+        _candidates(console, plan, first, _compared(plan))
+        for its in plan.clusters:
+            if its.best is None:
+                console.print(Text(f"{its.cluster}: {its.text}"))
+    _refused(console, plan, None if details else _MOST_REFUSED)
+    for warning in plan.chosen.result.warnings:
+        console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
+    if not details:
+        console.print("\n--details prints what stands behind this; --report FILE.html draws it.", style="dim")
+
+
+def _compared(plan: Plan) -> list[Candidate]:
+    """The answer, its runners-up, and the best on each cluster and of each way of training, each once."""
+    best = (*(its.best for its in plan.clusters), *(its.best for its in plan.ways))
+    return list({its.key: its for its in (plan.chosen, *plan.runners_up, *best) if its is not None}.values())
+
+
+def _details(console: Console, plan: Plan) -> None:
+    """Clusters, ways of training, cost against time, improvements, and every note."""
+    from rich.text import Text
+
+    tables = {table.name: table for table in plan_tables(plan)}
     if "plan-clusters" in tables:
         _clusters(console, plan, tables["plan-clusters"])
     if "plan-ways" in tables:
         _ways(console, plan, tables["plan-ways"])
-    first = "answer and runners-up" if plan.feasible else "nearest and runners-up; none reaches the goal"
-    _candidates(console, replace(tables["plan-candidates"], title=first), (plan.chosen, *plan.runners_up))
     if note := time_note(plan.candidates, plan.goal):
         console.print(Text(f"{note}\n"))
     if len(plan.pareto) > 1:
         what = "cost of the training against its time" if plan.goal.samples is not None else "price of an hour against throughput"
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
-        front = replace(
-            tables["plan-pareto"], title=f"Pareto front of those simulated, {what}{more}", rows=tables["plan-pareto"].rows[:_FRONT]
-        )
-        _candidates(console, front, plan.pareto[:_FRONT])
+        _candidates(console, plan, f"Pareto front of those simulated, {what}{more}", plan.pareto[:_FRONT], compared=False)
     _improvements(console, plan, tables.get("plan-improvements"))
     for text in filter(None, (workers_note(plan), servers_note(plan), work_note(plan))):
         console.print(Text(text))
-    for one in plan.refused[:_MOST_REFUSED]:
-        many = f"{one.configurations:,} configurations" if one.configurations > 1 else "1 configuration"
-        console.print(Text(f"refused, {many}: {one.name}: {one.text}"), style="yellow")
-    if len(plan.refused) > _MOST_REFUSED:
-        console.print(f"and {len(plan.refused) - _MOST_REFUSED} more that are refused; --json lists all", style="yellow")
     for thing in plan.left_out:
         console.print(Text(f"not in these figures: {thing.name}: {thing.text}"), style="dim")
-    for warning in plan.chosen.result.warnings:
-        console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
     for text in plan.notes:
         console.print(Text(f"note: {text}"), style="dim")
+
+
+def _refused(console: Console, plan: Plan, most: int | None) -> None:
+    """What cannot be, each reason once, with the number of configurations that share it."""
+    from rich.text import Text
+
+    reasons = refused_once(plan.refused)
+    for one in reasons[:most]:
+        many = f"{one.configurations:,} configurations" if one.configurations > 1 else "1 configuration"
+        console.print(Text(f"refused, {many}: {one.name}: {one.text}"), style="yellow")
+    if most is not None and len(reasons) > most:
+        rest = sum(one.configurations for one in reasons[most:])
+        console.print(f"refused, {rest:,} more for {len(reasons) - most} other reasons (--details)", style="yellow")
 
 
 def _show(console: Console, table: Table, headings: Mapping[str, str]) -> None:
@@ -111,45 +138,52 @@ def _show(console: Console, table: Table, headings: Mapping[str, str]) -> None:
     )
     console.print(replace(short, columns=tuple(columns)).to_rich())
     if any(column.name.endswith("_low") for column in short.columns):
-        console.print("low and high: ends of the 90% prediction interval", style="dim")
+        console.print("low, high: the 90% prediction interval", style="dim")
 
 
-def _candidates(console: Console, table: Table, candidates: Sequence[Candidate]) -> None:
-    """Figures of each candidate, and below the table what it is and what limits it."""
+def _candidates(console: Console, plan: Plan, title: str, candidates: Sequence[Candidate], *, compared: bool = True) -> None:
+    """Figures of each candidate, and below the table what else must be known of them, and if ``compared`` how they stand to the answer."""
     from rich.text import Text
 
+    table = replace(candidates_in_rows(plan, candidates), title=title)
+    if any(its.cost_usd is not None for its in candidates):
+        table = table.only(*(column.name for column in table.columns if column.name != "usd_per_hour"))
     _show(console, table, _FIGURES)
+    said: dict[str, list[int]] = {}
     for rank, candidate in enumerate(candidates, 1):
-        limit = f"limit: {candidate.result.bottleneck.label}"
-        parts = (candidate.placement, limit, paired_in_words(candidate), staleness_in_words(candidate.result), *_caveats(candidate))
-        console.print(Text(f"{rank}  {candidate.name}: {'; '.join(filter(None, parts))}"))
-    _legend(console, candidates)
+        beside = (paired_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
+        for text in filter(None, (*_caveats(candidate), *beside)):
+            said.setdefault(text, []).append(rank)
+    for text, ranks in said.items():
+        whose = "all" if len(ranks) == len(candidates) > 1 else _ranks(ranks)
+        console.print(Text(f"{whose}: {text}"))
+    console.print()
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Places in the table: a range where none between them is left out."""
+    whole = len(ranks) > 2 and ranks[-1] - ranks[0] + 1 == len(ranks)
+    return f"{ranks[0]} to {ranks[-1]}" if whole else listed([str(rank) for rank in ranks])
 
 
 def _caveats(candidate: Candidate) -> Iterator[str]:
     """What must be known of a candidate's figures."""
     if candidate.result.extrapolated:
-        yield "extrapolated"
+        yield "extrapolated, beyond what was measured"
     if not candidate.meets:
         yield "misses the goal"
-
-
-def _legend(console: Console, candidates: Sequence[Candidate]) -> None:
-    if any(candidate.result.extrapolated for candidate in candidates):
-        console.print("extrapolated: beyond what was measured", style="dim")
-    console.print()
 
 
 def _clusters(console: Console, plan: Plan, table: Table) -> None:
     """A line for each cluster that was asked for, and below the table how it stands to the goal."""
     from rich.text import Text
 
-    _show(console, table, _FIGURES)
+    _show(console, table, {**_FIGURES, "nodes": "nodes"})
     for its in plan.clusters:
         best = its.best
         what = () if best is None else (f"{best.name.replace(f' on {its.cluster}', '')}: {best.placement}",)
         console.print(Text(f"{its.cluster}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
-    _legend(console, [its.best for its in plan.clusters if its.best is not None])
+    console.print()
 
 
 def _ways(console: Console, plan: Plan, table: Table) -> None:
@@ -161,7 +195,7 @@ def _ways(console: Console, plan: Plan, table: Table) -> None:
         best = its.best
         what = () if best is None else (f"{best.name}: {best.placement}",)
         console.print(Text(f"{its.way}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
-    _legend(console, [its.best for its in plan.ways if its.best is not None])
+    console.print()
 
 
 def _improvements(console: Console, plan: Plan, table: Table | None) -> None:

@@ -16,6 +16,7 @@ from simulator.results import Result
 from simulator.rows import BRIEF, OF_JOB
 from simulator.spec import Spec
 from simulator.table import Row, Table
+from simulator.text import shortly_listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +33,7 @@ __all__ = [
     "ServerCount",
     "WayAnswer",
     "WorkerCount",
+    "refused_once",
 ]
 
 Scaling = Literal["weak", "strong"]
@@ -213,6 +215,19 @@ class WayAnswer(Spec):
     memory_bytes: float | None = Field(default=None, description="of the device of the best that needs most; null where it is not known")
     waiting: float | None = Field(default=None, description="share of a step of the best in which a device waits for others: bubbles")
     text: str = Field(description="how it compares with the answer, and what limits it; or why it is not possible")
+
+
+def refused_once(refused: Iterable[Refused]) -> list[Refused]:
+    """Refusals, each reason once: those that share it as one, with all of their configurations."""
+    by_text: dict[str, list[Refused]] = {}
+    for one in refused:
+        by_text.setdefault(one.text, []).append(one)
+    return [
+        same[0].model_copy(
+            update={"name": shortly_listed([one.name for one in same], 2), "configurations": sum(one.configurations for one in same)}
+        )
+        for same in by_text.values()
+    ]
 
 
 class Plan(Spec):

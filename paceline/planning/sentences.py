@@ -112,7 +112,7 @@ _EXACT = 5
 
 
 def _at_mean(mean_s: float, at_mean_s: float) -> str:
-    """The time at the mean throughput, where a reader's calculator would find another than the mean: slow runs add more than fast ones save."""
+    """The time at the mean throughput, where a calculator finds another than the mean: slow runs add more than fast ones save."""
     shown, other = format_seconds(mean_s, _EXACT), format_seconds(at_mean_s, _EXACT)
     return "" if shown == other else f" ({other} at the mean throughput)"
 

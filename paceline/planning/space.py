@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from paceline.planning.answer import Refused, Scaling
+from paceline.planning.answer import Refused, Scaling, refused_once
 from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, trained_in_words, way_of, without_layers
 from paceline.ranges import is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
@@ -31,6 +31,7 @@ __all__ = ["Counts", "Line", "Space", "check_devices", "counts_of", "space_of"]
 
 _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
+_MOST_REASONS = 5
 _WORKERS = "1..64"
 
 
@@ -236,7 +237,7 @@ def space_of(
                 space.clusters.append(asked)
                 if prices is not None:
                     prices.mention(asked)
-                space.refused.append(Refused(name=name or source, cluster=asked, text=error.problems[0], configurations=count))
+                space.refused.append(Refused(name=name or source, cluster=asked, text=_without_place(error, where), configurations=count))
                 continue
             asked = _asked(cluster, chosen, template.cluster.name)
             space.clusters.append(asked)
@@ -251,13 +252,19 @@ def space_of(
         prices.check()
         space.price_notes = prices.notes()
     if not space.lines:
-        raise ScenarioError(*dict.fromkeys(one.text for one in space.refused[:5]))
+        told = refused_once(space.refused)[:_MOST_REASONS]
+        raise ScenarioError(*(f"{source}{f' ({one.name})' if one.name != source else ''}: {one.text}" for one in told))
     if of_servers and not space.refused and not any(line.first.servers for line in space.lines):
         raise InputError(
             f"`servers` {quoted(','.join(map(str, of_servers)))}: no strategy considered has parameter servers; "
             "leave it out, or add one that has, such as `strategies=['sync-ps']`"
         )
     return space
+
+
+def _without_place(error: ScenarioError, where: str) -> str:
+    """The first problem, without the place that begins it: what is refused is named beside it."""
+    return error.problems[0].removeprefix(f"{where}: ")
 
 
 def _routed(
@@ -340,7 +347,7 @@ def _add_line(
         try:
             scenarios[count] = validated(Scenario, parts, where)
         except ScenarioError as error:
-            problems.append(error.problems[0])
+            problems.append(_without_place(error, where))
     line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
     name = _named(line_of.strategy, line_of.training, template.cluster.name, chosen)
     if problems:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount
+from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount, refused_once
 from simulator.figures import Estimate
 from simulator.rows import COLUMNS
 from simulator.table import Cell, Column, Table
 from simulator.text import format_number
 
-__all__ = ["brief", "candidates_table", "plan_tables"]
+__all__ = ["brief", "candidates_in_rows", "candidates_table", "plan_tables"]
 
 _HOUR_S = 3600.0
 _NAME = Column("name", "text", "Configuration")
@@ -64,7 +64,7 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
         Table(
             "What cannot be",
             (Column("name", "text", "Configurations"), Column("configurations", "count", "How many"), Column("text", "text", "Why")),
-            tuple((each.name, each.configurations, each.text) for each in plan.refused),
+            tuple((each.name, each.configurations, each.text) for each in refused_once(plan.refused)),
             "plan-refused",
         ),
         _candidates("plan-all", "Every configuration simulated", plan.candidates, plan),
@@ -81,6 +81,23 @@ def candidates_table(plan: Plan) -> Table:
     columns = (Column("rank", "count"), Column("pareto", "text"), *(COLUMNS.get(name, Column(name)) for name in rows[0]))
     cells = tuple((ranks.get(key), key in front, *row.values()) for key, row in zip(candidates, rows, strict=True))
     return Table("Candidates", columns, cells, "plan")
+
+
+def candidates_in_rows(plan: Plan, candidates: Sequence[Candidate]) -> Table:
+    """Some configurations, one per row, their names without the number of workers, and without what all of the plan share."""
+    held = (plan.chosen, *plan.candidates)
+    scalings, clusters = {its.scaling for its in held}, {its.result.scenario.cluster.name for its in held}
+    same = [f", {scaling} scaling" for scaling in scalings if len(scalings) == 1]
+    same += [f" on {cluster}" for cluster in clusters if len(clusters) == 1]
+
+    def brief_name(its: Candidate) -> str:
+        name = its.name
+        for words in (f", {its.result.scenario.workers} workers", *same):
+            name = name.replace(words, "")
+        return name
+
+    renamed = [its.model_copy(update={"name": brief_name(its)}) for its in candidates]
+    return _candidates("plan-compared", "", renamed, plan)
 
 
 def brief(table: Table) -> Table:

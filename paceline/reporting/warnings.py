@@ -5,26 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simulator.figures import Warned
+from simulator.figures import WARNINGS, Warned
 from simulator.results import Result
 from simulator.text import written
 
 __all__ = ["WarningGroup", "warnings_of"]
-
-_TITLES = {
-    "outside-calibration": "Beyond what was measured",
-    "assumed-network": "The network is assumed",
-    "disturbed-calibration": "Calibrated on a busy machine",
-    "few-replications": "Few replications",
-    "no-uncertainty": "Uncertainty not known",
-    "not-calibrated": "What was measured is not recorded",
-    "moved-device": "Moved to another device",
-    "device-not-known": "Device not known",
-    "servers-not-moved": "Servers of another host",
-    "other-device": "Another device",
-    "phase-locked": "Workers in lock-step",
-}
-
 
 _ONE_OF_EACH = ("moved-device", "servers-not-moved", "device-not-known")
 """About a device: each device by itself, with a sentence that says its range."""
@@ -76,7 +61,7 @@ def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: i
         numbers.setdefault(name, set()).add(replicas)
     return WarningGroup(
         code=code,
-        title=_TITLES.get(code, code.replace("-", " ").replace("_", " ").capitalize()),
+        title=WARNINGS[code].title if code in WARNINGS else code.replace("-", " ").capitalize(),
         path=path,
         texts=texts if len(texts) <= 2 else (texts[0], texts[-1]),
         values=values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}",

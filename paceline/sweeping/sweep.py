@@ -15,6 +15,7 @@ from simulator.errors import SimulationError
 from simulator.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.table import frame_of, html_of
+from simulator.text import shortly_listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,8 @@ __all__ = ["Sweep", "sweep"]
 
 Progress = Callable[[int, int], None]
 _NAMED = 3
+_READ = 100
+"""Failures that are looked at for their reasons."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,15 +97,19 @@ class Sweep(Sequence[Outcome]):
         Raises
         ------
         SimulationError
-            Some failed; the message tells the reasons of the first.
+            Some failed; the message tells each reason once, with the scenarios that share it.
         """
         if not self.failed:
             return
         called = name if name is not None else (lambda place: f"scenario {place + 1}")
-        first = [f"{called(place)}: {its.failed.text}" for place in self.failed[:_NAMED] if isinstance(its := self[place], Failure)]
-        more = f"; and {len(self.failed) - len(first)} more" if len(self.failed) > len(first) else ""
+        reasons: dict[str, list[str]] = {}
+        for place in self.failed[:_READ]:
+            if isinstance(its := self[place], Failure):
+                reasons.setdefault(its.failed.text, []).append(called(place))
+        told = [f"{text} ({shortly_listed(places)})" for text, places in list(reasons.items())[:_NAMED]]
+        more = "; and others" if len(reasons) > _NAMED or len(self.failed) > _READ else ""
         kept = "" if self.path is None else f"; {self.path} tells of them all, `retry_failed=True` simulates them again"
-        raise SimulationError(f"{len(self.failed)} of {len(self)} scenarios failed: {'; '.join(first)}{more}{kept}")
+        raise SimulationError(f"{len(self.failed)} of {len(self)} scenarios failed: {'; '.join(told)}{more}{kept}")
 
 
 def sweep(

@@ -17,6 +17,8 @@ import typer
 
 import paceline
 from paceline.cli.app import app
+from simulator import simulate
+from simulator.figures import WARNINGS
 from simulator.rows import COLUMNS
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +140,10 @@ def test_every_column_is_in_the_reference(pages):
         assert column.meaning.strip()
 
 
+def test_every_warning_is_in_the_reference(pages):
+    assert WARNINGS.keys() <= pages["reference/warnings.html"].ids
+
+
 def _commands(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
     inner = getattr(command, "commands", {})
     return [(path, command), *(one for name, its in inner.items() if not its.hidden for one in _commands(its, (*path, name)))]
@@ -183,3 +189,30 @@ def test_pictures_are_shown(drawing):
     shown = {name for page in DOCS.rglob("*.md") for name in re.findall(r"\(timelines/([\w-]+)\.svg\)", page.read_text())}
     assert shown == {path.stem for path in (DOCS / "timelines").glob("*.svg")}
     assert shown >= drawing.PICTURES.keys()
+
+
+def test_what_is_said_of_the_pictures_is_so(drawing):
+    """The page of steps compares their times; each statement of it by the figures of the results."""
+    found = {name: simulate(its.scenario) for name, its in drawing.PICTURES.items() if not its.file}
+    step_ms = {name: its.step_time_s.mean * 1e3 for name, its in found.items()}
+    exposed_ms = {name: its.breakdown_s.exposed_communication * 1e3 for name, its in found.items()}
+    assert exposed_ms["ring"] == pytest.approx(9.6, rel=0.02)
+    assert exposed_ms["mirrored"] < 0.2 * exposed_ms["ring"]
+    assert exposed_ms["ring-buckets"] < 0.5 * exposed_ms["ring"]
+    assert exposed_ms["hierarchical"] < exposed_ms["ring"] < exposed_ms["tree"]
+    assert exposed_ms["local"] == pytest.approx(exposed_ms["ring"] / 3, rel=0.02)
+    assert exposed_ms["gossip"] < 1
+    assert found["slow-worker"].breakdown_s.waiting > 9e-3
+    assert found["slow-input"].breakdown_s.input > 5e-3
+    assert step_ms["slow-input"] == pytest.approx(30, rel=0.02)
+    assert found["sync-servers"].bottleneck.name == "server-network"
+    assert found["async-servers"].staleness.mean == pytest.approx(3, abs=0.1)
+    assert found["async-servers"].breakdown_s.waiting == 0 < found["ssp"].breakdown_s.waiting
+    assert found["backup"].dropped_share > 0
+    bubble = {name: max(stage.bubble for stage in its.stages) for name, its in found.items() if its.stages}
+    assert bubble["gpipe"] > bubble["1f1b"] > bubble["zero-bubble"] > bubble["never-flushed"]
+    assert [stage.staleness for stage in found["never-flushed"].stages] == [3, 2, 1, 0]
+    moved = {name: sum(its.size_bytes for its in found[name].exchanges) for name in ("zero-1", "zero-3")}
+    assert moved["zero-3"] == 1.5 * moved["zero-1"]
+    assert exposed_ms["zero-3"] < 0.5 * exposed_ms["zero-1"]
+    assert (round(step_ms["prefetch"]), round(step_ms["input-bound"])) == (15, 29)  # on the page of input

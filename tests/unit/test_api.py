@@ -269,7 +269,7 @@ def test_clusters_show_their_price():
 def test_failed_scenarios_are_told_in_the_report(result, tmp_path):
     failure = Failure(scenario_hash="0" * 16, scenario=result.scenario, failed=Failed(kind="DeadlockError", text="all wait"))
     written = paceline.report(paceline.Sweep(None, (result, failure)), tmp_path / "page.html", what_ifs=False)
-    assert "1 of 2 scenarios failed: scenario 2: all wait" in written.notes[0]
+    assert "1 of 2 scenarios failed: all wait (scenario 2)" in written.notes[0]
     assert "1 of 2 scenarios failed" in written.path.read_text()
     assert written.to_frame()["failed"].tolist() == ["", "DeadlockError: all wait"]
 

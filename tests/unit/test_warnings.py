@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from support.scenarios import scenario_table
 
+import simulator
 from simulator import scenario_from_table
+from simulator.figures import WARNINGS
 from simulator.warnings import warnings_of
 
 RANGE = {"batch": [8, 64], "tensor_bytes": [1e3, 1e7], "workers": [1, 4], "servers": [0, 2], "device": "CPU"}
@@ -26,6 +31,20 @@ RUN = {"replications": 19}
 def codes(**parts) -> set[tuple[str, str]]:
     parts = {"workload": {**KNOWN, **JITTER}, "cluster": MEASURED, "strategy": SERVERS, "run": RUN, **parts}
     return {(warning.code, warning.path) for warning in warnings_of(scenario_from_table(scenario_table(**parts), "test"))}
+
+
+def test_every_code_is_explained():
+    """Those of all places that warn, and no others."""
+    given = {
+        keyword.value.value
+        for path in Path(simulator.__path__[0]).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Warned"
+        for keyword in call.keywords
+        if keyword.arg == "code"
+    }
+    assert given == WARNINGS.keys()
+    assert all(its.title and its.meaning for its in WARNINGS.values())
 
 
 def test_inside_all_ranges_nothing_is_said():

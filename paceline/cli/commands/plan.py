@@ -177,6 +177,14 @@ def plan(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a report with the plan.", show_default=False, rich_help_panel=_WORK)
     ] = None,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details",
+            help="Also print each cluster and way of training, cost against time, what improvements bring, and every note.",
+            rich_help_panel=_WORK,
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP, rich_help_panel=_WORK)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=_WORK)] = False,
 ) -> None:
@@ -238,7 +246,7 @@ def plan(
     if json:
         typer.echo(answer.to_json())
     else:
-        show_plan(answer)
+        show_plan(answer, details=details)
     kept = out.with_suffix(".plan.json") if out is not None else None
     if out is not None:
         note(f"wrote {out} ({answer.simulated} scenarios) and {kept}; draw them with: paceline report {out} --plan {kept}")
