@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
@@ -13,8 +14,10 @@ from pydantic import Field, model_validator
 
 from simulator.background import Background
 from simulator.distributions import Distribution
+from simulator.short import Short
 from simulator.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
 from simulator.stragglers import Slowdown, SlowNodes
+from simulator.text import counted, format_hourly, format_rate, format_seconds
 from simulator.transport import Transport
 from simulator.uncertainty import Uncertainty
 
@@ -204,13 +207,14 @@ class Storage(Spec):
     )
 
 
-class Cluster(Terse):
+class Cluster(Short, Terse):
     """Nodes with devices, joined by one switch that is never the bottleneck, or by a fabric of leaves and spines."""
 
     terse: ClassVar[tuple[str, ...]] = (
         "storage", "host_cores", "device_sharing", "device_memory_limit_bytes", "intra_device", "slow_nodes", "slowdown", "background",
         "rails", "pxn", "islands", "nvls",
     )  # fmt: skip
+    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(default="own cluster", min_length=1, max_length=10_000, description="for readers")
@@ -312,6 +316,15 @@ class Cluster(Terse):
     fit: CalibrationFitLink | None = Field(default=None, description="how well latency and bandwidth describe what was measured")
     provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
+
+    def _in_short(self) -> Iterator[str]:
+        nodes = "as many nodes as needed" if self.nodes is None else counted(self.nodes, "node")
+        devices = f"{self.devices_per_node} x {self.device}" if self.device else counted(self.devices_per_node, "device")
+        yield f"{self.name}, {nodes} of {devices}"
+        link = self.inter_node
+        yield f"{format_rate(link.bandwidth_bytes_per_s)} and {format_seconds(link.latency_s)} between nodes ({self.basis})"
+        if self.price is not None:
+            yield f"{format_hourly(self.price.usd_per_node_hour)} an hour for a node"
 
     @model_validator(mode="after")
     def _consistent(self) -> Cluster:

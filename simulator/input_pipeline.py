@@ -7,12 +7,15 @@ batch: reading records, shuffling, batching); ``map`` with ``num_parallel_calls`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from simulator.distributions import Constant, Distribution
+from simulator.short import Short
 from simulator.spec import Moderate, Seconds, Spec, Terse
+from simulator.text import counted
 from simulator.workload import Affine
 
 __all__ = ["InputFit", "InputPipeline", "InputPoint", "InputRange", "InputWork"]
@@ -58,10 +61,11 @@ class InputFit(Spec):
     intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
 
 
-class InputPipeline(Terse):
+class InputPipeline(Short, Terse):
     """``[input]`` of a scenario: one pipeline for each worker process or for each replica."""
 
     terse: ClassVar[tuple[str, ...] | None] = None
+    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'input': pipeline}) puts it into a scenario"
     name: str = Field(default="", max_length=200, description="for readers")
     work: InputWork = Field(description="of a batch: in every epoch, or where the pipeline caches, in the first")
     cached: InputWork | None = Field(default=None, description="of a batch in epochs after the first; left out: nothing is cached")
@@ -78,6 +82,10 @@ class InputPipeline(Terse):
     description: str = Field(default="", description="for readers")
     fit: InputFit | None = Field(default=None, description="how well the fit describes what was measured")
     provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.name or 'without a name'}, one for each {self.per}"
+        yield f"{counted(self.parallel_calls, 'call')} at a time, {self.prefetch:,} prefetched"
 
     @model_validator(mode="after")
     def _consistent(self) -> InputPipeline:

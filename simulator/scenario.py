@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,9 +17,11 @@ from simulator.constants import Known, constants
 from simulator.discrepancy import Discrepancy
 from simulator.input_pipeline import InputPipeline, InputWork
 from simulator.job.spec import Job
+from simulator.short import Short
 from simulator.spec import Seconds, Terse
 from simulator.strategies.catalogue import KINDS, AnyStrategy
 from simulator.strategies.setup import Layout
+from simulator.text import counted
 from simulator.training import Training
 from simulator.workload import Workload
 
@@ -110,10 +112,11 @@ def _or_none(schema: dict[str, Any]) -> None:
     schema["anyOf"].append({"const": "none"})
 
 
-class Scenario(Terse):
+class Scenario(Short, Terse):
     """Workload, cluster, strategy and run; validated together."""
 
     terse: ClassVar[tuple[str, ...]] = ("training", "discrepancy", "practice", "input", "job")
+    see: ClassVar[str] = "to_frame() has every key; paceline.simulate(scenario) answers it, paceline.load(scenario, {...}) changes it"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     workload: Workload = Field(
@@ -192,6 +195,12 @@ class Scenario(Terse):
     def sections(self) -> dict[str, Any]:
         """All its parts by name, for another scenario like it that is validated anew."""
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.strategy.in_words}, {counted(self.workers, 'worker')}, {self.workload.name} on {self.cluster.name}"
+        run, length = self.run, "" if self.job is None else ", a whole job"
+        yield f"{counted(self.batch, 'sample')} a step each{length}"
+        yield f"{counted(run.replications, 'replication')} of {counted(run.job_steps or run.steps, 'step')}, seed {run.seed}"
 
     @cached_property
     def layout(self) -> Layout:

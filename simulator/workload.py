@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,7 +15,9 @@ from simulator.distributions import Constant, Distribution, Empirical
 from simulator.layers import Layer
 from simulator.overheads import Overheads
 from simulator.residual import Residual
+from simulator.short import Short
 from simulator.spec import Bytes, Moderate, Seconds, Spec, Terse, short_name
+from simulator.text import counted, format_bytes, format_seconds
 from simulator.training import Passes, Precision, Recast
 from simulator.transformer import Transformer
 from simulator.uncertainty import Uncertainty
@@ -241,10 +243,11 @@ def _one_of(schema: dict[str, Any]) -> None:
     schema.setdefault("allOf", []).append({"anyOf": [{"required": list(_MEASURED)}, *({"required": [name]} for name in BY_DIMENSIONS)]})
 
 
-class Workload(Spec):
+class Workload(Short, Spec):
     """A model's training step on one device, and what must be communicated for it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_one_of)
+    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'workload': workload}) puts it into a scenario"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(default="own workload", min_length=1, max_length=10_000, description="for readers")
@@ -322,6 +325,15 @@ class Workload(Spec):
     )
     residual: Residual | None = Field(default=None, description="the same of a residual network")
     computed: Computed | None = Field(default=None, description="what follows from dimensions; filled in when the workload is read")
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.name}, {self.precision}"
+        if self.variables:
+            size = sum(its.size_bytes for its in self.variables)
+            yield f"{counted(len(self.variables), 'variable')} of {format_bytes(size)} in all"
+        if (batch := self.batch_per_replica) is not None:
+            both = format_seconds(self.forward(batch) + self.backward(batch))
+            yield f"forward and backward pass of {counted(batch, 'sample')}: {both}"
 
     @model_validator(mode="before")
     @classmethod
