@@ -45,24 +45,30 @@ class Run(Terse):
     )
     sharing: Literal["shared", "each-its-own"] = Field(
         default="shared",
-        description="of asynchronous workers (no effect where all make each step together); shared: whoever is free takes the job's next "
-        "step (ClusterCoordinator); each-its-own: every worker makes as many and stops",
+        description="how asynchronous workers share the job (no effect where all make each step together); shared: "
+        "whoever is free takes the next step (ClusterCoordinator); each-its-own: every worker makes as many "
+        "and stops",
     )
     drain: bool = Field(
         default=False,
-        description="of asynchronous workers: hand out no more steps than the job has and measure until the last one has ended; "
-        "else all workers stay busy until as many have",
+        description="asynchronous workers: true: hand out no more steps than the job has, and measure until the last "
+        "worker has ended; false: all stay busy until the last of the job's steps has ended",
     )
     warmup_steps: int | None = Field(
         default=None, ge=0, description="first steps of each worker that are not measured; left out: a tenth, at least 1"
     )
     start: Literal["together", "staggered", "random-phase"] | None = Field(
         default=None,
-        description="all at once; spread evenly at random over start_spread; or over the time of one step; left out: as workers of that "
-        "kind start (random-phase where each asynchronous worker drives itself, else together)",
+        description="when workers begin: together; staggered: evenly at random over start_spread; random-phase: anywhere "
+        "within one step; left out: as workers of that kind start (random-phase where each asynchronous "
+        "worker drives itself, else together)",
     )
-    start_spread_s: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="start = staggered: over how long")
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="the same seed gives the same result, byte for byte")
+    start_spread_s: Annotated[Seconds, Field(gt=0)] | None = Field(
+        default=None, description="with start = staggered: over how long workers begin"
+    )
+    seed: int = Field(
+        default=0, ge=0, le=2**63 - 1, description="seed of all random numbers: the same seed gives the same result, byte for byte"
+    )
     replications: int = Field(
         default=19, ge=2, le=100_000, description="independent runs; 19 is the fewest that give a distribution-free 90% interval"
     )
@@ -82,7 +88,8 @@ class Run(Terse):
     )
     memory: Literal["refuse", "ignore"] = Field(
         default="refuse",
-        description="of a scenario whose devices do not have the memory that it needs, as far as both are known; ignore: it is simulated",
+        description="refuse: a scenario is refused whose devices do not have the memory that it needs, as far as both are "
+        "known; ignore: it is simulated",
     )
 
     @model_validator(mode="after")

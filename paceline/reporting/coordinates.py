@@ -21,6 +21,7 @@ __all__ = [
     "Key",
     "coordinates_of",
     "names_of",
+    "setting_name",
     "setting_text",
     "settings_of",
     "varied_settings",
@@ -282,7 +283,7 @@ def _swept(path: str, values: list[Any], clusters: Sequence[str]) -> list[Any]:
 
 
 def _key(path: str, column: Sequence[Any]) -> Key:
-    name = _NAMES.get(path) or _in_words(path).capitalize()
+    name = _NAMES.get(path) or setting_name(path).capitalize()
     return Key(path, clean(name, 40), tuple(sorted({value for value in column if value is not None})))
 
 
@@ -384,11 +385,11 @@ def setting_text(path: str, value: Any) -> str:
         text = ", ".join(str(getattr(item, "name", item)) for item in value) or "none"
     else:
         text = "not set" if value is None else str(value)
-    return f"{_in_words(path)} {clean(text, 40)}"
+    return f"{setting_name(path)} {clean(text, 40)}"
 
 
-def _in_words(path: str) -> str:
-    """The last part of a setting's dotted name, without its unit; where it says little by itself, the part before it."""
+def setting_name(path: str) -> str:
+    """What a setting is called: the last part of its dotted name without its unit; where that says little, with the part before it."""
     *tables, leaf = path.split(".")
     plain = leaf.removesuffix(next((unit for unit in _UNITS if leaf.endswith(unit)), ""))
     inside = tables[-1] if len(tables) > 1 else ""

@@ -268,8 +268,8 @@ def _with_plan(its: Source, plan: Plan | Path | None) -> Source:
     if plan is None:
         return its
     answer = read_plan(plan) if isinstance(plan, Path) else plan
-    results, labels, notes = without_what_ifs(its.results, its.labels, answer)
-    return replace(its, results=results, labels=labels, notes=(*its.notes, *notes), plan=answer)
+    results, labels = without_what_ifs(its.results, its.labels, answer)
+    return replace(its, results=results, labels=labels, plan=answer)
 
 
 def _paths(source: object) -> list[Path]:
