@@ -312,10 +312,8 @@ def with_generated(text: str) -> str:
 
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:
-    del name
-    before, source[0] = source[0], with_generated(source[0])
-    if source[0] != before:
-        app.env.note_reread()  # the page is as it was, but the code may not be
+    del app, name
+    source[0] = with_generated(source[0])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
