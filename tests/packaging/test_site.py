@@ -128,7 +128,7 @@ def test_a_key_is_listed_with_its_type_its_default_and_its_meaning(pages):
     text = " ".join(pages["reference/keys.html"].text.split())
     said = (
         'cluster.time_slice¶ Type: time such as "20 us", at least 1 µs, or time_slice_s, a number of seconds Default: 3 ms '
-        "Of shared_cores: how long one task keeps a core while others wait"
+        "With shared_cores: how long one task keeps a core while others wait"
     )
     assert said in text
 
