@@ -132,7 +132,7 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
         return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
     if found.wins == found.losses == 0:
         return f"{our_name} and {their_name} are equal {where} in {found.runs} of {found.runs} runs"
-    return f"{both}: the first is in {found.wins} of {found.runs} runs, {_between(ratio)}"
+    return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, but not for certain: {_between(ratio)}"
 
 
 _APART = "the worst of one against the best of the other, since their runs share no draws"

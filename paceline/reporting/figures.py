@@ -313,7 +313,7 @@ def sensitivity_figure(changes: Sequence[Change]) -> go.Figure:
         layout(
             barmode="overlay",
             height=_MARGIN_PX + _CHANGE_PX * max(len(shown), 2),
-            margin={"l": 134, "r": 58, "t": 10, "b": 44},
+            margin={"l": 122, "r": 58, "t": 10, "b": 44},
             shapes=[
                 {"type": "line", "xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "line": {"color": MUTED, "width": 1}}
             ],
@@ -322,7 +322,8 @@ def sensitivity_figure(changes: Sequence[Change]) -> go.Figure:
                 "title": {"text": "Change of throughput", "standoff": 8},
                 "range": [min(ends) - room, max(ends) + room],
                 "tickformat": "+.0%",
-                "nticks": 5,
+                "nticks": 4,
+                "tickangle": 0,
                 "gridcolor": "var(--grid)",
                 "zeroline": False,
                 "fixedrange": True,
